@@ -267,6 +267,7 @@ impl Shard {
                 messages.retain(|message| shard.hears_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
                 let Some(catch_up) = &mut connection.catch_up else { return };
+                messages.retain(|message| !catch_up.ended().brought(message));
                 let paged = catch_up.take_log(messages, to, next);
                 shard.write_page(slot, paged);
             }
@@ -318,13 +319,32 @@ impl Shard {
     /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
     pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
         let Some(connection) = self.connections.get(slot as usize) else { return floor };
+        let (offered, watermark) = (connection.as_of.max(self.fanout.offered), connection.watermark);
+        let offered = Place::of(offered);
+        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
+        let to = connection.catch_up.as_deref().map_or(offered, sent_to);
+        self.before_marked(slot, to).max(floor)
+    }
+
+    /// A topic that a connection stops hearing by its name, which it heard behind `behind`; filters with wildcards go on
+    /// matching it.
+    pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
         let offered = Place::of(connection.as_of.max(self.fanout.offered));
-        let to = connection.catch_up.as_ref().map_or(offered, |catch_up| catch_up.sent_to(offered));
-        // Marked and not offered.
-        let places = self.fanout.ring.in_order(connection.pending);
+        let offered = self.before_marked(slot, offered);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.end_name(topic, behind, offered, connection.watermark);
+        }
+    }
+
+    /// A place, or the one before what is marked at a connection and not offered.
+    fn before_marked(&self, slot: u32, to: Place) -> Place {
+        let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
+        let places = self.fanout.ring.in_order(pending);
         let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
         let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
-        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min).max(floor)
+        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
     }
 
     /// A page of the backlog.
@@ -340,7 +360,7 @@ impl Shard {
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
-            if !retained && catch_up.is_sent_again(message.id) {
+            if !retained && (catch_up.is_sent_again(message.id) || catch_up.is_confirmed(message.id)) {
                 return false;
             }
             if session.is_some_and(|session| session.holds_back(message)) {

@@ -273,8 +273,13 @@ impl Shard {
 
     /// What nobody will confirm counts as confirmed.
     pub(crate) fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        if let Some(session) = connection.session.as_ref().filter(|_| !ids.is_empty()) {
+        let Some(connection) = self.connections.get_mut(slot as usize).filter(|_| !ids.is_empty()) else {
+            return;
+        };
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.confirm(&ids);
+        }
+        if let Some(session) = &connection.session {
             self.delivery.ack(session.num, ids);
         }
     }
@@ -297,12 +302,12 @@ impl Shard {
                     false => self.doom(slot, CloseReason::PeerReset),
                 }
                 if confirmed && message.wants_ack() {
-                    self.delivery.ack(session.num, vec![message.id]);
+                    self.confirm(slot, vec![message.id]);
                 }
                 true
             }
             Fate::Passed { confirmed: true } if message.wants_ack() => {
-                self.delivery.ack(session.num, vec![message.id]);
+                self.confirm(slot, vec![message.id]);
                 true
             }
             Fate::Passed { .. } => true,

@@ -144,8 +144,10 @@ impl Talk {
     /// Frames that the device may send for each message it gets.
     pub(crate) fn frames_granted(&self) -> u32 {
         match self {
-            // PUBREC and PUBCOMP; a receipt and a count.
-            Talk::Mqtt(_) | Talk::Xmpp(_) => 2,
+            // PUBREC and PUBCOMP, and PUBCOMP once more where packet ids were forgotten.
+            Talk::Mqtt(_) => 3,
+            // A receipt and a count.
+            Talk::Xmpp(_) => 2,
             Talk::SocketIo(_) | Talk::Exchange(_) => 1,
         }
     }

@@ -1,5 +1,7 @@
 //! What one connection catches up with, as a conversation with nobody: pages, held messages, recoveries.
 
+use super::confirmed::CONFIRMED_MIN;
+use super::held::HELD_MAX;
 use super::*;
 use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
@@ -172,7 +174,7 @@ fn what_was_in_flight_comes_before_everything_and_once() {
     // No room for any: it is still owed what has no place in a log, and logs are read on from where they were.
     catch_up.keep_rest(rest);
     assert_eq!(catch_up.unsent(), [owed(5, false), owed(2, true)]);
-    assert_eq!(catch_up.sent_to(Place::of(message(7).id)), Place::of(message(4).id));
+    assert_eq!(catch_up.sent_to(Place::of(message(7).id), message(0).id), Place::of(message(4).id));
     catch_up.waits_for_room = false;
     assert_eq!(run(&mut catch_up), "[4]?=");
     assert!(matches!(catch_up.begin_read(None), Some(Read::Log { .. })));
@@ -186,21 +188,73 @@ fn a_connection_was_sent_what_stands_before_all_that_waits() {
     let at = |id| Place::of(message(id).id);
     let before = |id| Place(at(id).0 - 1);
     let mut catch_up = CatchUp::live();
-    assert_eq!(catch_up.sent_to(at(9)), at(9));
+    assert_eq!(catch_up.sent_to(at(9), message(0).id), at(9));
     // The fourth has no room, and those behind it wait with it.
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     assert_eq!(catch_up.hold(&Dispatch::new(message(5)), None), Hold::Held);
-    assert_eq!(catch_up.sent_to(at(9)), before(4));
+    assert_eq!(catch_up.sent_to(at(9), message(0).id), before(4));
     catch_up.waits_for_room = false;
     let Step::Release(dispatch) = catch_up.step() else { panic!("let out") };
     assert!(catch_up.pass(&dispatch.message));
-    assert_eq!(catch_up.sent_to(at(9)), before(5));
+    assert_eq!(catch_up.sent_to(at(9), message(0).id), before(5));
     // More comes than is held: what was missed is behind what was parked first. The fourth may come again.
     for _ in 0..HELD_MAX {
         catch_up.hold(&Dispatch::new(message(6)), None);
     }
     assert_eq!(catch_up.hold(&Dispatch::new(message(8)), None), Hold::Missed);
-    assert_eq!(catch_up.sent_to(at(9)), before(4));
+    assert_eq!(catch_up.sent_to(at(9), message(0).id), before(4));
+}
+
+#[test]
+fn what_a_page_brought_and_is_held_holds_no_log_back() {
+    let at = |id| Place::of(message(id).id);
+    let mut catch_up = CatchUp::live();
+    catch_up.park(&Dispatch::new(message(4)), Vec::new());
+    assert!(catch_up.sent_to(at(9), message(3).id) < at(4));
+    assert_eq!(catch_up.sent_to(at(9), message(4).id), at(9));
+}
+
+#[test]
+fn what_is_confirmed_is_not_written_any_more() {
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    let paged = catch_up.take_page(page(&[3, 4, 5], &[2], false));
+    catch_up.keep_rest(paged);
+    catch_up.confirm(&[message(2).id, message(4).id]);
+    catch_up.waits_for_room = false;
+    let Step::Page(rest) = catch_up.step() else { panic!("a page") };
+    assert_eq!(ids(&rest), [(2, true), (3, false), (5, false)]);
+    // Nor what is read of it from now on, before it is written.
+    assert!(catch_up.is_confirmed(message(4).id) && !catch_up.is_confirmed(message(5).id));
+    assert_eq!(ids(&catch_up.take_log(vec![message(4), message(6)], None, None)), [(6, false)]);
+    let many: Vec<_> =
+        (0..2 * CONFIRMED_MIN as u128).map(|n| NotificationId::from_bytes(n.to_be_bytes())).collect();
+    catch_up.confirm(&many);
+    assert!(!catch_up.is_confirmed(message(4).id), "bounded");
+    assert!(many[CONFIRMED_MIN..].iter().all(|id| catch_up.is_confirmed(*id)));
+}
+
+#[test]
+fn what_a_name_brought_before_it_ended_is_left_out_of_logs() {
+    let at = |id| Place::of(message(id).id);
+    let news = Topic::from_trusted("news");
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    catch_up.read_log(at(1), at(6));
+    // 3 is written, and 5 has no room.
+    let mut paged = catch_up.take_page(page(&[3, 5], &[], false));
+    catch_up.keep_rest(paged.split_off(1));
+    catch_up.end_name(&news, at(2), at(6), message(5).id);
+    let brought = |catch_up: &mut CatchUp, id| catch_up.ended().brought(&message(id));
+    assert_eq!([2, 3, 6, 7].map(|id| brought(&mut catch_up, id)), [false, true, true, false]);
+    assert_eq!(catch_up.unsent(), [Owed { id: message(5).id, retained: false }]);
+    // It is told to the next connection, until logs were read that far.
+    let ended = catch_up.ended().behind(at(5));
+    assert_eq!((ended.len(), catch_up.ended().behind(at(6)).len()), (1, 0));
+    let mut next = CatchUp::after_log_in(None, Vec::new(), false);
+    next.ended().restore(ended);
+    assert!(brought(&mut next, 3));
+    // Before the first page nothing was written.
+    next.end_name(&news, at(0), at(6), message(0).id);
+    assert_eq!([1, 2, 7].map(|id| brought(&mut next, id)), [false; 3]);
 }
 
 #[test]

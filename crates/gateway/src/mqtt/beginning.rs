@@ -171,6 +171,7 @@ impl Shard {
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
         let (mut subscriptions, mut forget, mut owed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         match kept {
             Some(kept) if present => {
                 (subscriptions, mqtt.since, owed) = (kept.subscriptions, kept.since, kept.owed);
@@ -183,7 +184,7 @@ impl Shard {
         }
         // What this node remembers is newer: the store may not have been told yet.
         if let Some(left) = left.as_ref().filter(|_| present) {
-            (mqtt.since, owed) = (left.progress.since, left.owed());
+            (mqtt.since, owed, ended) = (left.progress.since, left.owed(), left.progress.ended.clone());
         }
         let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
         for topic in begun.topics.iter().filter(|topic| !forget.contains(topic)) {
@@ -208,6 +209,7 @@ impl Shard {
         if let Some(catch_up) = self.connection(slot).and_then(|connection| connection.catch_up.as_mut()) {
             if !wild.is_empty() {
                 catch_up.read_log(since, begun.as_of);
+                catch_up.ended().restore(ended);
             }
             catch_up.send_again(owed);
         }
@@ -231,7 +233,9 @@ impl Shard {
         let since = self.sent_by_wildcard(slot, mqtt.since);
         let Some(connection) = self.connection(slot) else { return };
         let reason = connection.close_reason;
-        let unsent = connection.catch_up.as_ref().map(|catch_up| catch_up.unsent()).unwrap_or_default();
+        let catch_up = connection.catch_up.as_mut();
+        let catch_up = catch_up.map(|catch_up| (catch_up.unsent(), catch_up.ended().behind(since)));
+        let (unsent, ended) = catch_up.unwrap_or_default();
         let Some(session) = connection.session.clone() else { return };
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
@@ -282,7 +286,7 @@ impl Shard {
             }
             return;
         }
-        let state = (parting.saved, Progress { since, unsent });
+        let state = (parting.saved, Progress { since, unsent, ended });
         let mut left = Left::new(session, state, will, now, expiry_s, topics);
         if left.will_at <= now
             && let Some(will) = left.take_will()

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::kept::{Kept, OWED_MAX};
 use super::last_words::{LastWords, Turn};
+use crate::catch_up::Ended;
 use crate::parking::{Capacity, Lot};
 use crate::registry::{Key, Session};
 
@@ -32,6 +33,8 @@ pub(crate) struct Progress {
     pub(crate) since: Place,
     /// What was not sent and is not behind `since` either; at most [`OWED_MAX`].
     pub(crate) unsent: Vec<Owed>,
+    /// Names that brought some of what is behind `since`.
+    pub(crate) ended: Vec<Ended>,
 }
 
 /// What a connection left.
@@ -81,7 +84,8 @@ impl Left {
         let will = self.will.as_ref().map_or(0, |will| size_of::<Will>() + will.held_bytes());
         let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
-        let unsent = self.progress.unsent.capacity() * size_of::<Owed>();
+        let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
+        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()

@@ -126,6 +126,7 @@ impl Shard {
 
     pub(super) fn finish_unsubscribe(&mut self, slot: u32, request: UnsubscribeRequest) {
         let Some(app) = self.app_of(slot) else { return };
+        self.end_names(slot, &request);
         let topics = request.filters().filter_map(TopicFilter::topic);
         let keys: Vec<_> = topics.map(|topic| self.shared.registry.topic_key(app, &topic)).collect();
         self.unsubscribe(slot, &keys);
@@ -133,6 +134,18 @@ impl Shard {
             self.wildcards.remove(app, filter.as_str(), slot);
         }
         self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
+    }
+
+    /// Names that end while filters with wildcards match them.
+    fn end_names(&mut self, slot: u32, request: &UnsubscribeRequest) {
+        let Some(mqtt) = self.mqtt(slot).filter(|mqtt| mqtt.heard_by_wildcard().is_some()) else { return };
+        let held = mqtt.conversation.subscriptions().filter(|held| !held.filter.has_wildcards());
+        let ending = held.filter(|held| request.filters().any(|filter| *filter == held.filter));
+        let ending: Vec<_> =
+            ending.filter_map(|held| Some((held.filter.topic()?, Place(held.since)))).collect();
+        for (topic, behind) in ending {
+            self.end_name(slot, &topic, behind);
+        }
     }
 
     fn app_of(&mut self, slot: u32) -> Option<AppId> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_gateway::{Config, Listener, Speaks};
 use noroshi_protocol::mqtt::{
     Ack, Connect, Decoder, Disconnect, LastWill, Packet, Properties, Property, PropertyList, Publish, Qos,
-    ReasonCode, Subscribe, SubscribeOptions, Value, Version,
+    ReasonCode, Subscribe, SubscribeOptions, Unsubscribe, Value, Version,
 };
 use noroshi_store::AppSettings;
 use noroshi_types::{CloseReason, Target, When};
@@ -411,6 +411,75 @@ async fn no_more_is_in_flight_than_the_client_takes() {
     }
     for id in unacked {
         client.send(Packet::PubAck(Ack::success(id))).await;
+    }
+    client.is_quiet().await;
+}
+
+/// Messages of a page that waited for room were confirmed by then: they had been sent before the page was read.
+#[tokio::test]
+async fn what_was_confirmed_while_a_page_waited_does_not_come_again() {
+    let node = node().await;
+    node.device("d1", "u1", &["t"]).await;
+    let asked = Asked { receive_maximum: 4, ..Asked::lasting("d1") };
+    let mut client = Client::connect(&node, asked).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("t", Qos::ExactlyOnce)]).await;
+    assert_eq!(client.next().await, "suback [2]");
+    let twice = r#"{"mqtt":{"text":"1","qos":2}}"#;
+    node.publish(topic("t"), When::Stored, twice).await;
+    node.publish(user("u1"), When::Stored, "\"own\"").await;
+    for data in ["2", "3", "4"] {
+        node.publish(topic("t"), When::Stored, data).await;
+    }
+    for heard in ["t 1 qos2 #1", "t 2 qos1 #2", "t 3 qos1 #3", "t 4 qos1 #4"] {
+        assert_eq!(client.next().await, heard);
+    }
+    // 4 may be in flight, so nothing of the page that this reads has room.
+    client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1]");
+    client.is_quiet().await;
+    // The second is told to the service with the first.
+    client.send(Packet::PubAck(Ack::success(2))).await;
+    client.send(Packet::PubRec(Ack::success(1))).await;
+    client.send(Packet::PubAck(Ack::success(3))).await;
+    let mut heard = [client.next().await, client.next().await];
+    heard.sort();
+    assert_eq!(heard, ["$noroshi/inbox \"own\" qos1 #5", "pubrel #1"]);
+    client.is_quiet().await;
+}
+
+/// A name that ends leaves what it brought to no filter with wildcards, which reads logs from before that.
+#[tokio::test]
+async fn what_came_by_a_name_that_ended_does_not_come_again() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let asked = Asked { receive_maximum: 1, ..Asked::lasting("d1") };
+    let mut client = Client::connect(&node, asked).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("w/#", Qos::AtLeastOnce), ("w/a", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1, 1]");
+    drop(client);
+    node.until_sessions(0).await;
+    for (name, data) in [("w/x", "1"), ("w/a", "2"), ("w/a", "3"), ("w/x", "4")] {
+        node.publish(topic(name), When::Stored, data).await;
+    }
+    let mut client = Client::connect(&node, asked).await;
+    assert_eq!(client.next().await, "connack 0x00 true");
+    for (heard, packet_id) in [("w/a 2 qos1 #1", 1), ("w/a 3 qos1 #2", 2)] {
+        assert_eq!(client.next().await, heard);
+        client.send(Packet::PubAck(Ack::success(packet_id))).await;
+    }
+    assert_eq!(client.next().await, "w/x 1 qos1 #3");
+    let filters = Unsubscribe::filters_of(&["w/a"]);
+    client.send(Packet::Unsubscribe(Unsubscribe::new(8, Properties::default(), &filters))).await;
+    assert_eq!(client.next().await, "unsuback [0]");
+    drop(client);
+    node.until_sessions(0).await;
+    let mut client = Client::connect(&node, asked).await;
+    assert_eq!(client.next().await, "connack 0x00 true");
+    for (heard, packet_id) in [("again w/x 1 qos1 #3", 3), ("w/x 4 qos1 #4", 4)] {
+        assert_eq!(client.next().await, heard);
+        client.send(Packet::PubAck(Ack::success(packet_id))).await;
     }
     client.is_quiet().await;
 }

@@ -112,20 +112,20 @@ async fn polling(node: &Node, mount: &str) -> String {
 }
 
 /// The text messages of a WebSocket, pings of Engine.IO answered and left out.
-struct Socket(Client);
+pub(crate) struct Socket(Client);
 
 impl Socket {
     async fn open(node: &Node, path: &str) -> Self {
         Self(node.open(path).await)
     }
 
-    async fn session(node: &Node, mount: &str) -> Self {
+    pub(crate) async fn session(node: &Node, mount: &str) -> Self {
         let mut socket = Self::open(node, &format!("{mount}?EIO=4&transport=websocket")).await;
         assert!(socket.next().await.starts_with(r#"0{"sid":""#));
         socket
     }
 
-    async fn say(&mut self, text: &str) {
+    pub(crate) async fn say(&mut self, text: &str) {
         self.0.socket.send(Message::text(text)).await.expect("sent");
     }
 
@@ -136,7 +136,7 @@ impl Socket {
         }
     }
 
-    async fn next(&mut self) -> String {
+    pub(crate) async fn next(&mut self) -> String {
         loop {
             match self.raw().await {
                 Message::Text(text) if text.as_str() == "2" => self.say("3").await,

@@ -29,10 +29,14 @@ pub(crate) const FEATURES: &str = "</stream:features>";
 /// A listener in the clear behind that of HTTP, and log-ins on it.
 pub(crate) fn config() -> Config {
     let mut config = plain();
+    listen(&mut config);
+    config
+}
+
+pub(crate) fn listen(config: &mut Config) {
     let address = "127.0.0.1:0".parse().expect("an address");
     config.listeners.push(Listener { speaks: Speaks::Xmpp, address, tls: None });
     config.xmpp.protocol.allow_plaintext = true;
-    config
 }
 
 pub(crate) struct Peer<S = TcpStream> {
@@ -109,6 +113,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 
     async fn bind(&mut self) {
         self.ask(HEADER, FEATURES).await;
+        self.take_resource().await;
+    }
+
+    pub(crate) async fn take_resource(&mut self) {
         self.ask(BIND, "@localhost/r</jid></bind></iq>").await;
     }
 

@@ -317,6 +317,8 @@ pub struct Saved {
     pub(super) sent: Vec<Sent>,
     pub(super) unreleased: Vec<u16>,
     pub(super) last_packet_id: u16,
+    /// Some that were given out before are not known.
+    pub(super) forgot_ids: bool,
     pub subscriptions: Vec<Subscription>,
 }
 

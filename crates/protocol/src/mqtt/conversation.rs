@@ -51,6 +51,9 @@ pub struct Conversation {
     problem_information: bool,
     /// A message was refused for want of room.
     window_full: bool,
+    /// The session goes on, and which packet ids were given out in it is not known: the client may hold some for
+    /// messages with QoS 2 that it received.
+    forgot_ids: bool,
 }
 
 // A million idle connections carry one each.
@@ -90,6 +93,7 @@ impl Conversation {
             phase: Phase::AwaitConnect,
             problem_information: true,
             window_full: false,
+            forgot_ids: false,
         }
     }
 
@@ -183,6 +187,7 @@ impl Conversation {
                 sent: flight.sent,
                 unreleased: flight.unreleased,
                 last_packet_id: self.last_packet_id,
+                forgot_ids: self.forgot_ids,
                 subscriptions: subscriptions.unwrap_or_default(),
             })
         });

@@ -23,6 +23,8 @@ pub(super) struct Sent {
     pub(super) retained: bool,
     /// The client confirmed it, and the service has not been told.
     pub(super) waits: bool,
+    /// The client may hold its packet id for another message: it did not answer the PUBREL that went before.
+    pub(super) unsure: bool,
 }
 
 impl Sent {
@@ -208,7 +210,8 @@ mod tests {
     use super::*;
 
     fn sent(id: NotificationId, packet_id: u16, log: u32) -> Sent {
-        Sent { id, log, packet_id, stage: Stage::Ack, resend: false, retained: false, waits: false }
+        let (stage, resend, retained) = (Stage::Ack, false, false);
+        Sent { id, log, packet_id, stage, resend, retained, waits: false, unsure: false }
     }
 
     #[test]

@@ -106,7 +106,8 @@ impl Management {
         self.acked = count;
         let mut ids = Vec::new();
         let asked = self.asked.take();
-        if asked.is_some() {
+        // A stream is in order: who counted a stanza, or answers, has read what went out before the count.
+        if asked.is_some() || news > 0 {
             ids.append(&mut self.earlier);
         }
         for entry in self.queue.drain(..news) {
@@ -164,15 +165,21 @@ impl Management {
         self.asked == Some(count)
     }
 
-    /// What is to be sent again, in order, and the notifications of which nothing was kept. Those are not among
-    /// what the client counts from here on.
+    /// What is to be sent again, in order, and the notifications to be read again: those of which nothing was kept, and
+    /// all behind the first of them, since a device has one position in a topic. What is read again is not among what the
+    /// client counts from here on.
     pub(super) fn take_unconfirmed(&mut self) -> (Vec<u8>, Vec<NotificationId>) {
-        let (mut again, mut lost) = (Vec::with_capacity(self.bytes), Vec::new());
+        // Nothing on this connection will say that the one before brought these.
+        let (mut again, mut lost) = (Vec::with_capacity(self.bytes), std::mem::take(&mut self.earlier));
         self.queue.retain(|entry| {
-            again.extend_from_slice(&entry.bytes);
-            let kept = !entry.bytes.is_empty();
-            lost.extend(entry.id.filter(|_| !kept));
-            kept
+            let is_lost = entry.bytes.is_empty() || entry.id.is_some() && !lost.is_empty();
+            if is_lost {
+                self.bytes -= entry.bytes.len();
+                lost.extend(entry.id);
+            } else {
+                again.extend_from_slice(&entry.bytes);
+            }
+            !is_lost
         });
         // No more than were sent: see the invariant.
         let left = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
@@ -274,12 +281,13 @@ mod tests {
         it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
         assert!(it.can_resume());
         assert!(it.holds(id(1)) && it.holds(id(2)));
-        assert_eq!(it.take_unconfirmed(), (b"<iq/><m/>".to_vec(), vec![id(1)]));
+        it.push(None, Keep::Needed, 20, || Bytes::from_static(b"<iq/>"));
+        // The second notification was kept, but stands behind the first.
+        assert_eq!(it.take_unconfirmed(), (b"<iq/><iq/>".to_vec(), vec![id(1), id(2)]));
         // The client will count the two that it is sent again.
-        assert!(!it.holds(id(1)) && it.sent == 2);
+        assert!(!it.holds(id(1)) && !it.holds(id(2)) && it.sent == 2 && it.bytes == 10);
         assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
-        assert_eq!(it.acknowledge(1), arrived(&[]));
-        assert_eq!(it.acknowledge(2), arrived(&[2]));
+        assert_eq!(it.acknowledge(2), arrived(&[]));
         it.push(Some(id(3)), Keep::Stored, 0, || Bytes::from_static(b"<m/>"));
         it.confirm(id(3));
         assert_eq!(it.take_unconfirmed().1, [], "it arrived by itself");
@@ -312,6 +320,28 @@ mod tests {
         assert_eq!(it.ask(), Some(0));
         assert_eq!(it.acknowledge(0), arrived(&[1]));
         assert_eq!(it.ask(), None);
+        // Or by a count of what came behind it, asked for or not.
+        let mut it = Management::default();
+        it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
+        it.enable(Some("r".into()));
+        it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
+        assert_eq!(it.acknowledge(1), arrived(&[1, 2]));
+    }
+
+    #[test]
+    fn what_went_out_before_the_count_is_read_again_on_another_connection() {
+        let mut it = Management::default();
+        it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
+        it.enable(Some("r".into()));
+        it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
+        assert_eq!(it.ask(), Some(1));
+        it.resume();
+        assert_eq!(it.acknowledge(0), arrived(&[]), "what a client resumes from answers nothing");
+        assert_eq!(it.take_unconfirmed(), (Vec::new(), vec![id(1), id(2)]), "in its order");
+        assert!(!it.holds(id(1)) && !it.holds(id(2)));
+        it.push(Some(id(1)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
+        assert_eq!(it.ask(), Some(1));
+        assert_eq!(it.acknowledge(1), arrived(&[1]));
     }
 
     proptest! {

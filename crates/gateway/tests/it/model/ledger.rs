@@ -3,10 +3,16 @@
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
 //! It stays owed until the device confirms it, it expires, the session ends, or no subscription that it came for is left.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::fmt::Write as _;
 
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_types::Timestamp;
+
+/// What is remembered of each device, for the description of a difference.
+const NOTES_MAX: usize = 10_000;
+/// How many of the last notes a difference shows, whatever they are about.
+const NOTES_SHOWN: usize = 40;
 
 /// The filter of what is sent to the device itself.
 pub(crate) const INBOX: &str = "$noroshi/inbox";
@@ -31,6 +37,10 @@ pub(crate) struct Account {
     confirmed: HashSet<usize>,
     /// Of any session, so that what comes late is known.
     ever: BTreeSet<&'static str>,
+    /// Confirmed messages that came once more, since the last look.
+    repeated: Vec<usize>,
+    /// What happened, and to which message.
+    notes: VecDeque<(Option<usize>, String)>,
     pub(crate) tally: Tally,
 }
 
@@ -86,10 +96,12 @@ impl Account {
         self.has_session
     }
 
-    /// `retained`: a copy that a topic retained. It may stand for the message itself, which may also come besides.
-    pub(crate) fn confirm(&mut self, number: usize, retained: bool) {
-        self.owed.remove(&number);
-        self.tally.confirmed += usize::from(!retained && self.confirmed.insert(number));
+    pub(crate) fn has_confirmed(&self, number: usize) -> bool {
+        self.confirmed.contains(&number)
+    }
+
+    pub(crate) fn take_repeated(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.repeated)
     }
 
     pub(crate) fn owes_nothing(&self) -> bool {
@@ -106,13 +118,14 @@ impl Account {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
+    pub(crate) step: usize,
     published: Vec<Published>,
     pub(crate) accounts: Vec<Account>,
 }
 
 impl Ledger {
     pub(crate) fn new(devices: usize) -> Self {
-        Self { published: Vec::new(), accounts: (0..devices).map(|_| Account::default()).collect() }
+        Self { accounts: (0..devices).map(|_| Account::default()).collect(), ..Self::default() }
     }
 
     /// The number that the next message has to carry.
@@ -123,17 +136,17 @@ impl Ledger {
     /// A message was accepted; `to`: for one device alone. `is_passing`: nobody confirms it.
     pub(crate) fn accepted(
         &mut self,
-        step: usize,
         topic: &'static str,
         expires_at: Timestamp,
         (is_passing, retain): (bool, bool),
         to: Option<usize>,
     ) {
-        let number = self.published.len();
+        let (number, step) = (self.published.len(), self.step);
         self.published.push(Published { topic, expires_at, retain, step });
         if is_passing {
             return;
         }
+        let mut heard = Vec::new();
         for (device, account) in self.accounts.iter_mut().enumerate() {
             if !account.has_session || to.is_some_and(|to| to != device) {
                 continue;
@@ -143,8 +156,44 @@ impl Ledger {
             if !matching.is_empty() {
                 account.owed.insert(number, matching);
                 account.tally.owed += 1;
+                heard.push(device);
             }
         }
+        heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
+    }
+
+    /// A device confirms a message. `retained`: a copy that a topic retained. It may stand for the message itself, which
+    /// may also come besides.
+    pub(crate) fn confirm(&mut self, device: usize, number: usize, retained: bool) {
+        let account = &mut self.accounts[device];
+        account.owed.remove(&number);
+        account.tally.confirmed += usize::from(!retained && account.confirmed.insert(number));
+        self.note(device, Some(number), format!("is confirmed, retained: {retained}"));
+    }
+
+    pub(crate) fn note(&mut self, device: usize, number: Option<usize>, what: String) {
+        let notes = &mut self.accounts[device].notes;
+        if notes.len() >= NOTES_MAX {
+            notes.pop_front();
+        }
+        notes.push_back((number, format!("{}: {what}", self.step)));
+    }
+
+    /// What happened to a device, as far as it is about these messages, about none, or came last.
+    pub(crate) fn story(&self, device: usize, numbers: &[usize]) -> String {
+        let notes = &self.accounts[device].notes;
+        let mut text = String::new();
+        for (at, (number, what)) in notes.iter().enumerate() {
+            let is_last = at + NOTES_SHOWN >= notes.len();
+            let _ = match number {
+                None => writeln!(text, "    {what}"),
+                Some(number) if is_last || numbers.contains(number) => {
+                    writeln!(text, "    {what} [{number}]")
+                }
+                Some(_) => Ok(()),
+            };
+        }
+        text
     }
 
     /// A device got a message. `Err` if it never asked for such a one.
@@ -155,9 +204,13 @@ impl Ledger {
         topic: &str,
         retained: bool,
     ) -> Result<(), String> {
+        self.note(device, Some(number), format!("comes under {topic}, retained: {retained}"));
         let account = &mut self.accounts[device];
         account.tally.received += 1;
-        account.tally.repeats += usize::from(!retained && account.confirmed.contains(&number));
+        if !retained && account.confirmed.contains(&number) {
+            account.tally.repeats += 1;
+            account.repeated.push(number);
+        }
         let published =
             self.published.get(number).ok_or_else(|| format!("message {number} was not published"))?;
         let asked = account.ever.iter().any(|filter| filter_matches(filter, topic));

@@ -1,7 +1,7 @@
 //! A device of the model that speaks MQTT: what it received and did not confirm, and what has to come again when its
 //! session goes on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
 use noroshi_protocol::mqtt::{
@@ -11,10 +11,10 @@ use noroshi_protocol::mqtt::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::ledger::{INBOX, Ledger};
+use super::ledger::{Account, INBOX};
 use super::random::Random;
-use super::{EXPIRY_S, Speaker, YEARS};
-use crate::node::{Node, PATIENCE};
+use super::{Came, EXPIRY_S, Entry, Scene, Speaker, YEARS};
+use crate::node::PATIENCE;
 
 const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
 
@@ -46,8 +46,6 @@ struct Open {
 }
 
 pub(crate) struct Device {
-    name: String,
-    at: usize,
     version: Version,
     /// What it takes at once.
     window: u16,
@@ -58,6 +56,9 @@ pub(crate) struct Device {
     open: Vec<Open>,
     /// PUBREC was sent, PUBREL did not come.
     received: Vec<u16>,
+    /// Messages with QoS 2 by packet id whose PUBREL did not come in this session (§4.3.3, method B): another message
+    /// with such a packet id would be taken for them.
+    held: BTreeMap<u16, usize>,
     /// PUBREL came and is not answered.
     released: Vec<u16>,
     /// What has to be sent again with DUP and the same packet id, in this order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
@@ -67,18 +68,17 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(at: usize, random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random) -> Self {
         let version = if random.chance(50) { Version::V3 } else { Version::V5 };
         let window = if version == Version::V3 { 64 } else { [1, 3, 20, 64][random.below(4)] };
         Self {
-            name: format!("d{at}"),
-            at,
             version,
             window,
             in_order: random.chance(70),
             link: None,
             open: Vec::new(),
             received: Vec::new(),
+            held: BTreeMap::new(),
             released: Vec::new(),
             again: VecDeque::new(),
             is_stale: false,
@@ -87,10 +87,10 @@ impl Device {
 
     async fn subscribe(
         &mut self,
-        ledger: &mut Ledger,
+        scene: &mut Scene<'_>,
         filter: &'static str,
         (qos, retained): (Qos, bool),
-    ) -> Result<(), String> {
+    ) -> Came {
         let handling = if retained { RetainHandling::Send } else { RetainHandling::DoNotSend };
         let options = SubscribeOptions::new(qos);
         let options =
@@ -98,41 +98,43 @@ impl Device {
         let filters = Subscribe::filters_of(&[(filter, options)]);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
         // What it may get from here on.
-        ledger.accounts[self.at].ask(filter);
-        self.until(ledger, &Said::Granted).await?;
-        if ledger.accounts[self.at].has_session() {
-            ledger.accounts[self.at].subscribe(filter);
+        scene.account().ask(filter);
+        self.until(scene, &Said::Granted).await?;
+        if scene.account().has_session() {
+            scene.account().subscribe(filter);
         }
         Ok(())
     }
 
-    async fn unsubscribe(&mut self, ledger: &mut Ledger, filter: &'static str) -> Result<(), String> {
+    async fn unsubscribe(&mut self, scene: &mut Scene<'_>, filter: &'static str) -> Came {
         let filters = Unsubscribe::filters_of(&[filter]);
         self.send(Packet::Unsubscribe(Unsubscribe::new(7, Properties::default(), &filters))).await;
-        self.until(ledger, &Said::Granted).await?;
-        ledger.accounts[self.at].unsubscribe(filter);
+        self.until(scene, &Said::Granted).await?;
+        scene.account().unsubscribe(filter);
         Ok(())
     }
 
-    async fn until(&mut self, ledger: &mut Ledger, end: &Said) -> Result<(), String> {
+    async fn until(&mut self, scene: &mut Scene<'_>, end: &Said) -> Came {
         loop {
             match self.next().await? {
                 said if said == *end => return Ok(()),
-                said => self.take(ledger, said)?,
+                said => self.take(scene, said)?,
             }
         }
     }
 
-    fn take(&mut self, ledger: &mut Ledger, said: Said) -> Result<(), String> {
+    fn take(&mut self, scene: &mut Scene<'_>, said: Said) -> Came {
         match said {
             Said::Publish { dup, topic, open } => {
-                ledger.received(self.at, open.number, &topic, open.retained)?;
+                scene.note(open.number, format!("packet {}, {:?}, DUP: {dup}", open.packet_id, open.qos));
+                scene.receive(open.number, &topic, open.retained)?;
                 if open.qos > Qos::AtMostOnce {
-                    self.take_open(open, dup)?;
+                    self.take_open(scene, open, dup)?;
                 }
             }
             Said::PubRel(packet_id) => {
                 self.received.retain(|received| *received != packet_id);
+                self.held.remove(&packet_id);
                 if !self.released.contains(&packet_id) {
                     self.released.push(packet_id);
                 }
@@ -142,15 +144,23 @@ impl Device {
         Ok(())
     }
 
-    fn take_open(&mut self, open: Open, dup: bool) -> Result<(), String> {
-        if let Some(at) = self.again.iter().position(|again| again.packet_id == open.packet_id) {
-            if at > 0 || !dup || self.again[at] != open {
-                return Err(format!("{open:?} (DUP: {dup}) where {:?} had to come again", self.again));
+    fn take_open(&mut self, scene: &mut Scene<'_>, open: Open, dup: bool) -> Came {
+        let is_it = |again: &Open| again.packet_id == open.packet_id;
+        if let Some(at) = self.again.iter().position(is_it) {
+            let due = missing(self.again.drain(..at), scene.account());
+            let again = self.again.pop_front();
+            if !due.is_empty() || !dup || again != Some(open) {
+                return Err(format!("{open:?} (DUP: {dup}) where {due:?} and {again:?} had to come again"));
             }
-            self.again.pop_front();
         }
         if let Some(used) = self.open.iter().find(|used| used.packet_id == open.packet_id) {
             return Err(format!("{open:?} has the packet id of {used:?}"));
+        }
+        if open.qos == Qos::ExactlyOnce
+            && let Some(held) = self.held.insert(open.packet_id, open.number)
+            && held != open.number
+        {
+            return Err(format!("{open:?} has a packet id that is held for {held}"));
         }
         // Its PUBREC got lost on the way; §4.3.3 method B: it is answered again.
         self.received.retain(|received| *received != open.packet_id);
@@ -191,19 +201,16 @@ impl Device {
     }
 }
 
+/// What was sent after its confirmation, since that was not written yet, need not come again: it is written by now.
+fn missing(again: impl Iterator<Item = Open>, account: &Account) -> Vec<usize> {
+    again.map(|open| open.number).filter(|number| !account.has_confirmed(*number)).collect()
+}
+
 #[async_trait::async_trait]
 impl Speaker for Device {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn topics(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn describe(&self) -> String {
-        let Self { name, version, window, in_order, .. } = self;
-        format!("{name}: {version:?}, receive maximum {window}, confirms in order: {in_order}")
+        let Self { version, window, in_order, .. } = self;
+        format!("{version:?}, receive maximum {window}, confirms in order: {in_order}")
     }
 
     fn is_connected(&self) -> bool {
@@ -214,19 +221,12 @@ impl Speaker for Device {
         self.version == Version::V5
     }
 
-    async fn connect(
-        &mut self,
-        node: &Node,
-        ledger: &mut Ledger,
-        clean: bool,
-        forgets: bool,
-    ) -> Result<(), String> {
+    async fn connect(&mut self, scene: &mut Scene<'_>, Entry { clean, forgets }: Entry) -> Came {
         let before = self.link.take();
-        let account = &mut ledger.accounts[self.at];
-        let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        let socket = TcpStream::connect(scene.node.gateway.local_addrs()[1]).await.expect("connected");
         socket.set_nodelay(true).expect("set");
         self.link = Some(Link { socket, decoder: Decoder::new(), said: VecDeque::new() });
-        let (name, token) = (self.name.clone(), node.token_for(&self.name, YEARS));
+        let token = scene.node.token_for(scene.name, YEARS);
         let mut list = PropertyList::new();
         if self.version == Version::V5 {
             list.push(Property::SessionExpiryInterval, Value::U32(EXPIRY_S));
@@ -240,7 +240,7 @@ impl Speaker for Device {
             properties: list.properties(),
             client_id: "c",
             will: None,
-            username: Some(&name),
+            username: Some(scene.name),
             password: Some(token.as_bytes()),
         };
         self.send(Packet::Connect(connect)).await;
@@ -249,11 +249,13 @@ impl Speaker for Device {
             said => return Err(format!("{said:?} instead of CONNACK")),
         };
         drop(before);
+        let account = scene.account();
         if present != (account.has_session() && !clean) {
             return Err(format!("session present: {present}, but {}", account.has_session()));
         }
         if !present {
             account.end_session();
+            self.held.clear();
         }
         // With a clean session, 3.1.1 has none that outlasts the connection.
         if self.version == Version::V5 || !clean {
@@ -271,7 +273,7 @@ impl Speaker for Device {
         Ok(())
     }
 
-    async fn leave(&mut self, politely: bool) {
+    async fn leave(&mut self, _scene: &mut Scene<'_>, politely: bool) {
         if politely {
             let (reason, properties) = (ReasonCode::Success, Properties::default());
             self.send(Packet::Disconnect(Disconnect { reason, properties })).await;
@@ -279,7 +281,7 @@ impl Speaker for Device {
         self.link = None;
     }
 
-    fn is_cut(&mut self) {
+    fn is_cut(&mut self, _scene: &mut Scene<'_>) {
         self.link = None;
         self.forget();
     }
@@ -296,14 +298,14 @@ impl Speaker for Device {
         self.is_stale = true;
     }
 
-    async fn read(&mut self, ledger: &mut Ledger) -> Result<(), String> {
+    async fn read(&mut self, scene: &mut Scene<'_>) -> Came {
         self.send(Packet::PingReq).await;
-        self.until(ledger, &Said::Pong).await
+        self.until(scene, &Said::Pong).await
     }
 
-    async fn confirm(&mut self, ledger: &mut Ledger, count: usize, random: &mut Random) {
+    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
         for _ in 0..count {
-            if !self.released.is_empty() && (self.open.is_empty() || random.chance(50)) {
+            if !self.released.is_empty() && (self.open.is_empty() || scene.random.chance(50)) {
                 let packet_id = self.released.remove(0);
                 self.send(Packet::PubComp(Ack::success(packet_id))).await;
                 continue;
@@ -311,13 +313,13 @@ impl Speaker for Device {
             if self.open.is_empty() {
                 return;
             }
-            let mut at = random.below(self.open.len());
+            let mut at = scene.random.below(self.open.len());
             if self.in_order {
                 let qos = self.open[at].qos;
                 at = self.open.iter().position(|open| open.qos == qos).unwrap_or(at);
             }
             let Open { packet_id, number, qos, retained } = self.open.remove(at);
-            ledger.accounts[self.at].confirm(number, retained);
+            scene.confirm(number, retained);
             match qos {
                 Qos::ExactlyOnce => {
                     self.received.push(packet_id);
@@ -330,27 +332,24 @@ impl Speaker for Device {
         }
     }
 
-    fn has_all(&self, ledger: &Ledger) -> bool {
-        ledger.accounts[self.at].owes_nothing() && self.again.is_empty() && self.open.is_empty()
+    fn is_done(&self, account: &Account) -> bool {
+        self.open.is_empty() && missing(self.again.iter().copied(), account).is_empty()
     }
 
-    fn take_missing(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.again).into_iter().map(|open| open.number).collect()
+    fn take_missing(&mut self, account: &Account) -> Vec<usize> {
+        missing(std::mem::take(&mut self.again).into_iter(), account)
     }
 
-    async fn change_subscriptions(
-        &mut self,
-        ledger: &mut Ledger,
-        random: &mut Random,
-    ) -> (String, Result<(), String>) {
-        let filter = random.pick(&FILTERS);
-        if ledger.accounts[self.at].filters.contains(filter) && random.chance(50) {
-            return (format!("unsubscribes from {filter}"), self.unsubscribe(ledger, filter).await);
+    async fn change_subscriptions(&mut self, scene: &mut Scene<'_>) -> (String, Came) {
+        let filter = scene.random.pick(&FILTERS);
+        let holds = scene.account().filters.contains(filter);
+        if holds && scene.random.chance(50) {
+            return (format!("unsubscribes from {filter}"), self.unsubscribe(scene, filter).await);
         }
-        let qos = if random.chance(50) { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
-        let retained = random.chance(50);
+        let qos = if scene.random.chance(50) { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
+        let retained = scene.random.chance(50);
         let what = format!("subscribes to {filter}, {qos:?}, wants retained: {retained}");
-        (what, self.subscribe(ledger, filter, (qos, retained)).await)
+        (what, self.subscribe(scene, filter, (qos, retained)).await)
     }
 }
 

@@ -221,8 +221,9 @@ impl Conversation {
             let list = self.subscriptions.get_or_insert_default();
             list.put(subscription, config.subscriptions_max);
         }
-        if let Some(saved) = session.saved.filter(|_| session_present) {
-            self.resume(*saved, out);
+        match session.saved.filter(|_| session_present) {
+            Some(saved) => self.resume(*saved, out),
+            None => self.forgot_ids = session_present,
         }
         opening.early
     }
@@ -230,7 +231,7 @@ impl Conversation {
     /// [MQTT-4.4.0-1]: what was in flight goes on with its packet ids. Messages are sent again when they
     /// come by, in the order of [`Conversation::in_flight`], releases now.
     fn resume(&mut self, saved: crate::mqtt::action::Saved, out: &mut Vec<u8>) {
-        self.last_packet_id = saved.last_packet_id;
+        (self.last_packet_id, self.forgot_ids) = (saved.last_packet_id, saved.forgot_ids);
         if saved.sent.is_empty() && saved.unreleased.is_empty() {
             return;
         }

@@ -3,7 +3,9 @@
 //!
 //! A device has a QoS 1 message when its PUBACK comes, and a QoS 2 message when its PUBREC does: from then on
 //! the message must not be sent again ([MQTT-4.3.3-6]), so it must not come back from an inbox either. What is
-//! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session.
+//! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session. Where that was lost,
+//! with the node that had it, the client may hold packet ids without PUBREL, and would take a new message for the one
+//! that it has (§4.3.3). So PUBREL goes before each message with QoS 2 there.
 //!
 //! The service keeps one position for a device in a topic's log. So it is told of a message when every message that was
 //! sent before it from the same log is confirmed, in whatever order the client confirms: QoS 1 and QoS 2 have separate
@@ -155,8 +157,17 @@ impl Conversation {
             // The position behind both.
             Some(last) => last.id = id,
             None => {
-                let (stage, retained) = (Stage::Done, false);
-                flight.sent.push(Sent { id, log, packet_id: 0, stage, resend: false, retained, waits: true });
+                let (stage, resend, retained, unsure) = (Stage::Done, false, false, false);
+                flight.sent.push(Sent {
+                    id,
+                    log,
+                    packet_id: 0,
+                    stage,
+                    resend,
+                    retained,
+                    waits: true,
+                    unsure,
+                });
             }
         }
         false
@@ -240,6 +251,9 @@ impl Conversation {
         if head.qos > Qos::AtMostOnce {
             head.packet_id = self.count_sent(outgoing, &head);
         }
+        if self.sent(head.packet_id).is_some_and(|(_, sent)| sent.unsure) {
+            Packet::PubRel(Ack::success(head.packet_id)).encode(version, out);
+        }
         if head.alias.is_some() && !head.alias_known {
             self.flight().sent_aliases.push(outgoing.topic.clone());
         }
@@ -257,7 +271,7 @@ impl Conversation {
 
     /// The packet id it is sent with.
     fn count_sent(&mut self, outgoing: &Outgoing, head: &Head) -> u16 {
-        let last = self.last_packet_id;
+        let (last, unsure) = (self.last_packet_id, self.forgot_ids && head.qos == Qos::ExactlyOnce);
         let flight = self.flight();
         if head.dup {
             if let Some(at) = flight.find(head.packet_id) {
@@ -269,7 +283,7 @@ impl Conversation {
         let stage = if head.qos == Qos::ExactlyOnce { Stage::Rec } else { Stage::Ack };
         let (id, retained) = (outgoing.id, head.retained);
         let log = if retained { 0 } else { outgoing.log };
-        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false });
+        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false, unsure });
         self.last_packet_id = packet_id;
         packet_id
     }
@@ -352,6 +366,11 @@ impl Conversation {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
             Stage::Comp => Ok(self.end_sent(at)),
+            // Of the PUBREL before the message.
+            Stage::Rec if self.forgot_ids => {
+                self.flight().sent[at].unsure = false;
+                Ok(Action::None)
+            }
             Stage::Ack | Stage::Rec | Stage::Done => Err(Violation::AckMismatch),
         }
     }

@@ -78,6 +78,63 @@ fn a_will_of_who_was_not_let_in_is_none() {
 }
 
 #[test]
+fn packet_ids_that_the_client_may_hold_are_released_before_they_are_used() {
+    let list = expiry(60);
+    let lasting = Connect { clean_start: false, properties: list.properties(), ..connect(Version::V5) };
+    let subscription = Subscription {
+        filter: TopicFilter::parse("t").unwrap(),
+        options: options(2),
+        id: 0,
+        is_of_client: true,
+        since: 0,
+    };
+    let session = |session_present, saved| LoggedIn {
+        session_present,
+        subscriptions: vec![subscription.clone()],
+        saved,
+        ..LoggedIn::default()
+    };
+    // The node that had the session was killed; the client holds packet id 1.
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&lasting, session(true, None));
+    peer.out.clear();
+    let hears = |peer: &mut Peer, id: u8, packet: Publish<'_>, released: bool| {
+        peer.delivers(&outgoing(id, "t", r#""text":"x","qos":2"#));
+        let release = Packet::PubRel(Ack::success(packet.packet_id));
+        let packets = [release, Packet::Publish(packet)];
+        peer.hears(if released { &packets } else { &packets[1..] });
+    };
+    hears(&mut peer, 1, publish(2, 1, "t", b"x"), true);
+    assert_eq!(peer.say(Packet::PubComp(Ack::success(1))), Did::Nothing, "the answer to the release");
+    peer.say(Packet::PubRec(Ack::success(1)));
+    peer.hears(&[Packet::PubRel(Ack::success(1))]);
+    // With QoS 1 no client looks at the packet ids that it holds.
+    peer.delivers(&outgoing(2, "t", r#""text":"x","qos":1"#));
+    peer.hears(&[Packet::Publish(publish(1, 2, "t", b"x"))]);
+    // The next connection releases the one with PUBREC, sends the rest again, and knows as little of the others.
+    let saved = peer.conversation.part().saved;
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&lasting, session(true, saved));
+    peer.out.clear();
+    hears(&mut peer, 3, publish(2, 3, "t", b"x"), true);
+    hears(&mut peer, 4, publish(2, 4, "t", b"x"), true);
+    peer.say(Packet::PubComp(Ack::success(4)));
+    // Sent again, one is released once more, as the release may have got lost with it; of the other it did not.
+    let saved = peer.conversation.part().saved;
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&lasting, session(true, saved));
+    peer.out.clear();
+    hears(&mut peer, 3, Publish { dup: true, ..publish(2, 3, "t", b"x") }, true);
+    hears(&mut peer, 4, Publish { dup: true, ..publish(2, 4, "t", b"x") }, false);
+    // A session of this node alone knows all of its packet ids.
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&lasting, session(false, None));
+    peer.out.clear();
+    hears(&mut peer, 1, publish(2, 1, "t", b"x"), false);
+    assert!(matches!(peer.say(Packet::PubComp(Ack::success(1))), Did::Close(_)));
+}
+
+#[test]
 fn who_may_not_leave_a_will_is_told_so() {
     for (why, version, said) in [
         (LogInRefused::Will, Version::V3, 5),

@@ -218,9 +218,9 @@ impl Conversation {
         if self.device().as_ref() != Some(&device) || framing != self.framing {
             return Err(Broken::Gone(None));
         }
+        management.resume();
         let arrived =
             management.acknowledge(resume.handled).map_err(|high| Broken::TooHigh(resume.handled, high))?;
-        management.resume();
         let bare_len = Identity::new(device.clone(), &cx.config.domain).bare_len;
         self.identity = Some(Box::new(Identity { device, jid, bare_len }));
         let mut element = Vec::new();

@@ -1,0 +1,71 @@
+//! What a session had in flight when it resumed: it is read by id and sent before everything else, and pages, logs and held
+//! messages leave it out.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use noroshi_protocol::mqtt::Owed;
+use noroshi_types::{Message, NotificationId};
+
+use super::{Brought, CatchUp, Paged};
+
+/// What a session had in flight.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    Wanted(Vec<Owed>),
+    /// In the queue or out.
+    Reading(Vec<Owed>),
+    /// These were found.
+    Read(HashSet<Owed>),
+}
+
+impl CatchUp {
+    /// What the session had in flight is sent before everything else.
+    pub(crate) fn send_again(&mut self, owed: Vec<Owed>) {
+        if !owed.is_empty() {
+            self.again = Again::Wanted(owed);
+        }
+    }
+
+    /// Whether that is not read yet: until then nothing is written.
+    pub(crate) fn awaits_again(&self) -> bool {
+        !matches!(self.again, Again::Read(_))
+    }
+
+    /// A message was in flight when the session went on: it is sent again, or was.
+    pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
+        matches!(&self.again, Again::Read(found) if found.contains(&Owed { id, retained: false }))
+    }
+
+    /// A page that has to wait for what was in flight.
+    pub(crate) fn defer(&mut self, page: Vec<Paged>) {
+        self.rest.extend(page);
+    }
+
+    /// What of the messages in flight is still there; returned is which they are.
+    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
+        let Again::Reading(owed) = &self.again else { return HashSet::new() };
+        let by_id: HashMap<NotificationId, &Arc<Message>> =
+            messages.iter().map(|message| (message.id, message)).collect();
+        let find = |owed: &Owed| {
+            let message = Arc::clone(by_id.get(&owed.id)?);
+            Some(Paged { message, retained: owed.retained, by: Brought::Again })
+        };
+        let again: Vec<Paged> = owed.iter().filter_map(find).collect();
+        let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();
+        self.rest.retain(|paged| !found.contains(&paged.owed()));
+        self.rest.splice(0..0, again);
+        self.again = Again::Read(found.clone());
+        found
+    }
+
+    /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what
+    /// topics retain.
+    pub(crate) fn unsent(&self) -> Vec<Owed> {
+        let (Again::Wanted(owed) | Again::Reading(owed)) = &self.again else {
+            let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
+            return rest.map(Paged::owed).collect();
+        };
+        owed.clone()
+    }
+}

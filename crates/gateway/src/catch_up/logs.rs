@@ -1,0 +1,108 @@
+//! What filters with wildcards read from the logs of an app's topics, and up to where a connection was sent it. A filter has
+//! no position in a topic: a place in the order of commits stands for it.
+
+use std::sync::Arc;
+
+use noroshi_store::Place;
+use noroshi_types::{Message, NotificationId, Topic};
+
+use super::{Brought, CatchUp, EndedNames, Paged, Stage};
+
+impl CatchUp {
+    /// What logs hold behind `since` is read too before what is held goes out.
+    pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
+        (self.log, self.as_of) = (Some(since), as_of);
+    }
+
+    /// A page of that, which reached `to`, with what is this connection's: what is to be written.
+    pub(crate) fn take_log(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        to: Option<Place>,
+        next: Option<Place>,
+    ) -> Vec<Paged> {
+        (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
+        self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
+        let ids = messages.iter().map(|message| message.id);
+        self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
+        let had = |id| self.is_sent_again(id) || self.is_confirmed(id);
+        let messages = messages.into_iter().filter(|message| !had(message.id));
+        messages.map(|message| Paged { message, retained: false, by: Brought::Log }).collect()
+    }
+
+    /// Whether a log brought it, or it was in flight before.
+    pub(crate) fn is_logged(&self, id: NotificationId) -> bool {
+        self.logged.contains(&id) || self.is_sent_again(id)
+    }
+
+    /// The first filter with wildcards was made while pages are being read: they reach further than what is held, and
+    /// leave out what is heard by a wildcard alone. What was accepted up to `since` it does not match.
+    pub(crate) fn read_log_from(&mut self, since: Place) {
+        if self.stage != Stage::Done && self.log.is_none() {
+            self.read_log(since, since);
+        }
+    }
+
+    /// A topic whose name was heard behind `behind` is heard by wildcards alone from here on. A live connection was sent
+    /// everything up to `offered`; pages reached up to `watermark`. What a page brought of the topic and was not written
+    /// has no position any more: it is owed by its id.
+    pub(crate) fn end_name(
+        &mut self,
+        topic: &Topic,
+        behind: Place,
+        offered: Place,
+        watermark: NotificationId,
+    ) {
+        let is_of = |message: &Message| message.topic.as_ref().is_some_and(|place| place.topic == *topic);
+        let reads_pages = self.stage == Stage::Reading && !self.reads_log;
+        let mut up_to = match self.missed || reads_pages || self.stage == Stage::Wanted {
+            true => self.after.map_or(Place(0), Place::of),
+            false => offered,
+        };
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        for dispatch in self.held.iter().chain(of_recoveries) {
+            if is_of(&dispatch.message) && !dispatch.is_paged(watermark) {
+                up_to = up_to.min(Place(Place::of(dispatch.message.id).0 - 1));
+            }
+        }
+        for paged in &mut self.rest {
+            if paged.by == Brought::Page && !paged.retained && is_of(&paged.message) {
+                paged.by = Brought::Again;
+            }
+        }
+        self.ended.add(topic, behind, up_to);
+    }
+
+    pub(crate) fn ended(&mut self) -> &mut EndedNames {
+        &mut self.ended
+    }
+
+    /// Up to where the connection was sent what it hears by wildcards alone, if a live one was sent everything up to
+    /// `offered`. Pages reached up to `watermark`: what is held and stands before that does not go out.
+    pub(crate) fn sent_to(&self, offered: Place, watermark: NotificationId) -> Place {
+        let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
+        let to = match self.log {
+            Some(log) => log,
+            None if self.missed || self.stage == Stage::Wanted => read_on(),
+            None => offered,
+        };
+        let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        let held = self.held.iter().chain(of_recoveries).filter(|dispatch| !dispatch.is_paged(watermark));
+        let held = held.map(|dispatch| dispatch.message.id);
+        let waits = rest.chain(held.filter(|id| !self.is_logged(*id)));
+        waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)
+    }
+
+    /// What pages leave out because it is heard by a wildcard alone, logs bring: pages may reach further than what
+    /// is held, and what is missed is held nowhere.
+    pub(super) fn read_log_too(&mut self, heard: Place) {
+        if self.log.is_none() {
+            let after = self.after.max(self.heard).map_or(heard, Place::of);
+            self.log = Some(after.max(heard).max(self.logged_to));
+            // Logs brought these before; what they bring now is remembered anew.
+            self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
+            self.logged.clear();
+        }
+    }
+}
