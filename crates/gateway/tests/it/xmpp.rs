@@ -89,10 +89,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.until(end).await
     }
 
-    /// Everything up to now was heard.
+    /// Everything that was sent up to now, with the whole of the answer that ends it.
     pub(crate) async fn sync(&mut self) -> String {
-        self.ask("<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>", "id='sync'")
-            .await
+        let ping = "<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+        self.ask(ping, "id='sync'").await + &self.until("</iq>").await
     }
 
     /// Answers the ping that comes next.
@@ -480,9 +480,9 @@ async fn accounts_talk_to_each_other() {
     juliet.say("<message to='romeo@localhost/r' type='chat'><body>ay me</body></message>").await;
     let said = romeo.until("</message>").await;
     assert!(said.contains("ay me") && said.contains("from='juliet@localhost/r'") && !said.contains("<delay"));
-    let nobody =
-        romeo.ask("<message id='n' to='tybalt@localhost'><body>x</body></message>", "</message>").await;
-    assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    // RFC 6121 §8.5.1: as it would be for somebody who is away.
+    romeo.say("<message id='n' to='tybalt@localhost'><body>x</body></message>").await;
+    assert!(!romeo.sync().await.contains("<message"));
     let asked = romeo
         .ask(
             "<iq type='get' id='v' to='juliet@localhost/gone'><query xmlns='jabber:iq:version'/></iq>",
@@ -517,5 +517,36 @@ async fn who_does_not_answer_may_come_back() {
     next.ask(&resume(&id, 0), "<resumed").await;
     node.publish(Target::Everyone, When::Stored, "1").await;
     assert!(next.until("</message>").await.contains("\"data\":1"));
+    node.gateway.stop();
+}
+
+/// Reads what comes, and answers each request of stream management with what it has read, until `read` stanzas are.
+async fn confirm(peer: &mut Peer, handled: &mut u32, read: u32) {
+    while *handled < read {
+        let heard = peer.until("<r xmlns='urn:xmpp:sm:3'/>").await;
+        *handled += u32::try_from(heard.matches("<iq ").count()).expect("few");
+        peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_confirms_what_it_reads_stays() {
+    const PING: &str = "<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+    let mut config = config();
+    (config.frames_per_second, config.frames_burst) = (1, 3_500);
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let (mut peer, _) = Peer::managed(&node, "d1").await;
+    let mut handled = 0;
+    // One is asked about after a while, many at once.
+    peer.say(PING).await;
+    confirm(&mut peer, &mut handled, 1).await;
+    for _ in 0..50 {
+        peer.say(&PING.repeat(60)).await;
+        let read = handled + 60;
+        confirm(&mut peer, &mut handled, read).await;
+    }
+    assert!(handled >= 3_000);
+    peer.sync().await;
     node.gateway.stop();
 }

@@ -196,9 +196,69 @@ async fn an_account_that_goes_leaves_nothing() {
     for peer in [romeo, other] {
         assert!(peer.ended().await.contains("<not-authorized"));
     }
-    let nobody =
-        juliet.ask("<message id='n' to='romeo@localhost'><body>x</body></message>", "</message>").await;
+    juliet.sync().await;
+    let ask = "<iq type='get' id='n' to='romeo@localhost'><query xmlns='jabber:iq:version'/></iq>";
+    let nobody = juliet.ask(ask, "</iq>").await;
     assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    node.gateway.stop();
+}
+
+/// RFC 6121 §8.5.1, XEP-0030 §8: neither silence nor an answer tells one from the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_does_not_learn_who_has_an_account() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let mut answers = Vec::new();
+    for to in ["juliet@localhost", "nobody@localhost"] {
+        let mut said = String::new();
+        for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "unavailable"] {
+            said += &format!("<presence type='{kind}' to='{to}'/>");
+        }
+        for kind in ["normal", "chat", "headline", "groupchat"] {
+            said += &format!("<message type='{kind}' id='{kind}' to='{to}'><body>x</body></message>");
+        }
+        for (id, place, query) in [
+            ("version", "", "jabber:iq:version"),
+            ("info", "", "http://jabber.org/protocol/disco#info"),
+            ("items", "", "http://jabber.org/protocol/disco#items"),
+            ("roster", "", "jabber:iq:roster"),
+            ("gone", "/gone", "jabber:iq:version"),
+        ] {
+            said += &format!("<iq type='get' id='{id}' to='{to}{place}'><query xmlns='{query}'/></iq>");
+        }
+        romeo.say(&said).await;
+        // The version of his own roster counts what he changed.
+        let mut answer = romeo.sync().await.replace(to, "it");
+        while let Some((before, version)) = answer.split_once(" ver='") {
+            let after = version.split_once('\'').expect("its end").1;
+            answer = before.to_owned() + after;
+        }
+        answers.push(answer);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let items = "type='result' id='items' from='it' to='romeo@localhost/r'>\
+                 <query xmlns='http://jabber.org/protocol/disco#items'/>";
+    assert!(answers[1].contains(items), "{}", answers[1]);
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suite_may_say_more_than_a_device() {
+    let mut config = config();
+    config.xmpp.accounts = vec![Account { name: "romeo".into(), password: "p".into() }];
+    (config.conformance, config.frames_per_second, config.frames_burst) = (true, 1, 20);
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let burst = "<presence type='probe' to='nobody@localhost'/>".repeat(500);
+    let mut romeo = there(&node, "romeo", "r").await;
+    romeo.say(&burst).await;
+    romeo.sync().await;
+    let mut device = Peer::log_in(&node, "d1").await;
+    device.say(&burst).await;
+    assert!(device.ended().await.contains("<policy-violation"), "a device has its own allowance");
+    let mut romeo = there(&node, "romeo", "other").await;
+    romeo.say(&burst.repeat(10)).await;
+    assert!(romeo.ended().await.contains("<policy-violation"), "it has a limit too");
     node.gateway.stop();
 }
 
@@ -214,7 +274,14 @@ async fn devices_talk_to_nobody() {
     assert!(refused.contains("<service-unavailable"), "{refused}");
     let heard = romeo.sync().await;
     assert!(!heard.contains("d1@localhost"), "{heard}");
-    let refused = romeo.ask("<message id='n' to='d1@localhost'><body>x</body></message>", "</message>").await;
+    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request does.
+    romeo.say("<message id='n' to='d1@localhost'><body>x</body></message>").await;
+    let heard = romeo.sync().await;
+    assert!(!heard.contains("<message"), "{heard}");
+    let ask = "<iq type='get' id='n' to='d1@localhost/r'><query xmlns='jabber:iq:version'/></iq>";
+    let refused = romeo.ask(ask, "</iq>").await;
     assert!(refused.contains("<service-unavailable"), "{refused}");
+    let heard = device.sync().await;
+    assert!(!heard.contains("romeo@localhost"), "{heard}");
     node.gateway.stop();
 }

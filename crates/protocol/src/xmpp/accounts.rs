@@ -5,7 +5,7 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `personal` is what an account publishes of itself (XEP-0163), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
 //! there, `routing` messages and requests, `relayed` a stanza between two addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,13 +16,19 @@ use super::action::Refusal;
 use super::jid;
 use crate::native::Token;
 
+mod archive;
 mod availability;
+mod card;
+mod copies;
 mod personal;
 mod relayed;
 mod roster;
 mod routing;
 mod subscription;
 
+use archive::Archive;
+pub use archive::ArchiveRules;
+pub use card::Card;
 pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;
 pub use relayed::{Recipient, Relayed};
@@ -49,6 +55,12 @@ pub type Told<S> = Vec<(S, Bytes)>;
 pub struct Accounts<S> {
     domain: Box<str>,
     accounts: HashMap<Box<str>, Account<S>>,
+    /// Unlike that of every other table, so that versions are.
+    epoch: u64,
+    /// Of rosters.
+    changes: u64,
+    /// Messages that were numbered for archives.
+    archived: u64,
 }
 
 #[derive(Debug)]
@@ -56,12 +68,16 @@ struct Account<S> {
     password: Box<str>,
     /// By bare address.
     roster: BTreeMap<Box<str>, Item>,
+    /// The number of its last change, among those of all rosters.
+    roster_version: u64,
     /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
     resources: Vec<Resource<S>>,
     /// Oldest first.
     kept: VecDeque<Bytes>,
     /// What it published of itself, one of each node.
     nodes: Vec<PersonalItem>,
+    card: Option<Card>,
+    archive: Archive,
 }
 
 #[derive(Debug)]
@@ -73,6 +89,8 @@ struct Resource<S> {
     session: Option<S>,
     /// It asked for the roster (RFC 6121 §2.2) and is told of changes.
     interested: bool,
+    /// It gets copies of messages (XEP-0280).
+    copies: bool,
     /// The last one it announced; of one that is gone, for when it is resumed.
     presence: Option<Relayed>,
     /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
@@ -89,10 +107,17 @@ impl<S> Resource<S> {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// `given`: names and passwords.
-    pub fn new<'a>(domain: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let accounts = given.into_iter().map(|(name, password)| (name.into(), Account::new(password)));
-        Self { domain: domain.into(), accounts: accounts.collect() }
+    /// `given`: names and passwords. `epoch`: drawn at random.
+    pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut accounts =
+            Self { domain: domain.into(), accounts: HashMap::new(), epoch, changes: 0, archived: 0 };
+        given.into_iter().for_each(|(name, password)| accounts.add(name, password));
+        accounts
+    }
+
+    fn add(&mut self, user: &str, password: &str) {
+        self.changes += 1;
+        self.accounts.insert(user.into(), Account::new(password, self.changes));
     }
 
     pub fn has(&self, user: &str) -> bool {
@@ -118,7 +143,7 @@ impl<S: Copy + Eq> Accounts<S> {
             Some(_) => return Err(Refusal::Conflict),
             None if own.is_some() => return Err(Refusal::Forbidden),
             None if count >= ACCOUNTS_MAX => return Err(Refusal::Overloaded),
-            None => drop(self.accounts.insert(user.into(), Account::new(password))),
+            None => self.add(user, password),
         }
         Ok(())
     }
@@ -166,12 +191,11 @@ impl<S: Copy + Eq> Accounts<S> {
         before.into_iter().for_each(|before| self.detach(user, before, told));
         let Some(found) = self.resource_mut(user, resource) else { return };
         found.session = Some(session);
-        match found.presence.take().filter(|_| resumed) {
-            Some(presence) => self.announce(user, session, presence, told),
-            None => {
-                let fresh = Resource::new(resource, found.place);
-                *found = Resource { session: Some(session), ..fresh };
-            }
+        if !resumed {
+            let fresh = Resource::new(resource, found.place);
+            *found = Resource { session: Some(session), ..fresh };
+        } else if let Some(presence) = found.presence.take() {
+            self.announce(user, session, presence, told);
         }
     }
 
@@ -226,13 +250,16 @@ impl<S: Copy + Eq> Accounts<S> {
 }
 
 impl<S> Account<S> {
-    fn new(password: &str) -> Self {
+    fn new(password: &str, roster_version: u64) -> Self {
         Self {
             password: password.into(),
             roster: BTreeMap::new(),
+            roster_version,
             resources: Vec::new(),
             kept: VecDeque::new(),
             nodes: Vec::new(),
+            card: None,
+            archive: Archive::default(),
         }
     }
 }
@@ -244,6 +271,7 @@ impl<S> Resource<S> {
             place,
             session: None,
             interested: false,
+            copies: false,
             presence: None,
             capabilities: None,
             wanted: Vec::new(),

@@ -81,9 +81,20 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
 
 /// Appends what stands inside of an element that was read, for one whose default namespace is `namespace`.
 pub(crate) fn push_content(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
+    push_content_but(out, element, namespace, |_| false);
+}
+
+/// [`push_content`] without the children that `is_left_out`.
+pub(crate) fn push_content_but(
+    out: &mut Vec<u8>,
+    element: Element<'_>,
+    namespace: &str,
+    is_left_out: impl Fn(Element<'_>) -> bool,
+) {
     for node in element.nodes() {
         match node {
             Child::Text(text) => push_escaped(out, text),
+            Child::Element(child) if is_left_out(child) => {}
             // As deep as the reader allowed.
             Child::Element(child) => push_element(out, child, namespace),
         }
