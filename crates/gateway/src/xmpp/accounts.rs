@@ -82,7 +82,8 @@ impl Shard {
         Some((name, address))
     }
 
-    /// Asks the table, and brings what it tells to the sessions.
+    /// Asks the table, and brings what it tells to the sessions. None: the connection is no account's, or its account was
+    /// removed, and it is about to be closed for that.
     fn with_accounts<T>(
         &mut self,
         slot: u32,
@@ -91,7 +92,12 @@ impl Shard {
         let (name, address) = self.account_of(slot)?;
         let mut told = Told::new();
         let shared = self.shared.clone();
-        let answer = ask(&mut shared.xmpp.accounts.0.lock(), &name, address, &mut told);
+        let mut accounts = shared.xmpp.accounts.0.lock();
+        if accounts.has_ended(address) {
+            return None;
+        }
+        let answer = ask(&mut accounts, &name, address, &mut told);
+        drop(accounts);
         self.tell(told);
         Some(answer)
     }
@@ -249,13 +255,15 @@ impl Shard {
     }
 
     pub(super) fn register_account(&mut self, slot: u32, user: &str, password: &str, request: Request) {
-        let own = self.account_of(slot).map(|(name, _)| name);
+        let own = self.account_of(slot);
         let user = user.to_lowercase();
         // A slash is between an account and its further resources.
         let answer = if DeviceId::parse(&user).is_err() || user.contains('/') {
             Answer::Refused(Refusal::TooBig)
         } else {
-            match self.shared.xmpp.accounts.0.lock().put(&user, password, own.as_deref()) {
+            let mut accounts = self.shared.xmpp.accounts.0.lock();
+            let own = own.as_ref().filter(|(_, address)| !accounts.has_ended(*address));
+            match accounts.put(&user, password, own.map(|(name, _)| &**name)) {
                 Ok(()) => Answer::Done,
                 Err(refusal) => Answer::Refused(refusal),
             }

@@ -4,6 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use noroshi_gateway::xmpp::Account;
+use noroshi_types::DeviceId;
 
 use crate::node::Node;
 use crate::xmpp::{FEATURES, HEADER, Peer, auth, between, config, resume};
@@ -208,6 +209,20 @@ async fn an_account_that_goes_leaves_nothing() {
 async fn a_stranger_does_not_learn_who_has_an_account() {
     let node = node().await;
     let mut romeo = there(&node, "romeo", "r").await;
+    // She has something to ask for, and is not there.
+    let mut juliet = there(&node, "juliet", "r").await;
+    for inside in [
+        "<vCard xmlns='vcard-temp'><FN>secret</FN></vCard>",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <publish node='mood'><item><mood xmlns='m'>secret</mood></item></publish></pubsub>",
+    ] {
+        let done = juliet.ask(&format!("<iq type='set' id='s'>{inside}</iq>"), "</iq>").await;
+        assert!(done.contains("type='result'"), "{done}");
+    }
+    juliet.say("<message to='juliet@localhost' type='chat'><body>secret</body></message>").await;
+    juliet.until("</message>").await;
+    juliet.say("</stream:stream>").await;
+    juliet.ended().await;
     let mut answers = Vec::new();
     for to in ["juliet@localhost", "nobody@localhost"] {
         let mut said = String::new();
@@ -217,14 +232,26 @@ async fn a_stranger_does_not_learn_who_has_an_account() {
         for kind in ["normal", "chat", "headline", "groupchat"] {
             said += &format!("<message type='{kind}' id='{kind}' to='{to}'><body>x</body></message>");
         }
-        for (id, place, query) in [
-            ("version", "", "jabber:iq:version"),
-            ("info", "", "http://jabber.org/protocol/disco#info"),
-            ("items", "", "http://jabber.org/protocol/disco#items"),
-            ("roster", "", "jabber:iq:roster"),
-            ("gone", "/gone", "jabber:iq:version"),
+        for (kind, id, place, inside) in [
+            ("get", "version", "", "<query xmlns='jabber:iq:version'/>"),
+            ("get", "info", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>"),
+            ("get", "items", "", "<query xmlns='http://jabber.org/protocol/disco#items'/>"),
+            ("get", "roster", "", "<query xmlns='jabber:iq:roster' ver=''/>"),
+            ("get", "gone", "/gone", "<query xmlns='jabber:iq:version'/>"),
+            ("get", "card", "", "<vCard xmlns='vcard-temp'/>"),
+            ("set", "put", "", "<vCard xmlns='vcard-temp'/>"),
+            ("get", "form", "", "<query xmlns='urn:xmpp:mam:2'/>"),
+            ("set", "archive", "", "<query xmlns='urn:xmpp:mam:2'/>"),
+            ("get", "rules", "", "<prefs xmlns='urn:xmpp:mam:2'/>"),
+            ("set", "copies", "", "<enable xmlns='urn:xmpp:carbons:2'/>"),
+            (
+                "get",
+                "personal",
+                "",
+                "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='mood'/></pubsub>",
+            ),
         ] {
-            said += &format!("<iq type='get' id='{id}' to='{to}{place}'><query xmlns='{query}'/></iq>");
+            said += &format!("<iq type='{kind}' id='{id}' to='{to}{place}'>{inside}</iq>");
         }
         romeo.say(&said).await;
         // The version of his own roster counts what he changed.
@@ -238,7 +265,78 @@ async fn a_stranger_does_not_learn_who_has_an_account() {
     assert_eq!(answers[0], answers[1]);
     let items = "type='result' id='items' from='it' to='romeo@localhost/r'>\
                  <query xmlns='http://jabber.org/protocol/disco#items'/>";
-    assert!(answers[1].contains(items), "{}", answers[1]);
+    assert!(answers[0].contains(items) && !answers[0].contains("secret"), "{}", answers[0]);
+    let refused = |id: &str, condition: &str| {
+        let answer = between(&answers[0], &format!(" id='{id}' "), "</iq>");
+        assert!(answer.contains(&format!("<{condition} ")), "{answer}");
+    };
+    ["card", "form", "archive", "rules", "copies"].iter().for_each(|id| refused(id, "service-unavailable"));
+    ["put", "personal", "roster"].iter().for_each(|id| refused(id, "forbidden"));
+    node.gateway.stop();
+}
+
+const COPIES: &str = "<iq type='set' id='c'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
+
+/// XEP-0280: as long as a resource has a session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_is_revoked_gets_no_copies() {
+    let node = node().await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut one = there(&node, "romeo", "one").await;
+    let mut two = there(&node, "romeo", "two").await;
+    two.ask(COPIES, "type='result' id='c'").await;
+    let enabled = two.ask("<enable xmlns='urn:xmpp:sm:3' resume='true'/>", "max='300'").await;
+    let id = between(&enabled, "<enabled xmlns='urn:xmpp:sm:3' id='", "'").to_owned();
+    let message =
+        |text: &str| format!("<message to='romeo@localhost/one' type='chat'><body>{text}</body></message>");
+    juliet.say(&message("first")).await;
+    one.until("first").await;
+    let copy = two.until("</forwarded>").await;
+    assert!(copy.contains("<received xmlns='urn:xmpp:carbons:2'>") && copy.contains("first"), "{copy}");
+    // The second resource of an account is the device of this name.
+    let device = DeviceId::parse("romeo/1").expect("an id");
+    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.until_sessions(2).await;
+    juliet.say(&message("second")).await;
+    one.until("second").await;
+    let rest = two.ended().await;
+    assert!(rest.contains("<not-authorized") && !rest.contains("second"), "{rest}");
+    // Its session is gone too.
+    let mut next = Peer::dial(&node, 1).await;
+    next.prove("romeo", "p").await;
+    next.ask(HEADER, FEATURES).await;
+    next.ask(&resume(&id, 0), "<failed ").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_are_not_taken_end_their_session_alone() {
+    let mut config = config();
+    let account = |name: &str| Account { name: name.into(), password: "p".into() };
+    config.xmpp.accounts = vec![account("romeo"), account("juliet")];
+    (config.frames_per_second, config.frames_burst) = (10_000, 100_000);
+    let node = Node::start(config).await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut one = there(&node, "romeo", "one").await;
+    let mut slow = Peer::dial_narrow(&node, 1).await;
+    slow.prove("romeo", "p").await;
+    slow.ask(HEADER, FEATURES).await;
+    slow.ask(&bind("slow"), "romeo@localhost/slow</jid></bind></iq>").await;
+    slow.ask(COPIES, "type='result' id='c'").await;
+    assert_eq!(node.gateway.sessions_count(), 3);
+    let body = "x".repeat(50_000);
+    let mut sent = 0;
+    while node.gateway.sessions_count() == 3 {
+        sent += 1;
+        assert!(sent < 2_000, "100 MB are more than the kernel and the gateway hold");
+        let message =
+            format!("<message to='romeo@localhost/one' type='chat'><body>{sent} {body}</body></message>");
+        juliet.say(&message).await;
+        assert!(one.until("</message>").await.contains(&format!("<body>{sent} x")));
+    }
+    assert_eq!(node.gateway.sessions_count(), 2);
+    juliet.sync().await;
+    one.sync().await;
     node.gateway.stop();
 }
 

@@ -5,8 +5,12 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
-//! there, `routing` messages and requests, `relayed` a stanza between two addresses.
+//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its
+//! card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a
+//! contact, `subscription` what becomes of that, `availability` who is there, `routing` messages and requests,
+//! `relayed` a stanza between two addresses.
+//!
+//! Invariant: what an account is told counts only what concerns itself, so no number tells how much others do.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -55,21 +59,22 @@ pub type Told<S> = Vec<(S, Bytes)>;
 pub struct Accounts<S> {
     domain: Box<str>,
     accounts: HashMap<Box<str>, Account<S>>,
-    /// Unlike that of every other table, so that versions are.
+    /// Unlike that of every other table, so that versions of rosters and ids of archived messages are.
     epoch: u64,
-    /// Of rosters.
-    changes: u64,
-    /// Messages that were numbered for archives.
-    archived: u64,
+    /// Accounts that were made so far.
+    made: u64,
+    /// Sessions of accounts that were removed, until they end: who has the name by then is somebody else.
+    ended: Vec<S>,
 }
 
 #[derive(Debug)]
 struct Account<S> {
     password: Box<str>,
+    /// Unlike that of every other account of the table, those of the same name before it among them.
+    number: u64,
     /// By bare address.
     roster: BTreeMap<Box<str>, Item>,
-    /// The number of its last change, among those of all rosters.
-    roster_version: u64,
+    roster_changes: u64,
     /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
     resources: Vec<Resource<S>>,
     /// Oldest first.
@@ -110,14 +115,14 @@ impl<S: Copy + Eq> Accounts<S> {
     /// `given`: names and passwords. `epoch`: drawn at random.
     pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut accounts =
-            Self { domain: domain.into(), accounts: HashMap::new(), epoch, changes: 0, archived: 0 };
+            Self { domain: domain.into(), accounts: HashMap::new(), epoch, made: 0, ended: Vec::new() };
         given.into_iter().for_each(|(name, password)| accounts.add(name, password));
         accounts
     }
 
     fn add(&mut self, user: &str, password: &str) {
-        self.changes += 1;
-        self.accounts.insert(user.into(), Account::new(password, self.changes));
+        self.made += 1;
+        self.accounts.insert(user.into(), Account::new(password, self.made));
     }
 
     pub fn has(&self, user: &str) -> bool {
@@ -148,6 +153,11 @@ impl<S: Copy + Eq> Accounts<S> {
         Ok(())
     }
 
+    /// Whether a session's account was removed: nothing may be asked for it any more.
+    pub fn has_ended(&self, session: S) -> bool {
+        self.ended.contains(&session)
+    }
+
     /// The account goes, and with it what others had to do with it; its sessions.
     pub fn remove(&mut self, user: &str, told: &mut Told<S>) -> Vec<S> {
         let contacts: Vec<Box<str>> =
@@ -159,6 +169,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
         sessions.iter().for_each(|session| self.detach(user, *session, told));
         self.accounts.remove(user);
+        self.ended.extend(&sessions);
         sessions
     }
 
@@ -201,6 +212,7 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// A session ended, however.
     pub fn detach(&mut self, user: &str, session: S, told: &mut Told<S>) {
+        self.ended.retain(|ended| *ended != session);
         let Some(at) = self.position(user, session) else { return };
         let Some(account) = self.accounts.get(user) else { return };
         let presence = account.resources[at].presence.clone();
@@ -238,6 +250,12 @@ impl<S: Copy + Eq> Accounts<S> {
         (*domain == *self.domain).then(|| jid::unescape_local(local).into_owned())
     }
 
+    /// The name of something that an account counts: unlike every other's, before a restart too.
+    fn counted(&self, user: &str, count: u64) -> String {
+        let number = self.accounts.get(user).map_or(0, |account| account.number);
+        format!("{:x}-{number}-{count}", self.epoch)
+    }
+
     fn full(&self, user: &str, session: S) -> Option<String> {
         let at = self.position(user, session)?;
         Some(format!("{}/{}", self.bare(user), self.accounts.get(user)?.resources[at].name))
@@ -250,11 +268,12 @@ impl<S: Copy + Eq> Accounts<S> {
 }
 
 impl<S> Account<S> {
-    fn new(password: &str, roster_version: u64) -> Self {
+    fn new(password: &str, number: u64) -> Self {
         Self {
             password: password.into(),
+            number,
             roster: BTreeMap::new(),
-            roster_version,
+            roster_changes: 0,
             resources: Vec::new(),
             kept: VecDeque::new(),
             nodes: Vec::new(),

@@ -239,8 +239,6 @@ pub enum Refusal {
     NotSubscribed,
     TooManySubscriptions,
     TooBig,
-    /// More than is kept of it.
-    TooMuch,
     /// There is one already.
     Conflict,
     /// Nobody takes it.
@@ -258,7 +256,6 @@ impl Refusal {
             Refusal::NotSubscribed => (StanzaError::UnexpectedRequest, "not-subscribed"),
             Refusal::TooManySubscriptions => (StanzaError::PolicyViolation, "too-many-subscriptions"),
             Refusal::TooBig => (StanzaError::NotAcceptable, "payload-too-big"),
-            Refusal::TooMuch => (StanzaError::NotAcceptable, ""),
             Refusal::Conflict => (StanzaError::Conflict, ""),
             Refusal::Unavailable => (StanzaError::ServiceUnavailable, ""),
             Refusal::Overloaded => (StanzaError::ResourceConstraint, ""),

@@ -16,7 +16,7 @@ use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 
-/// Messages of one account, and their bytes; the oldest leave.
+/// Messages of one account, and their bytes with the addresses that they are found by; the oldest leave, but not the last.
 const MESSAGES_MAX: usize = 200;
 const BYTES_MAX: usize = 128 << 10;
 /// Addresses of one list of rules.
@@ -103,7 +103,10 @@ pub(super) struct Archive {
     rules: ArchiveRules,
     /// The oldest first.
     messages: VecDeque<Entry>,
+    /// Of the messages: the sum of [`Entry::bytes`].
     bytes: usize,
+    /// Messages that got a number so far.
+    numbered: u64,
 }
 
 #[derive(Debug)]
@@ -115,13 +118,19 @@ struct Entry {
     message: Bytes,
 }
 
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.message.len() + self.with.len()
+    }
+}
+
 impl Archive {
     fn push(&mut self, entry: Entry) {
-        self.bytes += entry.message.len();
+        self.bytes += entry.bytes();
         self.messages.push_back(entry);
         while self.messages.len() > MESSAGES_MAX || (self.bytes > BYTES_MAX && self.messages.len() > 1) {
             let Some(oldest) = self.messages.pop_front() else { break };
-            self.bytes -= oldest.message.len();
+            self.bytes -= oldest.bytes();
         }
     }
 }
@@ -136,21 +145,24 @@ pub(super) struct Numbers {
 impl<S: Copy + Eq> Accounts<S> {
     /// What a message will be called. `from` and `to`: full or bare addresses.
     pub(super) fn number(&mut self, user: &str, from: &str, name: &str, to: &str) -> Numbers {
-        let takes = |user: &str, address: &str| {
-            let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
-            self.accounts.get(user).is_some_and(|account| {
-                let contact = account.roster.get(bare).is_some_and(|item| item.listed);
-                account.archive.rules.takes(address, contact)
-            })
-        };
-        let (sender, recipient) = (takes(user, to), takes(name, from));
-        self.archived += 1;
         // What an account says to itself is there once.
         let is_own = *user == *name;
         Numbers {
-            sender: (sender && !is_own).then_some(self.archived),
-            recipient: recipient.then_some(self.archived),
+            sender: if is_own { None } else { self.next_number(user, to) },
+            recipient: self.next_number(name, from),
         }
+    }
+
+    /// None: the account does not keep what it says to this address, or hears from it.
+    fn next_number(&mut self, user: &str, address: &str) -> Option<u64> {
+        let account = self.accounts.get_mut(user)?;
+        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
+        let is_contact = account.roster.get(bare).is_some_and(|item| item.listed);
+        if !account.archive.rules.takes(address, is_contact) {
+            return None;
+        }
+        account.archive.numbered += 1;
+        Some(account.archive.numbered)
     }
 
     pub(super) fn archive(
@@ -168,15 +180,10 @@ impl<S: Copy + Eq> Accounts<S> {
     pub(super) fn stanza_id(&self, user: &str, number: Option<u64>) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(number) = number {
-            let (by, id) = (self.bare(user), self.archive_id(number));
+            let (by, id) = (self.bare(user), self.counted(user, number));
             push_empty(&mut out, "stanza-id", &[("xmlns", ns::STANZA_ID), ("by", &by), ("id", &id)]);
         }
         out
-    }
-
-    /// Unlike every other, before a restart too.
-    fn archive_id(&self, number: u64) -> String {
-        format!("{:x}-{number}", self.epoch)
     }
 
     /// A page of an account's own archive.
@@ -190,7 +197,7 @@ impl<S: Copy + Eq> Accounts<S> {
         // Numbers grow from the oldest to the newest.
         let number = |id: &str| {
             let number = id.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
-            let number = number.filter(|number| *self.archive_id(*number) == *id);
+            let number = number.filter(|number| *self.counted(user, *number) == *id);
             number.filter(|number| archive.messages.iter().any(|entry| entry.number == *number))
         };
         let (first, last) = match &query.place {
@@ -206,7 +213,7 @@ impl<S: Copy + Eq> Accounts<S> {
             ArchivePlace::Last | ArchivePlace::Before(_) => begin.max(end.saturating_sub(query.max))..end,
         };
         let page = asked[places.clone()].iter().map(|entry| Archived {
-            id: self.archive_id(entry.number).into(),
+            id: self.counted(user, entry.number).into(),
             sent_at: entry.sent_at,
             message: entry.message.clone(),
         });

@@ -7,7 +7,7 @@ use super::Accounts;
 use crate::xmpp::action::Refusal;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_content, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
 /// Of one card, its photo among them.
 const CARD_BYTES_MAX: usize = 32 << 10;
@@ -17,22 +17,20 @@ const CARD_BYTES_MAX: usize = 32 << 10;
 pub struct Card(Bytes);
 
 impl Card {
-    pub(in crate::xmpp) fn new(card: Element<'_>) -> Self {
-        let mut out = Vec::new();
+    /// None if it is too long.
+    pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
+        let content = content_of(card, ns::CARD, CARD_BYTES_MAX, |_| false)?;
+        let mut out = Vec::with_capacity(content.len() + 64);
         push_start(&mut out, "vCard", &[("xmlns", ns::CARD)]);
-        push_content(&mut out, card, ns::CARD);
+        out.extend_from_slice(&content);
         push_end(&mut out, "vCard");
-        Self(out.into())
+        Some(Self(out.into()))
     }
 }
 
 impl<S: Copy + Eq> Accounts<S> {
     pub fn put_card(&mut self, user: &str, card: Card) -> Result<(), Refusal> {
-        let account = self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?;
-        if card.0.len() > CARD_BYTES_MAX {
-            return Err(Refusal::TooMuch);
-        }
-        account.card = Some(card);
+        self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?.card = Some(card);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::copies::is_copied;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_content_but, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
 /// What was said, without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,14 +45,14 @@ pub struct Recipient {
 }
 
 impl Relayed {
-    pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>) -> Self {
+    /// None if its content is longer than `bytes_max` as its recipients get it.
+    pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>, bytes_max: usize) -> Option<Self> {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
-        let mut content = Vec::new();
         // XEP-0280 §7: that its sender keeps it to itself is nobody else's business; XEP-0359 §6: what it is called in an
         // archive nobody says but who has that.
-        push_content_but(&mut content, root, ns::CLIENT, |child| {
+        let content = content_of(root, ns::CLIENT, bytes_max, |child| {
             child.is(ns::CARBONS, "private") || child.is(ns::STANZA_ID, "stanza-id")
-        });
+        })?;
         let kind = root.attribute("type").unwrap_or_default();
         // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
         let has_body = root.child(ns::CLIENT, "body").is_some();
@@ -60,7 +60,7 @@ impl Relayed {
         let has_hint = |name: &str| root.child(ns::HINTS, name).is_some();
         let is_said = name == "message" && has_body && matches!(kind, "" | "normal" | "chat");
         let priority = root.child(ns::CLIENT, "priority").and_then(|it| it.text().trim().parse().ok());
-        Self {
+        Some(Self {
             name,
             kind: kind.into(),
             id: root.attribute("id").unwrap_or_default().into(),
@@ -71,7 +71,7 @@ impl Relayed {
             is_copied: is_copied(name, kind, root),
             priority: priority.unwrap_or_default(),
             capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
-        }
+        })
     }
 
     pub fn is_presence(&self) -> bool {

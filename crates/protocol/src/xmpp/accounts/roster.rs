@@ -136,8 +136,7 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// Unlike that of every other state of a roster, before a restart too.
     pub(super) fn roster_version(&self, user: &str) -> String {
-        let number = self.accounts.get(user).map_or(0, |account| account.roster_version);
-        format!("{:x}-{number}", self.epoch)
+        self.counted(user, self.accounts.get(user).map_or(0, |account| account.roster_changes))
     }
 
     /// A roster set (§2.3 to §2.5). What it changes is pushed; subscriptions are not its business.
@@ -176,9 +175,8 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// An item changed: tells the resources that want to know how it is now (§2.1.6).
     pub(super) fn push_item(&mut self, user: &str, contact: &str, told: &mut Told<S>) {
-        self.changes += 1;
         if let Some(account) = self.accounts.get_mut(user) {
-            account.roster_version = self.changes;
+            account.roster_changes += 1;
         }
         let version = self.roster_version(user);
         let Some(account) = self.accounts.get(user) else { return };

@@ -71,9 +71,6 @@ impl Conversation {
         let to = self.address().unwrap_or_default().to_owned();
         let from = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
         for message in page.messages() {
-            if self.is_closed() {
-                return;
-            }
             self.push_stanza(cx, out, |out| {
                 push_start(out, "message", &[("xmlns", client), ("from", &from), ("to", &to)]);
                 message.push(out, query_id);

@@ -143,7 +143,7 @@ impl Conversation {
             }
             return match (mine, target, to) {
                 (Some(count), Target::Account | Target::Service, _) => self.handle_answer(cx, count, out),
-                (_, Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
+                (_, Target::Other, Some(to)) if self.account => self.relay(cx, stanza, iq, &to, out),
                 _ => {}
             };
         }
@@ -189,7 +189,7 @@ impl Conversation {
                     _ => self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
                 }
             }
-            (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
+            (Target::Other, Some(to)) if self.account => self.relay(cx, stanza, iq, &to, out),
             // XEP-0030 §8: a device may know nobody.
             (Target::Other, Some(to))
                 if to.resource.is_none() && asks_what(child) && child.namespace() == ns::DISCO_ITEMS =>
@@ -230,10 +230,13 @@ impl Conversation {
             (ns::CARD, "vCard", "get") if self.account => {
                 out.actions.push(Action::Card { owner: None, request: stanza.request(About::Nothing) });
             }
-            (ns::CARD, "vCard", _) if self.account => {
-                let request = stanza.request(About::Nothing);
-                out.actions.push(Action::PutCard { card: Card::new(child), request });
-            }
+            (ns::CARD, "vCard", _) if self.account => match Card::new(child) {
+                Some(card) => {
+                    let request = stanza.request(About::Nothing);
+                    out.actions.push(Action::PutCard { card, request });
+                }
+                None => self.push_error(cx, stanza, StanzaError::NotAcceptable, "", out),
+            },
             // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
                 let (known, version) = (child.attribute("ver"), EMPTY_ROSTER);
@@ -316,7 +319,7 @@ impl Conversation {
             (_, Target::Other | Target::Account, to) if self.account => {
                 let own = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
                 let to = to.or_else(|| Jid::parse(&own).ok());
-                to.into_iter().for_each(|to| self.relay(stanza, message, &to, out));
+                to.into_iter().for_each(|to| self.relay(cx, stanza, message, &to, out));
             }
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
         }
@@ -339,7 +342,7 @@ impl Conversation {
                 Some(show) => {
                     self.set_state(show, self.inactive, out);
                     match self.account {
-                        true => out.actions.push(Action::Announce(Relayed::new("presence", presence))),
+                        true => self.announce(cx, stanza, presence, out),
                         false => self.echo_presence(cx, stanza, presence, out),
                     }
                 }
@@ -348,7 +351,7 @@ impl Conversation {
             Some("unavailable") => {
                 self.set_state(Show::Unavailable, self.inactive, out);
                 if self.account {
-                    out.actions.push(Action::Announce(Relayed::new("presence", presence)));
+                    self.announce(cx, stanza, presence, out);
                 }
             }
             Some("error" | "probe" | "subscribe" | "subscribed" | "unsubscribe" | "unsubscribed") => {}
@@ -370,7 +373,7 @@ impl Conversation {
             Some(_) => return self.push_error(cx, stanza, StanzaError::BadRequest, "", out), // §4.7.1
         }
         if self.account {
-            self.relay(stanza, presence, to, out);
+            self.relay(cx, stanza, presence, to, out);
         }
     }
 
@@ -404,8 +407,38 @@ impl Conversation {
         }
     }
 
+    fn announce(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, presence: Element<'_>, out: &mut Output) {
+        if let Some(presence) = self.relayed(cx, stanza, presence, out) {
+            out.actions.push(Action::Announce(presence));
+        }
+    }
+
+    /// A stanza for others. None where it is refused: for them it is no longer than for us, however it is written.
+    fn relayed(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        root: Element<'_>,
+        out: &mut Output,
+    ) -> Option<Relayed> {
+        let relayed = Relayed::new(stanza.name, root, cx.config.xml.element_bytes_max);
+        // RFC 6120 §8.3.1: an error is never answered, nor is a result.
+        if relayed.is_none() && !matches!(root.attribute("type"), Some("result" | "error")) {
+            self.push_error(cx, stanza, StanzaError::PolicyViolation, "", out);
+        }
+        relayed
+    }
+
     /// Hands a stanza on.
-    fn relay(&mut self, stanza: Stanza<'_>, root: Element<'_>, to: &Jid<'_>, out: &mut Output) {
+    fn relay(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        root: Element<'_>,
+        to: &Jid<'_>,
+        out: &mut Output,
+    ) {
+        let Some(relayed) = self.relayed(cx, stanza, root, out) else { return };
         let kind = root.attribute("type").unwrap_or_default();
         let is_answered = stanza.name != "presence" && !matches!(kind, "result" | "error" | "headline");
         let bare = bare_of(to);
@@ -413,7 +446,7 @@ impl Conversation {
         let to = Recipient { asked, bare, resource: to.resource.map(Into::into) };
         out.actions.push(Action::Relay {
             to,
-            stanza: Relayed::new(stanza.name, root),
+            stanza: relayed,
             request: is_answered.then(|| stanza.request(About::Nothing)),
         });
     }

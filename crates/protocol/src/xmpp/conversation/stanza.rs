@@ -40,6 +40,10 @@ impl Conversation {
         out: &mut Output,
         build: impl FnOnce(&mut Vec<u8>),
     ) {
+        // The one before may have ended the stream.
+        if self.is_closed() {
+            return;
+        }
         let start = out.bytes.len();
         push_framed(&mut out.bytes, self.framing, build);
         let Some(management) = self.management.as_mut().filter(|it| it.counts) else { return };

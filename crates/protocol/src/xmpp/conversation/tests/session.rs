@@ -356,6 +356,63 @@ fn an_archive_is_told_in_pages() {
 }
 
 #[test]
+fn nothing_follows_the_end_of_a_stream() {
+    let mut peer = Peer::open();
+    peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
+    peer.say(&iq("set", "", "<query xmlns='urn:xmpp:mam:2'/>"));
+    let [Action::Archive { query, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    let message = || Archived::new(&peer.config, &notification(When::Stored, None, r#"{"title":"t"}"#));
+    let page = ArchivePage::new(query, vec![message(), message()], 0, 2);
+    // A client that confirms nothing is given up with the first of them.
+    (peer.config.unacked_max, peer.config.unacked_patience_ms) = (0, 0);
+    let said = peer.answer(Answer::Archive(page));
+    assert_eq!(said.matches("</result>").count(), 1, "{said}");
+    assert!(said.ends_with("</stream:error></stream:stream>"), "{said}");
+    peer.assert_closed(CloseReason::SlowConsumer);
+}
+
+/// A namespace is declared once and written at each element that is of it.
+#[test]
+fn a_short_stanza_does_not_become_a_long_one() {
+    let declared = format!("xmlns:p='{}'", "n".repeat(10_000));
+    let mut peer = account();
+    for inside in ["<p:a/>".repeat(1_000), "<a p:b='' p:c='' p:d=''/>".repeat(500)] {
+        for (text, expected) in [
+            (format!("<message id='i' to='o@x.example' {declared}>{inside}</message>"), "policy-violation"),
+            (format!("<presence id='i' to='o@x.example' {declared}>{inside}</presence>"), "policy-violation"),
+            (format!("<presence id='i' {declared}>{inside}</presence>"), "policy-violation"),
+            (
+                iq("set", "o@x.example/q", &format!("<x xmlns='u' {declared}>{inside}</x>")),
+                "policy-violation",
+            ),
+            (
+                iq("set", "", &format!("<vCard xmlns='vcard-temp' {declared}>{inside}</vCard>")),
+                "not-acceptable",
+            ),
+            (
+                iq(
+                    "set",
+                    "",
+                    &format!(
+                        "<pubsub xmlns='{}' {declared}><publish node='n'><item>{inside}</item></publish></pubsub>",
+                        ns::PUBSUB
+                    ),
+                ),
+                "not-acceptable payload-too-big",
+            ),
+        ] {
+            assert_eq!(answer(&peer.say(&text)), expected, "{}", &text[..40]);
+            let told = peer.take().into_iter().find(|action| !matches!(action, Action::Presence(_)));
+            assert!(told.is_none(), "{told:?}");
+        }
+        // RFC 6120 §8.3.1
+        let error = format!("<message type='error' to='o@x.example' {declared}>{inside}</message>");
+        assert_eq!(peer.say(&error), "");
+        assert!(peer.take().is_empty());
+    }
+}
+
+#[test]
 fn an_archive_has_rules() {
     let prefs = |inside: &str| format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
     let always =
