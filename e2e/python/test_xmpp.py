@@ -55,8 +55,10 @@ def secure():
 class Client(slixmpp.ClientXMPP):
     """Logged in and there; stanzas it gets are in `heard`."""
 
-    def __init__(self, secure: Secure, name: str, password: str, mechanism: str | None = None) -> None:
-        super().__init__(f"{name}@localhost/py", password, sasl_mech=mechanism)
+    def __init__(
+        self, secure: Secure, name: str, password: str, mechanism: str | None = None, resource: str = "py"
+    ) -> None:
+        super().__init__(f"{name}@localhost/{resource}", password, sasl_mech=mechanism)
         self.ca_certs = str(secure.cert)
         self.heard: asyncio.Queue = asyncio.Queue()
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
@@ -219,5 +221,113 @@ def test_accounts_of_suites_see_each_other_come_and_go(secure):
         await romeo.get_roster()
         assert romeo.client_roster["juliet@localhost"]["subscription"] not in ("both", "to", "from")
         await romeo.leave()
+
+    asyncio.run(play())
+
+
+def test_a_client_that_confirms_what_it_reads_stays(secure):
+    async def play():
+        romeo = await Client(secure, "romeo", "romeo-secret").log_in(secure.port)
+        juliet = await Client(secure, "juliet", "juliet-secret").log_in(secure.port)
+        # Answers to what it asks, and what others say: the library answers each request for a confirmation.
+        for _ in range(25):
+            await asyncio.gather(*(romeo.plugin["xep_0199"].ping("localhost") for _ in range(100)))
+        for number in range(2_500):
+            juliet.send_message(mto="romeo@localhost/py", mbody=str(number), mtype="chat")
+        for number in range(2_500):
+            assert (await romeo.next())["body"] == str(number)
+        await romeo.plugin["xep_0199"].ping("localhost")
+        assert not romeo.ended.is_set()
+        await romeo.leave()
+        await juliet.leave()
+
+    asyncio.run(play())
+
+
+def test_what_the_service_is(secure):
+    async def play():
+        device = secure.node.register()
+        client = Client(secure, device["device"], device["token"], "PLAIN")
+        client.register_plugin("xep_0092")
+        await client.log_in(secure.port)
+        version = (await client.plugin["xep_0092"].get_version("localhost"))["software_version"]
+        assert version["name"] == "Noroshi" and version["version"]
+        # Who knows nobody is told of nobody.
+        items = await client.plugin["xep_0030"].get_items("romeo@localhost")
+        assert not items["disco_items"]["items"]
+        await client.leave()
+
+    asyncio.run(play())
+
+
+def test_a_device_reads_its_inbox_as_its_archive(secure):
+    async def play():
+        device = secure.node.register(user="archive")
+        sent = [secure.node.publish(to={"users": ["archive"]}, data=n)["id"] for n in range(5)]
+        client = Client(secure, device["device"], device["token"], "PLAIN")
+        client.register_plugin("xep_0313")
+        # It is not there: nothing is delivered, and so nothing confirmed.
+        client.send_presence = lambda *_, **__: None
+        await client.log_in(secure.port)
+        archive = client.plugin["xep_0313"]
+
+        async def read(**rsm) -> tuple[list[str], str]:
+            answer = await archive.retrieve(rsm=rsm)
+            results = [message["mam_result"] for message in answer["mam"]["results"]]
+            bodies = [payload(result["forwarded"]["stanza"])["data"] for result in results]
+            assert bodies == [sent.index(result["id"]) for result in results]
+            return [result["id"] for result in results], answer["mam_fin"]["rsm"]["count"]
+
+        assert await read() == (sent, "5")
+        assert await read(max=2) == (sent[:2], "5")
+        assert await read(max=2, after=sent[1]) == (sent[2:4], "5")
+        assert await read(max=2, before=sent[4]) == (sent[2:4], "5")
+        with pytest.raises(IqError) as refused:
+            await read(after="nothing")
+        assert refused.value.condition == "item-not-found"
+        # Reading confirms nothing: all are still there.
+        assert await read() == (sent, "5")
+        assert "acked" not in secure.node.provider.get(f"/v1/notifications/{sent[0]}").json()["counts"]
+        await client.leave()
+
+    asyncio.run(play())
+
+
+def test_accounts_have_cards_copies_and_archives(secure):
+    async def play():
+        async def log_in(name: str, resource: str) -> Client:
+            client = Client(secure, name, f"{name}-secret", resource=resource)
+            for plugin in ("xep_0054", "xep_0280", "xep_0313"):
+                client.register_plugin(plugin)
+            return await client.log_in(secure.port)
+
+        romeo, other = await log_in("romeo", "one"), await log_in("romeo", "two")
+        juliet = await log_in("juliet", "py")
+        card = juliet.plugin["xep_0054"].make_vcard()
+        card["FN"] = "Juliet"
+        await juliet.plugin["xep_0054"].publish_vcard(card)
+        with pytest.raises(IqError) as unknown:
+            await romeo.plugin["xep_0054"].get_vcard("juliet@localhost")
+        with pytest.raises(IqError) as absent:
+            await romeo.plugin["xep_0054"].get_vcard("nobody@localhost")
+        assert unknown.value.condition == absent.value.condition == "service-unavailable"
+        copies: asyncio.Queue = asyncio.Queue()
+        for event in ("carbon_sent", "carbon_received"):
+            other.add_event_handler(event, lambda copy, event=event: copies.put_nowait((event, copy[event]["body"])))
+        await other.plugin["xep_0280"].enable()
+        romeo.send_message(mto="juliet@localhost", mbody="to her", mtype="chat")
+        heard = await juliet.next()
+        juliet.send_message(mto="romeo@localhost/one", mbody="to him", mtype="chat")
+        assert (await romeo.next())["body"] == "to him"
+        for expected in (("carbon_sent", "to her"), ("carbon_received", "to him")):
+            assert await asyncio.wait_for(copies.get(), DEADLINE_S) == expected
+        pages = juliet.plugin["xep_0313"].retrieve(
+            with_jid="romeo@localhost", iterator=True, reverse=True, rsm={"max": 2}
+        )
+        results = [message["mam_result"] for message in (await anext(aiter(pages)))["mam"]["results"]]
+        assert [result["forwarded"]["stanza"]["body"] for result in results] == ["to her", "to him"]
+        assert heard.xml.find("{urn:xmpp:sid:0}stanza-id").get("id") == results[0]["id"]
+        for client in (romeo, other, juliet):
+            await client.leave()
 
     asyncio.run(play())

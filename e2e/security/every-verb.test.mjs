@@ -27,6 +27,7 @@ globalThis.WebSocket ??= WebSocket
 
 const PROTOCOL = fileURLToPath(new URL('../../crates/protocol/src/', import.meta.url))
 const PUBSUB = 'http://jabber.org/protocol/pubsub'
+const ARCHIVE = 'urn:xmpp:mam:2'
 const TOPIC = 'secret-topic'
 const SECRET = { victim: 'v'.repeat(40), attacker: 'a'.repeat(40) }
 
@@ -239,10 +240,15 @@ const xmppRequests = {
   PUBSUB: () => xml('pubsub', { xmlns: PUBSUB }, xml('items', { node: TOPIC, max_items: '10' })),
   PUBSUB_OWNER: () => xml('pubsub', { xmlns: `${PUBSUB}#owner` }, xml('delete', { node: TOPIC })),
   REGISTER: () => xml('query', { xmlns: 'jabber:iq:register' }),
+  VERSION: () => xml('query', { xmlns: 'jabber:iq:version' }),
+  CARD: () => xml('vCard', { xmlns: 'vcard-temp' }),
+  CARBONS: () => xml('enable', { xmlns: 'urn:xmpp:carbons:2' }),
+  ARCHIVE: () => xml('query', { xmlns: ARCHIVE }),
 }
 const xmppNoRequests = [
   'STREAM', 'CLIENT', 'FRAMING', 'STREAM_ERRORS', 'STANZA_ERRORS', 'TLS', 'SASL', 'SASL2', 'CHANNEL_BINDING', 'BIND2', 'SM', 'CSI',
   'PUBSUB_ERRORS', 'PUBSUB_EVENT', 'RECEIPTS', 'DELAY', 'JSON', 'CAPABILITIES', 'HINTS', 'PRE_APPROVAL', 'REGISTER_FEATURE', 'XML', 'XMLNS', 'NOTIFICATION',
+  'FORWARD', 'CHAT_STATES', 'RESULT_SET', 'STANZA_ID', 'FORM', 'ROSTER_VERSIONS',
 ]
 
 /** All that a raw connection is told until it ends. */
@@ -408,11 +414,25 @@ describe('a device of another app', () => {
     const full = xmpp.jid.toString()
     const subscribe = xml('pubsub', { xmlns: PUBSUB }, xml('subscribe', { node: TOPIC, jid: full }))
     const publish = xml('pubsub', { xmlns: PUBSUB }, xml('publish', { node: TOPIC }, xml('item', {}, xml('json', { xmlns: 'urn:xmpp:json:0' }, '"published of attacker"'))))
-    const requests = [...Object.entries(xmppRequests).map(([name, request]) => [name, 'get', request()]), ['subscribe', 'set', subscribe], ['publish', 'set', publish]]
-    for (const [name, type, request] of requests) {
-      const to = name.startsWith('PUBSUB') || type === 'set' || name.startsWith('DISCO') ? 'pubsub.localhost' : 'localhost'
+    const behind = xml('query', { xmlns: ARCHIVE }, xml('set', { xmlns: 'http://jabber.org/protocol/rsm' }, xml('after', {}, victim.pending)))
+    const requests = [
+      ...Object.entries(xmppRequests).map(([name, request]) => [name, 'get', request()]),
+      ['subscribe', 'set', subscribe],
+      ['publish', 'set', publish],
+      // Of the device that has the victim's name in the attacker's app, and of somebody else.
+      ...['shared-id@localhost', 'owner@localhost'].flatMap((to) => [[`archive of ${to}`, 'set', xmppRequests.ARCHIVE(), to], [`archive of ${to} behind`, 'set', behind, to]]),
+      ...['CARD', 'CARBONS'].map((name) => [`${name} set`, 'set', xmppRequests[name](), 'shared-id@localhost']),
+    ]
+    for (const [name, type, request, whom] of requests) {
+      const to = whom ?? (name.startsWith('PUBSUB') || type === 'set' || name.startsWith('DISCO') ? 'pubsub.localhost' : 'localhost')
       await xmpp.send(xml('iq', { type, id: `verb-${name}`, to }, request))
-      await until(`an answer to ${name}`, () => answers.some((answer) => answer.includes(`verb-${name}`)))
+      await until(`an answer to ${name}`, () => answers.some((answer) => answer.includes(`"verb-${name}"`)))
+    }
+    const answer = (name) => answers.find((answer) => answer.includes(`"verb-${name}"`))
+    assert.match(answer('archive of shared-id@localhost'), /<fin .*<count>0<\/count>/)
+    assert.match(answer('archive of shared-id@localhost behind'), /<item-not-found /)
+    for (const name of ['archive of owner@localhost', 'archive of owner@localhost behind', 'CARD set', 'CARBONS set']) {
+      assert.match(answer(name), /<service-unavailable /, name)
     }
     await xmpp.send(xml('message', { to: 'shared-id@localhost', type: 'chat' }, xml('body', {}, 'talk of attacker')))
     await hearsOnlyItsOwn(heard)

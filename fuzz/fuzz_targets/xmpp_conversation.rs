@@ -26,7 +26,7 @@ struct Peer {
 
 impl Peer {
     fn call(&mut self, call: impl FnOnce(&mut Conversation, &Context<'_>, &mut Output)) {
-        let cx = Context { config: &self.config, random: &|bytes| bytes.fill(7) };
+        let cx = Context { config: &self.config, random: &|bytes| bytes.fill(7), now_ms: 0 };
         let mut out = Output::default();
         call(&mut self.conversation, &cx, &mut out);
         self.check(&out.bytes);

@@ -303,7 +303,8 @@ impl Shard {
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
     pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
         self.tally.frames_in += 1;
-        let (rate, now_ms) = (self.shared.frame_rate(), self.now.ms32());
+        let rate = self.conformance_rate(slot).unwrap_or_else(|| self.shared.frame_rate());
+        let now_ms = self.now.ms32();
         let Some(connection) = self.connection(slot) else { return false };
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;

@@ -270,7 +270,7 @@ impl Shard {
             }
             Op::XmppSubscribe { topic, durable, request } => match denied(topic.as_str()) {
                 Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
-                None => self.subscribe_xmpp(slot, topic, durable, request),
+                None => self.subscribe_xmpp(slot, topic, durable, rules, request),
             },
             Op::XmppUnsubscribe { topic, durable, request } => {
                 self.unsubscribe_xmpp(slot, topic, durable, request);

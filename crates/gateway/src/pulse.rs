@@ -97,6 +97,7 @@ impl Shard {
             Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
+            Phase::Open if over && connection.protocol == Protocol::Xmpp => self.handle_checkpoint_due(slot),
             _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),
             _ => {}
         }

@@ -22,6 +22,7 @@ use noroshi_protocol::xmpp::{
 };
 use noroshi_types::{AppId, CloseReason, NotificationId, Presence, Timestamp};
 
+use crate::admission::{Bucket, Rate};
 use crate::config::Speaks;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
@@ -35,6 +36,7 @@ use crate::talk::{Context, Offered, Talk};
 use crate::tls::TlsSession;
 
 mod accounts;
+mod archive;
 mod config;
 mod log_in;
 mod parking;
@@ -50,6 +52,10 @@ pub(crate) use topics::ASKED_MAX;
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
 
+/// How long stanzas wait for more of them before the client is asked to confirm them (XEP-0198 §4): a client that was
+/// answered is still awake then.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
+
 /// Confirmed notifications that are remembered while a backlog is read; more are heard twice.
 const CONFIRMED_MAX: usize = 1_000;
 
@@ -63,11 +69,12 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(config: &mut Config, capacity: Capacity) -> Self {
         let random = rustls::crypto::ring::default_provider().secure_random;
-        if random.fill(&mut config.protocol.decoy).is_err() {
-            // Salts of names nobody has could be foreseen then; nothing secret can.
+        let mut epoch = [0; 8];
+        if random.fill(&mut config.protocol.decoy).is_err() || random.fill(&mut epoch).is_err() {
+            // Salts of names nobody has could be foreseen then, and a roster's version be an old one; nothing secret can.
             tracing::warn!("the system has no randomness");
         }
-        let accounts = Accounts::new(&config.protocol.domain, &config.accounts);
+        let accounts = Accounts::new(&config.protocol.domain, u64::from_be_bytes(epoch), &config.accounts);
         Self { parking: Parking::new(capacity), accounts, random }
     }
 }
@@ -189,6 +196,20 @@ impl Shard {
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = deadline;
         connection.talk = Some(Box::new(Talk::Xmpp(Xmpp::new(conversation))));
+        self.refill_frames(slot);
+    }
+
+    /// Whose connection it is was not known before, so its allowance may be another now: where suites run, what nobody may
+    /// say is more than what a device may.
+    fn refill_frames(&mut self, slot: u32) {
+        if !self.shared.config.conformance {
+            return;
+        }
+        let rate = self.conformance_rate(slot).unwrap_or_else(|| self.shared.frame_rate());
+        let now_ms = self.now.ms32();
+        if let Some(connection) = self.connection(slot) {
+            connection.frames = Bucket::full(rate, now_ms);
+        }
     }
 
     /// A request for `/xmpp`.
@@ -198,6 +219,20 @@ impl Shard {
         self.open_xmpp(slot, Framing::WebSocket);
         self.send(slot, answer.into());
         self.arm(slot);
+    }
+
+    /// The allowance of a connection of a conformance suite, of an account or of nobody yet: a hundred times a device's,
+    /// since suites send as fast as they can. A device has its own also where suites run.
+    pub(crate) fn conformance_rate(&mut self, slot: u32) -> Option<Rate> {
+        const MORE: u32 = 100;
+        if !self.shared.config.conformance {
+            return None;
+        }
+        let has_session = self.connection(slot)?.session.is_some();
+        let is_account = self.xmpp(slot)?.conversation.account().is_some();
+        let Rate { per_second, burst } = self.shared.frame_rate();
+        let [per_second, burst] = [per_second, burst].map(|it| it.saturating_mul(MORE));
+        (is_account || !has_session).then_some(Rate { per_second, burst })
     }
 
     fn xmpp(&mut self, slot: u32) -> Option<&mut Xmpp> {
@@ -272,7 +307,7 @@ impl Shard {
                 failed.set(true);
             }
         };
-        let cx = Cx { config: &shared.config.xmpp.protocol, random: &random };
+        let cx = Cx { config: &shared.config.xmpp.protocol, random: &random, now_ms: self.now.ms32() };
         let Some(xmpp) = self.xmpp(slot) else { return };
         let mut out = Output::default();
         speak(&mut xmpp.conversation, &cx, &mut out);
@@ -280,8 +315,15 @@ impl Shard {
             tracing::error!("the system has no randomness");
             return self.doom(slot, CloseReason::Internal);
         }
+        let wants_checkpoint = xmpp.conversation.wants_checkpoint();
         if !out.bytes.is_empty() {
             self.send(slot, out.bytes.into());
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.frames.grant(out.requests);
+        }
+        if wants_checkpoint {
+            self.schedule_checkpoint(slot);
         }
         for action in out.actions {
             if !self.is_alive(slot) {
@@ -289,6 +331,23 @@ impl Shard {
             }
             self.handle_xmpp(slot, action);
         }
+    }
+
+    /// An open connection has no other deadline.
+    fn schedule_checkpoint(&mut self, slot: u32) {
+        let tick = self.now.tick_after(CHECKPOINT_AFTER);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Open && connection.deadline_tick == u32::MAX {
+            connection.deadline_tick = tick;
+            self.arm(slot);
+        }
+    }
+
+    /// What was sent some time ago is to be confirmed.
+    pub(crate) fn handle_checkpoint_due(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.deadline_tick = u32::MAX;
+        self.converse(slot, |conversation, cx, out| conversation.remind(cx, out));
     }
 
     fn handle_xmpp(&mut self, slot: u32, action: Action) {
@@ -313,7 +372,8 @@ impl Shard {
                 {
                     xmpp.confirmed.extend(&ids);
                 }
-                if let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) {
+                let session = self.connection(slot).and_then(|it| it.session.clone());
+                if let Some(session) = session.filter(|_| !ids.is_empty()) {
                     self.delivery.ack(session.num, ids);
                 }
                 self.make_room(slot);
@@ -339,11 +399,16 @@ impl Shard {
             Action::Unregister { request } => self.unregister_account(slot, request),
             Action::Relay { to, stanza, request } => self.relay(slot, &to, &stanza, request),
             Action::Announce(presence) => self.announce(slot, presence),
-            Action::Roster { request } => self.tell_roster(slot, request),
+            Action::Roster { known, request } => self.tell_roster(slot, known.as_deref(), request),
             Action::PublishPersonal { item, request } => self.publish_personal(slot, item, request),
             Action::PersonalItems { owner, node, request } => {
                 self.tell_personal(slot, &owner, &node, request);
             }
+            Action::Archive { query, request } => self.tell_archive(slot, query, request),
+            Action::ArchiveRules { rules, request } => self.rule_archive(slot, rules, request),
+            Action::Copy { wanted, request } => self.copy_messages(slot, wanted, request),
+            Action::Card { owner, request } => self.tell_card(slot, owner.as_deref(), request),
+            Action::PutCard { card, request } => self.put_card(slot, card, request),
             Action::Describe { owner, request } => self.describe_account(slot, &owner, request),
             Action::Want(nodes) => self.want_personal(slot, nodes),
             Action::ChangeRoster { change, request } => self.change_roster(slot, change, request),

@@ -25,6 +25,8 @@ pub(crate) fn config(config: &Config, certificates: &Certificates) -> XmppConfig
     let element_bytes_max = config.limits.client_message_bytes.max(10_000);
     (protocol.xml.element_bytes_max, protocol.early_bytes_max) = (element_bytes_max, element_bytes_max);
     protocol.unacked_bytes_max = config.gateway.send_queue_soft_bytes;
+    let patience_ms = config.gateway.ping_timeout.as_millis();
+    protocol.unacked_patience_ms = u32::try_from(patience_ms).unwrap_or(u32::MAX);
     // An hour at most.
     protocol.resume_max_s = u32::try_from(given.resume.as_secs()).unwrap_or(u32::MAX);
     protocol.allow_plaintext = given.plaintext;

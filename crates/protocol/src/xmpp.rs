@@ -17,6 +17,7 @@
 
 pub mod accounts;
 pub mod action;
+pub mod archive;
 pub mod close;
 pub mod config;
 pub mod conversation;
@@ -32,6 +33,7 @@ pub mod xml;
 
 pub use accounts::Accounts;
 pub use action::{Action, Answer, Credentials, Delivery, Output, Refusal, Request, Resumed};
+pub use archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 pub use config::{Config, Context, Framing, Security};
 pub use conversation::{Conversation, resource_of};
 pub use management::Suspended;

@@ -61,6 +61,17 @@ pub(crate) fn place(id: NotificationId) -> Num {
     ((bits >> 80 << COUNTER_BITS) | (bits >> 64 & ((1 << COUNTER_BITS) - 1))) as Num
 }
 
+/// The first number that is given out at a time, unless the clock went back.
+pub(crate) fn first_at(time: Timestamp) -> Num {
+    ((time.0 & MILLISECONDS_MASK) << COUNTER_BITS) as Num
+}
+
+/// The numbers of what was accepted in a time, both ends among them.
+pub(crate) fn numbers(since: Option<Timestamp>, until: Option<Timestamp>) -> (Num, Num) {
+    let last = |until: Timestamp| first_at(until) | ((1 << COUNTER_BITS) - 1);
+    (since.map_or(0, first_at), until.map_or(Num::MAX, last))
+}
+
 /// Bits nobody can guess, from the seed that the operating system gave this process.
 pub(crate) fn random_bits() -> u64 {
     RandomState::new().hash_one(0u8)

@@ -67,8 +67,8 @@ pub use push::{
 };
 pub use revocation::{Issued, Revocation};
 pub use session::{
-    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, KEPT_ENDED, LoggedIn, Login, LoginRefused,
-    Outstanding, Recheck, Rechecked, Recover, Sessions,
+    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, InboxPage, InboxPlace, InboxRange, KEPT_ENDED,
+    LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};

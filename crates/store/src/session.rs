@@ -146,6 +146,39 @@ pub struct Head {
     pub complete: bool,
 }
 
+/// Asks for part of an inbox, in the order in which it was filled.
+#[derive(Debug, Clone)]
+pub struct InboxRange {
+    pub app: AppId,
+    pub device: DeviceId,
+    /// Of what was accepted from then on, and up to then.
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub place: InboxPlace,
+    pub limit: usize,
+    pub now: Timestamp,
+}
+
+/// Which part of an inbox, or of what of it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InboxPlace {
+    First,
+    Last,
+    /// Right behind this one, or right before it; none of them if it is not in the inbox.
+    After(NotificationId),
+    Before(NotificationId),
+}
+
+/// Part of an inbox, as of one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InboxPage {
+    /// The oldest first, none expired.
+    pub messages: Vec<Arc<Message>>,
+    /// How many of what is asked for come before the first of them, and how many there are in all.
+    pub index: u64,
+    pub total: u64,
+}
+
 /// A device confirms notifications.
 #[derive(Debug, Clone)]
 pub struct Ack {
@@ -222,6 +255,9 @@ pub trait Sessions: Send + Sync {
         limit: usize,
         now: Timestamp,
     ) -> Result<(Vec<Arc<Message>>, u64), Error>;
+
+    /// Part of the inbox of a device; none if it is to begin at a message that is not in it.
+    async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error>;
 
     /// The device and its inbox as of one moment, in one round trip to whatever keeps them; none if there is no such
     /// device.

@@ -7,8 +7,10 @@
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
-use noroshi_protocol::xmpp::{self, Answer, Refusal, Request};
+use noroshi_protocol::xmpp::accounts::{
+    ArchiveRules, Card, Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told,
+};
+use noroshi_protocol::xmpp::{self, Answer, ArchiveQuery, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -26,10 +28,10 @@ const REGISTRAR_TIMEOUT: Duration = Duration::from_secs(3_600);
 pub(super) struct Accounts(Mutex<xmpp::Accounts<Address>>);
 
 impl Accounts {
-    pub(super) fn new(domain: &str, given: &[config::Account]) -> Self {
+    pub(super) fn new(domain: &str, epoch: u64, given: &[config::Account]) -> Self {
         let given: Vec<_> = given.iter().map(|it| (it.name.to_lowercase(), &*it.password)).collect();
         let given = given.iter().map(|(name, password)| (&**name, *password));
-        Self(Mutex::new(xmpp::Accounts::new(domain, given)))
+        Self(Mutex::new(xmpp::Accounts::new(domain, epoch, given)))
     }
 
     pub(super) fn is_password(&self, user: &str, password: &str) -> bool {
@@ -80,7 +82,8 @@ impl Shard {
         Some((name, address))
     }
 
-    /// Asks the table, and brings what it tells to the sessions.
+    /// Asks the table, and brings what it tells to the sessions. None: the connection is no account's, or its account was
+    /// removed, and it is about to be closed for that.
     fn with_accounts<T>(
         &mut self,
         slot: u32,
@@ -89,7 +92,12 @@ impl Shard {
         let (name, address) = self.account_of(slot)?;
         let mut told = Told::new();
         let shared = self.shared.clone();
-        let answer = ask(&mut shared.xmpp.accounts.0.lock(), &name, address, &mut told);
+        let mut accounts = shared.xmpp.accounts.0.lock();
+        if accounts.has_ended(address) {
+            return None;
+        }
+        let answer = ask(&mut accounts, &name, address, &mut told);
+        drop(accounts);
         self.tell(told);
         Some(answer)
     }
@@ -142,11 +150,11 @@ impl Shard {
 
     pub(super) fn relay(&mut self, slot: u32, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
         self.note_account(slot);
-        let stamp = self.now.wall.to_string();
+        let now = self.now.wall;
         let outcome = self.with_accounts(slot, |accounts, user, session, told| {
             match stanza.is_presence() {
                 true => accounts.direct(user, session, to, stanza, told),
-                false => return accounts.route(user, session, to, stanza, &stamp, told),
+                false => return accounts.route(user, session, to, stanza, now, told),
             }
             Outcome::Done
         });
@@ -158,11 +166,12 @@ impl Shard {
         }
     }
 
-    pub(super) fn tell_roster(&mut self, slot: u32, request: Request) {
+    pub(super) fn tell_roster(&mut self, slot: u32, known: Option<&str>, request: Request) {
         self.note_account(slot);
-        let roster = self.with_accounts(slot, |accounts, user, session, _| accounts.roster(user, session));
+        let roster =
+            self.with_accounts(slot, |accounts, user, session, _| accounts.roster(user, session, known));
         if let Some(roster) = roster {
-            self.answer_xmpp(slot, request, Answer::Content(roster));
+            self.answer_xmpp(slot, request, roster.map_or(Answer::Done, Answer::Content));
         }
     }
 
@@ -170,11 +179,7 @@ impl Shard {
         self.note_account(slot);
         let changed =
             self.with_accounts(slot, |accounts, user, _, told| accounts.change_roster(user, change, told));
-        match changed {
-            Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
-            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
-            None => {}
-        }
+        self.answer_done(slot, request, changed);
     }
 
     pub(super) fn publish_personal(&mut self, slot: u32, item: PersonalItem, request: Request) {
@@ -187,6 +192,37 @@ impl Shard {
     pub(super) fn tell_personal(&mut self, slot: u32, owner: &str, node: &str, request: Request) {
         let items = self.with_accounts(slot, |accounts, user, _, _| accounts.items(user, owner, node));
         self.answer_content(slot, request, items);
+    }
+
+    pub(super) fn tell_account_archive(&mut self, slot: u32, query: &ArchiveQuery, request: Request) {
+        let page = self.with_accounts(slot, |accounts, user, _, _| accounts.archived(user, query));
+        match page {
+            Some(Ok(page)) => self.answer_xmpp(slot, request, Answer::Archive(page)),
+            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
+            None => {}
+        }
+    }
+
+    pub(super) fn rule_archive(&mut self, slot: u32, rules: Option<ArchiveRules>, request: Request) {
+        let rules = self.with_accounts(slot, |accounts, user, _, _| accounts.archive_rules(user, rules));
+        self.answer_content(slot, request, rules);
+    }
+
+    pub(super) fn copy_messages(&mut self, slot: u32, wanted: bool, request: Request) {
+        self.note_account(slot);
+        let done =
+            self.with_accounts(slot, |accounts, user, session, _| accounts.copy(user, session, wanted));
+        self.answer_done(slot, request, done.map(Ok));
+    }
+
+    pub(super) fn tell_card(&mut self, slot: u32, owner: Option<&str>, request: Request) {
+        let card = self.with_accounts(slot, |accounts, user, _, _| accounts.card(user, owner));
+        self.answer_content(slot, request, card);
+    }
+
+    pub(super) fn put_card(&mut self, slot: u32, card: Card, request: Request) {
+        let put = self.with_accounts(slot, |accounts, user, _, _| accounts.put_card(user, card));
+        self.answer_done(slot, request, put);
     }
 
     pub(super) fn describe_account(&mut self, slot: u32, owner: &str, request: Request) {
@@ -202,6 +238,14 @@ impl Shard {
         self.with_accounts(slot, |accounts, user, session, told| accounts.want(user, session, nodes, told));
     }
 
+    fn answer_done(&mut self, slot: u32, request: Request, done: Option<Result<(), Refusal>>) {
+        match done {
+            Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
+            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
+            None => {}
+        }
+    }
+
     fn answer_content(&mut self, slot: u32, request: Request, content: Option<Result<Bytes, Refusal>>) {
         match content {
             Some(Ok(content)) => self.answer_xmpp(slot, request, Answer::Content(content)),
@@ -211,13 +255,15 @@ impl Shard {
     }
 
     pub(super) fn register_account(&mut self, slot: u32, user: &str, password: &str, request: Request) {
-        let own = self.account_of(slot).map(|(name, _)| name);
+        let own = self.account_of(slot);
         let user = user.to_lowercase();
         // A slash is between an account and its further resources.
         let answer = if DeviceId::parse(&user).is_err() || user.contains('/') {
             Answer::Refused(Refusal::TooBig)
         } else {
-            match self.shared.xmpp.accounts.0.lock().put(&user, password, own.as_deref()) {
+            let mut accounts = self.shared.xmpp.accounts.0.lock();
+            let own = own.as_ref().filter(|(_, address)| !accounts.has_ended(*address));
+            match accounts.put(&user, password, own.map(|(name, _)| &**name)) {
                 Ok(()) => Answer::Done,
                 Err(refusal) => Answer::Refused(refusal),
             }

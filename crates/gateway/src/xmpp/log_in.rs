@@ -258,6 +258,7 @@ impl Shard {
     pub(crate) fn begin_xmpp(&mut self, slot: u32, begun: &Begun) {
         // Until the client says that it is there.
         begun.session.set_presence(Presence::Offline);
+        self.refill_frames(slot);
         let Some(xmpp) = self.xmpp(slot) else { return };
         let Some(resuming) = xmpp.resuming.take() else {
             self.shared.xmpp.parking.forget(begun.session.device_key);

@@ -120,7 +120,7 @@ mod tests {
     fn parked(number: u8) -> Parked {
         let config = Config::new("localhost");
         let random = |bytes: &mut [u8]| bytes.fill(number);
-        let cx = Context { config: &config, random: &random };
+        let cx = Context { config: &config, random: &random, now_ms: 0 };
         let mut conversation = Conversation::new(Framing::Stream, Security::Encrypted);
         let mut out = Output::default();
         let header = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \

@@ -2,9 +2,11 @@
 //! is durable, and what a topic holds, is asked of the store and answered in a later turn.
 
 use futures_util::{FutureExt, poll};
+use noroshi_delivery::rules::{AppRules, Verdict};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
+use noroshi_types::rule::Action;
 use noroshi_types::{
     AppId, JsonText, Message, NotificationId, Position, Push, Quota, Request as Notification, Target, Topic,
     Ttl, Urgency, When, limits,
@@ -15,7 +17,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::connection::Subscription;
+use crate::connection::{Protocol, Subscription};
+use crate::permission::{holder_of, knows};
+use crate::registry::Session;
 use crate::shard::Shard;
 
 /// Questions of one shard's connections that are out; more are told to come back.
@@ -26,13 +30,22 @@ const ITEMS_BYTES_MAX: usize = limits::SEND_QUEUE_SOFT_BYTES / 2;
 const ITEM_OFFSETS_MAX: u64 = 1_000;
 
 impl Shard {
-    pub(crate) fn subscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
+    /// `rules`: by which it was allowed.
+    pub(crate) fn subscribe_xmpp(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        durable: bool,
+        rules: Option<Arc<AppRules>>,
+        request: Request,
+    ) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
         if durable {
             let delivery = self.delivery.clone();
             return self.ask(slot, request, async move {
-                match delivery.subscribe(session.app, &session.device, &topic).await {
-                    Ok(_) => Answer::Done,
+                match subscribe_durably(&delivery, &session, &topic, rules).await {
+                    Ok(None) => Answer::Done,
+                    Ok(Some(refused)) => Answer::Refused(refused),
                     Err(error) => Answer::Refused(refusal(&error)),
                 }
             });
@@ -190,7 +203,12 @@ impl Shard {
     }
 
     /// Answered in a later turn.
-    fn ask(&mut self, slot: u32, request: Request, work: impl Future<Output = Answer> + Send + 'static) {
+    pub(super) fn ask(
+        &mut self,
+        slot: u32,
+        request: Request,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) {
         let Some(generation) = self.connection(slot).map(|connection| connection.generation) else { return };
         if self.asked == ASKED_MAX {
             return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Overloaded));
@@ -224,6 +242,40 @@ impl Shard {
     pub(crate) fn answer_xmpp(&mut self, slot: u32, request: Request, answer: Answer) {
         self.converse(slot, |conversation, cx, out| conversation.answer(cx, request, answer, out));
     }
+}
+
+/// Keeps a subscription that `rules` allow. Rules may change while it is stored: then they decide again, until those that
+/// decided last are those in force, and a subscription that was made here ends if they deny it.
+async fn subscribe_durably(
+    delivery: &Delivery,
+    session: &Session,
+    topic: &Topic,
+    mut rules: Option<Arc<AppRules>>,
+) -> Result<Option<Refusal>, Error> {
+    let is_new = delivery.subscribe(session.app, &session.device, topic).await?;
+    let refused = loop {
+        if delivery.rules().are_current(session.app, rules.as_ref()) {
+            return Ok(None);
+        }
+        rules = delivery.rules().of(session.app);
+        let Some(rules) = &rules else { continue };
+        // The session has to log in again to be decided about: see `recheck`.
+        if !knows(session, rules.rules.needs()) {
+            break Refusal::Overloaded;
+        }
+        let (holder, name) = (holder_of(session), topic.as_str());
+        if Delivery::is_ruled(name)
+            && delivery.ask_topic(rules, &holder, Action::Subscribe, name, Protocol::Xmpp.as_str()).await
+                != Verdict::Allowed
+        {
+            break Refusal::Forbidden;
+        }
+    };
+    // Another one may be an API key's, which rules for clients leave alone.
+    if is_new {
+        delivery.unsubscribe(session.app, &session.device, topic).await?;
+    }
+    Ok(Some(refused))
 }
 
 /// What a topic kept of its last `back` offsets, and what it retains, by id. Where one message is `wanted`, no other one
@@ -272,7 +324,7 @@ fn fitting(mut messages: Vec<Arc<Message>>, max: usize) -> Vec<Arc<Message>> {
     messages.split_off(messages.len() - count)
 }
 
-fn refusal(error: &Error) -> Refusal {
+pub(super) fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Overloaded | Error::Store(noroshi_store::Error::Overloaded) => Refusal::Overloaded,
         Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {

@@ -212,6 +212,38 @@ async fn a_subscription_that_is_being_kept_while_rules_change_does_not_survive()
 }
 
 #[tokio::test]
+async fn a_subscription_to_a_node_is_decided_again_when_rules_change_while_it_is_stored() {
+    for (change, answered, made_by_key, left) in [
+        (r#"{"subscribe":[]}"#, "<forbidden ", None, &[][..]),
+        // What a client makes is not what an API key made, which such a rule leaves alone.
+        (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", None, &[]),
+        (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", Some("a/b"), &["a/b"]),
+        (r#"{"subscribe":[{"topic":"a/b","allow":"anyone"}]}"#, "<subscription node='a/b'", None, &["a/b"]),
+        // The session ends, since it has to log in again to be decided about.
+        (r#"{"subscribe":[{"topic":"a/{user}","allow":"anyone"}]}"#, "", None, &[]),
+    ] {
+        let node = node_with(crate::xmpp::config()).await;
+        node.device("d1", "u1", made_by_key.as_slice()).await;
+        set_rules(&node, json!({ "subscribe": [rule("a/#", "anyone")] }), None).await;
+        let mut peer = Peer::log_in(&node, "d1").await;
+        let before = node.metric("noroshi_frames_received_total");
+        peer.say(&pubsub("set", "<subscribe node='a/b' jid='d1@localhost'/>")).await;
+        block_until_frames(&node, before + 1);
+        let rules = noroshi_auth::topic_rules::read(change).expect("rules");
+        let name = noroshi_types::AppName::parse("dev").expect("a name");
+        node.delivery.set_topic_rules(&[(node.app, (name, Arc::new(rules)))].into());
+        if answered.is_empty() {
+            assert!(peer.ended().await.contains("<reset "), "{change}");
+        } else {
+            let answer = peer.until("</iq>").await;
+            assert!(answer.contains(answered), "{change}: {answer}");
+        }
+        until_topics(&node, "d1", left).await;
+        node.gateway.stop();
+    }
+}
+
+#[tokio::test]
 async fn rules_for_publishing_decide_about_wills_and_client_publish_does_not() {
     let node = node().await;
     let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };

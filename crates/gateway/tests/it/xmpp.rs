@@ -9,13 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use noroshi_delivery::quota::Configured;
 use noroshi_gateway::xmpp::Account;
 use noroshi_gateway::{Config, Listener, Speaks, drain, tls};
-use noroshi_store::AppSettings;
+use noroshi_store::{AppSettings, Devices, Registration};
 use noroshi_types::quota::{Limit, Quota, Quotas as Overrides};
-use noroshi_types::{AppName, Target, When};
+use noroshi_types::{AppName, DeviceId, Target, UserId, When};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::node::{Node, PATIENCE, plain, request, topic, user};
 use crate::secure::certificate;
@@ -48,6 +48,14 @@ impl Peer {
     pub(crate) async fn dial(node: &Node, listener: usize) -> Self {
         let address = node.gateway.local_addrs()[listener];
         Self { socket: TcpStream::connect(address).await.expect("connected"), heard: String::new() }
+    }
+
+    /// With a socket that takes little.
+    pub(crate) async fn dial_narrow(node: &Node, listener: usize) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(2_048).expect("set");
+        let address = node.gateway.local_addrs()[listener];
+        Self { socket: socket.connect(address).await.expect("connected"), heard: String::new() }
     }
 
     /// Bound as `{device}@localhost/r`, but not there yet.
@@ -93,10 +101,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.until(end).await
     }
 
-    /// Everything up to now was heard.
+    /// Everything that was sent up to now, with the whole of the answer that ends it.
     pub(crate) async fn sync(&mut self) -> String {
-        self.ask("<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>", "id='sync'")
-            .await
+        let ping = "<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+        self.ask(ping, "id='sync'").await + &self.until("</iq>").await
     }
 
     /// Answers the ping that comes next.
@@ -111,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.ask(&auth(device, token), "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'></success>").await;
     }
 
-    async fn bind(&mut self) {
+    pub(crate) async fn bind(&mut self) {
         self.ask(HEADER, FEATURES).await;
         self.take_resource().await;
     }
@@ -488,9 +496,9 @@ async fn accounts_talk_to_each_other() {
     juliet.say("<message to='romeo@localhost/r' type='chat'><body>ay me</body></message>").await;
     let said = romeo.until("</message>").await;
     assert!(said.contains("ay me") && said.contains("from='juliet@localhost/r'") && !said.contains("<delay"));
-    let nobody =
-        romeo.ask("<message id='n' to='tybalt@localhost'><body>x</body></message>", "</message>").await;
-    assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    // RFC 6121 §8.5.1: as it would be for somebody who is away.
+    romeo.say("<message id='n' to='tybalt@localhost'><body>x</body></message>").await;
+    assert!(!romeo.sync().await.contains("<message"));
     let asked = romeo
         .ask(
             "<iq type='get' id='v' to='juliet@localhost/gone'><query xmlns='jabber:iq:version'/></iq>",
@@ -525,5 +533,101 @@ async fn who_does_not_answer_may_come_back() {
     next.ask(&resume(&id, 0), "<resumed").await;
     node.publish(Target::Everyone, When::Stored, "1").await;
     assert!(next.until("</message>").await.contains("\"data\":1"));
+    node.gateway.stop();
+}
+
+/// What an archive answers: the data of its messages, or the condition of an error.
+async fn archived(peer: &mut Peer, set: &str) -> Vec<String> {
+    let set = format!("<set xmlns='http://jabber.org/protocol/rsm'>{set}</set>");
+    let said = peer
+        .ask(&format!("<iq type='set' id='m'><query xmlns='urn:xmpp:mam:2'>{set}</query></iq>"), "</iq>")
+        .await;
+    if let Some((_, error)) = said.split_once("<error ") {
+        return vec![between(error, "><", " ").to_owned()];
+    }
+    said.split("\"data\":")
+        .skip(1)
+        .map(|rest| rest.split([',', '}']).next().unwrap_or("").to_owned())
+        .collect()
+}
+
+/// Not of another device, be it of the same name with another tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_is_one_devices_inbox() {
+    let node = Node::start(config()).await;
+    let name = AppName::parse("other").expect("a name");
+    let other = node.auth.create_app(name, AppSettings::default(), node.now()).await.expect("an app").id;
+    node.device("d1", "u1", &["news"]).await;
+    node.device("d2", "u2", &[]).await;
+    let d1 = DeviceId::parse("d1").expect("an id");
+    let registration = Registration {
+        device: Some(d1.clone()),
+        user: Some(UserId::parse("u1").expect("an id")),
+        ..Registration::default()
+    };
+    node.store.register(other, vec![registration], node.now()).await.expect("registered");
+    let mine = node.publish(user("u1"), When::Stored, "1").await;
+    let of_other_device = node.publish(user("u2"), When::Stored, "2").await;
+    let theirs = request(user("u1"), When::Stored, "3");
+    let of_other_app = node.delivery.publish(other, theirs, None).await.expect("published").id;
+    node.publish(topic("news"), When::Stored, "4").await;
+    let mut peer = Peer::log_in(&node, "d1").await;
+    peer.until("\"data\":4").await; // an event of the node, and not of the archive
+    peer.answer().await;
+    assert_eq!(archived(&mut peer, "").await, ["1"]);
+    assert_eq!(archived(&mut peer, &format!("<after>{mine}</after>")).await, [""; 0]);
+    for id in [of_other_device, of_other_app] {
+        for place in ["after", "before"] {
+            let asked = format!("<{place}>{id}</{place}>");
+            assert_eq!(archived(&mut peer, &asked).await, ["item-not-found"], "{asked}");
+        }
+    }
+    let mut stranger = Peer::dial(&node, 1).await;
+    let token = node.auth.issue(other, &d1, 1, node.now().saturating_add(Duration::from_secs(3_600)));
+    stranger.prove("d1", &token).await;
+    stranger.bind().await;
+    assert_eq!(archived(&mut stranger, "").await, ["3"]);
+    // A receipt takes a message out, reading does not.
+    let receipt =
+        format!("<message to='localhost'><received xmlns='urn:xmpp:receipts' id='{mine}'/></message>");
+    peer.say(&receipt).await;
+    node.until_confirmed("d1").await;
+    assert_eq!(archived(&mut peer, "").await, [""; 0]);
+    // What is asked while the credential is revoked, or afterwards, is not answered.
+    node.publish(user("u1"), When::Stored, "5").await;
+    node.delivery.revoke_tokens(node.app, &d1).await.expect("revoked");
+    let heard = peer.ended().await;
+    assert!(heard.contains("<not-authorized") && !heard.contains("\"data\":5"), "{heard}");
+    node.gateway.stop();
+}
+
+/// Reads what comes, and answers each request of stream management with what it has read, until `read` stanzas are.
+async fn confirm(peer: &mut Peer, handled: &mut u32, read: u32) {
+    while *handled < read {
+        let heard = peer.until("<r xmlns='urn:xmpp:sm:3'/>").await;
+        *handled += u32::try_from(heard.matches("<iq ").count()).expect("few");
+        peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_confirms_what_it_reads_stays() {
+    const PING: &str = "<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+    let mut config = config();
+    (config.frames_per_second, config.frames_burst) = (1, 3_500);
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let (mut peer, _) = Peer::managed(&node, "d1").await;
+    let mut handled = 0;
+    // One is asked about after a while, many at once.
+    peer.say(PING).await;
+    confirm(&mut peer, &mut handled, 1).await;
+    for _ in 0..50 {
+        peer.say(&PING.repeat(60)).await;
+        let read = handled + 60;
+        confirm(&mut peer, &mut handled, read).await;
+    }
+    assert!(handled >= 3_000);
+    peer.sync().await;
     node.gateway.stop();
 }

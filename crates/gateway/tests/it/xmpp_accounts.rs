@@ -4,6 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use noroshi_gateway::xmpp::Account;
+use noroshi_types::DeviceId;
 
 use crate::node::Node;
 use crate::xmpp::{FEATURES, HEADER, Peer, auth, between, config, resume};
@@ -196,9 +197,166 @@ async fn an_account_that_goes_leaves_nothing() {
     for peer in [romeo, other] {
         assert!(peer.ended().await.contains("<not-authorized"));
     }
-    let nobody =
-        juliet.ask("<message id='n' to='romeo@localhost'><body>x</body></message>", "</message>").await;
+    juliet.sync().await;
+    let ask = "<iq type='get' id='n' to='romeo@localhost'><query xmlns='jabber:iq:version'/></iq>";
+    let nobody = juliet.ask(ask, "</iq>").await;
     assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    node.gateway.stop();
+}
+
+/// RFC 6121 §8.5.1, XEP-0030 §8: neither silence nor an answer tells one from the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_does_not_learn_who_has_an_account() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    // She has something to ask for, and is not there.
+    let mut juliet = there(&node, "juliet", "r").await;
+    for inside in [
+        "<vCard xmlns='vcard-temp'><FN>secret</FN></vCard>",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <publish node='mood'><item><mood xmlns='m'>secret</mood></item></publish></pubsub>",
+    ] {
+        let done = juliet.ask(&format!("<iq type='set' id='s'>{inside}</iq>"), "</iq>").await;
+        assert!(done.contains("type='result'"), "{done}");
+    }
+    juliet.say("<message to='juliet@localhost' type='chat'><body>secret</body></message>").await;
+    juliet.until("</message>").await;
+    juliet.say("</stream:stream>").await;
+    juliet.ended().await;
+    let mut answers = Vec::new();
+    for to in ["juliet@localhost", "nobody@localhost"] {
+        let mut said = String::new();
+        for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "unavailable"] {
+            said += &format!("<presence type='{kind}' to='{to}'/>");
+        }
+        for kind in ["normal", "chat", "headline", "groupchat"] {
+            said += &format!("<message type='{kind}' id='{kind}' to='{to}'><body>x</body></message>");
+        }
+        for (kind, id, place, inside) in [
+            ("get", "version", "", "<query xmlns='jabber:iq:version'/>"),
+            ("get", "info", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>"),
+            ("get", "items", "", "<query xmlns='http://jabber.org/protocol/disco#items'/>"),
+            ("get", "roster", "", "<query xmlns='jabber:iq:roster' ver=''/>"),
+            ("get", "gone", "/gone", "<query xmlns='jabber:iq:version'/>"),
+            ("get", "card", "", "<vCard xmlns='vcard-temp'/>"),
+            ("set", "put", "", "<vCard xmlns='vcard-temp'/>"),
+            ("get", "form", "", "<query xmlns='urn:xmpp:mam:2'/>"),
+            ("set", "archive", "", "<query xmlns='urn:xmpp:mam:2'/>"),
+            ("get", "rules", "", "<prefs xmlns='urn:xmpp:mam:2'/>"),
+            ("set", "copies", "", "<enable xmlns='urn:xmpp:carbons:2'/>"),
+            (
+                "get",
+                "personal",
+                "",
+                "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='mood'/></pubsub>",
+            ),
+        ] {
+            said += &format!("<iq type='{kind}' id='{id}' to='{to}{place}'>{inside}</iq>");
+        }
+        romeo.say(&said).await;
+        // The version of his own roster counts what he changed.
+        let mut answer = romeo.sync().await.replace(to, "it");
+        while let Some((before, version)) = answer.split_once(" ver='") {
+            let after = version.split_once('\'').expect("its end").1;
+            answer = before.to_owned() + after;
+        }
+        answers.push(answer);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let items = "type='result' id='items' from='it' to='romeo@localhost/r'>\
+                 <query xmlns='http://jabber.org/protocol/disco#items'/>";
+    assert!(answers[0].contains(items) && !answers[0].contains("secret"), "{}", answers[0]);
+    let refused = |id: &str, condition: &str| {
+        let answer = between(&answers[0], &format!(" id='{id}' "), "</iq>");
+        assert!(answer.contains(&format!("<{condition} ")), "{answer}");
+    };
+    ["card", "form", "archive", "rules", "copies"].iter().for_each(|id| refused(id, "service-unavailable"));
+    ["put", "personal", "roster"].iter().for_each(|id| refused(id, "forbidden"));
+    node.gateway.stop();
+}
+
+const COPIES: &str = "<iq type='set' id='c'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
+
+/// XEP-0280: as long as a resource has a session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_is_revoked_gets_no_copies() {
+    let node = node().await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut one = there(&node, "romeo", "one").await;
+    let mut two = there(&node, "romeo", "two").await;
+    two.ask(COPIES, "type='result' id='c'").await;
+    let enabled = two.ask("<enable xmlns='urn:xmpp:sm:3' resume='true'/>", "max='300'").await;
+    let id = between(&enabled, "<enabled xmlns='urn:xmpp:sm:3' id='", "'").to_owned();
+    let message =
+        |text: &str| format!("<message to='romeo@localhost/one' type='chat'><body>{text}</body></message>");
+    juliet.say(&message("first")).await;
+    one.until("first").await;
+    let copy = two.until("</forwarded>").await;
+    assert!(copy.contains("<received xmlns='urn:xmpp:carbons:2'>") && copy.contains("first"), "{copy}");
+    // The second resource of an account is the device of this name.
+    let device = DeviceId::parse("romeo/1").expect("an id");
+    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.until_sessions(2).await;
+    juliet.say(&message("second")).await;
+    one.until("second").await;
+    let rest = two.ended().await;
+    assert!(rest.contains("<not-authorized") && !rest.contains("second"), "{rest}");
+    // Its session is gone too.
+    let mut next = Peer::dial(&node, 1).await;
+    next.prove("romeo", "p").await;
+    next.ask(HEADER, FEATURES).await;
+    next.ask(&resume(&id, 0), "<failed ").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_are_not_taken_end_their_session_alone() {
+    let mut config = config();
+    let account = |name: &str| Account { name: name.into(), password: "p".into() };
+    config.xmpp.accounts = vec![account("romeo"), account("juliet")];
+    (config.frames_per_second, config.frames_burst) = (10_000, 100_000);
+    let node = Node::start(config).await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut one = there(&node, "romeo", "one").await;
+    let mut slow = Peer::dial_narrow(&node, 1).await;
+    slow.prove("romeo", "p").await;
+    slow.ask(HEADER, FEATURES).await;
+    slow.ask(&bind("slow"), "romeo@localhost/slow</jid></bind></iq>").await;
+    slow.ask(COPIES, "type='result' id='c'").await;
+    assert_eq!(node.gateway.sessions_count(), 3);
+    let body = "x".repeat(50_000);
+    let mut sent = 0;
+    while node.gateway.sessions_count() == 3 {
+        sent += 1;
+        assert!(sent < 2_000, "100 MB are more than the kernel and the gateway hold");
+        let message =
+            format!("<message to='romeo@localhost/one' type='chat'><body>{sent} {body}</body></message>");
+        juliet.say(&message).await;
+        assert!(one.until("</message>").await.contains(&format!("<body>{sent} x")));
+    }
+    assert_eq!(node.gateway.sessions_count(), 2);
+    juliet.sync().await;
+    one.sync().await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suite_may_say_more_than_a_device() {
+    let mut config = config();
+    config.xmpp.accounts = vec![Account { name: "romeo".into(), password: "p".into() }];
+    (config.conformance, config.frames_per_second, config.frames_burst) = (true, 1, 20);
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let burst = "<presence type='probe' to='nobody@localhost'/>".repeat(500);
+    let mut romeo = there(&node, "romeo", "r").await;
+    romeo.say(&burst).await;
+    romeo.sync().await;
+    let mut device = Peer::log_in(&node, "d1").await;
+    device.say(&burst).await;
+    assert!(device.ended().await.contains("<policy-violation"), "a device has its own allowance");
+    let mut romeo = there(&node, "romeo", "other").await;
+    romeo.say(&burst.repeat(10)).await;
+    assert!(romeo.ended().await.contains("<policy-violation"), "it has a limit too");
     node.gateway.stop();
 }
 
@@ -214,7 +372,14 @@ async fn devices_talk_to_nobody() {
     assert!(refused.contains("<service-unavailable"), "{refused}");
     let heard = romeo.sync().await;
     assert!(!heard.contains("d1@localhost"), "{heard}");
-    let refused = romeo.ask("<message id='n' to='d1@localhost'><body>x</body></message>", "</message>").await;
+    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request does.
+    romeo.say("<message id='n' to='d1@localhost'><body>x</body></message>").await;
+    let heard = romeo.sync().await;
+    assert!(!heard.contains("<message"), "{heard}");
+    let ask = "<iq type='get' id='n' to='d1@localhost/r'><query xmlns='jabber:iq:version'/></iq>";
+    let refused = romeo.ask(ask, "</iq>").await;
     assert!(refused.contains("<service-unavailable"), "{refused}");
+    let heard = device.sync().await;
+    assert!(!heard.contains("romeo@localhost"), "{heard}");
     node.gateway.stop();
 }

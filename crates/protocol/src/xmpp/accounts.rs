@@ -5,8 +5,12 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `personal` is what an account publishes of itself (XEP-0163), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
-//! there, `routing` messages and requests, `relayed` a stanza between two addresses.
+//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its
+//! card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a
+//! contact, `subscription` what becomes of that, `availability` who is there, `routing` messages and requests,
+//! `relayed` a stanza between two addresses.
+//!
+//! Invariant: what an account is told counts only what concerns itself, so no number tells how much others do.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -16,13 +20,19 @@ use super::action::Refusal;
 use super::jid;
 use crate::native::Token;
 
+mod archive;
 mod availability;
+mod card;
+mod copies;
 mod personal;
 mod relayed;
 mod roster;
 mod routing;
 mod subscription;
 
+use archive::Archive;
+pub use archive::ArchiveRules;
+pub use card::Card;
 pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;
 pub use relayed::{Recipient, Relayed};
@@ -49,19 +59,30 @@ pub type Told<S> = Vec<(S, Bytes)>;
 pub struct Accounts<S> {
     domain: Box<str>,
     accounts: HashMap<Box<str>, Account<S>>,
+    /// Unlike that of every other table, so that versions of rosters and ids of archived messages are.
+    epoch: u64,
+    /// Accounts that were made so far.
+    made: u64,
+    /// Sessions of accounts that were removed, until they end: who has the name by then is somebody else.
+    ended: Vec<S>,
 }
 
 #[derive(Debug)]
 struct Account<S> {
     password: Box<str>,
+    /// Unlike that of every other account of the table, those of the same name before it among them.
+    number: u64,
     /// By bare address.
     roster: BTreeMap<Box<str>, Item>,
+    roster_changes: u64,
     /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
     resources: Vec<Resource<S>>,
     /// Oldest first.
     kept: VecDeque<Bytes>,
     /// What it published of itself, one of each node.
     nodes: Vec<PersonalItem>,
+    card: Option<Card>,
+    archive: Archive,
 }
 
 #[derive(Debug)]
@@ -73,6 +94,8 @@ struct Resource<S> {
     session: Option<S>,
     /// It asked for the roster (RFC 6121 §2.2) and is told of changes.
     interested: bool,
+    /// It gets copies of messages (XEP-0280).
+    copies: bool,
     /// The last one it announced; of one that is gone, for when it is resumed.
     presence: Option<Relayed>,
     /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
@@ -89,10 +112,17 @@ impl<S> Resource<S> {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// `given`: names and passwords.
-    pub fn new<'a>(domain: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let accounts = given.into_iter().map(|(name, password)| (name.into(), Account::new(password)));
-        Self { domain: domain.into(), accounts: accounts.collect() }
+    /// `given`: names and passwords. `epoch`: drawn at random.
+    pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut accounts =
+            Self { domain: domain.into(), accounts: HashMap::new(), epoch, made: 0, ended: Vec::new() };
+        given.into_iter().for_each(|(name, password)| accounts.add(name, password));
+        accounts
+    }
+
+    fn add(&mut self, user: &str, password: &str) {
+        self.made += 1;
+        self.accounts.insert(user.into(), Account::new(password, self.made));
     }
 
     pub fn has(&self, user: &str) -> bool {
@@ -118,9 +148,14 @@ impl<S: Copy + Eq> Accounts<S> {
             Some(_) => return Err(Refusal::Conflict),
             None if own.is_some() => return Err(Refusal::Forbidden),
             None if count >= ACCOUNTS_MAX => return Err(Refusal::Overloaded),
-            None => drop(self.accounts.insert(user.into(), Account::new(password))),
+            None => self.add(user, password),
         }
         Ok(())
+    }
+
+    /// Whether a session's account was removed: nothing may be asked for it any more.
+    pub fn has_ended(&self, session: S) -> bool {
+        self.ended.contains(&session)
     }
 
     /// The account goes, and with it what others had to do with it; its sessions.
@@ -134,6 +169,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
         sessions.iter().for_each(|session| self.detach(user, *session, told));
         self.accounts.remove(user);
+        self.ended.extend(&sessions);
         sessions
     }
 
@@ -166,17 +202,17 @@ impl<S: Copy + Eq> Accounts<S> {
         before.into_iter().for_each(|before| self.detach(user, before, told));
         let Some(found) = self.resource_mut(user, resource) else { return };
         found.session = Some(session);
-        match found.presence.take().filter(|_| resumed) {
-            Some(presence) => self.announce(user, session, presence, told),
-            None => {
-                let fresh = Resource::new(resource, found.place);
-                *found = Resource { session: Some(session), ..fresh };
-            }
+        if !resumed {
+            let fresh = Resource::new(resource, found.place);
+            *found = Resource { session: Some(session), ..fresh };
+        } else if let Some(presence) = found.presence.take() {
+            self.announce(user, session, presence, told);
         }
     }
 
     /// A session ended, however.
     pub fn detach(&mut self, user: &str, session: S, told: &mut Told<S>) {
+        self.ended.retain(|ended| *ended != session);
         let Some(at) = self.position(user, session) else { return };
         let Some(account) = self.accounts.get(user) else { return };
         let presence = account.resources[at].presence.clone();
@@ -214,6 +250,12 @@ impl<S: Copy + Eq> Accounts<S> {
         (*domain == *self.domain).then(|| jid::unescape_local(local).into_owned())
     }
 
+    /// The name of something that an account counts: unlike every other's, before a restart too.
+    fn counted(&self, user: &str, count: u64) -> String {
+        let number = self.accounts.get(user).map_or(0, |account| account.number);
+        format!("{:x}-{number}-{count}", self.epoch)
+    }
+
     fn full(&self, user: &str, session: S) -> Option<String> {
         let at = self.position(user, session)?;
         Some(format!("{}/{}", self.bare(user), self.accounts.get(user)?.resources[at].name))
@@ -226,13 +268,17 @@ impl<S: Copy + Eq> Accounts<S> {
 }
 
 impl<S> Account<S> {
-    fn new(password: &str) -> Self {
+    fn new(password: &str, number: u64) -> Self {
         Self {
             password: password.into(),
+            number,
             roster: BTreeMap::new(),
+            roster_changes: 0,
             resources: Vec::new(),
             kept: VecDeque::new(),
             nodes: Vec::new(),
+            card: None,
+            archive: Archive::default(),
         }
     }
 }
@@ -244,6 +290,7 @@ impl<S> Resource<S> {
             place,
             session: None,
             interested: false,
+            copies: false,
             presence: None,
             capabilities: None,
             wanted: Vec::new(),

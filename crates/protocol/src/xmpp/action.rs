@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
-use super::accounts::{PersonalItem, Recipient, Relayed, RosterChange};
+use super::accounts::{ArchiveRules, Card, PersonalItem, Recipient, Relayed, RosterChange};
+use super::archive::{ArchivePage, ArchiveQuery};
 use super::error::StanzaError;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
@@ -19,6 +20,8 @@ pub struct Output {
     /// Ready for the transport's writer, framed as the conversation was told.
     pub bytes: Vec<u8>,
     pub actions: Vec<Action>,
+    /// Requests for confirmations among the bytes: as many elements more the client may send.
+    pub requests: u32,
 }
 
 #[derive(Debug)]
@@ -56,7 +59,7 @@ pub enum Action {
     /// `Offline`: connected, but the device's own notifications wait in its inbox (RFC 6121 §4.5, and
     /// negative priorities, §8.5.2). What waits is delivered when it leaves `Offline` (XEP-0160 §3).
     Presence(Presence),
-    /// The client has them.
+    /// The client has them. None of them: it only made room for more.
     Acknowledge(Vec<NotificationId>),
     /// The client did not confirm them before it was resumed, and they are not at hand: to be read from its
     /// inbox again.
@@ -108,8 +111,9 @@ pub enum Action {
     },
     /// Of an account: presence for all who may know it.
     Announce(Relayed),
-    /// Of an account: its roster.
+    /// Of an account: its roster, unless the client has this version of it.
     Roster {
+        known: Option<Box<str>>,
         request: Request,
     },
     ChangeRoster {
@@ -125,6 +129,31 @@ pub enum Action {
     PersonalItems {
         owner: Box<str>,
         node: Box<str>,
+        request: Request,
+    },
+    /// What the archive of the device, or of the account, holds.
+    Archive {
+        query: ArchiveQuery,
+        request: Request,
+    },
+    /// Of an account: what is archived (XEP-0313 §5), and what is from now on.
+    ArchiveRules {
+        rules: Option<ArchiveRules>,
+        request: Request,
+    },
+    /// Of an account: whether this resource gets copies of what others send and receive (XEP-0280).
+    Copy {
+        wanted: bool,
+        request: Request,
+    },
+    /// Of an account: its card, or that of another, by bare address (XEP-0054).
+    Card {
+        owner: Option<Box<str>>,
+        request: Request,
+    },
+    /// Of an account: the card it has from now on.
+    PutCard {
+        card: Card,
         request: Request,
     },
     /// Of an account: whether it may know that there is another, by bare address.
@@ -155,6 +184,7 @@ impl Request {
             About::Subscription { node, jid } => node.len() + jid.len(),
             About::Subscriptions { node } => node.as_ref().map_or(0, |node| node.len()),
             About::Items { node } | About::Publication { node } => node.len(),
+            About::Archive { query_id } => query_id.len(),
             About::Account { .. } | About::Nothing => 0,
         };
         self.id.len() + self.asked.len() + about
@@ -180,6 +210,10 @@ pub(super) enum About {
     Account {
         namespace: &'static str,
     },
+    /// Messages of an archive, in the client's name for the question.
+    Archive {
+        query_id: Box<str>,
+    },
     Nothing,
 }
 
@@ -191,6 +225,7 @@ pub enum Answer {
     Subscriptions(Vec<(Topic, bool)>),
     Items(Vec<Arc<Message>>),
     Published(NotificationId),
+    Archive(ArchivePage),
     /// The only child of the result.
     Content(Bytes),
     Refused(Refusal),

@@ -47,6 +47,8 @@ pub struct Config {
     /// Stanzas sent and not confirmed; of each, what is kept to be sent again.
     pub unacked_max: usize,
     pub unacked_bytes_max: usize,
+    /// How long a client may stay over twice `unacked_max` without confirming anything; then its stream ends.
+    pub unacked_patience_ms: u32,
     /// In-band registration (XEP-0077).
     pub registration: bool,
     /// Makes salts for names nobody has, so that they look like others.
@@ -70,6 +72,7 @@ impl Config {
             resume_prefix: "".into(),
             unacked_max: noroshi_types::limits::ACK_IDS_MAX,
             unacked_bytes_max: noroshi_types::limits::SEND_QUEUE_SOFT_BYTES,
+            unacked_patience_ms: 20_000,
             registration: false,
             decoy: [0; 32],
         }
@@ -82,6 +85,8 @@ pub struct Context<'a> {
     pub config: &'a Config,
     /// Fills a buffer with what nobody can guess.
     pub random: &'a dyn Fn(&mut [u8]),
+    /// By a clock that never goes back, modulo 2^32.
+    pub now_ms: u32,
 }
 
 impl Context<'_> {

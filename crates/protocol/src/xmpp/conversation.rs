@@ -21,6 +21,7 @@ use super::scram::ChannelBinding;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 use super::xml::{Element, Input, Scope, XmlError, parse_element};
 
+mod archive;
 mod authentication;
 mod binding;
 mod disco;
@@ -99,10 +100,10 @@ pub struct Conversation {
     management: Option<Box<Management>>,
 }
 
-// An idle session has besides: 40 bytes, the device's name and its address; with stream management 120 and its id.
+// An idle session has besides: 40 bytes, the device's name and its address; with stream management 144 and its id.
 const _: () = assert!(size_of::<Conversation>() <= 64);
 const _: () = assert!(size_of::<Identity>() <= 40);
-const _: () = assert!(size_of::<Management>() <= 120);
+const _: () = assert!(size_of::<Management>() <= 144);
 
 impl Conversation {
     pub fn new(framing: Framing, security: Security) -> Self {
@@ -216,7 +217,7 @@ impl Conversation {
             return Delivery::Write;
         }
         let management = self.management.get_or_insert_default();
-        if management.len() >= config.unacked_max {
+        if management.unconfirmed() >= config.unacked_max {
             return Delivery::Full;
         }
         let keep = if wants_ack { Keep::Stored } else { Keep::Passing };
@@ -239,6 +240,17 @@ impl Conversation {
         if let Some(count) = management.ask() {
             self.push_question(config, counts, count, out);
         }
+    }
+
+    /// Whether stanzas were sent that nobody has asked the client to confirm yet: the caller asks by
+    /// [`Conversation::remind`] before long.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.phase == Phase::Open && self.management.as_ref().is_some_and(|it| it.is_due_later())
+    }
+
+    /// Some time passed since [`Conversation::wants_checkpoint`].
+    pub fn remind(&mut self, cx: &Context<'_>, out: &mut Output) {
+        self.ask_to_confirm(cx.config, out);
     }
 
     /// Appends something that a client which is there answers, to be sent when nothing was heard for long.

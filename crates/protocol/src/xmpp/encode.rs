@@ -54,7 +54,13 @@ pub fn message(config: &Config, framing: Framing, message: &Message, delayed: bo
     out.into()
 }
 
-fn push_message(out: &mut Vec<u8>, config: &Config, framing: Framing, message: &Message, delayed: bool) {
+pub(super) fn push_message(
+    out: &mut Vec<u8>,
+    config: &Config,
+    framing: Framing,
+    message: &Message,
+    delayed: bool,
+) {
     let id = message.id.to_string();
     // Everyone is no topic that one could subscribe to.
     let topic = message.topic.as_ref().map(|place| &place.topic).filter(|topic| !topic.is_everyone());

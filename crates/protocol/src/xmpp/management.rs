@@ -2,8 +2,12 @@
 //! by the client's counter. Without it the notifications that want a confirmation are: a ping is put behind
 //! them (XEP-0199), and its answer says that the client has read up to there, since a stream is in order.
 //!
-//! Invariants: the queue holds what lies between `acked` and `sent`, so `sent - acked` is its length, modulo
-//! 2^32; it and what it holds are bounded by the caller.
+//! Every stanza is asked about once: `asked_for` is what `sent` was then. A client that answers each request confirms
+//! everything, whatever else it sends of itself.
+//!
+//! Invariants: the queue stands for what lies between `acked` and `sent`, so `sent - acked` is the sum of its counts,
+//! modulo 2^32. Stanzas of which nothing is kept share an entry, so the queue's length is bounded by the notifications
+//! that await a confirmation and by the bytes that are kept; the caller bounds both.
 
 use std::collections::VecDeque;
 
@@ -12,6 +16,13 @@ use noroshi_types::{DeviceId, NotificationId};
 
 use super::config::Framing;
 use super::presence::Show;
+
+/// Stanzas after which the client is asked to confirm them; fewer wait for the time ([`Conversation::wants_checkpoint`]).
+///
+/// [`Conversation::wants_checkpoint`]: super::Conversation::wants_checkpoint
+const ASK_AFTER: u32 = 32;
+/// Part of the bytes that may be kept, after which the client is asked too: so they are confirmed before room runs out.
+const ASK_AFTER_PART: usize = 4;
 
 /// What becomes of a stanza that there is no room to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +41,14 @@ struct Entry {
     id: Option<NotificationId>,
     /// Kept while it may have to be sent again; empty where there was no room.
     bytes: Bytes,
+    /// How many stanzas it stands for: more than one only where it has neither id nor bytes.
+    count: u32,
+}
+
+impl Entry {
+    fn is_plain(&self) -> bool {
+        self.id.is_none() && self.bytes.is_empty()
+    }
 }
 
 /// What a confirmation was for.
@@ -39,6 +58,8 @@ pub(super) struct Arrived {
     pub(super) ids: Vec<NotificationId>,
     /// More was sent since it was asked for: it is to be asked again.
     pub(super) more: bool,
+    /// Stanzas that it confirms, notifications or not.
+    pub(super) count: usize,
 }
 
 /// A client that counts what it never got.
@@ -59,22 +80,55 @@ pub(super) struct Management {
     acked: u32,
     /// What `sent` was when a confirmation was last asked for, until it comes.
     asked: Option<u32>,
+    /// What it was when one was last asked for, answered or not.
+    asked_for: u32,
+    /// When the client was first seen to be over the limit without confirming anything since, in the caller's milliseconds.
+    over_since_ms: Option<u32>,
     queue: VecDeque<Entry>,
     /// Notifications that went out before the client began to count.
     earlier: Vec<NotificationId>,
     /// In the queue, for sending again.
     bytes: usize,
-    /// A stanza that is nowhere else could not be kept: the session cannot be resumed any more.
-    torn: bool,
+    /// Those of them that were not asked about yet.
+    unasked_bytes: usize,
+    /// What `sent` was when the last stanza went out that is nowhere else and could not be kept: until it is confirmed
+    /// the session cannot be resumed.
+    lost: Option<u32>,
 }
 
 impl Management {
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// Stanzas that were sent and are not confirmed.
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.sent.wrapping_sub(self.acked) as usize
     }
 
     pub(super) fn can_resume(&self) -> bool {
-        self.resume_id.is_some() && !self.torn
+        self.resume_id.is_some() && self.lost.is_none()
+    }
+
+    /// Stanzas that the client was not asked about.
+    fn unasked(&self) -> u32 {
+        self.sent.wrapping_sub(self.acked).min(self.sent.wrapping_sub(self.asked_for))
+    }
+
+    /// Whether enough was sent that the client is to be asked at once.
+    pub(super) fn is_due(&self, bytes_max: usize) -> bool {
+        let many = self.unasked() >= ASK_AFTER || self.unasked_bytes >= bytes_max / ASK_AFTER_PART;
+        self.counts && self.asked.is_none() && many
+    }
+
+    /// Whether the client is to be asked before long, and no request is under way that leads to it.
+    pub(super) fn is_due_later(&self) -> bool {
+        self.counts && self.asked.is_none() && (self.unasked() > 0 || !self.earlier.is_empty())
+    }
+
+    /// Whether the client stayed over a limit for `patience_ms` without confirming anything.
+    pub(super) fn is_exhausted(&mut self, unconfirmed_max: usize, now_ms: u32, patience_ms: u32) -> bool {
+        if self.unconfirmed() <= unconfirmed_max {
+            return false;
+        }
+        let since = *self.over_since_ms.get_or_insert(now_ms);
+        now_ms.wrapping_sub(since) >= patience_ms
     }
 
     pub(super) fn push(
@@ -85,22 +139,29 @@ impl Management {
         bytes: impl FnOnce() -> Bytes,
     ) {
         let mut kept = Bytes::new();
+        self.sent = self.sent.wrapping_add(1);
         if self.can_resume() {
             kept = bytes();
             if self.bytes + kept.len() > bytes_max {
                 kept = Bytes::new();
-                self.torn |= keep == Keep::Needed;
             }
         }
+        if kept.is_empty() && keep == Keep::Needed && self.resume_id.is_some() {
+            self.lost = Some(self.sent);
+        }
         self.bytes += kept.len();
-        self.sent = self.sent.wrapping_add(1);
-        self.queue.push_back(Entry { id, bytes: kept });
+        self.unasked_bytes += kept.len();
+        let entry = Entry { id, bytes: kept, count: 1 };
+        match self.queue.back_mut().filter(|last| last.is_plain() && entry.is_plain()) {
+            Some(last) => last.count += 1,
+            None => self.queue.push_back(entry),
+        }
     }
 
     /// Everything up to `count` arrived.
     pub(super) fn acknowledge(&mut self, count: u32) -> Result<Arrived, TooHigh> {
-        let news = count.wrapping_sub(self.acked) as usize;
-        if news > self.queue.len() {
+        let news = count.wrapping_sub(self.acked);
+        if news as usize > self.unconfirmed() {
             return Err(TooHigh { sent: self.sent });
         }
         self.acked = count;
@@ -110,16 +171,28 @@ impl Management {
         if asked.is_some() || news > 0 {
             ids.append(&mut self.earlier);
         }
-        for entry in self.queue.drain(..news) {
-            self.bytes -= entry.bytes.len();
-            ids.extend(entry.id);
+        let mut left = news;
+        while let Some(entry) = self.queue.front_mut().filter(|_| left > 0) {
+            let taken = entry.count.min(left);
+            (entry.count, left) = (entry.count - taken, left - taken);
+            if entry.count == 0 {
+                self.bytes -= entry.bytes.len();
+                ids.extend(entry.id);
+                self.queue.pop_front();
+            }
         }
+        self.unasked_bytes = self.unasked_bytes.min(self.bytes);
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
         }
+        if news > 0 {
+            self.over_since_ms = None;
+        }
+        // Everything up to it is confirmed.
+        self.lost = self.lost.filter(|lost| self.sent.wrapping_sub(*lost) < self.sent.wrapping_sub(count));
         // Not where it only answered with less than it was asked for: that would go on for ever.
         let more = asked.is_some_and(|asked| asked != self.sent) && !self.queue.is_empty();
-        Ok(Arrived { ids, more })
+        Ok(Arrived { ids, more, count: news as usize })
     }
 
     /// From here on the client counts. What was sent before is confirmed by its first answer.
@@ -130,7 +203,7 @@ impl Management {
 
     /// On another connection: an answer that was asked for on the one before never comes.
     pub(super) fn resume(&mut self) {
-        self.asked = None;
+        (self.asked, self.asked_for, self.over_since_ms) = (None, self.acked, None);
     }
 
     /// Whether nothing would be lost with it.
@@ -150,13 +223,12 @@ impl Management {
         if self.asked.is_some() || (self.queue.is_empty() && self.earlier.is_empty()) {
             return None;
         }
-        self.asked = Some(self.sent);
-        self.asked
+        Some(self.ask_again())
     }
 
     /// Asks whatever is asked already: to hear whether the client is there.
     pub(super) fn ask_again(&mut self) -> u32 {
-        self.asked = Some(self.sent);
+        (self.asked, self.asked_for, self.unasked_bytes) = (Some(self.sent), self.sent, 0);
         self.sent
     }
 
@@ -184,6 +256,7 @@ impl Management {
         // No more than were sent: see the invariant.
         let left = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         self.sent = self.acked.wrapping_add(left);
+        (self.asked_for, self.unasked_bytes) = (self.acked, self.bytes);
         (again, lost)
     }
 
@@ -248,7 +321,11 @@ mod tests {
     }
 
     fn arrived(ids: &[u8]) -> Result<Arrived, TooHigh> {
-        Ok(Arrived { ids: ids.iter().copied().map(id).collect(), more: false })
+        confirmed(ids, ids.len())
+    }
+
+    fn confirmed(ids: &[u8], count: usize) -> Result<Arrived, TooHigh> {
+        Ok(Arrived { ids: ids.iter().copied().map(id).collect(), more: false, count })
     }
 
     fn managed() -> Management {
@@ -287,13 +364,68 @@ mod tests {
         // The client will count the two that it is sent again.
         assert!(!it.holds(id(1)) && !it.holds(id(2)) && it.sent == 2 && it.bytes == 10);
         assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
-        assert_eq!(it.acknowledge(2), arrived(&[]));
+        assert_eq!(it.acknowledge(1), confirmed(&[], 1));
+        assert_eq!(it.acknowledge(2), confirmed(&[], 1));
         it.push(Some(id(3)), Keep::Stored, 0, || Bytes::from_static(b"<m/>"));
         it.confirm(id(3));
         assert_eq!(it.take_unconfirmed().1, [], "it arrived by itself");
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<message/>"));
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         assert!(!it.can_resume());
+        // Once that is confirmed nothing is missing any more.
+        assert_eq!(it.acknowledge(3), confirmed(&[], 1));
+        assert!(!it.can_resume());
+        assert_eq!(it.acknowledge(4), confirmed(&[], 1));
+        assert!(it.can_resume());
+    }
+
+    #[test]
+    fn stanzas_of_which_nothing_is_kept_take_no_room() {
+        let mut it = Management { counts: true, ..Management::default() };
+        let push =
+            |it: &mut Management, id| it.push(id, Keep::Needed, 100, || unreachable!("it cannot be resumed"));
+        (0..100_000).for_each(|_| push(&mut it, None));
+        push(&mut it, Some(id(1)));
+        (0..100_000).for_each(|_| push(&mut it, None));
+        assert_eq!((it.unconfirmed(), it.queue.len()), (200_001, 3));
+        assert_eq!(it.acknowledge(99_999), confirmed(&[], 99_999));
+        assert_eq!(it.acknowledge(100_001), confirmed(&[1], 2));
+        assert_eq!(it.acknowledge(200_002), Err(TooHigh { sent: 200_001 }));
+        assert_eq!(it.acknowledge(200_001), confirmed(&[], 100_000));
+    }
+
+    #[test]
+    fn each_stanza_is_asked_about_once() {
+        let mut it = managed();
+        let push = |it: &mut Management| it.push(None, Keep::Needed, 4_000, || Bytes::from_static(b"<iq/>"));
+        push(&mut it);
+        assert!(it.is_due_later() && !it.is_due(4_000));
+        (1..ASK_AFTER).for_each(|_| push(&mut it));
+        assert!(it.is_due(4_000));
+        assert_eq!(it.ask(), Some(ASK_AFTER));
+        assert!(!it.is_due_later());
+        // It says what it has of itself, before it hears the request.
+        assert!(it.acknowledge(3).is_ok());
+        assert!(!it.is_due_later(), "the answer is on its way");
+        push(&mut it);
+        assert!(it.is_due_later() && !it.is_due(4_000));
+        assert_eq!(it.ask(), Some(ASK_AFTER + 1));
+        it.push(None, Keep::Needed, 4_000, || vec![0; 1_000].into());
+        assert!(it.acknowledge(ASK_AFTER + 1).unwrap().more, "at once, since one was under way");
+        assert!(it.is_due(4_000), "a quarter of the room");
+    }
+
+    #[test]
+    fn a_client_over_the_limit_has_time_to_confirm_something() {
+        let mut it = managed();
+        (0..3).for_each(|_| it.push(None, Keep::Passing, 0, Bytes::new));
+        assert!(!it.is_exhausted(3, 0, 20) && !it.is_exhausted(3, 100, 20));
+        it.push(None, Keep::Passing, 0, Bytes::new);
+        assert!(!it.is_exhausted(3, 100, 20) && !it.is_exhausted(3, 119, 20));
+        assert!(it.acknowledge(1).is_ok());
+        it.push(None, Keep::Passing, 0, Bytes::new);
+        assert!(!it.is_exhausted(3, 120, 20), "it confirmed something");
+        assert!(it.is_exhausted(3, 140, 20));
     }
 
     #[test]
@@ -305,7 +437,7 @@ mod tests {
         it.push(Some(id(2)), Keep::Stored, 10, Bytes::new);
         assert_eq!(it.ask(), None);
         assert!(it.was_asked(1) && !it.was_asked(2));
-        assert_eq!(it.acknowledge(1), Ok(Arrived { ids: vec![id(1)], more: true }));
+        assert_eq!(it.acknowledge(1), Ok(Arrived { ids: vec![id(1)], more: true, count: 1 }));
         assert_eq!(it.ask(), Some(2));
         assert_eq!(it.acknowledge(1), arrived(&[]), "it is not asked for ever");
     }
@@ -315,17 +447,17 @@ mod tests {
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
-        assert_eq!((it.sent, it.len()), (0, 0));
+        assert_eq!((it.sent, it.unconfirmed()), (0, 0));
         assert_eq!(it.acknowledge(0), arrived(&[]), "the client may not have read it yet");
         assert_eq!(it.ask(), Some(0));
-        assert_eq!(it.acknowledge(0), arrived(&[1]));
+        assert_eq!(it.acknowledge(0), confirmed(&[1], 0));
         assert_eq!(it.ask(), None);
         // Or by a count of what came behind it, asked for or not.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(Some("r".into()));
         it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
-        assert_eq!(it.acknowledge(1), arrived(&[1, 2]));
+        assert_eq!(it.acknowledge(1), confirmed(&[1, 2], 1));
     }
 
     #[test]
@@ -353,11 +485,12 @@ mod tests {
                     let bytes = || vec![n; usize::from(n)].into();
                     it.push((n % 2 == 0).then(|| id(n)), Keep::Stored, 500, bytes);
                 } else {
-                    let before = it.len();
+                    let before = it.unconfirmed();
                     let result = it.acknowledge(it.acked.wrapping_add(u32::from(n)));
                     prop_assert_eq!(result.is_ok(), usize::from(n) <= before);
                 }
-                prop_assert_eq!(it.sent.wrapping_sub(it.acked) as usize, it.len());
+                let counts = it.queue.iter().map(|entry| entry.count as usize).sum::<usize>();
+                prop_assert_eq!(it.unconfirmed(), counts);
                 prop_assert!(it.bytes <= 500);
                 prop_assert_eq!(it.bytes, it.queue.iter().map(|entry| entry.bytes.len()).sum::<usize>());
             }

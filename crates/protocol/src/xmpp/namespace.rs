@@ -47,8 +47,28 @@ pub const DELAY: &str = "urn:xmpp:delay";
 pub const JSON: &str = "urn:xmpp:json:0";
 /// XEP-0115.
 pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
+/// XEP-0092.
+pub const VERSION: &str = "jabber:iq:version";
+/// XEP-0054.
+pub const CARD: &str = "vcard-temp";
+/// XEP-0280.
+pub const CARBONS: &str = "urn:xmpp:carbons:2";
+/// XEP-0297.
+pub const FORWARD: &str = "urn:xmpp:forward:0";
+/// XEP-0085.
+pub const CHAT_STATES: &str = "http://jabber.org/protocol/chatstates";
+/// XEP-0313.
+pub const ARCHIVE: &str = "urn:xmpp:mam:2";
+/// XEP-0059.
+pub const RESULT_SET: &str = "http://jabber.org/protocol/rsm";
+/// XEP-0359.
+pub const STANZA_ID: &str = "urn:xmpp:sid:0";
+/// XEP-0004.
+pub const FORM: &str = "jabber:x:data";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
+/// RFC 6121 §2.6.1.
+pub const ROSTER_VERSIONS: &str = "urn:xmpp:features:rosterver";
 /// RFC 6121 §3.4.1.
 pub const PRE_APPROVAL: &str = "urn:xmpp:features:pre-approval";
 /// XEP-0077.

@@ -11,10 +11,10 @@ use super::backlog::{self, Source, TopicRow, Want};
 use super::device::{Keys, Wanted};
 use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, ack, first_call, opening, revocation};
+use super::{Postgres, ack, first_call, inbox, opening, revocation};
 use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Outstanding, Place,
-    Recheck, Rechecked, Recover, Registration, Revocation, Sessions, ids,
+    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
+    Outstanding, Place, Recheck, Rechecked, Recover, Registration, Revocation, Sessions, ids,
 };
 
 #[async_trait::async_trait]
@@ -87,6 +87,10 @@ impl Sessions for Postgres {
         now: Timestamp,
     ) -> Result<(Vec<Arc<Message>>, u64), Error> {
         self.read(async |tx: Tx| inbox(&tx, self, app, device, limit, now).await).await
+    }
+
+    async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error> {
+        self.read(async |tx: Tx| inbox::range(&tx, &self.ids, &asked).await).await
     }
 
     async fn first_call(

@@ -92,7 +92,7 @@ impl<'c> Reading<'c> {
         num.map(|num| self.topic(num)).transpose()
     }
 
-    fn message(&mut self, num: Num) -> Result<Option<Arc<Message>>, Error> {
+    pub(super) fn message(&mut self, num: Num) -> Result<Option<Arc<Message>>, Error> {
         match self.messages.entry(num) {
             Entry::Occupied(known) => Ok(known.get().clone()),
             Entry::Vacant(vacant) => {

@@ -11,10 +11,10 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, lim
 use rusqlite::Connection;
 
 use super::backlog::Reading;
-use super::ids::{Ids, Num};
+use super::ids::{self, Ids, Num};
 use super::writer::Write;
 use super::{device, outcome};
-use crate::{Departed, Device, Error, FirstCall, Work};
+use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxPlace, InboxRange, Work};
 
 /// Devices remembered: 16 bytes each, 4 MiB.
 const ROOM_DEVICES: usize = 1 << 18;
@@ -183,6 +183,46 @@ pub(super) fn list(
     )?;
     let total: i64 = statement.query_row((device.0 as i64, now.0 as i64), |row| row.get(0))?;
     Ok((messages, total as u64))
+}
+
+/// Part of an inbox; none if it is to begin at a message that is not in it.
+pub(super) fn range(db: &Connection, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Error> {
+    let device = device::number(db, asked.app, &asked.device)?.ok_or(Error::NotFound)?.0 as i64;
+    let (now, (since, until)) = (asked.now.0 as i64, ids::numbers(asked.since, asked.until));
+    let of = "FROM inbox i JOIN notifications n ON n.num = i.num
+              WHERE i.device = ?1 AND i.num BETWEEN ?2 AND ?3 AND n.expires_at > ?4";
+    let count = |since: Num, until: Num| -> Result<u64, Error> {
+        let mut statement = db.prepare_cached(&format!("SELECT count(*) {of}"))?;
+        let count: i64 = statement.query_row((device, since, until, now), |row| row.get(0))?;
+        Ok(count as u64)
+    };
+    let (first, last, order) = match asked.place {
+        InboxPlace::First => (since, until, "ASC"),
+        InboxPlace::Last => (since, until, "DESC"),
+        InboxPlace::After(id) | InboxPlace::Before(id) => match ids.num(id) {
+            Some(num) if count(num, num)? > 0 => match asked.place {
+                InboxPlace::After(_) => (since.max(num.saturating_add(1)), until, "ASC"),
+                _ => (since, until.min(num - 1), "DESC"),
+            },
+            _ => return Ok(None),
+        },
+    };
+    let mut statement = db.prepare_cached(&format!("SELECT i.num {of} ORDER BY i.num {order} LIMIT ?5"))?;
+    let limit = i64::try_from(asked.limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map((device, first, last, now, limit), |row| row.get(0))?;
+    let mut nums = rows.collect::<rusqlite::Result<Vec<Num>>>()?;
+    nums.sort_unstable();
+    let mut reading = Reading::new(db, ids);
+    let messages = nums.iter().map(|num| reading.message(*num)).collect::<Result<Vec<_>, _>>()?;
+    let index = match nums.first() {
+        Some(first) if *first > since => count(since, *first - 1)?,
+        _ => 0,
+    };
+    Ok(Some(InboxPage {
+        messages: messages.into_iter().flatten().collect(),
+        index,
+        total: count(since, until)?,
+    }))
 }
 
 /// What the inbox of a device holds, with its newest messages.

@@ -13,8 +13,8 @@ use super::ids;
 use super::writer::Write;
 use super::{Sqlite, ack, device, inbox, maintenance, opening, revocation};
 use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Outstanding, Place,
-    Recheck, Rechecked, Recover, Registration, Sessions,
+    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
+    Outstanding, Place, Recheck, Rechecked, Recover, Registration, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -102,6 +102,11 @@ impl Sessions for Sqlite {
     ) -> Result<(Vec<Arc<Message>>, u64), Error> {
         let (ids, device) = (Arc::clone(&self.ids), device.clone());
         self.read(move |db| inbox::list(db, &ids, app, &device, limit, now)).await
+    }
+
+    async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| inbox::range(db, &ids, &asked)).await
     }
 
     async fn first_call(

@@ -80,7 +80,7 @@ macro_rules! conformance_tests {
                 a_user_is_revoked_on_all_devices, a_revocation_is_its_apps_alone, a_jwt_without_a_time_is_refused_once_revoked;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
                 live_only_keeps_nothing, a_ttl_ends, a_newer_one_collapses_the_older,
-                a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
+                a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_parts;
             notifications: ids_are_in_commit_order, answers_come_in_order, noted_ones_get_an_id_at_once,
                 a_repeated_key_is_answered_again, another_body_conflicts, a_state_counts_outcomes,
                 a_trace_tells_one_device, an_opening_counts_once, a_trace_context_is_kept, cancel_removes_what_is_left, conditions_choose_devices;

@@ -6,14 +6,16 @@ use bytes::Bytes;
 
 use super::{Accounts, Relayed, Resource, Told};
 use crate::xmpp::action::Refusal;
+use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_content, push_empty, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, push_empty, push_end, push_start};
 
 /// Of the requests that ask clients what they can.
 pub(in crate::xmpp) const CAPABILITIES: &str = "capabilities";
 /// Nodes of one account.
 const NODES_MAX: usize = 20;
+/// Of an item, the names of its node and of itself among them.
 const ITEM_BYTES_MAX: usize = 10_000;
 /// Nodes that one resource wants to hear of.
 const WANTED_MAX: usize = 100;
@@ -27,14 +29,19 @@ pub struct PersonalItem {
 }
 
 impl PersonalItem {
-    /// None: there is nothing in it.
-    pub(in crate::xmpp) fn parse(node: &str, item: Element<'_>) -> Option<Self> {
-        item.children().next()?;
-        let mut content = Vec::new();
-        push_content(&mut content, item, ns::PUBSUB);
+    /// The error has what XEP-0060 adds to its condition.
+    pub(in crate::xmpp) fn parse(
+        node: &str,
+        item: Option<Element<'_>>,
+    ) -> Result<Self, (StanzaError, &'static str)> {
+        let item = item.filter(|item| item.children().next().is_some());
+        let item = item.ok_or((StanzaError::BadRequest, "item-required"))?;
         // XEP-0060 §7.1.2: the service names what has no name.
         let id = item.attribute("id").filter(|id| !id.is_empty()).unwrap_or("current");
-        Some(Self { node: node.into(), id: id.into(), content: content.into() })
+        let left = ITEM_BYTES_MAX.checked_sub(node.len() + id.len());
+        let content = left.and_then(|left| content_of(item, ns::PUBSUB, left, |_| false));
+        let content = content.ok_or((StanzaError::NotAcceptable, "payload-too-big"))?; // §7.1.3.4
+        Ok(Self { node: node.into(), id: id.into(), content: content.into() })
     }
 
     fn push(&self, out: &mut Vec<u8>) {
@@ -50,9 +57,6 @@ impl<S: Copy + Eq> Accounts<S> {
     /// Keeps an item in place of the node's last one, and tells who wants it. The content of the answer.
     pub fn publish(&mut self, user: &str, item: PersonalItem, told: &mut Told<S>) -> Result<Bytes, Refusal> {
         let account = self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?;
-        if item.content.len() > ITEM_BYTES_MAX {
-            return Err(Refusal::TooBig);
-        }
         let nodes = &mut account.nodes;
         let is_full = nodes.len() >= NODES_MAX;
         match nodes.iter_mut().find(|known| known.node == item.node) {

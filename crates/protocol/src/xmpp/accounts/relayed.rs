@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use super::copies::is_copied;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_content, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
 /// What was said, without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,10 @@ pub struct Relayed {
     pub(super) content: Bytes,
     /// XEP-0160 §3: a message that waits for who is away.
     pub(super) is_kept: bool,
+    /// XEP-0313 §6.1: what archives keep of messages.
+    pub(super) is_archived: bool,
+    /// XEP-0280: other resources get copies of it.
+    pub(super) is_copied: bool,
     /// Of presence: RFC 6121 §4.7.2.3.
     pub(super) priority: i8,
     /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
@@ -40,24 +45,33 @@ pub struct Recipient {
 }
 
 impl Relayed {
-    pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>) -> Self {
+    /// None if its content is longer than `bytes_max` as its recipients get it.
+    pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>, bytes_max: usize) -> Option<Self> {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
-        let mut content = Vec::new();
-        push_content(&mut content, root, ns::CLIENT);
+        // XEP-0280 §7: that its sender keeps it to itself is nobody else's business; XEP-0359 §6: what it is called in an
+        // archive nobody says but who has that.
+        let content = content_of(root, ns::CLIENT, bytes_max, |child| {
+            child.is(ns::CARBONS, "private") || child.is(ns::STANZA_ID, "stanza-id")
+        })?;
         let kind = root.attribute("type").unwrap_or_default();
         // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
-        let says = kind != "chat" || root.child(ns::CLIENT, "body").is_some();
+        let has_body = root.child(ns::CLIENT, "body").is_some();
+        let says = kind != "chat" || has_body;
+        let has_hint = |name: &str| root.child(ns::HINTS, name).is_some();
+        let is_said = name == "message" && has_body && matches!(kind, "" | "normal" | "chat");
         let priority = root.child(ns::CLIENT, "priority").and_then(|it| it.text().trim().parse().ok());
-        Self {
+        Some(Self {
             name,
             kind: kind.into(),
             id: root.attribute("id").unwrap_or_default().into(),
             lang: lang.map_or("", |it| it.2).into(),
             content: content.into(),
-            is_kept: says && root.child(ns::HINTS, "no-store").is_none(),
+            is_kept: says && !has_hint("no-store"),
+            is_archived: is_said && !has_hint("no-store") && !has_hint("no-permanent-store"),
+            is_copied: is_copied(name, kind, root),
             priority: priority.unwrap_or_default(),
             capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
-        }
+        })
     }
 
     pub fn is_presence(&self) -> bool {
@@ -66,10 +80,18 @@ impl Relayed {
 
     /// The server's own presence of an account.
     pub(super) fn presence(kind: &str) -> Self {
-        let (id, lang) = ("".into(), "".into());
-        let (content, is_kept, priority) = (Bytes::new(), false, 0);
-        let capabilities = None;
-        Self { name: "presence", kind: kind.into(), id, lang, content, is_kept, priority, capabilities }
+        Self {
+            name: "presence",
+            kind: kind.into(),
+            id: "".into(),
+            lang: "".into(),
+            content: Bytes::new(),
+            is_kept: false,
+            is_archived: false,
+            is_copied: false,
+            priority: 0,
+            capabilities: None,
+        }
     }
 
     /// Of a stream that just ends (RFC 6121 §4.5.2).
@@ -81,7 +103,7 @@ impl Relayed {
         self.with(from, to, b"")
     }
 
-    /// With one more element.
+    /// With more elements.
     pub(super) fn with(&self, from: &str, to: &str, more: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(self.content.len() + 256);
         let attributes = [

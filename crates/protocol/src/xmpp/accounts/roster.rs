@@ -112,19 +112,31 @@ impl Item {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// The answer to a roster get (§2.1.4); who asks is told of changes from now on (§2.2).
-    pub fn roster(&mut self, user: &str, session: S) -> Bytes {
+    /// The answer to a roster get (§2.1.4); who asks is told of changes from now on (§2.2). None: `known` is the roster's
+    /// version (§2.6.2).
+    pub fn roster(&mut self, user: &str, session: S, known: Option<&str>) -> Option<Bytes> {
         let mut out = Vec::new();
-        push_start(&mut out, "query", &[("xmlns", ns::ROSTER)]);
         if let Some(resource) = self.session_mut(user, session) {
             resource.interested = true;
         }
+        let version = self.roster_version(user);
+        if known == Some(&*version) {
+            return None;
+        }
+        // Who sends none does not know of versions.
+        let version = if known.is_some() { &*version } else { "" };
+        push_start(&mut out, "query", &[("xmlns", ns::ROSTER), ("ver", version)]);
         if let Some(account) = self.accounts.get(user) {
             let listed = account.roster.iter().filter(|(_, item)| item.listed);
             listed.for_each(|(bare, item)| item.push(&mut out, bare));
         }
         push_end(&mut out, "query");
-        out.into()
+        Some(out.into())
+    }
+
+    /// Unlike that of every other state of a roster, before a restart too.
+    pub(super) fn roster_version(&self, user: &str) -> String {
+        self.counted(user, self.accounts.get(user).map_or(0, |account| account.roster_changes))
     }
 
     /// A roster set (§2.3 to §2.5). What it changes is pushed; subscriptions are not its business.
@@ -161,8 +173,12 @@ impl<S: Copy + Eq> Accounts<S> {
         Some(roster.entry(contact.into()).or_default())
     }
 
-    /// Tells the resources that want to know how an item is now (§2.1.6).
-    pub(super) fn push_item(&self, user: &str, contact: &str, told: &mut Told<S>) {
+    /// An item changed: tells the resources that want to know how it is now (§2.1.6).
+    pub(super) fn push_item(&mut self, user: &str, contact: &str, told: &mut Told<S>) {
+        if let Some(account) = self.accounts.get_mut(user) {
+            account.roster_changes += 1;
+        }
+        let version = self.roster_version(user);
         let Some(account) = self.accounts.get(user) else { return };
         let bare = self.bare(user);
         let interested = account.resources.iter().filter(|resource| resource.interested);
@@ -173,7 +189,7 @@ impl<S: Copy + Eq> Accounts<S> {
             let attributes =
                 [("xmlns", ns::CLIENT), ("type", "set"), ("id", &id), ("from", &bare), ("to", &to)];
             push_start(&mut out, "iq", &attributes);
-            push_start(&mut out, "query", &[("xmlns", ns::ROSTER)]);
+            push_start(&mut out, "query", &[("xmlns", ns::ROSTER), ("ver", &version)]);
             match account.roster.get(contact).filter(|item| item.listed) {
                 Some(item) => item.push(&mut out, contact),
                 None => push_empty(&mut out, "item", &[("jid", contact), ("subscription", "remove")]),

@@ -1,12 +1,25 @@
 //! Messages and requests between accounts (RFC 6121 §8.5). Of the choices that it leaves: a message to an account
 //! goes to the resources with the highest priority, if that is not negative; one to a resource that is not
 //! there goes to the account if it is a chat, and back otherwise; what finds nobody waits (XEP-0160).
+//!
+//! Invariant: an account that does not exist is answered for like one that is away, so that no answer tells a stranger
+//! which of the two it is (§8.5.1 leaves the choice for messages; RFC 6120 §13.11).
 
 use bytes::Bytes;
+use noroshi_types::Timestamp;
 
+use super::archive::Numbers;
 use super::{Accounts, KEPT_MAX, Recipient, Relayed, Resource, Told};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::push_empty;
+
+/// What belongs to a message besides itself.
+struct Sent<'a> {
+    from: &'a str,
+    /// What it is called in its recipient's archive, as an element; empty where it is not kept.
+    stanza_id: &'a [u8],
+    now: Timestamp,
+}
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,26 +31,49 @@ pub enum Outcome {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// A message or a request for somebody else. `stamp`: now, as XEP-0082 writes it.
+    /// A message or a request for somebody else, and copies of it for other resources and for archives.
     pub fn route(
         &mut self,
         user: &str,
         session: S,
         to: &Recipient,
         stanza: &Relayed,
-        stamp: &str,
+        now: Timestamp,
         told: &mut Told<S>,
     ) -> Outcome {
         let Some(from) = self.full(user, session) else { return Outcome::Refused };
         let Some(name) = self.name_of(&to.bare) else { return Outcome::Refused };
-        // §8.5.1, and of no other domain is anything known.
-        if !self.has(&name) {
-            let is_answered = !matches!(&*stanza.kind, "error" | "result" | "headline");
-            return if is_answered { Outcome::Refused } else { Outcome::Done };
+        let address = to.resource.as_ref().map(|resource| format!("{}/{resource}", to.bare));
+        let address = address.as_deref().unwrap_or(&to.bare);
+        let numbers = match stanza.is_archived {
+            true => self.number(user, &from, &name, address),
+            false => Numbers::default(),
+        };
+        let before = told.len();
+        let sent = Sent { from: &from, stanza_id: &self.stanza_id(&name, numbers.recipient), now };
+        let outcome = self.route_to(user, &name, to, stanza, &sent, told);
+        if outcome == Outcome::Done {
+            self.tell_copies((user, session), to, stanza, numbers, before, told);
+            let message = stanza.addressed(&from, &to.asked);
+            self.archive((user, address), numbers.sender, now, &message);
+            self.archive((&name, &from), numbers.recipient, now, &message);
         }
-        let bytes = stanza.addressed(&from, &to.asked);
+        outcome
+    }
+
+    fn route_to(
+        &mut self,
+        user: &str,
+        name: &str,
+        to: &Recipient,
+        stanza: &Relayed,
+        sent: &Sent<'_>,
+        told: &mut Told<S>,
+    ) -> Outcome {
+        let Sent { from, stanza_id, now } = *sent;
+        let bytes = stanza.with(from, &to.asked, stanza_id);
         if let Some(resource) = to.resource.as_deref() {
-            if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
+            if let Some(session) = self.resource(name, resource).and_then(|it| it.session) {
                 told.push((session, bytes)); // §8.5.3.1
                 return Outcome::Done;
             }
@@ -52,15 +88,19 @@ impl<S: Copy + Eq> Accounts<S> {
             // §8.5.2.1.3: what the account's server does not answer nobody does.
             ("iq", _) | (_, "groupchat") => Outcome::Refused,
             (_, "error") => Outcome::Done,
+            _ if !self.has(name) => Outcome::Done, // §8.5.1
             (_, kind) => {
                 let kept = || {
-                    let mut delay = Vec::new();
-                    let attributes = [("xmlns", ns::DELAY), ("from", &*self.domain), ("stamp", stamp)];
-                    push_empty(&mut delay, "delay", &attributes);
-                    stanza.with(&from, &to.asked, &delay)
+                    let mut more = stanza_id.to_vec();
+                    let stamp = now.to_string();
+                    let attributes = [("xmlns", ns::DELAY), ("from", &*self.domain), ("stamp", &*stamp)];
+                    push_empty(&mut more, "delay", &attributes);
+                    stanza.with(from, &to.asked, &more)
                 };
                 let kept = (kind != "headline").then(kept);
-                self.deliver_message(&name, bytes, kept, stanza.is_kept, told)
+                let outcome = self.deliver_message(name, bytes, kept, stanza.is_kept, told);
+                // Only who may know the account learns that it has no room.
+                if self.knows(user, &to.bare) { outcome } else { Outcome::Done }
             }
         }
     }

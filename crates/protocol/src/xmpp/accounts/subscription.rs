@@ -135,13 +135,9 @@ impl<S: Copy + Eq> Accounts<S> {
         if !effect.passes {
             return;
         }
-        match self.name_of(contact) {
-            Some(name) if self.has(&name) => self.hear_subscription(&name, &own, kind, stanza, told),
-            // §3.1.3, §8.5.1: there is nobody to approve it.
-            Some(_) if kind == Kind::Subscribe => {
-                self.hear_subscription(user, contact, Kind::Unsubscribed, stanza, told);
-            }
-            _ => {}
+        // §8.5.1: an account that does not exist answers nothing, like one that has not made up its mind.
+        if let Some(name) = self.name_of(contact).filter(|name| self.has(name)) {
+            self.hear_subscription(&name, &own, kind, stanza, told);
         }
         if effect.ends {
             self.tell_ended(user, contact, told);

@@ -1,6 +1,10 @@
 //! Accounts that say things to each other, and what each of their sessions is told of it.
 
+use noroshi_types::Timestamp;
+
 use super::*;
+use crate::xmpp::archive::{ArchivePlace, ArchiveQuery};
+use crate::xmpp::error::StanzaError;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
 const A: u8 = 1;
@@ -10,13 +14,14 @@ const B: u8 = 2;
 struct World {
     accounts: Accounts<u8>,
     told: Told<u8>,
+    now: Timestamp,
 }
 
 fn relayed(text: &str) -> Relayed {
     let (scope, limits) = (Scope::default(), Limits::default());
     let tree = parse_element(text, Some(&scope), &limits).unwrap();
     let name = ["iq", "message", "presence"].into_iter().find(|name| tree.root().name() == *name).unwrap();
-    Relayed::new(name, tree.root())
+    Relayed::new(name, tree.root(), limits.element_bytes_max).unwrap()
 }
 
 fn recipient(to: &str) -> Recipient {
@@ -26,11 +31,11 @@ fn recipient(to: &str) -> Recipient {
 
 impl World {
     fn new() -> Self {
-        let accounts = Accounts::new("x", [("a", "p"), ("b", "p"), ("c", "p")]);
-        let mut world = Self { accounts, told: Told::new() };
+        let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("c", "p")]);
+        let mut world = Self { accounts, told: Told::new(), now: Timestamp(0) };
         for (user, session) in [("a", A), ("b", B)] {
             world.come(user, session, "r");
-            world.accounts.roster(user, session);
+            world.accounts.roster(user, session, None);
         }
         world
     }
@@ -58,7 +63,7 @@ impl World {
             self.accounts.direct(user, session, &to, &stanza, &mut self.told);
             return Outcome::Done;
         }
-        self.accounts.route(user, session, &to, &stanza, "now", &mut self.told)
+        self.accounts.route(user, session, &to, &stanza, self.now, &mut self.told)
     }
 
     fn subscription(&mut self, user: &str, session: u8, to: &str, kind: &str) {
@@ -181,9 +186,15 @@ fn who_is_removed_leaves_nothing_behind() {
     let heard = world.heard(B);
     assert!(heard.ends_with(&["presence unavailable a@x/r".to_owned()]), "{heard:?}");
     assert_eq!((world.state("b", "a@x"), world.accounts.has("a")), ("listed".into(), false));
-    // Nobody approves it.
+    // Nobody answers it.
     world.subscription("b", B, "a@x", "subscribe");
-    assert_eq!(world.heard(B), ["a@x none subscribe", "presence unsubscribed a@x", "a@x none"]);
+    assert_eq!(world.heard(B), ["a@x none subscribe"]);
+    assert_eq!(world.state("b", "a@x"), "listed out");
+    // Who has the name next has nothing to do with the sessions that have not ended yet.
+    world.accounts.put("a", "p", None).unwrap();
+    assert_eq!([A, 9, B].map(|session| world.accounts.has_ended(session)), [true, true, false]);
+    world.accounts.detach("a", 9, &mut world.told);
+    assert!(world.accounts.has_ended(A) && !world.accounts.has_ended(9));
 }
 
 #[test]
@@ -301,8 +312,6 @@ fn messages_find_their_resources() {
     check("b@x/gone", "groupchat", &[], true);
     check("b@x/gone", "headline", &[], false);
     check("b@x/gone", "error", &[], false);
-    check("nobody@x", "chat", &[], true);
-    check("nobody@x", "error", &[], false);
     let iq = "<iq type='get' id='i'><query xmlns='u'/></iq>";
     assert_eq!(world.say("a", A, "b@x/no", iq), Outcome::Done);
     assert_eq!(world.say("a", A, "b@x/gone", iq), Outcome::Refused);
@@ -326,7 +335,9 @@ fn what_finds_nobody_waits() {
     world.told.clear();
     world.announce("b", B, "<presence/>");
     let delayed = |(_, bytes): &(u8, Bytes)| {
-        std::str::from_utf8(bytes).unwrap().contains("<delay xmlns='urn:xmpp:delay' from='x' stamp='now'/>")
+        std::str::from_utf8(bytes)
+            .unwrap()
+            .contains("<delay xmlns='urn:xmpp:delay' from='x' stamp='1970-01-01T00:00:00.000Z'/>")
     };
     assert_eq!(world.told.iter().filter(|told| delayed(told)).count(), 2);
     assert_eq!(world.heard(B), ["presence b@x/r", "message chat a@x/r chat", "message normal a@x/r normal"]);
@@ -334,7 +345,50 @@ fn what_finds_nobody_waits() {
     for _ in 0..KEPT_MAX {
         assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done);
     }
+    assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done, "a stranger does not learn of it");
+    assert_eq!(world.accounts.accounts["b"].kept.len(), KEPT_MAX);
+    world.subscription("a", A, "b@x", "subscribe");
+    world.subscription("b", B, "a@x", "subscribed");
     assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Refused);
+}
+
+/// RFC 6121 §8.5.1: what a stranger sends to an account that is away, and to one that does not exist.
+#[test]
+fn no_answer_tells_whether_an_account_exists() {
+    let answers = |to: &str| {
+        let mut world = World::new();
+        let mut answers = Vec::new();
+        let kinds =
+            ["", "probe", "subscribe", "subscribed", "unsubscribe", "unsubscribed", "unavailable", "error"];
+        for (name, kinds) in [
+            ("presence", &kinds[..]),
+            ("message", &["", "normal", "chat", "headline", "groupchat", "error"]),
+            ("iq", &["get", "set", "result", "error"]),
+        ] {
+            for (kind, place) in kinds.iter().flat_map(|kind| [(kind, ""), (kind, "/gone")]) {
+                let text = format!("<{name} type='{kind}' id='i'><body>x</body></{name}>");
+                let outcome = world.say("a", A, &format!("{to}{place}"), &text);
+                let heard = world.heard(A).into_iter().map(|it| it.replace(to, "it")).collect::<Vec<_>>();
+                answers.push((name, kind.to_string(), place, outcome, heard));
+            }
+        }
+        answers
+    };
+    let (absent, away) = (answers("nobody@x"), answers("c@x"));
+    assert_eq!(absent, away);
+    let check = |name: &str, kind: &str, place: &str, expected: Outcome, heard: &[&str]| {
+        let found = absent.iter().find(|it| (it.0, &*it.1, it.2) == (name, kind, place)).unwrap();
+        assert_eq!(
+            (found.3, &found.4[..]),
+            (expected, &heard.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..])
+        );
+    };
+    check("presence", "probe", "", Outcome::Done, &["presence unsubscribed it"]);
+    check("presence", "subscribe", "", Outcome::Done, &["it none subscribe"]);
+    check("message", "chat", "", Outcome::Done, &[]);
+    check("message", "groupchat", "", Outcome::Refused, &[]);
+    check("iq", "get", "", Outcome::Refused, &[]);
+    check("iq", "result", "", Outcome::Refused, &[]);
 }
 
 #[test]
@@ -373,7 +427,8 @@ fn what_is_published_goes_to_those_who_want_it() {
     let item = |text: &str| {
         let text = format!("<item id='{text}'><mood xmlns='m'>{text}</mood></item>");
         let (scope, limits) = (Scope::default(), Limits::default());
-        PersonalItem::parse("m", parse_element(&text, Some(&scope), &limits).unwrap().root()).unwrap()
+        let tree = parse_element(&text, Some(&scope), &limits).unwrap();
+        PersonalItem::parse("m", Some(tree.root())).unwrap()
     };
     // Asked once for each of its capabilities, and only then.
     let presence =
@@ -402,4 +457,290 @@ fn what_is_published_goes_to_those_who_want_it() {
     world.told.clear();
     world.accounts.publish("a", item("3"), &mut world.told).unwrap();
     assert_eq!(world.heard(B), [""; 0]);
+}
+
+/// RFC 6121 §2.6
+#[test]
+fn a_roster_is_told_unless_its_version_is_known() {
+    let mut world = World::new();
+    let put = |name: &str| RosterChange { bare: "c@x".into(), put: Some((name.into(), vec![])) };
+    let ver = |bytes: &Bytes| {
+        let text = std::str::from_utf8(bytes).unwrap();
+        text.split_once("ver='").map(|(_, rest)| rest.split_once('\'').unwrap().0.to_owned())
+    };
+    assert_eq!(ver(&world.accounts.roster("a", A, None).unwrap()), None, "who does not know of versions");
+    let first = ver(&world.accounts.roster("a", A, Some("")).unwrap()).unwrap();
+    assert_eq!(world.accounts.roster("a", A, Some(&first)), None);
+    let other = ver(&world.accounts.roster("b", B, Some(&first)).unwrap()).unwrap();
+    assert_ne!(first, other);
+    let mut seen = vec![first];
+    for name in ["n", "m"] {
+        world.accounts.change_roster("a", put(name), &mut world.told).unwrap();
+        let pushed = ver(&world.told.pop().unwrap().1).unwrap();
+        assert!(!seen.contains(&pushed));
+        assert_eq!(world.accounts.roster("a", A, Some(&pushed)), None);
+        assert!(world.accounts.roster("a", A, Some(&seen[0])).is_some());
+        seen.push(pushed);
+    }
+    // It does not tell what others do.
+    let put_other = RosterChange { bare: "c@x".into(), put: Some(("n".into(), vec![])) };
+    world.accounts.change_roster("b", put_other, &mut world.told).unwrap();
+    assert_eq!(world.accounts.roster("a", A, Some(&seen[2])), None);
+    // Also where nobody hears of it: what somebody else does, and where there is no session.
+    world.subscription("b", B, "a@x", "subscribed");
+    world.subscription("a", A, "b@x", "subscribe");
+    world.accounts.detach("a", A, &mut world.told);
+    world.subscription("b", B, "a@x", "unsubscribed");
+    world.come("a", A, "r");
+    let now = ver(&world.accounts.roster("a", A, Some(&seen[2])).unwrap()).unwrap();
+    assert!(!seen.contains(&now));
+    // An account that is made again has no roster that a client could know.
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    world.come("a", A, "r");
+    assert!(world.accounts.roster("a", A, Some(&now)).is_some());
+    assert!(
+        Accounts::<u8>::new("x", 0xF, [("a", "p")]).roster_version("a")
+            != World::new().accounts.roster_version("a")
+    );
+}
+
+#[test]
+fn a_card_is_for_those_who_get_its_owners_presence() {
+    let mut world = World::friends();
+    let card = |text: &str| {
+        let (scope, limits) = (Scope::default(), Limits::default());
+        let text = format!("<vCard xmlns='vcard-temp'><FN>{text}</FN><x xmlns='u'/></vCard>");
+        Card::new(parse_element(&text, Some(&scope), &limits).unwrap().root())
+    };
+    assert_eq!(card(&"x".repeat(32 << 10)), None, "too long");
+    let card = |text: &str| card(text).unwrap();
+    assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
+    assert_eq!(world.accounts.card("b", Some("a@x")), Err(Refusal::Unavailable));
+    world.accounts.put_card("a", card("A &amp; co")).unwrap();
+    let expected = "<vCard xmlns='vcard-temp'><FN>A &amp; co</FN><x xmlns='u'></x></vCard>";
+    assert_eq!(world.accounts.card("a", None).unwrap(), expected);
+    assert_eq!(world.accounts.card("a", Some("a@x")).unwrap(), expected);
+    assert_eq!(world.accounts.card("b", Some("a@x")).unwrap(), expected);
+    // Strangers, whether there is a card, none, or nobody.
+    for owner in ["a@x", "b@x", "nobody@x", "a@elsewhere"] {
+        assert_eq!(world.accounts.card("c", Some(owner)), Err(Refusal::Unavailable), "{owner}");
+    }
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
+}
+
+/// XEP-0280: who besides the sessions that a message is for hears of it, and how.
+#[test]
+fn other_resources_get_copies() {
+    let mut world = World::present();
+    for (user, session, resource) in [("a", 11, "two"), ("a", 12, "no"), ("b", 21, "two"), ("b", 22, "no")] {
+        world.come(user, session, resource);
+        world.announce(user, session, "<presence><priority>-1</priority></presence>");
+    }
+    for (user, session) in [("a", A), ("a", 11), ("b", B), ("b", 21)] {
+        world.accounts.copy(user, session, true);
+    }
+    world.told.clear();
+    let mut check = |to: &str, text: &str, expected: &[(u8, &str)]| {
+        world.say("a", A, to, text);
+        let heard = world.told.drain(..).map(|(session, bytes)| {
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            let copied =
+                text.split_once("<forwarded xmlns='urn:xmpp:forward:0'>").map(|(head, _)| head.to_owned());
+            let kind = match copied {
+                Some(head) if head.contains("<sent xmlns='urn:xmpp:carbons:2'>") => "sent",
+                Some(head) if head.contains("<received xmlns='urn:xmpp:carbons:2'>") => "received",
+                Some(head) => panic!("{head}"),
+                None => "",
+            };
+            (session, kind)
+        });
+        assert_eq!(heard.collect::<Vec<_>>(), expected, "{to} {text}");
+    };
+    let chat = "<message type='chat'><body>x</body></message>";
+    check("b@x", chat, &[(B, ""), (11, "sent"), (21, "received")]);
+    check("b@x/two", chat, &[(21, ""), (11, "sent"), (B, "received")]);
+    check("b@x/no", chat, &[(22, ""), (11, "sent"), (B, "received"), (21, "received")]);
+    check("a@x/no", chat, &[(12, ""), (A, "received"), (11, "received")]);
+    // The sender's other resources cannot tell by it who exists.
+    check("nobody@x", chat, &[(11, "sent")]);
+    let normal = |inside: &str| format!("<message>{inside}</message>");
+    let both = [(B, ""), (11, "sent"), (21, "received")];
+    check("b@x", &normal("<body>x</body>"), &both);
+    check("b@x", &normal("<received xmlns='urn:xmpp:receipts' id='1'/>"), &both);
+    check("b@x", &normal("<x xmlns='u'/>"), &both[..1]);
+    check("b@x", "<message type='headline'><body>x</body></message>", &both[..1]);
+    check("b@x/r", "<message type='groupchat'><body>x</body></message>", &both[..1]);
+    check(
+        "b@x",
+        "<message type='chat'><body>x</body><no-copy xmlns='urn:xmpp:hints'/></message>",
+        &both[..1],
+    );
+    let private = "<message type='chat'><body>x</body><private xmlns='urn:xmpp:carbons:2'/></message>";
+    check("b@x", private, &both[..1]);
+    world.say("a", A, "b@x", private);
+    assert!(!std::str::from_utf8(&world.told.pop().unwrap().1).unwrap().contains("private"));
+    // What a copy is.
+    world.say("a", A, "b@x/r", "<message type='chat' id='i'><body>&lt;</body></message>");
+    let (_, copy) = world.told.pop().unwrap();
+    assert_eq!(
+        std::str::from_utf8(&copy).unwrap(),
+        "<message xmlns='jabber:client' from='b@x' to='b@x/two' type='chat'><received xmlns='urn:xmpp:carbons:2'>\
+         <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='a@x/r' to='b@x/r' type='chat' id='i'>\
+         <body>&lt;</body><stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-2-8'/></message></forwarded></received></message>"
+    );
+    world.told.clear();
+    // It is a matter of the session: of one that is resumed, and until it is not wanted any more.
+    world.accounts.detach("b", 21, &mut world.told);
+    world.accounts.attach("b", 31, "two", true, &mut world.told);
+    world.told.clear();
+    world.say("a", A, "b@x", chat);
+    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B, 11, 31]);
+    world.accounts.copy("b", 31, false);
+    world.accounts.attach("a", 32, "two", false, &mut world.told);
+    world.told.clear();
+    world.say("a", A, "b@x", chat);
+    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B]);
+}
+
+fn archive(world: &World, user: &str, query: &ArchiveQuery) -> Result<Vec<String>, Refusal> {
+    let page = world.accounts.archived(user, query)?;
+    let text = |message: &Bytes| {
+        let text = std::str::from_utf8(message).unwrap();
+        text.split_once("<body>").unwrap().1.split_once('<').unwrap().0.to_owned()
+    };
+    Ok(page.messages().iter().map(|it| format!("{} {}", it.id, text(&it.message))).collect())
+}
+
+const EVERYTHING: ArchiveQuery =
+    ArchiveQuery { with: None, since: None, until: None, place: ArchivePlace::First, max: 50 };
+
+#[test]
+fn what_was_said_is_archived_on_both_sides() {
+    let mut world = World::present();
+    let say = |world: &mut World, user: &str, session, to: &str, body: &str| {
+        world.now = Timestamp(world.now.0 + 1_000);
+        world.say(user, session, to, &format!("<message type='chat'><body>{body}</body></message>"))
+    };
+    say(&mut world, "a", A, "b@x", "1");
+    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    assert!(heard.contains("<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-2-1'/>"), "{heard}");
+    say(&mut world, "b", B, "a@x/r", "2");
+    say(&mut world, "a", A, "nobody@x", "3");
+    say(&mut world, "a", A, "a@x", "4");
+    say(&mut world, "a", A, "c@x", "5");
+    let all = ["e-1-1 1", "e-1-2 2", "e-1-3 3", "e-1-4 4", "e-1-5 5"].map(str::to_owned);
+    assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), all);
+    // What an account's messages are called does not tell it how many others there are.
+    assert_eq!(archive(&world, "b", &EVERYTHING).unwrap(), ["e-2-1 1", "e-2-2 2"]);
+    assert_eq!(archive(&world, "c", &EVERYTHING).unwrap(), ["e-3-1 5"]);
+    let with = |with: &str| ArchiveQuery { with: Some(with.into()), ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &with("b@x")).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &with("b@x/r")).unwrap(), all[1..2]);
+    let time = ArchiveQuery { since: Some(Timestamp(2_000)), until: Some(Timestamp(4_000)), ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &time).unwrap(), all[1..4]);
+    let place = |place: ArchivePlace| ArchiveQuery { place, max: 2, ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::First)).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::After("e-1-2".into()))).unwrap(), all[2..4]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Last)).unwrap(), all[3..]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-1-3".into()))).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-1-1".into()))).unwrap(), [""; 0]);
+    // What is not in this archive is nowhere to begin at.
+    for id in ["e-1-1", "e-2-3", "e-2-02", "e-2-9", "f-2-1", "2-1", "1", "", "e"] {
+        let query = place(ArchivePlace::After(id.into()));
+        assert_eq!(archive(&world, "b", &query), Err(Refusal::NotFound), "{id}");
+    }
+    let page = world.accounts.archived("a", &place(ArchivePlace::After("e-1-2".into()))).unwrap();
+    let mut end = Vec::new();
+    page.push_end(&mut end);
+    assert_eq!(
+        std::str::from_utf8(&end).unwrap(),
+        "<fin xmlns='urn:xmpp:mam:2'><set xmlns='http://jabber.org/protocol/rsm'><first index='2'>e-1-3</first>\
+         <last>e-1-4</last><count>5</count></set></fin>"
+    );
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), [""; 0]);
+}
+
+#[test]
+fn what_is_archived() {
+    let mut world = World::present();
+    for (text, expected) in [
+        ("<message><body>x</body></message>", true),
+        ("<message type='normal'><body>x</body></message>", true),
+        ("<message type='chat'><composing xmlns='http://jabber.org/protocol/chatstates'/></message>", false),
+        ("<message type='headline'><body>x</body></message>", false),
+        ("<message type='error'><body>x</body></message>", false),
+        ("<message type='groupchat'><body>x</body></message>", false),
+        ("<message type='chat'><body>x</body><no-store xmlns='urn:xmpp:hints'/></message>", false),
+        ("<message type='chat'><body>x</body><no-permanent-store xmlns='urn:xmpp:hints'/></message>", false),
+    ] {
+        let count = |world: &World| ["a", "b"].map(|user| archive(world, user, &EVERYTHING).unwrap().len());
+        let before = count(&world);
+        world.say("a", A, "b@x", text);
+        assert_eq!(count(&world), before.map(|count| count + usize::from(expected)), "{text}");
+    }
+    // Nobody makes up what a message is called.
+    world.told.clear();
+    let forged = "<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='forged'/>";
+    world.say("a", A, "b@x", &format!("<message type='chat'><body>x</body>{forged}</message>"));
+    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    assert!(!heard.contains("forged") && heard.matches("<stanza-id ").count() == 1, "{heard}");
+    for _ in 0..300 {
+        world.say("a", A, "b@x", "<message><body>x</body></message>");
+    }
+    assert_eq!(world.accounts.archived("b", &EVERYTHING).map(|page| page.total()), Ok(200));
+    let long = format!("<message><body>{}</body></message>", "x".repeat(50_000));
+    (0..4).for_each(|_| assert_eq!(world.say("a", A, "b@x", &long), Outcome::Done));
+    assert_eq!(world.accounts.archived("b", &EVERYTHING).map(|page| page.total()), Ok(2));
+}
+
+#[test]
+fn an_account_rules_what_is_archived() {
+    let rules = |inside: &str| {
+        let (scope, limits) = (Scope::default(), Limits::default());
+        let text = format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
+        ArchiveRules::parse(parse_element(&text, Some(&scope), &limits).unwrap().root())
+    };
+    let mut world = World::present();
+    let told = world.accounts.archive_rules("b", None).unwrap();
+    assert_eq!(
+        told,
+        "<prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>"
+    );
+    let put = |name: &str| RosterChange { bare: name.into(), put: Some(("".into(), vec![])) };
+    for (inside, expected) in [
+        ("default='always'>", 1),
+        ("default='never'>", 0),
+        ("default='never'><always><jid>A@x</jid></always>", 1),
+        ("default='never'><always><jid>a@x/r</jid></always>", 1),
+        ("default='never'><always><jid>a@x/q</jid></always>", 0),
+        ("default='always'><never><jid>a@x</jid></never>", 0),
+        ("default='always'><always><jid>a@x</jid></always><never><jid>a@x</jid></never>", 0),
+        ("default='roster'>", 0),
+    ] {
+        world.accounts.archive_rules("b", Some(rules(inside).unwrap())).unwrap();
+        let before = archive(&world, "b", &EVERYTHING).unwrap().len();
+        world.told.clear();
+        world.say("a", A, "b@x", "<message><body>x</body></message>");
+        assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, expected, "{inside}");
+        let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+        assert_eq!(heard.contains("<stanza-id "), expected == 1, "{inside}");
+    }
+    world.accounts.change_roster("b", put("a@x"), &mut world.told).unwrap();
+    let before = archive(&world, "b", &EVERYTHING).unwrap().len();
+    world.say("a", A, "b@x", "<message><body>x</body></message>");
+    assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, 1, "a contact");
+    let many = "<jid>a@x</jid>".repeat(101);
+    for (inside, expected) in [
+        (">".to_owned(), StanzaError::BadRequest),
+        ("default='x'>".to_owned(), StanzaError::BadRequest),
+        ("default='never'><always><jid>@</jid></always>".to_owned(), StanzaError::JidMalformed),
+        (format!("default='never'><never>{many}</never>"), StanzaError::NotAcceptable),
+    ] {
+        assert_eq!(rules(&inside), Err(expected), "{inside}");
+    }
 }

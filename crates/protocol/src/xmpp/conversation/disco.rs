@@ -1,7 +1,16 @@
 //! What there is (XEP-0030): the service, its PubSub service, and the client's own account.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest;
+
 use super::stanza::Stanza;
-use super::{Context, Conversation, Element, Output, StanzaError, ns, push_empty, push_end, push_start};
+use super::{
+    Context, Conversation, Element, Output, StanzaError, ns, push_empty, push_end, push_start, push_text,
+};
+
+/// What we are, as the node of our capabilities (XEP-0115 §4).
+const SOFTWARE: &str = "urn:noroshi";
 
 /// An entity that can be asked.
 #[derive(Debug)]
@@ -19,7 +28,7 @@ pub(super) static SERVICE: Entity = Entity {
     kind: "im",
     name: "Noroshi",
     // `msgoffline`: XEP-0160 §4.
-    features: &[ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, "msgoffline"],
+    features: &[ns::CAPABILITIES, ns::DISCO_INFO, ns::DISCO_ITEMS, ns::VERSION, ns::PING, "msgoffline"],
     is_parent: true,
 };
 
@@ -27,12 +36,17 @@ pub(super) static ACCOUNT: Entity = Entity {
     category: "account",
     kind: "registered",
     name: "",
-    features: &[ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, ns::ROSTER],
+    features: &[ns::ARCHIVE, ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, ns::ROSTER],
     is_parent: false,
 };
 
-/// What an account that is no device can besides, of XEP-0163 and XEP-0060.
-static PERSONAL: [&str; 9] = [
+/// What the service does for an account that is no device.
+static OF_ACCOUNTS: [&str; 1] = [ns::CARBONS];
+
+/// What an account that is no device can besides, of XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
+static PERSONAL: [&str; 11] = [
+    ns::STANZA_ID,
+    ns::CARD,
     ns::PUBSUB,
     "http://jabber.org/protocol/pubsub#access-presence",
     "http://jabber.org/protocol/pubsub#auto-create",
@@ -76,7 +90,45 @@ static NODE: Entity = Entity {
     is_parent: false,
 };
 
+impl Entity {
+    /// `account`: as one that is no device sees it.
+    fn features(&self, cx: &Context<'_>, account: bool) -> impl Iterator<Item = &'static str> {
+        let registration = (self.is_parent && cx.config.registration).then_some(ns::REGISTER);
+        let of_accounts = OF_ACCOUNTS.iter().filter(move |_| account && self.is_parent);
+        // XEP-0163 §6.1
+        let personal = PERSONAL.iter().filter(move |_| account && self.category == ACCOUNT.category);
+        self.features.iter().chain(of_accounts).chain(personal).copied().chain(registration)
+    }
+
+    /// XEP-0115 §5.1, of an entity with one identity and no forms.
+    fn verification(&self, cx: &Context<'_>, account: bool) -> String {
+        let Entity { category, kind, name, .. } = self;
+        let mut features: Vec<&str> = self.features(cx, account).collect();
+        features.sort_unstable();
+        let text = format!("{category}/{kind}//{name}<{}<", features.join("<"));
+        STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
+    }
+}
+
+/// The service's capabilities, as a feature of the stream (XEP-0115 §6.3).
+pub(super) fn push_capabilities(cx: &Context<'_>, account: bool, out: &mut Vec<u8>) {
+    let ver = SERVICE.verification(cx, account);
+    let attributes =
+        [("xmlns", ns::CAPABILITIES), ("hash", "sha-1"), ("node", SOFTWARE), ("ver", ver.as_str())];
+    push_empty(out, "c", &attributes);
+}
+
 impl Conversation {
+    /// XEP-0092. Which system it runs on is nobody's business.
+    pub(super) fn push_version(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
+        self.push_result(cx, stanza, out, |out| {
+            push_start(out, "query", &[("xmlns", ns::VERSION)]);
+            push_text(out, "name", &[], SERVICE.name);
+            push_text(out, "version", &[], env!("CARGO_PKG_VERSION"));
+            push_end(out, "query");
+        });
+    }
+
     pub(super) fn handle_disco(
         &mut self,
         cx: &Context<'_>,
@@ -87,8 +139,16 @@ impl Conversation {
     ) {
         let node = query.attribute("node").unwrap_or_default();
         let is_pubsub = entity.category == PUBSUB.category;
+        let is_info = query.namespace() == ns::DISCO_INFO;
+        let is_capabilities = || {
+            let ver = node.strip_prefix(SOFTWARE).and_then(|rest| rest.strip_prefix('#'));
+            entity.is_parent
+                && is_info
+                && ver.is_some_and(|ver| *ver == *entity.verification(cx, self.account))
+        };
         let entity = match node {
             "" => entity,
+            _ if is_capabilities() => entity,
             // Every topic is there once somebody asks; which ones there are is not told.
             node if is_pubsub && noroshi_types::Topic::parse(node).is_ok() => &NODE,
             _ => return self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out),
@@ -109,16 +169,12 @@ impl Conversation {
         self.push_result(cx, stanza, out, |out| {
             push_start(out, "query", &[("xmlns", namespace), ("node", node)]);
             if is_info {
-                let Entity { category, kind, name, features, .. } = entity;
+                let Entity { category, kind, name, .. } = entity;
                 push_empty(out, "identity", &[("category", category), ("type", kind), ("name", name)]);
-                let registration = (entity.is_parent && cx.config.registration).then_some(&ns::REGISTER);
-                // XEP-0163 §6.1
-                let personal = is_account && entity.category == ACCOUNT.category;
-                if personal {
+                if is_account && entity.category == ACCOUNT.category {
                     push_empty(out, "identity", &[("category", "pubsub"), ("type", "pep")]);
                 }
-                let personal = PERSONAL.iter().filter(|_| personal);
-                for feature in features.iter().chain(registration).chain(personal) {
+                for feature in entity.features(cx, is_account) {
                     push_empty(out, "feature", &[("var", feature)]);
                 }
             } else if entity.is_parent {
@@ -126,5 +182,25 @@ impl Conversation {
             }
             push_end(out, "query");
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xmpp::Config;
+
+    #[test]
+    fn the_example_of_xep_0115() {
+        // §5.2
+        static EXODUS: Entity = Entity {
+            category: "client",
+            kind: "pc",
+            name: "Exodus 0.9.1",
+            features: &[ns::DISCO_INFO, ns::DISCO_ITEMS, "http://jabber.org/protocol/muc", ns::CAPABILITIES],
+            is_parent: false,
+        };
+        let cx = Context { config: &Config::new("x.example"), random: &|_| {}, now_ms: 0 };
+        assert_eq!(EXODUS.verification(&cx, false), "QgayPKawpkPSDYmwT/WM94uAlu0=");
     }
 }

@@ -30,11 +30,10 @@ impl Conversation {
                 request: stanza.request(About::Nothing),
             },
             (ns::PUBSUB, "publish", "set", None) => {
-                let item = command.child(ns::PUBSUB, "item");
-                let Some(item) = item.and_then(|item| PersonalItem::parse(node, item)) else {
-                    return self.push_error(cx, stanza, StanzaError::BadRequest, "item-required", out);
-                };
-                Action::PublishPersonal { item, request: stanza.request(About::Nothing) }
+                match PersonalItem::parse(node, command.child(ns::PUBSUB, "item")) {
+                    Ok(item) => Action::PublishPersonal { item, request: stanza.request(About::Nothing) },
+                    Err((error, detail)) => return self.push_error(cx, stanza, error, detail, out),
+                }
             }
             (_, _, _, Some(_)) => return self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
             _ => return self.push_error(cx, stanza, StanzaError::FeatureNotImplemented, "", out),

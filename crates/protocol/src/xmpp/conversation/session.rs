@@ -9,10 +9,13 @@ use super::{
     Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
-use crate::xmpp::accounts::{CAPABILITIES, Recipient, Relayed, RosterChange, bare_of};
+use crate::xmpp::accounts::{CAPABILITIES, Card, Recipient, Relayed, RosterChange, bare_of};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
+
+/// The version of a roster that never changes (RFC 6121 §2.6).
+const EMPTY_ROSTER: &str = "0";
 
 /// Whom a stanza is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +143,7 @@ impl Conversation {
             }
             return match (mine, target, to) {
                 (Some(count), Target::Account | Target::Service, _) => self.handle_answer(cx, count, out),
-                (_, Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
+                (_, Target::Other, Some(to)) if self.account => self.relay(cx, stanza, iq, &to, out),
                 _ => {}
             };
         }
@@ -174,7 +177,25 @@ impl Conversation {
             {
                 self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
             }
-            (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
+            (Target::Other, Some(to))
+                if self.account && to.resource.is_none() && child.is(ns::CARD, "vCard") =>
+            {
+                match kind {
+                    "get" => {
+                        let (owner, request) = (Some(bare_of(&to)), stanza.request(About::Nothing));
+                        out.actions.push(Action::Card { owner, request });
+                    }
+                    // XEP-0054 §3.2: of nobody but the account itself.
+                    _ => self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
+                }
+            }
+            (Target::Other, Some(to)) if self.account => self.relay(cx, stanza, iq, &to, out),
+            // XEP-0030 §8: a device may know nobody.
+            (Target::Other, Some(to))
+                if to.resource.is_none() && asks_what(child) && child.namespace() == ns::DISCO_ITEMS =>
+            {
+                self.push_no_items(cx, stanza, out);
+            }
             (Target::Other, _) => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
             (Target::Foreign, _) => self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out),
         }
@@ -193,7 +214,8 @@ impl Conversation {
                 self.handle_personal(cx, stanza, kind, None, child, out);
             }
             (ns::ROSTER, "query", "get") if self.account => {
-                out.actions.push(Action::Roster { request: stanza.request(About::Nothing) });
+                let known = child.attribute("ver").map(Into::into);
+                out.actions.push(Action::Roster { known, request: stanza.request(About::Nothing) });
             }
             (ns::ROSTER, "query", _) if self.account => {
                 let own = self.identity.as_ref().map_or("", |identity| identity.bare());
@@ -205,9 +227,23 @@ impl Conversation {
                     Err(error) => self.push_error(cx, stanza, error, "", out),
                 }
             }
+            (ns::CARD, "vCard", "get") if self.account => {
+                out.actions.push(Action::Card { owner: None, request: stanza.request(About::Nothing) });
+            }
+            (ns::CARD, "vCard", _) if self.account => match Card::new(child) {
+                Some(card) => {
+                    let request = stanza.request(About::Nothing);
+                    out.actions.push(Action::PutCard { card, request });
+                }
+                None => self.push_error(cx, stanza, StanzaError::NotAcceptable, "", out),
+            },
             // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
-                push_empty(out, "query", &[("xmlns", ns::ROSTER)]);
+                let (known, version) = (child.attribute("ver"), EMPTY_ROSTER);
+                if known != Some(version) {
+                    let version = if known.is_some() { version } else { "" };
+                    push_empty(out, "query", &[("xmlns", ns::ROSTER), ("ver", version)]);
+                }
             }),
             (ns::ROSTER, "query", _) => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
@@ -219,6 +255,12 @@ impl Conversation {
             (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
                 self.handle_disco(cx, stanza, &super::disco::ACCOUNT, child, out);
+            }
+            (ns::ARCHIVE, "query", _) => self.handle_archive_query(cx, stanza, kind, child, out),
+            (ns::ARCHIVE, "prefs", _) => self.handle_archive_rules(cx, stanza, kind, child, out),
+            (ns::CARBONS, name @ ("enable" | "disable"), "set") if self.account => {
+                let request = stanza.request(About::Nothing);
+                out.actions.push(Action::Copy { wanted: name == "enable", request });
             }
             // §8.4; carbons (XEP-0280) among them: a device has one session.
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
@@ -235,6 +277,7 @@ impl Conversation {
     ) {
         match (child.namespace(), child.name(), kind) {
             (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
+            (ns::VERSION, "query", "get") => self.push_version(cx, stanza, out),
             // RFC 3921 §3 addresses it to the server.
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
@@ -276,7 +319,7 @@ impl Conversation {
             (_, Target::Other | Target::Account, to) if self.account => {
                 let own = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
                 let to = to.or_else(|| Jid::parse(&own).ok());
-                to.into_iter().for_each(|to| self.relay(stanza, message, &to, out));
+                to.into_iter().for_each(|to| self.relay(cx, stanza, message, &to, out));
             }
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
         }
@@ -299,7 +342,7 @@ impl Conversation {
                 Some(show) => {
                     self.set_state(show, self.inactive, out);
                     match self.account {
-                        true => out.actions.push(Action::Announce(Relayed::new("presence", presence))),
+                        true => self.announce(cx, stanza, presence, out),
                         false => self.echo_presence(cx, stanza, presence, out),
                     }
                 }
@@ -308,7 +351,7 @@ impl Conversation {
             Some("unavailable") => {
                 self.set_state(Show::Unavailable, self.inactive, out);
                 if self.account {
-                    out.actions.push(Action::Announce(Relayed::new("presence", presence)));
+                    self.announce(cx, stanza, presence, out);
                 }
             }
             Some("error" | "probe" | "subscribe" | "subscribed" | "unsubscribe" | "unsubscribed") => {}
@@ -330,7 +373,7 @@ impl Conversation {
             Some(_) => return self.push_error(cx, stanza, StanzaError::BadRequest, "", out), // §4.7.1
         }
         if self.account {
-            self.relay(stanza, presence, to, out);
+            self.relay(cx, stanza, presence, to, out);
         }
     }
 
@@ -364,8 +407,38 @@ impl Conversation {
         }
     }
 
+    fn announce(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, presence: Element<'_>, out: &mut Output) {
+        if let Some(presence) = self.relayed(cx, stanza, presence, out) {
+            out.actions.push(Action::Announce(presence));
+        }
+    }
+
+    /// A stanza for others. None where it is refused: for them it is no longer than for us, however it is written.
+    fn relayed(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        root: Element<'_>,
+        out: &mut Output,
+    ) -> Option<Relayed> {
+        let relayed = Relayed::new(stanza.name, root, cx.config.xml.element_bytes_max);
+        // RFC 6120 §8.3.1: an error is never answered, nor is a result.
+        if relayed.is_none() && !matches!(root.attribute("type"), Some("result" | "error")) {
+            self.push_error(cx, stanza, StanzaError::PolicyViolation, "", out);
+        }
+        relayed
+    }
+
     /// Hands a stanza on.
-    fn relay(&mut self, stanza: Stanza<'_>, root: Element<'_>, to: &Jid<'_>, out: &mut Output) {
+    fn relay(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        root: Element<'_>,
+        to: &Jid<'_>,
+        out: &mut Output,
+    ) {
+        let Some(relayed) = self.relayed(cx, stanza, root, out) else { return };
         let kind = root.attribute("type").unwrap_or_default();
         let is_answered = stanza.name != "presence" && !matches!(kind, "result" | "error" | "headline");
         let bare = bare_of(to);
@@ -373,7 +446,7 @@ impl Conversation {
         let to = Recipient { asked, bare, resource: to.resource.map(Into::into) };
         out.actions.push(Action::Relay {
             to,
-            stanza: Relayed::new(stanza.name, root),
+            stanza: relayed,
             request: is_answered.then(|| stanza.request(About::Nothing)),
         });
     }
@@ -392,9 +465,11 @@ impl Conversation {
 
     fn tell_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
         if arrived.more {
-            self.push_checkpoint(cx.config, &mut out.bytes);
+            self.ask_to_confirm(cx.config, out);
         }
-        if !arrived.ids.is_empty() {
+        let left = self.management.as_ref().map_or(0, |management| management.unconfirmed());
+        let made_room = left < cx.config.unacked_max && left + arrived.count >= cx.config.unacked_max;
+        if made_room || !arrived.ids.is_empty() {
             out.actions.push(Action::Acknowledge(arrived.ids));
         }
     }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use noroshi_types::CloseReason;
 
 use super::{
-    Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed, push_start,
-    push_text,
+    Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed,
+    push_start, push_text,
 };
-use crate::xmpp::action::{About, Answer, Request};
+use crate::xmpp::action::{About, Answer, Refusal, Request};
 use crate::xmpp::encode::push_item;
 
 /// Begins the ids of our own requests; the count that they ask for follows.
@@ -40,16 +40,31 @@ impl Conversation {
         out: &mut Output,
         build: impl FnOnce(&mut Vec<u8>),
     ) {
+        // The one before may have ended the stream.
+        if self.is_closed() {
+            return;
+        }
         let start = out.bytes.len();
         push_framed(&mut out.bytes, self.framing, build);
         let Some(management) = self.management.as_mut().filter(|it| it.counts) else { return };
         let bytes = || Bytes::copy_from_slice(&out.bytes[start..]);
-        management.push(None, Keep::Needed, cx.config.unacked_bytes_max, bytes);
-        // Notifications stop at the limit; answers go on to twice of it, for a client that asks and never
-        // confirms.
-        if management.len() > 2 * cx.config.unacked_max {
-            self.close(cx, CloseReason::SlowConsumer, None, out);
+        let Config { unacked_bytes_max, unacked_max, unacked_patience_ms, .. } = cx.config;
+        management.push(None, Keep::Needed, *unacked_bytes_max, bytes);
+        // Notifications stop at the limit, other stanzas do not. A client that answers requests confirms them in time,
+        // however many went out before it heard the request; of the others nothing more is kept meanwhile.
+        if management.is_exhausted(2 * unacked_max, cx.now_ms, *unacked_patience_ms) {
+            return self.close(cx, CloseReason::SlowConsumer, None, out);
         }
+        if management.is_due(*unacked_bytes_max) {
+            self.ask_to_confirm(cx.config, out);
+        }
+    }
+
+    /// [`Conversation::push_checkpoint`], where the client's answer is off the allowance that the caller keeps.
+    pub(super) fn ask_to_confirm(&mut self, config: &Config, out: &mut Output) {
+        let before = out.bytes.len();
+        self.push_checkpoint(config, &mut out.bytes);
+        out.requests += u32::from(out.bytes.len() > before);
     }
 
     fn push_answer(
@@ -110,12 +125,19 @@ impl Conversation {
         let Request { stanza, id, asked, about } = request;
         let stanza = Stanza { name: stanza, id: &id, asked: &asked };
         match (about, answer) {
+            // XEP-0030 §8: who may not know an account, or asks of none, is told of no items.
+            (About::Account { namespace: ns::DISCO_ITEMS }, Answer::Refused(Refusal::Unavailable)) => {
+                self.push_no_items(cx, stanza, out);
+            }
             (_, Answer::Refused(refusal)) => {
                 let (error, detail) = refusal.condition();
                 self.push_error(cx, stanza, error, detail, out);
             }
             (About::Account { namespace }, Answer::Done) => {
                 self.push_entity(cx, stanza, &super::disco::ACCOUNT, (namespace, ""), out);
+            }
+            (About::Archive { query_id }, Answer::Archive(page)) => {
+                self.push_archive(cx, stanza, &query_id, &page, out);
             }
             (About::Nothing, Answer::Content(content)) => {
                 self.push_result(cx, stanza, out, |out| out.extend_from_slice(&content));
@@ -151,6 +173,10 @@ impl Conversation {
             }
             _ => self.push_error(cx, stanza, StanzaError::InternalServerError, "", out),
         }
+    }
+
+    pub(super) fn push_no_items(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
+        self.push_result(cx, stanza, out, |out| push_empty(out, "query", &[("xmlns", ns::DISCO_ITEMS)]));
     }
 
     fn push_pubsub(

@@ -2,6 +2,7 @@
 
 use noroshi_types::CloseReason;
 
+use super::disco::push_capabilities;
 use super::{
     Context, Conversation, Element, Framing, Output, Phase, Security, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
@@ -133,6 +134,8 @@ impl Conversation {
                     push_empty(out, "sm", &[("xmlns", ns::SM)]);
                 }
                 push_empty(out, "csi", &[("xmlns", ns::CSI)]);
+                push_empty(out, "ver", &[("xmlns", ns::ROSTER_VERSIONS)]);
+                push_capabilities(cx, self.account, out);
             }
             push_end(out, "stream:features");
         });

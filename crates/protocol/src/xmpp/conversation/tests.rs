@@ -30,13 +30,16 @@ pub(super) struct Peer {
     pub(super) conversation: Conversation,
     framer: Framer,
     pub(super) actions: Vec<Action>,
+    pub(super) now_ms: u32,
+    /// Elements more that it may send.
+    pub(super) granted: u32,
 }
 
 impl Peer {
     pub(super) fn new(framing: Framing, security: Security) -> Self {
         let config = Config { scram: true, ..Config::new("x.example") };
         let conversation = Conversation::new(framing, security);
-        Self { config, conversation, framer: Framer::new(), actions: Vec::new() }
+        Self { config, conversation, framer: Framer::new(), actions: Vec::new(), now_ms: 0, granted: 0 }
     }
 
     pub(super) fn secure() -> Self {
@@ -82,10 +85,11 @@ impl Peer {
         call: impl FnOnce(&mut Conversation, &Context<'_>, &mut Output),
     ) -> Vec<u8> {
         let random = |bytes: &mut [u8]| bytes.fill(7);
-        let cx = Context { config: &self.config, random: &random };
+        let cx = Context { config: &self.config, random: &random, now_ms: self.now_ms };
         let mut out = Output::default();
         call(&mut self.conversation, &cx, &mut out);
         self.actions.extend(out.actions);
+        self.granted += out.requests;
         out.bytes
     }
 
@@ -130,7 +134,12 @@ impl Peer {
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
-                | Action::Roster { request }
+                | Action::Roster { request, .. }
+                | Action::Archive { request, .. }
+                | Action::ArchiveRules { request, .. }
+                | Action::Copy { request, .. }
+                | Action::Card { request, .. }
+                | Action::PutCard { request, .. }
                 | Action::Describe { request, .. }
                 | Action::PublishPersonal { request, .. }
                 | Action::PersonalItems { request, .. }
@@ -168,6 +177,12 @@ pub(super) fn frames(bytes: &[u8]) -> Vec<String> {
     assert_eq!(result, Ok(()));
     assert!(decoder.is_idle());
     texts
+}
+
+/// The service's own, among its features (XEP-0115).
+pub(super) fn capabilities(said: &str) -> String {
+    let begin = "<c xmlns='http://jabber.org/protocol/caps' ";
+    format!("{begin}{}/>", between(said, begin, "/>"))
 }
 
 pub(super) fn base64(text: &str) -> String {

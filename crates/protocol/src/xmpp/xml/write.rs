@@ -79,18 +79,40 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
     push_end(out, name);
 }
 
-/// Appends what stands inside of an element that was read, for one whose default namespace is `namespace`.
-pub(crate) fn push_content(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
+/// What stands inside of an element that was read, for one whose default namespace is `namespace`, without the children
+/// that `is_left_out`. None if it is longer than `bytes_max`: it may be much longer than what was read, since a namespace
+/// that was declared once is written at each element that is of it.
+pub(crate) fn content_of(
+    element: Element<'_>,
+    namespace: &str,
+    bytes_max: usize,
+    is_left_out: impl Fn(Element<'_>) -> bool,
+) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    push_content(&mut out, element, namespace, bytes_max, is_left_out)?;
+    Some(out)
+}
+
+/// None once there is more than `bytes_max`.
+fn push_content(
+    out: &mut Vec<u8>,
+    element: Element<'_>,
+    namespace: &str,
+    bytes_max: usize,
+    is_left_out: impl Fn(Element<'_>) -> bool,
+) -> Option<()> {
     for node in element.nodes() {
         match node {
             Child::Text(text) => push_escaped(out, text),
+            Child::Element(child) if is_left_out(child) => {}
             // As deep as the reader allowed.
-            Child::Element(child) => push_element(out, child, namespace),
+            Child::Element(child) => push_element(out, child, namespace, bytes_max)?,
         }
     }
+    (out.len() <= bytes_max).then_some(())
 }
 
-fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
+fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str, bytes_max: usize) -> Option<()> {
     let own = element.namespace();
     out.push(b'<');
     out.extend_from_slice(element.name().as_bytes());
@@ -115,8 +137,12 @@ fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
                 attribute(out, [&format!("{prefix}:"), name], value);
             }
         }
+        if out.len() > bytes_max {
+            return None;
+        }
     }
     out.push(b'>');
-    push_content(out, element, own);
+    push_content(out, element, own, bytes_max, |_| false)?;
     push_end(out, element.name());
+    Some(())
 }

@@ -1,6 +1,6 @@
 //! What is kept for one device until it confirms.
 
-use noroshi_store::{Ack, Store, Work};
+use noroshi_store::{Ack, Error, InboxPage, InboxPlace, InboxRange, Store, Work};
 use noroshi_types::{Outcome, Request, When};
 
 use super::world::*;
@@ -186,4 +186,62 @@ pub(crate) async fn an_inbox_lists_the_oldest_first(store: &dyn Store) {
     assert_eq!((ids(&messages), total), (sent[..3].to_vec(), 4));
     let (messages, total) = store.inbox(app, &device("d1"), 0, NOW).await.expect("read");
     assert_eq!((ids(&messages), total), (Vec::new(), 4));
+}
+
+pub(crate) async fn an_inbox_is_read_in_parts(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    join(store, app, "d2", "u1", &[]).await;
+    let mut sent = Vec::new();
+    // The clock stands still between two and goes on between others.
+    for seconds in [0, 10, 10, 20, 30] {
+        let request = Request { ttl: ttl(100), ..stored(users(&["u1"])) };
+        sent.push(send_at(store, app, request, at(seconds)).await.message.id);
+    }
+    let asked = |place: InboxPlace, limit: usize| InboxRange {
+        app,
+        device: device("d1"),
+        since: None,
+        until: None,
+        place,
+        limit,
+        now: at(30),
+    };
+    let read = async |asked: InboxRange| {
+        let page = store.inbox_range(asked).await.expect("read");
+        page.map(|InboxPage { messages, index, total }| (ids(&messages), index, total))
+    };
+    let part = |range: std::ops::Range<usize>, index, total| Some((sent[range].to_vec(), index, total));
+    assert_eq!(read(asked(InboxPlace::First, 2)).await, part(0..2, 0, 5));
+    assert_eq!(read(asked(InboxPlace::Last, 2)).await, part(3..5, 3, 5));
+    assert_eq!(read(asked(InboxPlace::After(sent[1]), 2)).await, part(2..4, 2, 5));
+    assert_eq!(read(asked(InboxPlace::Before(sent[3]), 2)).await, part(1..3, 1, 5));
+    assert_eq!(read(asked(InboxPlace::After(sent[4]), 2)).await, part(5..5, 0, 5));
+    assert_eq!(read(asked(InboxPlace::Before(sent[0]), 2)).await, part(0..0, 0, 5));
+    assert_eq!(read(asked(InboxPlace::First, 0)).await, part(0..0, 0, 5), "how many there are");
+    let of_time = |since: Option<u64>, until: Option<u64>, place| {
+        let (since, until) = (since.map(at), until.map(at));
+        InboxRange { since, until, ..asked(place, 2) }
+    };
+    assert_eq!(read(of_time(Some(10), None, InboxPlace::First)).await, part(1..3, 0, 4));
+    assert_eq!(read(of_time(Some(10), Some(20), InboxPlace::Last)).await, part(2..4, 1, 3));
+    assert_eq!(read(of_time(None, Some(9), InboxPlace::Last)).await, part(0..1, 0, 1));
+    assert_eq!(read(of_time(Some(10), Some(20), InboxPlace::After(sent[0]))).await, part(1..3, 0, 3));
+    assert_eq!(read(of_time(Some(21), Some(29), InboxPlace::First)).await, part(0..0, 0, 0));
+    // What is not in this inbox is nowhere to begin at.
+    ack(store, d1, &[sent[2]]).await;
+    assert_eq!(read(asked(InboxPlace::After(sent[2]), 2)).await, None);
+    let made_up = noroshi_types::NotificationId::from_bytes([7; 16]);
+    assert_eq!(read(asked(InboxPlace::Before(made_up), 2)).await, None);
+    assert_eq!(read(asked(InboxPlace::After(sent[1]), 9)).await, part(3..5, 2, 4));
+    let of_other = InboxRange { device: device("d2"), ..asked(InboxPlace::After(sent[2]), 9) };
+    assert_eq!(read(of_other).await, part(3..5, 3, 5));
+    // What expired is gone, and so is it to begin at.
+    let later = InboxRange { now: at(110), ..asked(InboxPlace::First, 9) };
+    assert_eq!(read(later).await, part(3..5, 0, 2));
+    let later = InboxRange { now: at(110), ..asked(InboxPlace::After(sent[1]), 9) };
+    assert_eq!(read(later).await, None);
+    let theirs = super::world::app(store, "other").await;
+    let strange = InboxRange { app: theirs, ..asked(InboxPlace::First, 9) };
+    assert!(matches!(store.inbox_range(strange).await, Err(Error::NotFound)));
 }

@@ -38,11 +38,11 @@ fn after_the_log_in_a_resource_is_bound() {
     peer.prove();
     let said = peer.say(HEADER);
     assert_eq!(
-        said.strip_prefix(OUR_HEADER),
+        said.strip_prefix(OUR_HEADER).map(|it| it.replace(&capabilities(&said), "")).as_deref(),
         Some(
             "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\
              <session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session>\
-             <sm xmlns='urn:xmpp:sm:3'/><csi xmlns='urn:xmpp:csi:0'/></stream:features>"
+             <sm xmlns='urn:xmpp:sm:3'/><csi xmlns='urn:xmpp:csi:0'/><ver xmlns='urn:xmpp:features:rosterver'/></stream:features>"
         )
     );
     assert_eq!(peer.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>"), "");
@@ -221,7 +221,10 @@ fn a_client_that_confirms_nothing_gets_no_more() {
             assert_eq!(deliver(&mut peer, n), Delivery::Write);
         }
         assert_eq!(deliver(&mut peer, 4), Delivery::Full);
-        let said = peer.say(&"<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>".repeat(4));
+        peer.say(&PING.repeat(4));
+        assert!(peer.conversation.is_open(), "it may not have heard a request yet");
+        peer.now_ms = peer.config.unacked_patience_ms;
+        let said = peer.say(PING);
         if enable.is_empty() {
             assert!(peer.conversation.is_open());
         } else {
@@ -229,6 +232,70 @@ fn a_client_that_confirms_nothing_gets_no_more() {
             peer.assert_closed(CloseReason::SlowConsumer);
         }
     }
+}
+
+const PING: &str = "<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>";
+const REQUEST: &str = "<r xmlns='urn:xmpp:sm:3'/>";
+
+#[test]
+fn answers_are_to_be_confirmed_too_by_count() {
+    let mut peer = Peer::open();
+    peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    // A client that asks and asks, and answers each request with what it has read. It takes all day.
+    let mut sent = 0;
+    for _ in 0..1_000 {
+        let said = peer.say(&PING.repeat(10));
+        sent += 10;
+        peer.now_ms += 1_000;
+        if said.contains(REQUEST) {
+            let again = peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{sent}'/>"));
+            assert_eq!(again, "");
+        }
+    }
+    assert!(peer.conversation.is_open() && peer.conversation.resume_id().is_some());
+    assert_eq!(peer.granted, 1_000 / 4, "one for every 32 of them, and for each the answer is free");
+}
+
+#[test]
+fn a_burst_that_leaves_no_time_for_an_answer_ends_nothing() {
+    let mut peer = Peer::open();
+    peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    let stanza = bytes::Bytes::from_static(b"<message from='o@x.example'/>");
+    for n in 0..10_000 {
+        let said = peer.tell(|conversation, cx, out| conversation.deliver_relayed(cx, &stanza, out));
+        assert_eq!(said.contains(REQUEST), n == 31, "one request at a time: {said}");
+    }
+    assert!(peer.conversation.resume_id().is_none(), "what was not kept could not be sent again");
+    assert_eq!(deliver(&mut peer, 1), Delivery::Full);
+    assert_eq!(peer.say("<a xmlns='urn:xmpp:sm:3' h='32'/>"), REQUEST);
+    peer.say("<a xmlns='urn:xmpp:sm:3' h='10000'/>");
+    assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if ids.is_empty()), "there is room now");
+    assert_eq!(deliver(&mut peer, 1), Delivery::Write);
+    assert!(peer.conversation.resume_id().is_some());
+}
+
+#[test]
+fn a_few_stanzas_are_to_be_confirmed_by_time() {
+    let mut peer = Peer::open();
+    let remind = |peer: &mut Peer| peer.tell(|conversation, cx, out| conversation.remind(cx, out));
+    peer.say(PING);
+    assert!(!peer.conversation.wants_checkpoint(), "it does not count");
+    peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    assert!(!peer.conversation.wants_checkpoint());
+    peer.say(PING);
+    assert!(peer.conversation.wants_checkpoint());
+    assert_eq!(remind(&mut peer), REQUEST);
+    assert!(!peer.conversation.wants_checkpoint());
+    assert_eq!(remind(&mut peer), "", "one is under way");
+    peer.say("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    assert!(!peer.conversation.wants_checkpoint());
+    // Also what is sent again, on another connection.
+    peer.say(PING);
+    let suspended = peer.conversation.suspend().expect("it can be resumed");
+    let mut peer = unbound();
+    peer.say("<resume xmlns='urn:xmpp:sm:3' previd='07070707070707070707070707070707' h='1'/>");
+    peer.tell(|conversation, cx, out| conversation.resumed(cx, Resumed::Yes(suspended), out));
+    assert!(peer.conversation.is_open() && peer.conversation.wants_checkpoint());
 }
 
 /// A session with stream management, whose connection broke after it was sent 1, 2 and 3.

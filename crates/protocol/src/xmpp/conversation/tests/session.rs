@@ -6,6 +6,7 @@ use noroshi_types::{NotificationId, Presence, Topic, When};
 
 use super::*;
 use crate::xmpp::action::Refusal;
+use crate::xmpp::archive::{ArchivePage, ArchivePlace, Archived};
 use crate::xmpp::encode::tests::{ID, notification};
 
 fn iq(kind: &str, to: &str, inside: &str) -> String {
@@ -47,13 +48,19 @@ fn every_request_is_answered() {
         "get",
         "d1@x.example",
         "<query xmlns='jabber:iq:roster' ver=''/>",
-        "result <query xmlns='jabber:iq:roster'/>",
+        "result <query xmlns='jabber:iq:roster' ver='0'/>",
     );
+    check("get", "", "<query xmlns='jabber:iq:roster' ver='0'/>", "result ");
     check("set", "", "<query xmlns='jabber:iq:roster'><item jid='a@b'/></query>", "not-allowed");
     check("set", "x.example", "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>", "result ");
     check("set", "", "<enable xmlns='urn:xmpp:carbons:2'/>", "service-unavailable");
     check("get", "", "<vCard xmlns='vcard-temp'/>", "service-unavailable");
-    check("get", "x.example", "<query xmlns='jabber:iq:version'/>", "service-unavailable");
+    // XEP-0092
+    let version = "<query xmlns='jabber:iq:version'/>";
+    let told = format!("<name>Noroshi</name><version>{}</version>", env!("CARGO_PKG_VERSION"));
+    check("get", "x.example", version, &format!("result <query xmlns='jabber:iq:version'>{told}</query>"));
+    check("set", "x.example", version, "service-unavailable");
+    check("get", "pubsub.x.example", version, "service-unavailable");
     check("get", "x.example", "<query xmlns='jabber:iq:register'/>", "service-unavailable");
     check("get", "pubsub.x.example", "<x xmlns='u'/>", "service-unavailable");
     check("get", "other@x.example", ping, "service-unavailable");
@@ -230,8 +237,11 @@ fn an_accounts_stanzas_are_handed_on() {
 #[test]
 fn an_account_asks_for_its_roster_and_changes_it() {
     let mut peer = account();
+    peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster' ver='v'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Roster { known: Some(known), .. }] if &**known == "v"));
+    assert_eq!(answer(&peer.answer(Answer::Done)), "result ", "it has that version");
     peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster'/>"));
-    assert!(matches!(&peer.actions[..], [Action::Roster { .. }]));
+    assert!(matches!(&peer.actions[..], [Action::Roster { known: None, .. }]));
     let said = peer.answer(Answer::Content(bytes::Bytes::from_static(b"<query/>")));
     assert!(said.ends_with("><query/></iq>"), "{said}");
     let mut set = |items: &str| {
@@ -270,7 +280,19 @@ fn an_account_is_described_to_those_who_may_know_it() {
     let said = peer.answer(Answer::Done);
     assert!(said.contains(" from='o@x.example'") && said.contains("<identity category='account' "), "{said}");
     peer.say(&ask("items"));
+    let known = answer(&peer.answer(Answer::Done));
+    // XEP-0030 §8
+    peer.say(&ask("items"));
+    let unknown = answer(&peer.answer(Answer::Refused(Refusal::Unavailable)));
+    assert_eq!(unknown, "result <query xmlns='http://jabber.org/protocol/disco#items'/>");
+    assert_eq!(known.replace("></query>", "/>"), unknown);
+    peer.say(&ask("info"));
     assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Unavailable))), "service-unavailable");
+    // A device is told the same of everybody.
+    let mut device = Peer::open();
+    assert_eq!(answer(&device.say(&ask("items"))), unknown);
+    assert_eq!(answer(&device.say(&ask("info"))), "service-unavailable");
+    assert!(device.take().is_empty());
 }
 
 #[test]
@@ -301,6 +323,155 @@ fn an_account_publishes_of_itself() {
 }
 
 #[test]
+fn an_archive_is_told_in_pages() {
+    let mut peer = Peer::open();
+    let form = answer(&peer.say(&iq("get", "", "<query xmlns='urn:xmpp:mam:2'/>")));
+    assert!(form.contains("<field type='jid-single' var='with'/>"), "{form}");
+    let query = "<query xmlns='urn:xmpp:mam:2' queryid='q'><set xmlns='http://jabber.org/protocol/rsm'><max>7</max></set></query>";
+    peer.say(&iq("set", "d1@x.example", query));
+    let [Action::Archive { query: asked, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    assert_eq!((asked.max, &asked.place), (7, &ArchivePlace::First));
+    let message = notification(When::Stored, None, r#"{"title":"t"}"#);
+    let page = ArchivePage::new(&asked.clone(), vec![Archived::new(&peer.config, &message)], 2, 4);
+    let said = peer.answer(Answer::Archive(page));
+    let (message, end) = said.split_once("</result><no-store ").expect("a result");
+    let begin = format!(
+        "<message from='d1@x.example' to='d1@x.example/r'><result xmlns='urn:xmpp:mam:2' queryid='q' id='{ID}'>\
+         <forwarded xmlns='urn:xmpp:forward:0'><delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:00:00.000Z'/>\
+         <message xmlns='jabber:client' from='x.example' "
+    );
+    assert!(message.starts_with(&begin), "{message}");
+    let last = format!("<first index='2'>{ID}</first><last>{ID}</last><count>4</count></set></fin></iq>");
+    assert!(end.ends_with(&last) && end.contains("<fin xmlns='urn:xmpp:mam:2' complete='true'>"), "{end}");
+    peer.say(&iq("set", "", query));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
+    let long = format!("<query xmlns='urn:xmpp:mam:2' queryid='{}'/>", "q".repeat(129));
+    assert_eq!(answer(&peer.say(&iq("set", "", &long))), "bad-request");
+    // Nobody else's.
+    for to in ["o@x.example", "x.example", "pubsub.x.example"] {
+        assert_eq!(answer(&peer.say(&iq("set", to, query))), "service-unavailable", "{to}");
+    }
+    let info = answer(&peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>")));
+    assert!(info.contains("<feature var='urn:xmpp:mam:2'/>"), "{info}");
+}
+
+#[test]
+fn nothing_follows_the_end_of_a_stream() {
+    let mut peer = Peer::open();
+    peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
+    peer.say(&iq("set", "", "<query xmlns='urn:xmpp:mam:2'/>"));
+    let [Action::Archive { query, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    let message = || Archived::new(&peer.config, &notification(When::Stored, None, r#"{"title":"t"}"#));
+    let page = ArchivePage::new(query, vec![message(), message()], 0, 2);
+    // A client that confirms nothing is given up with the first of them.
+    (peer.config.unacked_max, peer.config.unacked_patience_ms) = (0, 0);
+    let said = peer.answer(Answer::Archive(page));
+    assert_eq!(said.matches("</result>").count(), 1, "{said}");
+    assert!(said.ends_with("</stream:error></stream:stream>"), "{said}");
+    peer.assert_closed(CloseReason::SlowConsumer);
+}
+
+/// A namespace is declared once and written at each element that is of it.
+#[test]
+fn a_short_stanza_does_not_become_a_long_one() {
+    let declared = format!("xmlns:p='{}'", "n".repeat(10_000));
+    let mut peer = account();
+    for inside in ["<p:a/>".repeat(1_000), "<a p:b='' p:c='' p:d=''/>".repeat(500)] {
+        for (text, expected) in [
+            (format!("<message id='i' to='o@x.example' {declared}>{inside}</message>"), "policy-violation"),
+            (format!("<presence id='i' to='o@x.example' {declared}>{inside}</presence>"), "policy-violation"),
+            (format!("<presence id='i' {declared}>{inside}</presence>"), "policy-violation"),
+            (
+                iq("set", "o@x.example/q", &format!("<x xmlns='u' {declared}>{inside}</x>")),
+                "policy-violation",
+            ),
+            (
+                iq("set", "", &format!("<vCard xmlns='vcard-temp' {declared}>{inside}</vCard>")),
+                "not-acceptable",
+            ),
+            (
+                iq(
+                    "set",
+                    "",
+                    &format!(
+                        "<pubsub xmlns='{}' {declared}><publish node='n'><item>{inside}</item></publish></pubsub>",
+                        ns::PUBSUB
+                    ),
+                ),
+                "not-acceptable payload-too-big",
+            ),
+        ] {
+            assert_eq!(answer(&peer.say(&text)), expected, "{}", &text[..40]);
+            let told = peer.take().into_iter().find(|action| !matches!(action, Action::Presence(_)));
+            assert!(told.is_none(), "{told:?}");
+        }
+        // RFC 6120 §8.3.1
+        let error = format!("<message type='error' to='o@x.example' {declared}>{inside}</message>");
+        assert_eq!(peer.say(&error), "");
+        assert!(peer.take().is_empty());
+    }
+}
+
+#[test]
+fn an_archive_has_rules() {
+    let prefs = |inside: &str| format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
+    let always =
+        "result <prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>";
+    // A device's inbox is what it is.
+    let mut peer = Peer::open();
+    assert_eq!(answer(&peer.say(&iq("get", "", "<prefs xmlns='urn:xmpp:mam:2'/>"))), always);
+    assert_eq!(answer(&peer.say(&iq("set", "", &prefs("default='always'>")))), always);
+    let refused = answer(&peer.say(&iq("set", "", &prefs("default='never'>"))));
+    assert_eq!(refused, "feature-not-implemented");
+    assert_eq!(answer(&peer.say(&iq("set", "", &prefs(">")))), "bad-request");
+    assert!(peer.take().is_empty());
+    let mut peer = account();
+    peer.say(&iq("get", "", "<prefs xmlns='urn:xmpp:mam:2'/>"));
+    assert!(matches!(&peer.take()[..], [Action::ArchiveRules { rules: None, .. }]));
+    peer.say(&iq("set", "", &prefs("default='roster'>")));
+    assert!(matches!(&peer.take()[..], [Action::ArchiveRules { rules: Some(_), .. }]));
+}
+
+#[test]
+fn an_account_asks_for_copies() {
+    let mut peer = account();
+    for (name, expected) in [("enable", true), ("disable", false)] {
+        peer.say(&iq("set", "", &format!("<{name} xmlns='urn:xmpp:carbons:2'/>")));
+        assert!(matches!(&peer.actions[..], [Action::Copy { wanted, .. }] if *wanted == expected));
+        assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+    }
+    let disco = "<query xmlns='http://jabber.org/protocol/disco#info'/>";
+    let feature = "<feature var='urn:xmpp:carbons:2'/>";
+    assert!(answer(&peer.say(&iq("get", "x.example", disco))).contains(feature));
+    assert!(
+        !answer(&Peer::open().say(&iq("get", "x.example", disco))).contains(feature),
+        "a device does not"
+    );
+}
+
+#[test]
+fn an_account_has_a_card() {
+    let mut peer = account();
+    peer.say(&iq("get", "", "<vCard xmlns='vcard-temp'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Card { owner: None, .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
+    peer.say(&iq("set", "d1@x.example", "<vCard xmlns='vcard-temp'><FN>A&amp;B</FN></vCard>"));
+    assert!(matches!(&peer.actions[..], [Action::PutCard { .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+    peer.say(&iq("get", "O@x.example", "<vCard xmlns='vcard-temp'/>"));
+    assert!(
+        matches!(&peer.actions[..], [Action::Card { owner: Some(owner), .. }] if &**owner == "o@x.example")
+    );
+    let card = bytes::Bytes::from_static(b"<vCard xmlns='vcard-temp'></vCard>");
+    let said = peer.answer(Answer::Content(card));
+    assert!(said.contains("from='O@x.example'") && said.contains("<vCard xmlns='vcard-temp'>"), "{said}");
+    let said = peer.say(&iq("set", "o@x.example", "<vCard xmlns='vcard-temp'/>"));
+    assert_eq!(answer(&said), "forbidden");
+    let info = answer(&peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>")));
+    assert!(info.contains("<feature var='vcard-temp'/>"), "{info}");
+}
+
+#[test]
 fn the_service_tells_what_it_is() {
     let mut peer = Peer::open();
     let mut ask = |to: &str, kind: &str, node: &str| {
@@ -323,6 +494,40 @@ fn the_service_tells_what_it_is() {
     );
     for (to, node) in [("x.example", "x"), ("", "x"), ("pubsub.x.example", "a+b")] {
         assert_eq!(ask(to, "items", &format!(" node='{node}'")), "item-not-found");
+    }
+}
+
+#[test]
+fn the_service_announces_what_it_can() {
+    let mut peer = Peer::secure();
+    peer.say(HEADER);
+    peer.prove();
+    let features = capabilities(&peer.say(HEADER));
+    let [node, ver] = ["node='", "ver='"].map(|name| between(&features, name, "'").to_owned());
+    assert!(features.contains(" hash='sha-1' "), "{features}");
+    let mut peer = Peer::open();
+    let mut ask = |to: &str, kind: &str, node: &str| {
+        let query = format!("<query xmlns='http://jabber.org/protocol/disco#{kind}' node='{node}'/>");
+        answer(&peer.say(&iq("get", to, &query)))
+    };
+    let announced = format!("{node}#{ver}");
+    let info = ask("x.example", "info", &announced);
+    assert!(info.contains(&format!(" node='{announced}'><identity category='server' ")), "{info}");
+    assert!(info.contains("<feature var='http://jabber.org/protocol/caps'/>"), "{info}");
+    // XEP-0115 §5.4: what a client makes of the answer is what was announced.
+    let mut said: Vec<&str> =
+        info.split("<feature var='").skip(1).map(|it| it.split_once('\'').unwrap().0).collect();
+    said.sort_unstable();
+    let text = format!("server/im//Noroshi<{}<", said.join("<"));
+    let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    assert_eq!(::base64::Engine::encode(&::base64::engine::general_purpose::STANDARD, hash), ver);
+    for (to, kind, node) in [
+        ("x.example", "items", &*announced),
+        ("x.example", "info", &*format!("{node}#x")),
+        ("x.example", "info", &*node),
+        ("", "info", &announced),
+    ] {
+        assert_eq!(ask(to, kind, node), "item-not-found", "{to} {kind} {node}");
     }
 }
 

@@ -1,0 +1,232 @@
+//! What accounts said and heard (XEP-0313): the last messages of each with a body, as far as its rules have it. Both
+//! sides keep one and the same text; each delivered message says what it is called in its recipient's archive
+//! (XEP-0359).
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use noroshi_types::Timestamp;
+
+use super::{Accounts, bare_of};
+use crate::xmpp::action::Refusal;
+use crate::xmpp::archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::jid::Jid;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
+
+/// Messages of one account, and their bytes with the addresses that they are found by; the oldest leave, but not the last.
+const MESSAGES_MAX: usize = 200;
+const BYTES_MAX: usize = 128 << 10;
+/// Addresses of one list of rules.
+const RULED_MAX: usize = 100;
+
+/// What is archived (§5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchiveRules {
+    default: ByDefault,
+    always: Vec<Box<str>>,
+    never: Vec<Box<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByDefault {
+    Always,
+    Never,
+    Roster,
+}
+
+impl Default for ArchiveRules {
+    fn default() -> Self {
+        Self { default: ByDefault::Always, always: Vec::new(), never: Vec::new() }
+    }
+}
+
+impl ArchiveRules {
+    pub(in crate::xmpp) fn parse(prefs: Element<'_>) -> Result<Self, StanzaError> {
+        let default = match prefs.attribute("default") {
+            Some("always") => ByDefault::Always,
+            Some("never") => ByDefault::Never,
+            Some("roster") => ByDefault::Roster,
+            _ => return Err(StanzaError::BadRequest),
+        };
+        let list = |name: &str| -> Result<Vec<Box<str>>, StanzaError> {
+            let jids = prefs.child(ns::ARCHIVE, name).into_iter().flat_map(|list| list.children());
+            let mut listed: Vec<Box<str>> = Vec::new();
+            for jid in jids.filter(|child| child.is(ns::ARCHIVE, "jid")) {
+                if listed.len() == RULED_MAX {
+                    return Err(StanzaError::NotAcceptable);
+                }
+                let text = jid.text();
+                let jid = Jid::parse(&text).map_err(|_| StanzaError::JidMalformed)?;
+                let bare = bare_of(&jid);
+                listed
+                    .push(jid.resource.map_or(bare.clone(), |resource| format!("{bare}/{resource}").into()));
+            }
+            Ok(listed)
+        };
+        Ok(Self { default, always: list("always")?, never: list("never")? })
+    }
+
+    pub(in crate::xmpp) fn push(&self, out: &mut Vec<u8>) {
+        let default = match self.default {
+            ByDefault::Always => "always",
+            ByDefault::Never => "never",
+            ByDefault::Roster => "roster",
+        };
+        push_start(out, "prefs", &[("xmlns", ns::ARCHIVE), ("default", default)]);
+        for (name, list) in [("always", &self.always), ("never", &self.never)] {
+            push_start(out, name, &[]);
+            list.iter().for_each(|jid| push_text(out, "jid", &[], jid));
+            push_end(out, name);
+        }
+        push_end(out, "prefs");
+    }
+
+    /// `contact`: it is on the account's roster.
+    fn takes(&self, address: &str, contact: bool) -> bool {
+        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
+        let has = |list: &[Box<str>]| list.iter().any(|it| **it == *address || **it == *bare);
+        let by_default = match self.default {
+            ByDefault::Always => true,
+            ByDefault::Never => false,
+            ByDefault::Roster => contact,
+        };
+        !has(&self.never) && (has(&self.always) || by_default)
+    }
+}
+
+/// Of one account.
+#[derive(Debug, Default)]
+pub(super) struct Archive {
+    rules: ArchiveRules,
+    /// The oldest first.
+    messages: VecDeque<Entry>,
+    /// Of the messages: the sum of [`Entry::bytes`].
+    bytes: usize,
+    /// Messages that got a number so far.
+    numbered: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    /// To whom it was said, or who said it.
+    with: Box<str>,
+    sent_at: Timestamp,
+    message: Bytes,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.message.len() + self.with.len()
+    }
+}
+
+impl Archive {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes();
+        self.messages.push_back(entry);
+        while self.messages.len() > MESSAGES_MAX || (self.bytes > BYTES_MAX && self.messages.len() > 1) {
+            let Some(oldest) = self.messages.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+        }
+    }
+}
+
+/// What a message is called in the archives of the two that it concerns; none where it is not kept.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) sender: Option<u64>,
+    pub(super) recipient: Option<u64>,
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    /// What a message will be called. `from` and `to`: full or bare addresses.
+    pub(super) fn number(&mut self, user: &str, from: &str, name: &str, to: &str) -> Numbers {
+        // What an account says to itself is there once.
+        let is_own = *user == *name;
+        Numbers {
+            sender: if is_own { None } else { self.next_number(user, to) },
+            recipient: self.next_number(name, from),
+        }
+    }
+
+    /// None: the account does not keep what it says to this address, or hears from it.
+    fn next_number(&mut self, user: &str, address: &str) -> Option<u64> {
+        let account = self.accounts.get_mut(user)?;
+        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
+        let is_contact = account.roster.get(bare).is_some_and(|item| item.listed);
+        if !account.archive.rules.takes(address, is_contact) {
+            return None;
+        }
+        account.archive.numbered += 1;
+        Some(account.archive.numbered)
+    }
+
+    pub(super) fn archive(
+        &mut self,
+        (user, with): (&str, &str),
+        number: Option<u64>,
+        sent_at: Timestamp,
+        message: &Bytes,
+    ) {
+        let (Some(number), Some(account)) = (number, self.accounts.get_mut(user)) else { return };
+        account.archive.push(Entry { number, with: with.into(), sent_at, message: message.clone() });
+    }
+
+    /// The element that says what a message is called in the archive of an account (XEP-0359).
+    pub(super) fn stanza_id(&self, user: &str, number: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(number) = number {
+            let (by, id) = (self.bare(user), self.counted(user, number));
+            push_empty(&mut out, "stanza-id", &[("xmlns", ns::STANZA_ID), ("by", &by), ("id", &id)]);
+        }
+        out
+    }
+
+    /// A page of an account's own archive.
+    pub fn archived(&self, user: &str, query: &ArchiveQuery) -> Result<ArchivePage, Refusal> {
+        let archive = &self.accounts.get(user).ok_or(Refusal::Forbidden)?.archive;
+        let is_asked = |entry: &&Entry| {
+            query.is_with(&entry.with)
+                && query.since.is_none_or(|since| entry.sent_at >= since)
+                && query.until.is_none_or(|until| entry.sent_at <= until)
+        };
+        // Numbers grow from the oldest to the newest.
+        let number = |id: &str| {
+            let number = id.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
+            let number = number.filter(|number| *self.counted(user, *number) == *id);
+            number.filter(|number| archive.messages.iter().any(|entry| entry.number == *number))
+        };
+        let (first, last) = match &query.place {
+            ArchivePlace::First | ArchivePlace::Last => (0, u64::MAX),
+            ArchivePlace::After(id) => (number(id).ok_or(Refusal::NotFound)? + 1, u64::MAX),
+            ArchivePlace::Before(id) => (0, number(id).ok_or(Refusal::NotFound)? - 1),
+        };
+        let asked: Vec<&Entry> = archive.messages.iter().filter(is_asked).collect();
+        let begin = asked.partition_point(|entry| entry.number < first);
+        let end = asked.partition_point(|entry| entry.number <= last).max(begin);
+        let places = match query.place {
+            ArchivePlace::First | ArchivePlace::After(_) => begin..end.min(begin + query.max),
+            ArchivePlace::Last | ArchivePlace::Before(_) => begin.max(end.saturating_sub(query.max))..end,
+        };
+        let page = asked[places.clone()].iter().map(|entry| Archived {
+            id: self.counted(user, entry.number).into(),
+            sent_at: entry.sent_at,
+            message: entry.message.clone(),
+        });
+        Ok(ArchivePage::new(query, page.collect(), places.start as u64, asked.len() as u64))
+    }
+
+    /// What is archived of an account, from now on by these rules if there are any.
+    pub fn archive_rules(&mut self, user: &str, rules: Option<ArchiveRules>) -> Result<Bytes, Refusal> {
+        let account = self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?;
+        let known = &mut account.archive.rules;
+        *known = rules.unwrap_or(std::mem::take(known));
+        let mut out = Vec::new();
+        known.push(&mut out);
+        Ok(out.into())
+    }
+}

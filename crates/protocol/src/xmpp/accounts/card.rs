@@ -1,0 +1,49 @@
+//! The cards of accounts (XEP-0054): one each, as its client wrote it, for the account itself and for those who get its
+//! presence. To anybody else an account with a card, one without and one that does not exist are the same.
+
+use bytes::Bytes;
+
+use super::Accounts;
+use crate::xmpp::action::Refusal;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{content_of, push_end, push_start};
+
+/// Of one card, its photo among them.
+const CARD_BYTES_MAX: usize = 32 << 10;
+
+/// A card, as an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Card(Bytes);
+
+impl Card {
+    /// None if it is too long.
+    pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
+        let content = content_of(card, ns::CARD, CARD_BYTES_MAX, |_| false)?;
+        let mut out = Vec::with_capacity(content.len() + 64);
+        push_start(&mut out, "vCard", &[("xmlns", ns::CARD)]);
+        out.extend_from_slice(&content);
+        push_end(&mut out, "vCard");
+        Some(Self(out.into()))
+    }
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    pub fn put_card(&mut self, user: &str, card: Card) -> Result<(), Refusal> {
+        self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?.card = Some(card);
+        Ok(())
+    }
+
+    /// `owner`: a bare address, the account's own if it is none.
+    pub fn card(&self, user: &str, owner: Option<&str>) -> Result<Bytes, Refusal> {
+        let card = |name: &str| self.accounts.get(name)?.card.as_ref().map(|card| card.0.clone());
+        match owner {
+            None => card(user).ok_or(Refusal::NotFound), // §3.1
+            // §3.3 wants one error for all of it, so that addresses cannot be harvested.
+            Some(owner) => {
+                let name = self.name_of(owner).filter(|_| self.knows(user, owner));
+                name.and_then(|name| card(&name)).ok_or(Refusal::Unavailable)
+            }
+        }
+    }
+}
