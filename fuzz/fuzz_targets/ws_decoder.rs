@@ -1,25 +1,34 @@
 //! Any bytes mean the same to the WebSocket decoder in one piece and in many, and what it holds is bounded
-//! by what arrived. The first byte chooses the role, the second the size of the pieces; the rest is the
-//! wire.
+//! by what arrived; what a compressed message becomes is bounded too. The first byte chooses the role and whether messages
+//! may be compressed, the second the size of the pieces; the rest is the wire.
 
 #![no_main]
 
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use noroshi_protocol::ws::{Decoder, Role, WsError};
+use noroshi_protocol::ws::{Decoder, Inflater, Input, Role, Terms, WsError};
 
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// What was heard, as text: inputs do not outlive the buffer.
-fn feed(role: Role, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), WsError>) {
-    let mut decoder = Decoder::new();
+fn feed(terms: Terms, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), WsError>) {
+    let (mut decoder, mut inflater) = (Decoder::new(), Inflater::default());
     let mut heard = Vec::new();
     let mut fed = 0;
     for piece in bytes.chunks(piece) {
         fed += piece.len();
-        let result = decoder.feed(role, &mut piece.to_vec(), MESSAGE_BYTES_MAX, &mut |input| {
-            heard.push(format!("{input:?}"));
+        let result = decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
+            heard.push(match input {
+                Input::Deflated(message) => {
+                    let inflated = inflater.inflate(message, MESSAGE_BYTES_MAX);
+                    if let Ok(Input::Binary(bytes)) = inflated {
+                        assert!(bytes.len() <= MESSAGE_BYTES_MAX);
+                    }
+                    format!("{inflated:?}")
+                }
+                input => format!("{input:?}"),
+            });
             ControlFlow::Continue(())
         });
         // Doubling while a message grows, and the state of one frame.
@@ -38,9 +47,10 @@ fn feed(role: Role, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), WsEr
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let [role, piece, bytes @ ..] = bytes else { return };
-    let role = if role % 4 == 0 { Role::Client } else { Role::Server };
-    let whole = feed(role, bytes, usize::MAX);
-    assert_eq!(feed(role, bytes, usize::from(*piece).max(1)), whole);
-    assert_eq!(feed(role, bytes, 1), whole);
+    let [role_byte, piece, bytes @ ..] = bytes else { return };
+    let role = if role_byte % 4 == 0 { Role::Client } else { Role::Server };
+    let terms = Terms { role, deflates: role_byte & 0x80 != 0, message_bytes_max: MESSAGE_BYTES_MAX };
+    let whole = feed(terms, bytes, usize::MAX);
+    assert_eq!(feed(terms, bytes, usize::from(*piece).max(1)), whole);
+    assert_eq!(feed(terms, bytes, 1), whole);
 });

@@ -14,6 +14,7 @@ use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Pre
 
 use crate::catch_up::{CatchUp, Paged, Reached, Read, Step};
 use crate::connection::{Connection, Framing, Phase, Subscription};
+use crate::deflate::{self, Saving};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
 use crate::registry::{Address, Key};
@@ -170,6 +171,9 @@ impl Shard {
                     self.send_packed(slot, &dispatch.gzip().clone());
                 } else {
                     let bytes = dispatch.encoded(connection.framing).clone();
+                    if let Framing::Deflated(_) = connection.framing {
+                        self.tally.deflate.add(dispatch.encoded(Framing::WebSocket).len(), bytes.len());
+                    }
                     self.send(slot, bytes);
                 }
                 Outcome::Written
@@ -422,7 +426,7 @@ impl Shard {
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
-            encode(connection.framing, message, *retained, &mut bytes);
+            encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.outcomes.wrote(message.app, 1);
             self.outcomes.one(message.id, Outcome::Written, num);
         }
@@ -505,7 +509,7 @@ pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<To
         .collect()
 }
 
-fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>) {
+fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>, saving: &mut Saving) {
     match framing {
         // Without `id:`: a client that resumed from a retained one would miss what lies between.
         Framing::Events | Framing::GzipEvents if retained => {
@@ -514,6 +518,13 @@ fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>
         Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
         Framing::WebSocket | Framing::Stream | Framing::Polling => {
             ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
+        }
+        Framing::Deflated(_) => {
+            let frame = ws::text_frame(&native::message_json(message));
+            let plain_bytes = frame.len();
+            let packed = deflate::packed(framing, frame);
+            saving.add(plain_bytes, packed.len());
+            out.extend_from_slice(&packed);
         }
     }
 }

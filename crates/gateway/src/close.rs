@@ -194,7 +194,7 @@ impl Shard {
                     self.say_last_word(slot, reason, after_ms);
                 }
             }
-            if framing == Framing::WebSocket && !leaves_unsaid {
+            if framing.is_websocket() && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
@@ -260,7 +260,7 @@ impl Shard {
         }
         connection.ended = true;
         connection.transport.end();
-        if connection.framing == Framing::WebSocket {
+        if connection.framing.is_websocket() {
             connection.deadline_tick = connection.deadline_tick.min(answer_due);
             self.arm(slot);
         }

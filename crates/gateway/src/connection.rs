@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
-use noroshi_protocol::ws::Decoder;
+use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
+use noroshi_protocol::ws::{Decoder, Upgrade};
 use noroshi_store::Login;
 use noroshi_types::rule::Claims;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
@@ -59,6 +60,9 @@ pub(crate) enum Framing {
     /// As they are.
     Stream,
     WebSocket,
+    /// The same where permessage-deflate was agreed on ([`crate::deflate`]), with the bits of the window that the client lets
+    /// the server have: 8 to 15.
+    Deflated(u8),
     /// Server-sent events.
     Events,
     /// The same under gzip ([`crate::gzip`]).
@@ -69,13 +73,44 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    pub(crate) const ALL: [Framing; 5] =
-        [Framing::Stream, Framing::WebSocket, Framing::Events, Framing::GzipEvents, Framing::Polling];
+    pub(crate) const ALL: [Framing; 6] = [
+        Framing::Stream,
+        Framing::WebSocket,
+        Framing::Deflated(WINDOW_BITS_MAX),
+        Framing::Events,
+        Framing::GzipEvents,
+        Framing::Polling,
+    ];
+
+    /// The place in [`Framing::ALL`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Framing::Stream => 0,
+            Framing::WebSocket => 1,
+            Framing::Deflated(_) => 2,
+            Framing::Events => 3,
+            Framing::GzipEvents => 4,
+            Framing::Polling => 5,
+        }
+    }
+
+    /// Of a WebSocket.
+    pub(crate) fn agreed(upgrade: &Upgrade) -> Self {
+        match upgrade.deflate {
+            Some(deflate) => Framing::Deflated(deflate.server_window_bits()),
+            None => Framing::WebSocket,
+        }
+    }
+
+    pub(crate) fn is_websocket(self) -> bool {
+        matches!(self, Framing::WebSocket | Framing::Deflated(_))
+    }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Framing::Stream => "stream",
             Framing::WebSocket => "websocket",
+            Framing::Deflated(_) => "websocket_deflate",
             Framing::Events => "sse",
             Framing::GzipEvents => "sse_gzip",
             Framing::Polling => "polling",

@@ -9,9 +9,13 @@ use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
 use crate::connection::{Connection, Framing};
+use crate::deflate::{self, Form};
 use crate::gzip::Packed;
 use crate::recent::Recent;
 use crate::registry::Key;
+
+/// Frames and parts of frames that are kept compressed: native, two of XMPP, four each of Socket.IO and MQTT, and one to spare.
+const FORMS: usize = 12;
 
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
@@ -26,6 +30,8 @@ pub(crate) struct Dispatch {
     socket_io: OnceLock<Box<SocketIo>>,
     /// By framing, and whether it waited for the device.
     xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
+    /// What is compressed of the above for WebSockets, in the order in which it was asked for.
+    deflated: OnceLock<Box<[OnceLock<Form>; FORMS]>>,
 }
 
 /// With ack ids, and with offsets.
@@ -50,6 +56,7 @@ impl Dispatch {
             mqtt: OnceLock::new(),
             socket_io: OnceLock::new(),
             xmpp: OnceLock::new(),
+            deflated: OnceLock::new(),
         })
     }
 
@@ -73,7 +80,20 @@ impl Dispatch {
             Framing::WebSocket | Framing::Stream | Framing::Polling => {
                 self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
             }
+            Framing::Deflated(window_bits) => {
+                let frame = self.encoded(Framing::WebSocket);
+                let packed = deflate::is_worth(frame.len(), window_bits).then(|| self.deflated(frame, true));
+                packed.flatten().unwrap_or(frame)
+            }
         }
+    }
+
+    /// What connections share, compressed: a whole frame of a WebSocket, or what stands behind heads. `None` where that is
+    /// not shorter.
+    pub(crate) fn deflated(&self, shared: &Bytes, is_frame: bool) -> Option<&Bytes> {
+        let forms = self.deflated.get_or_init(Box::default);
+        let mut forms = forms.iter().map(|form| form.get_or_init(|| Form::of(shared, is_frame)));
+        forms.find(|form| form.is_of(shared))?.packed()
     }
 
     /// What all event streams under gzip share.

@@ -365,6 +365,9 @@ impl Shard {
             let Some(frame) = self.fanout.ring.frame_mut(place) else { continue };
             frame.waiting -= 1;
             let bytes = frame.dispatch.encoded(framing);
+            if let Framing::Deflated(_) = framing {
+                self.tally.deflate.add(frame.dispatch.encoded(Framing::WebSocket).len(), bytes.len());
+            }
             if taken >= bytes.len() {
                 taken -= bytes.len();
             } else if taken == 0 && !frame.dispatch.is_stored() && connection.unsent_bytes() > soft {

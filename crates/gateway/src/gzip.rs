@@ -7,23 +7,15 @@
 //!
 //! The price is the ratio: what messages have in common is not found. Pages of a backlog are one piece.
 
-use std::cell::RefCell;
-
 use bytes::Bytes;
-use flate2::{Compress, Compression, Crc, FlushCompress};
+use flate2::Crc;
+
+use crate::deflate::deflate;
 
 /// RFC 1952 §2.3: deflate, no flags, no time, an unknown system.
 pub(crate) const HEAD: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
 /// A last block without content (RFC 1951 §3.2.6).
 const LAST_BLOCK: [u8; 2] = [0x03, 0x00];
-/// What a sync flush adds, and a stored block's head, with room to spare.
-const OVERHEAD_BYTES: usize = 64;
-
-thread_local! {
-    /// About 300 KiB, once for each thread that compresses.
-    static DEFLATER: RefCell<Option<Box<Compress>>> = const { RefCell::new(None) };
-}
-
 /// A piece, compressed.
 #[derive(Debug, Clone)]
 pub(crate) struct Packed {
@@ -66,24 +58,6 @@ impl Trailer {
         end[6..].copy_from_slice(&self.len.to_le_bytes());
         end
     }
-}
-
-fn deflate(plain: &[u8]) -> Vec<u8> {
-    DEFLATER.with_borrow_mut(|deflater| {
-        let deflater = deflater.get_or_insert_with(|| Box::new(Compress::new(Compression::default(), false)));
-        deflater.reset();
-        let mut out = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);
-        // A call that leaves room has written all, the flush too.
-        loop {
-            let rest = &plain[usize::try_from(deflater.total_in()).unwrap_or(plain.len()).min(plain.len())..];
-            let compressed = deflater.compress_vec(rest, &mut out, FlushCompress::Sync);
-            compressed.expect("a compressor that was reset takes any input");
-            if out.len() < out.capacity() {
-                return out;
-            }
-            out.reserve(out.len().max(OVERHEAD_BYTES));
-        }
-    })
 }
 
 /// The polynomial of CRC-32, its highest power first.
@@ -144,6 +118,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+    use crate::deflate::OVERHEAD_BYTES;
 
     #[test]
     fn any_sequence_of_pieces_is_one_stream() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
-use noroshi_protocol::ws::{self, Role, UpgradeError};
+use noroshi_protocol::ws::{self, Input, Role, Terms, UpgradeError};
 use noroshi_types::CloseReason;
 
 use crate::connection::{Connection, Framing, Phase, Protocol};
@@ -86,7 +86,7 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
         let reason = match (connection.framing, connection.protocol) {
-            (Framing::WebSocket, _) => CloseReason::PeerReset,
+            (Framing::WebSocket | Framing::Deflated(_), _) => CloseReason::PeerReset,
             // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
             (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
             (Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling, _) => {
@@ -101,13 +101,14 @@ impl Shard {
         match (connection.phase, connection.framing) {
             (Phase::Head, _) => self.handle_head(slot, bytes),
             (Phase::Dead, _) => {}
-            (_, Framing::WebSocket) => {
+            (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
                 let message_bytes_max = match &connection.talk {
                     Some(talk) => talk.message_bytes_max(&self.shared.config),
                     None if connection.protocol == Protocol::Echo => ECHO_MESSAGE_BYTES_MAX,
                     None => self.shared.config.client_message_bytes,
                 };
-                self.feed(slot, bytes, message_bytes_max);
+                let deflates = framing != Framing::WebSocket;
+                self.feed(slot, bytes, Terms { role: Role::Server, deflates, message_bytes_max });
             }
             // Said its last word: the rest is not wanted.
             (Phase::Closing, _) => {}
@@ -121,14 +122,17 @@ impl Shard {
         }
     }
 
-    fn feed(&mut self, slot: u32, bytes: &mut [u8], message_bytes_max: usize) {
+    fn feed(&mut self, slot: u32, bytes: &mut [u8], terms: Terms) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Closing && !awaits_close(connection.close_reason) {
             return;
         }
         let mut decoder = std::mem::take(&mut connection.decoder);
-        let result = decoder.feed(Role::Server, bytes, message_bytes_max, &mut |input| {
-            self.handle_input(slot, input);
+        let result = decoder.feed_by(terms, bytes, &mut |input| {
+            match input {
+                Input::Deflated(message) => self.handle_deflated(slot, message, terms.message_bytes_max),
+                input => self.handle_input(slot, input),
+            }
             match self.connection(slot).is_some_and(|connection| connection.phase != Phase::Dead) {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub(crate) written_seconds: Histogram,
     pub(crate) frames_in: Counter,
     pub(crate) bytes_out: Counter,
+    pub(crate) deflate_plain_bytes: Counter,
+    pub(crate) deflate_sent_bytes: Counter,
     pub(crate) slow_drops: Counter,
     pub(crate) mailbox_items: Gauge,
     pub(crate) mailbox_full: Counter,
@@ -134,6 +136,16 @@ impl Metrics {
         registry.register("frames_received", "Frames received from clients", m.frames_in.clone());
         registry.register("messages_written", "Notifications written to connections", m.messages.clone());
         registry.register("bytes_written", "Bytes written to connections", m.bytes_out.clone());
+        registry.register(
+            "websocket_deflate_plain_bytes",
+            "Notifications to connections with permessage-deflate, with their frames, before compression",
+            m.deflate_plain_bytes.clone(),
+        );
+        registry.register(
+            "websocket_deflate_sent_bytes",
+            "The same after compression; some go as they are",
+            m.deflate_sent_bytes.clone(),
+        );
         registry.register("slow_drops", "Notifications dropped at slow connections", m.slow_drops.clone());
         registry.register("mailbox_items", "Deliveries that wait for shards", m.mailbox_items.clone());
         registry.register("mailbox_full", "Deliveries that found a full mailbox", m.mailbox_full.clone());
@@ -250,6 +262,8 @@ impl Metrics {
             written_seconds: Histogram::default(),
             frames_in: Counter::default(),
             bytes_out: Counter::default(),
+            deflate_plain_bytes: Counter::default(),
+            deflate_sent_bytes: Counter::default(),
             slow_drops: Counter::default(),
             mailbox_items: Gauge::default(),
             mailbox_full: Counter::default(),
@@ -272,8 +286,8 @@ impl Metrics {
     }
 
     pub(crate) fn connections(&self, protocol: Protocol, framing: Framing) -> &Gauge {
-        // The lists of both are in the order of their discriminants.
-        &self.by_protocol[protocol as usize][framing as usize]
+        // Protocols are in the order of their discriminants.
+        &self.by_protocol[protocol as usize][framing.index()]
     }
 
     /// Sockets of devices: those that have said what they speak.
@@ -331,9 +345,9 @@ fn is_possible(protocol: Protocol, framing: Framing) -> bool {
         // A WebSocket that is to take over a session which polls is not a device's until it does.
         Protocol::Http => !matches!(framing, Framing::Events | Framing::GzipEvents),
         Protocol::Native => {
-            matches!(framing, Framing::WebSocket | Framing::Events | Framing::GzipEvents)
+            framing.is_websocket() || matches!(framing, Framing::Events | Framing::GzipEvents)
         }
-        Protocol::Mqtt | Protocol::Xmpp => matches!(framing, Framing::Stream | Framing::WebSocket),
-        Protocol::SocketIo | Protocol::Echo => matches!(framing, Framing::WebSocket | Framing::Polling),
+        Protocol::Mqtt | Protocol::Xmpp => framing.is_websocket() || framing == Framing::Stream,
+        Protocol::SocketIo | Protocol::Echo => framing.is_websocket() || framing == Framing::Polling,
     }
 }

@@ -155,7 +155,7 @@ impl Shared {
 
 /// Puts what stands before a packet on the wire before its head.
 fn frame_head(framing: Framing, head: &mut Vec<u8>, begin: usize, shared_bytes: usize) {
-    if framing == Framing::WebSocket {
+    if framing.is_websocket() {
         let packet_bytes = head.len() - begin + shared_bytes;
         let mut frame = Vec::with_capacity(10);
         ws::push_frame_head(&mut frame, Opcode::Binary, packet_bytes);
@@ -178,7 +178,7 @@ impl Shard {
     pub(crate) fn upgrade_to_mqtt(&mut self, slot: u32, upgrade: &Upgrade) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.open_mqtt(slot, Framing::WebSocket);
+        self.open_mqtt(slot, Framing::agreed(upgrade));
         self.send(slot, answer.into());
         self.arm(slot);
     }
@@ -304,7 +304,7 @@ impl Shard {
     fn send_mqtt(&mut self, slot: u32, out: Vec<u8>) {
         let Some(connection) = self.connection(slot).filter(|_| !out.is_empty()) else { return };
         let bytes: Bytes = match connection.framing {
-            Framing::WebSocket => ws::frame(Opcode::Binary, &out),
+            Framing::WebSocket | Framing::Deflated(_) => ws::frame(Opcode::Binary, &out),
             Framing::Stream | Framing::Events | Framing::GzipEvents | Framing::Polling => out.into(),
         };
         self.send(slot, bytes);

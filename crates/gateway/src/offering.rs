@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 use crate::catch_up::{CatchUp, Hold, Paged};
 use crate::connection::{Connection, Framing};
+use crate::deflate::{self, Saving};
 use crate::dispatch::Dispatch;
 use crate::ring::Frame;
 use crate::shard::Shard;
@@ -42,6 +43,7 @@ struct Batch {
     packets: SmallVec<[(usize, Bytes); 8]>,
     /// Of the rests.
     shared_bytes: usize,
+    saving: Saving,
 }
 
 impl Batch {
@@ -247,6 +249,7 @@ impl Shard {
         if connection.framing == Framing::Polling {
             self.polled.push(slot);
         }
+        self.tally.deflate.merge(std::mem::take(&mut batch.saving));
         let written = batch.write(connection, now_tick, written);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
         written.is_ok()
@@ -379,8 +382,14 @@ fn offer(
 ) -> Fate {
     let context = Context { config, framing: connection.framing, now };
     let Some(talk) = &mut connection.talk else { return Fate::Passed { confirmed: false } };
+    let begin = batch.heads.len();
     match talk.offer(&context, dispatch, cause, &mut batch.heads) {
-        Offered::Send { shared, confirmed } => {
+        Offered::Send { mut shared, confirmed } => {
+            if let Framing::Deflated(window_bits) = connection.framing {
+                let plain_bytes = batch.heads.len() - begin + shared.len();
+                shared = deflate::pack(dispatch, window_bits, &mut batch.heads, begin, shared);
+                batch.saving.add(plain_bytes, batch.heads.len() - begin + shared.len());
+            }
             batch.push(shared);
             Fate::Written { confirmed }
         }

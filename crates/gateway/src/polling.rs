@@ -215,7 +215,7 @@ impl Shard {
         let connection = self.connections.get(session as usize).filter(|connection| connection.is_alive());
         let Some(framing) = connection.map(|connection| connection.framing) else { return };
         // The client said good-bye in a packet; its WebSocket still has to be closed (RFC 6455 §7.1.1).
-        if framing == Framing::WebSocket && reason.websocket_code().is_none() {
+        if framing.is_websocket() && reason.websocket_code().is_none() {
             let mut frame = Vec::new();
             ws::push_close(&mut frame, 1_000, "");
             self.send(session, frame.into());

@@ -108,20 +108,29 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
     }
     match (head.method, head.path) {
         ("GET", "/v1/connect") => {
-            Route::WebSocket { upgrade: ws::upgrade(head), credentials: credentials(head, config) }
+            Route::WebSocket { upgrade: upgrade(head, config), credentials: credentials(head, config) }
         }
         ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head, config) },
         // [MQTT-6.0.0-3]
         ("GET", "/mqtt") => {
-            Route::Mqtt { upgrade: ws::upgrade_to(head, "mqtt"), app: named_app(head, config) }
+            Route::Mqtt { upgrade: upgrade_to(head, "mqtt", config), app: named_app(head, config) }
         }
         // RFC 7395 §3.1
         ("GET", "/xmpp") => {
-            Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp"), app: named_app(head, config) }
+            Route::Xmpp { upgrade: upgrade_to(head, "xmpp", config), app: named_app(head, config) }
         }
-        ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: ws::upgrade(head) },
+        ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: upgrade(head, config) },
         _ => Route::Api,
     }
+}
+
+fn upgrade(head: &Head<'_>, config: &Config) -> Result<Upgrade, UpgradeError> {
+    upgrade_to(head, ws::handshake::SUBPROTOCOL, config)
+}
+
+fn upgrade_to(head: &Head<'_>, subprotocol: &'static str, config: &Config) -> Result<Upgrade, UpgradeError> {
+    let upgrade = ws::upgrade_to(head, subprotocol)?;
+    if config.websocket_deflate { upgrade.with_deflate(head) } else { Ok(upgrade) }
 }
 
 fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineRequest {
@@ -141,7 +150,7 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
         opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },
         upgrade: match wanted {
             Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
-                ws::upgrade(head)
+                upgrade(head, config)
             }
             _ => Err(UpgradeError::NotUpgrade),
         },

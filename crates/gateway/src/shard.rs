@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use noroshi_auth::ClientNetwork;
 use noroshi_delivery::Delivery;
+use noroshi_protocol::ws::Inflater;
 use noroshi_supervision::Pulse;
 use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
@@ -32,6 +33,7 @@ use crate::admission::Bucket;
 use crate::backlog::Reads;
 use crate::config::Speaks;
 use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
+use crate::deflate::Saving;
 use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gate::{Asking, Gate};
@@ -95,6 +97,7 @@ pub(crate) struct Tally {
     pub(crate) frames_in: u64,
     pub(crate) messages_out: [u64; Protocol::ALL.len()],
     pub(crate) bytes_out: u64,
+    pub(crate) deflate: Saving,
     pub(crate) slow_drops: u64,
 }
 
@@ -158,6 +161,8 @@ pub(crate) struct Shard {
     /// Connections to be removed when the handler is done.
     pub(crate) doomed: Vec<u32>,
     pub(crate) scratch: Vec<u8>,
+    /// Of compressed messages, whosever they are.
+    pub(crate) inflater: Inflater,
     /// Sockets whose handshake goes on in a later turn, first come first.
     pub(crate) handshakes: VecDeque<u32>,
     /// Sessions that began with polling, by what their requests name them.
@@ -218,6 +223,7 @@ impl Shard {
             again: Vec::new(),
             doomed: Vec::new(),
             scratch: Vec::new(),
+            inflater: Inflater::default(),
             handshakes: VecDeque::new(),
             polled: Polled::default(),
             handshake_left: Duration::ZERO,
@@ -320,6 +326,8 @@ impl Shard {
         for (counter, count) in [
             (&metrics.frames_in, tally.frames_in),
             (&metrics.bytes_out, tally.bytes_out),
+            (&metrics.deflate_plain_bytes, tally.deflate.plain_bytes),
+            (&metrics.deflate_sent_bytes, tally.deflate.sent_bytes),
             (&metrics.slow_drops, tally.slow_drops),
         ] {
             if count > 0 {

@@ -174,7 +174,7 @@ impl Shard {
         ws::push_upgrade_response(&mut answer, upgrade);
         engine_io::push_open(&mut open, &sid, false, &shared.config.socket_io.engine);
         ws::push_frame(&mut answer, Opcode::Text, &open);
-        self.set_protocol(slot, Self::protocol_of(mount), Framing::WebSocket);
+        self.set_protocol(slot, Self::protocol_of(mount), Framing::agreed(upgrade));
         let Some(connection) = self.connection(slot) else { return };
         connection.begin_socket_io(socket_io);
         connection.opening = None;

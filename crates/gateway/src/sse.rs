@@ -104,7 +104,7 @@ impl Shard {
             return;
         }
         match connection.framing {
-            Framing::WebSocket => self.send(slot, ws::text_frame(json)),
+            Framing::WebSocket | Framing::Deflated(_) => self.send(slot, ws::text_frame(json)),
             Framing::Events | Framing::GzipEvents => {
                 let mut bytes = Vec::with_capacity(json.len() + 32);
                 sse::named(event, json, &mut bytes);

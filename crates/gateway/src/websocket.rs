@@ -11,6 +11,7 @@ use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
 use crate::connection::{Framing, Phase, Protocol, Subscription};
+use crate::deflate;
 use crate::permission::Op;
 use crate::route::Credentials;
 use crate::shard::Shard;
@@ -22,7 +23,7 @@ impl Shard {
     pub(crate) fn open_websocket(&mut self, slot: u32, upgrade: &Upgrade, credentials: Credentials) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Native, Framing::WebSocket);
+        self.set_protocol(slot, Protocol::Native, Framing::agreed(upgrade));
         let deadline = self.now.tick_after(self.shared.config.auth_timeout);
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::AwaitToken;
@@ -43,7 +44,7 @@ impl Shard {
     pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
         let mut answer = Vec::new();
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Echo, Framing::WebSocket);
+        self.set_protocol(slot, Protocol::Echo, Framing::agreed(upgrade));
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
@@ -54,39 +55,54 @@ impl Shard {
     /// A whole message, a part of one, or a control frame.
     pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
         let slot = self.moved_to(slot);
+        if let Input::Close { code, .. } = input {
+            return self.handle_close_frame(slot, code);
+        }
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        // Of those that leave nothing else is of interest.
+        let leaves = !connection.is_alive();
+        if leaves && (connection.leaving.is_none() || !matches!(input, Input::Text(_))) {
+            return;
+        }
+        if self.take_frame(slot) {
+            self.handle_message(slot, input);
+        }
+    }
+
+    /// [`Shard::handle_input`] of what is off the allowance already.
+    pub(crate) fn handle_message(&mut self, slot: u32, input: Input<'_>) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let (is_echo, logs_in) =
             (connection.protocol == Protocol::Echo, connection.phase == Phase::LoggingIn);
         let has_talk = connection.talk.is_some();
-        if let Input::Close { code, .. } = input {
-            return self.handle_close_frame(slot, code);
-        }
         if !connection.is_alive() {
             return self.handle_last_words(slot, &input);
-        }
-        if !self.take_frame(slot) {
-            return;
         }
         match input {
             Input::Ping(payload) => self.send_frame(slot, Opcode::Pong, payload),
             Input::Text(_) | Input::Binary(_) if has_talk => self.feed_talk_message(slot, input),
-            Input::Text(text) if is_echo => self.send_frame(slot, Opcode::Text, text.as_bytes()),
-            Input::Binary(bytes) if is_echo => self.send_frame(slot, Opcode::Binary, bytes),
+            Input::Text(text) if is_echo => self.send_back(slot, Opcode::Text, text.as_bytes()),
+            Input::Binary(bytes) if is_echo => self.send_back(slot, Opcode::Binary, bytes),
             Input::Text(text) if logs_in => self.keep_early(slot, text),
             Input::Text(text) => self.handle_text(slot, text),
             Input::Binary(_) => {
                 self.tell_error(slot, "bad_message", "messages are JSON in text frames");
                 self.begin_close(slot, CloseReason::BadMessage);
             }
-            Input::Pong(_) | Input::Fragment | Input::Close { .. } => {}
+            Input::Pong(_) | Input::Fragment | Input::Close { .. } | Input::Deflated(_) => {}
         }
+    }
+
+    /// A message of the conformance suite.
+    fn send_back(&mut self, slot: u32, opcode: Opcode, payload: &[u8]) {
+        let Some(framing) = self.connection(slot).map(|connection| connection.framing) else { return };
+        self.send(slot, deflate::packed(framing, ws::frame(opcode, payload)));
     }
 
     /// A device that is told to go elsewhere has what it confirms until it went.
     fn handle_last_words(&mut self, slot: u32, input: &Input<'_>) {
         let Some(num) = self.connection(slot).and_then(|connection| connection.leaving) else { return };
         if let Input::Text(text) = input
-            && self.take_frame(slot)
             && let Ok(ClientFrame::Ack { ids }) = native::parse_client_frame(text)
         {
             self.delivery.ack(num, ids);

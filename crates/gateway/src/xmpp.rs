@@ -171,7 +171,7 @@ impl Xmpp {
 
 fn framing_of(framing: Framing) -> xmpp::Framing {
     match framing {
-        Framing::WebSocket => xmpp::Framing::WebSocket,
+        Framing::WebSocket | Framing::Deflated(_) => xmpp::Framing::WebSocket,
         Framing::Stream | Framing::Events | Framing::GzipEvents | Framing::Polling => xmpp::Framing::Stream,
     }
 }
@@ -188,9 +188,11 @@ impl Shard {
             Framing::Stream if has_starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
             // What protects the HTTP listener, its own TLS or a proxy's, is said there for all that come by it.
-            Framing::WebSocket | Framing::Events | Framing::GzipEvents | Framing::Polling => {
-                Security::Encrypted
-            }
+            Framing::WebSocket
+            | Framing::Deflated(_)
+            | Framing::Events
+            | Framing::GzipEvents
+            | Framing::Polling => Security::Encrypted,
         };
         let conversation = Conversation::new(framing_of(framing), security);
         connection.phase = Phase::AwaitToken;
@@ -216,7 +218,7 @@ impl Shard {
     pub(crate) fn upgrade_to_xmpp(&mut self, slot: u32, upgrade: &Upgrade) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.open_xmpp(slot, Framing::WebSocket);
+        self.open_xmpp(slot, Framing::agreed(upgrade));
         self.send(slot, answer.into());
         self.arm(slot);
     }
@@ -437,7 +439,7 @@ impl Shard {
     fn close_xmpp(&mut self, slot: u32, reason: CloseReason) {
         let framing = self.connection(slot).map(|connection| connection.framing);
         // RFC 7395 §3.6: the WebSocket ends after its stream.
-        if reason == CloseReason::PeerClosed && framing == Some(Framing::WebSocket) {
+        if reason == CloseReason::PeerClosed && framing.is_some_and(Framing::is_websocket) {
             let mut frame = Vec::new();
             ws::push_close(&mut frame, 1_000, "");
             self.send(slot, frame.into());

@@ -4,6 +4,8 @@
 
 use std::io::{self, ErrorKind};
 
+use noroshi_protocol::ws::Inflater;
+
 use crate::dialect::Dialect;
 use crate::payload::StampFinder;
 use crate::seen::Seen;
@@ -24,6 +26,7 @@ pub(crate) struct Shared {
     out: Vec<u8>,
     /// Quoted ids to ack with one frame, empty between turns.
     acks: Vec<u8>,
+    inflater: Inflater,
 }
 
 impl Shared {
@@ -36,6 +39,7 @@ impl Shared {
             read: vec![0; READ_BYTES].into(),
             out: Vec::new(),
             acks: Vec::new(),
+            inflater: Inflater::default(),
         }
     }
 }
@@ -213,7 +217,7 @@ impl Device {
     }
 
     fn handle_bytes(&mut self, len: usize, shared: &mut Shared) -> Result<(), Ended> {
-        let Shared { topic, dialect, seen, stamp, read, out, acks } = shared;
+        let Shared { topic, dialect, seen, stamp, read, out, acks, inflater } = shared;
         let mut turn = Turn {
             dialect,
             topic: topic.as_deref(),
@@ -221,6 +225,7 @@ impl Device {
             seen,
             out,
             acks,
+            inflater,
             stage: &mut self.stage,
             received: &mut self.received,
             reading: self.reading,

@@ -13,6 +13,8 @@ pub(crate) enum Dialect {
     /// Noroshi's own, over WebSocket.
     #[default]
     Native,
+    /// The same, compressed where the server agrees.
+    Deflated,
     /// Server-sent events.
     Events,
     /// Over WebSocket.
@@ -65,7 +67,7 @@ impl Dialect {
     /// What `device` logs in with, if it does.
     pub(crate) fn secret(&self, device: &str, signer: &Signer, now_s: u64) -> Option<String> {
         let password = match self {
-            Dialect::Native | Dialect::Events | Dialect::SocketIo => &Password::Token,
+            Dialect::Native | Dialect::Deflated | Dialect::Events | Dialect::SocketIo => &Password::Token,
             Dialect::Mqtt(mqtt) => &mqtt.password,
             Dialect::Xmpp(xmpp) => &xmpp.password,
             Dialect::Frames(_) => &Password::None,
@@ -80,7 +82,7 @@ impl Dialect {
     /// Whether messages carry [`crate::payload::push_plain_data`]: they were not made by Noroshi's API.
     pub(crate) fn is_plain(&self) -> bool {
         match self {
-            Dialect::Native | Dialect::Events | Dialect::SocketIo => false,
+            Dialect::Native | Dialect::Deflated | Dialect::Events | Dialect::SocketIo => false,
             Dialect::Mqtt(Mqtt { password, .. }) | Dialect::Xmpp(Xmpp { password, .. }) => {
                 *password != Password::Token
             }

@@ -17,6 +17,8 @@ mod socket_io;
 mod websocket;
 mod xmpp;
 
+use noroshi_protocol::ws::Inflater;
+
 use crate::device::{Ended, Reading, Stage};
 use crate::dialect::Dialect;
 use crate::http::Response;
@@ -65,6 +67,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     /// Ids to ack with one frame, empty between turns.
     pub(crate) acks: &'a mut Vec<u8>,
+    pub(crate) inflater: &'a mut Inflater,
     pub(crate) stage: &'a mut Stage,
     /// Messages since the device connected.
     pub(crate) received: &'a mut u32,
@@ -85,7 +88,7 @@ impl Speech {
     /// How a connection begins, with the first bytes to send.
     pub(crate) fn begin(dialect: &Dialect, login: Login<'_>) -> (Self, Vec<u8>) {
         match dialect {
-            Dialect::Native | Dialect::SocketIo | Dialect::Frames(_) => {
+            Dialect::Native | Dialect::Deflated | Dialect::SocketIo | Dialect::Frames(_) => {
                 let (speech, first) = WebSocket::begin(dialect, login);
                 (Self::WebSocket(speech), first)
             }

@@ -168,6 +168,7 @@ impl Target {
 fn own_dialect(protocol: Protocol, xmpp_domain: &str) -> Dialect {
     match protocol {
         Protocol::Native => Dialect::Native,
+        Protocol::NativeDeflate => Dialect::Deflated,
         Protocol::Sse => Dialect::Events,
         Protocol::Socketio => Dialect::SocketIo,
         Protocol::Mqtt => Dialect::Mqtt(dialect::Mqtt {

@@ -345,6 +345,7 @@ fn gateway_config(
         parked_sessions_bytes: gateway.parked_sessions_bytes,
         tcp_keepalive: gateway.tcp_keepalive,
         io_uring: gateway.io_uring,
+        websocket_deflate: gateway.websocket_deflate,
         mqtt: noroshi_protocol::mqtt::Config {
             packet_bytes_max: u32::try_from(limits.client_message_bytes).unwrap_or(u32::MAX),
             ..match server.conformance {

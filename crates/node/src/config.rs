@@ -159,6 +159,7 @@ pub struct Gateway {
     pub parked_sessions_bytes: usize,
     pub tcp_keepalive: Duration,
     pub io_uring: bool,
+    pub websocket_deflate: bool,
     pub drain: Drain,
 }
 

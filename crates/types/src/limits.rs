@@ -115,6 +115,9 @@ pub const CAMPAIGN_BATCH_MAX: u32 = 1_000;
 pub const PUSH_IN_FLIGHT: usize = 32_768;
 /// One message from a device: acks of 1,000 ids at 39 bytes are 39 KB.
 pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
+/// A frame of a WebSocket that is shorter is not compressed: it would save less than 60 bytes, which is about what carries a
+/// packet, for 15 µs (docs/performance.md).
+pub const DEFLATE_BYTES_MIN: usize = 256;
 /// What a device may send before its log-in is answered. The 4,096 log-ins that wait for a verification at once hold 64 MiB
 /// at most.
 pub const EARLY_BYTES: usize = 16 << 10;

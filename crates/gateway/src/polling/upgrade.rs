@@ -25,7 +25,7 @@ impl Shard {
         let accepted = self.ask_engine(session, Session::accept_probe) == Some(true);
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Http, Framing::WebSocket);
+        self.set_protocol(slot, Protocol::Http, Framing::agreed(upgrade));
         let deadline = self.now.tick_after(UPGRADE_TIMEOUT);
         let exchange = Exchange { sid, keeps: false, kind: Kind::Probe };
         let at = self.begin_exchange(slot, exchange, deadline);
@@ -74,7 +74,7 @@ impl Shard {
             return self.doom(session, CloseReason::PeerReset);
         };
         let mut transport = std::mem::replace(&mut probe.transport, Transport::NONE);
-        let tail = probe.tail.take();
+        let (tail, framing) = (probe.tail.take(), probe.framing);
         if let Some(Talk::Exchange(exchange)) = probe.talk.as_deref_mut() {
             exchange.kind = Kind::Moved(session);
         }
@@ -84,7 +84,7 @@ impl Shard {
         let protocol = connection.protocol;
         connection.transport = transport;
         connection.tail = tail;
-        self.set_protocol(session, protocol, Framing::WebSocket);
+        self.set_protocol(session, protocol, framing);
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "a socket could not be registered");
             return self.doom(session, CloseReason::Internal);

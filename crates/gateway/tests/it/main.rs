@@ -3,6 +3,7 @@
 mod alone;
 mod closing;
 mod cluster;
+mod deflate;
 mod deliver;
 mod descriptors;
 mod drain;

@@ -115,6 +115,7 @@ async fn node() -> Node {
     let mut config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
     // No pings meanwhile, as with the other protocols.
     config.socket_io.engine.ping_interval_ms = 600_000;
+    config.websocket_deflate = true;
     config.xmpp.protocol.allow_plaintext = true;
     config.xmpp.protocol.resume_max_s = 1;
     let bound = Gateway::bind(config).expect("a port");
@@ -162,6 +163,8 @@ struct Case {
 #[derive(Clone, Copy, PartialEq)]
 enum Conversation {
     WebSocket,
+    /// The same with permessage-deflate.
+    Deflated,
     /// It hears, and says nothing.
     Events,
     /// The same under gzip.
@@ -178,6 +181,7 @@ impl Conversation {
     fn listener(self) -> usize {
         match self {
             Conversation::WebSocket
+            | Conversation::Deflated
             | Conversation::Events
             | Conversation::Compressed
             | Conversation::SocketIo
@@ -190,7 +194,7 @@ impl Conversation {
     /// What it may cost besides.
     fn bytes(self) -> i64 {
         match self {
-            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::WebSocket | Conversation::Deflated | Conversation::Events => 0,
             // A checksum and a length, by slot.
             Conversation::Compressed => 48,
             Conversation::Mqtt | Conversation::SocketIo => 512,
@@ -207,6 +211,13 @@ const WEBSOCKET: Case = Case {
               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     end: b"ping_s",
     conversation: Conversation::WebSocket,
+};
+const DEFLATED: Case = Case {
+    headers: "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+              Sec-WebSocket-Extensions: permessage-deflate\r\n",
+    conversation: Conversation::Deflated,
+    ..WEBSOCKET
 };
 const SSE: Case =
     Case { path: "/v1/events", headers: "", end: b"retry: ", conversation: Conversation::Events };
@@ -256,9 +267,10 @@ fn connect(
             let mut client = Client::dial(address, tls);
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
             let first = match case.conversation {
-                Conversation::WebSocket | Conversation::Events | Conversation::Compressed => {
-                    head.into_bytes()
-                }
+                Conversation::WebSocket
+                | Conversation::Deflated
+                | Conversation::Events
+                | Conversation::Compressed => head.into_bytes(),
                 Conversation::SocketIo => {
                     let mut first = head.replace("?token=", "&token=").into_bytes();
                     first.extend_from_slice(&frame("40"));
@@ -311,8 +323,12 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
                 client.ask("GET", "");
                 continue;
             }
-            let end = if case.conversation == Conversation::Compressed { SYNC_FLUSH } else { b"the end" };
-            client.read_until(end);
+            match case.conversation {
+                // It cannot be read from a frame; the pong comes behind it, or before.
+                Conversation::Deflated => {}
+                Conversation::Compressed => client.read_until(SYNC_FLUSH),
+                _ => client.read_until(b"the end"),
+            }
             match case.conversation {
                 Conversation::SocketIo => {
                     client.write_all(&frame(&long_presence())).expect("sent");
@@ -320,6 +336,10 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
                 }
                 Conversation::WebSocket => {
                     client.write_all(&long_ping()).expect("sent");
+                    client.read_until(b"pong");
+                }
+                Conversation::Deflated => {
+                    client.write_all(&long_deflated_ping()).expect("sent");
                     client.read_until(b"pong");
                 }
                 Conversation::Mqtt => {
@@ -339,19 +359,33 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
 
 /// A text frame whose mask changes nothing (RFC 6455 §5.2).
 fn frame(text: &str) -> Vec<u8> {
-    let len = u16::try_from(text.len()).expect("16 bits");
-    let mut frame = vec![0x81];
+    frame_of(0x81, text.as_bytes())
+}
+
+fn frame_of(first: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(payload.len()).expect("16 bits");
+    let mut frame = vec![first];
     match u8::try_from(len) {
         Ok(short @ 0..126) => frame.push(0x80 | short),
         _ => frame.extend_from_slice(&[&[0x80 | 126], &len.to_be_bytes()[..]].concat()),
     }
     frame.extend_from_slice(&[0; 4]);
-    frame.extend_from_slice(text.as_bytes());
+    frame.extend_from_slice(payload);
     frame
 }
 
 fn long_ping() -> Vec<u8> {
     frame(&format!("{:MESSAGE_BYTES$}", "{\"t\":\"ping\"}"))
+}
+
+/// The same, compressed (RFC 7692 §7.2.1).
+fn long_deflated_ping() -> Vec<u8> {
+    let plain = format!("{:MESSAGE_BYTES$}", "{\"t\":\"ping\"}");
+    let mut payload = Vec::with_capacity(plain.len());
+    let mut compress = flate2::Compress::new(flate2::Compression::fast(), false);
+    compress.compress_vec(plain.as_bytes(), &mut payload, flate2::FlushCompress::Sync).expect("any input");
+    payload.truncate(payload.len() - SYNC_FLUSH.len());
+    frame_of(0xC1, &payload)
 }
 
 /// An event of Socket.IO that is answered.
@@ -469,6 +503,7 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
 async fn an_idle_connection_is_small() {
     for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
+        check(&format!("WebSocket with permessage-deflate, {transport}"), DEFLATED, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
         check(&format!("SSE under gzip, {transport}"), COMPRESSED, version).await;
         check(&format!("Socket.IO, {transport}"), SOCKET_IO, version).await;

@@ -29,6 +29,8 @@ pub(crate) enum Protocol {
     /// Noroshi's own, over WebSocket
     #[default]
     Native,
+    /// The same with permessage-deflate; a node that is started here needs --set gateway.websocket_deflate=true
+    NativeDeflate,
     /// Server-sent events
     Sse,
     /// Socket.IO over WebSocket
@@ -43,6 +45,7 @@ impl Protocol {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Protocol::Native => "native",
+            Protocol::NativeDeflate => "native-deflate",
             Protocol::Sse => "sse",
             Protocol::Socketio => "socketio",
             Protocol::Mqtt => "mqtt",
@@ -141,7 +144,7 @@ impl Speech {
         match self.protocol() {
             Protocol::Mqtt => self.mqtt.as_deref(),
             Protocol::Xmpp => self.xmpp.as_deref(),
-            Protocol::Native | Protocol::Sse | Protocol::Socketio => None,
+            Protocol::Native | Protocol::NativeDeflate | Protocol::Sse | Protocol::Socketio => None,
         }
     }
 

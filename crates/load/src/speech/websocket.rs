@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use noroshi_protocol::ws::{
-    Decoder, Input, Opcode, Refusal, Role, check_upgrade_response, push_masked_frame, push_upgrade_request,
+    Decoder, Input, OFFER_DEFLATE, Opcode, Refusal, Role, Terms, check_upgrade_response_to,
+    push_masked_frame, push_upgrade_request,
 };
 
 use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, frames, native, refusal, socket_io};
@@ -44,6 +45,10 @@ impl WebSocket {
                 request(&frames.path(login.name), &[]);
                 frames.hello(login.name).for_each(|text| push_text(&mut hello, text.as_bytes()));
             }
+            Dialect::Deflated => {
+                let bearer = format!("Bearer {}", login.token());
+                request(native::PATH, &[("Authorization", &bearer), OFFER_DEFLATE]);
+            }
             Dialect::Native | Dialect::Events | Dialect::Mqtt(_) | Dialect::Xmpp(_) => {
                 request(native::PATH, &[("Authorization", &format!("Bearer {}", login.token()))]);
             }
@@ -55,7 +60,9 @@ impl WebSocket {
         let mut from = 0;
         if *turn.stage == Stage::Opening {
             self.held.extend_from_slice(bytes);
-            let Some(head_len) = upgraded(&self.held)? else { return Ok(()) };
+            let Some(head_len) = upgraded(&self.held, *turn.dialect == Dialect::Deflated)? else {
+                return Ok(());
+            };
             // Frames may follow the head in the same read; what came before this read was head.
             from = bytes.len() - (self.held.len() - head_len);
             self.held = Vec::new();
@@ -73,9 +80,16 @@ impl WebSocket {
     fn feed(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         let Self { decoder, hello, .. } = self;
         let mut ended = None;
+        let deflates = *turn.dialect == Dialect::Deflated;
+        let mut inflater = std::mem::take(turn.inflater);
         let mut on_input = |input: Input<'_>| {
+            let input = match input {
+                Input::Deflated(message) => inflater.inflate(message, MESSAGE_BYTES_MAX),
+                input => Ok(input),
+            };
             match input {
-                Input::Text(text) => {
+                Err(error) => ended = Some(Ended::lasting(format!("broken message: {error}"))),
+                Ok(Input::Text(text)) => {
                     let heard = match turn.dialect {
                         Dialect::Frames(of) => frames::hear(text, of, turn),
                         Dialect::SocketIo => socket_io::hear(text, hello, turn),
@@ -83,20 +97,22 @@ impl WebSocket {
                     };
                     ended = heard.err();
                 }
-                Input::Ping(payload) => push_masked_frame(turn.out, Opcode::Pong, payload, MASK),
-                Input::Close { code, reason } => {
+                Ok(Input::Ping(payload)) => push_masked_frame(turn.out, Opcode::Pong, payload, MASK),
+                Ok(Input::Close { code, reason }) => {
                     let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
                     let reason = format!("closed by the server: {code} {reason}").trim_end().to_owned();
                     ended.get_or_insert(Ended::passing(reason));
                 }
-                Input::Binary(_) | Input::Pong(_) | Input::Fragment => {}
+                Ok(Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_)) => {}
             }
             match ended {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
         };
-        let fed = decoder.feed(Role::Client, bytes, MESSAGE_BYTES_MAX, &mut on_input);
+        let terms = Terms { role: Role::Client, deflates, message_bytes_max: MESSAGE_BYTES_MAX };
+        let fed = decoder.feed_by(terms, bytes, &mut on_input);
+        *turn.inflater = inflater;
         match (fed, ended) {
             (_, Some(ended)) => Err(ended),
             (Err(error), None) => Err(Ended::lasting(format!("broken frame: {error}"))),
@@ -106,8 +122,8 @@ impl WebSocket {
 }
 
 /// The length of the head that opened the WebSocket; none until it is complete.
-fn upgraded(bytes: &[u8]) -> Result<Option<usize>, Ended> {
-    match check_upgrade_response(bytes, UPGRADE_KEY) {
+fn upgraded(bytes: &[u8], deflates: bool) -> Result<Option<usize>, Ended> {
+    match check_upgrade_response_to(bytes, UPGRADE_KEY, deflates) {
         Ok(None) if bytes.len() > RESPONSE_BYTES_MAX => Err(Ended::lasting("the answer's head is too long")),
         Ok(head_len) => Ok(head_len),
         Err(Refusal::Status { status, head_len }) => refusal(bytes, status, head_len).map_or(Ok(None), Err),

@@ -364,6 +364,11 @@ impl Gateway {
                 true,
                 "Messages to many connections are handed to the kernel together, where it and the build can (Linux io_uring).",
             ),
+            websocket_deflate: reader.switch(
+                "gateway.websocket_deflate",
+                false,
+                "Compresses messages on WebSockets whose clients offer permessage-deflate (RFC 7692).",
+            ),
             drain: Drain {
                 rate: count_u32(
                     reader,

@@ -116,8 +116,8 @@ impl WebSocket {
                 Input::Text(text) => received.push_back(Received::Text(text.to_owned())),
                 Input::Ping(payload) => received.push_back(Received::Ping(payload.to_owned())),
                 Input::Close { .. } => received.push_back(Received::Close),
-                // The service sends no binary messages and nobody here asked for a pong.
-                Input::Binary(_) | Input::Pong(_) | Input::Fragment => {}
+                // The service sends no binary messages; nobody here asked for a pong or for compression.
+                Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_) => {}
             }
             ControlFlow::Continue(())
         });

@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use noroshi_types::CloseReason;
 
+use super::deflate::Deflated;
 use super::frame::{Expected, HEADER_BYTES_MAX, Header, Opcode};
 use super::mask;
 
@@ -23,11 +24,29 @@ pub enum Role {
     Client,
 }
 
+/// What a decoder has to know of its connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    pub role: Role,
+    /// permessage-deflate was agreed on.
+    pub deflates: bool,
+    /// Of a message as it comes; what a compressed one becomes is bounded where it is inflated.
+    pub message_bytes_max: usize,
+}
+
+impl Terms {
+    fn expected(self, mid_message: bool, room: usize) -> Expected {
+        Expected { role: self.role, deflates: self.deflates, mid_message, room }
+    }
+}
+
 /// A whole message or control frame, or that a part of a message came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input<'a> {
     Text(&'a str),
     Binary(&'a [u8]),
+    /// A text or binary message, for [`super::Inflater::inflate`].
+    Deflated(Deflated<'a>),
     Ping(&'a [u8]),
     Pong(&'a [u8]),
     /// No code where the frame was empty (RFC 6455 §7.1.5).
@@ -80,8 +99,10 @@ struct Partial {
     frame: Option<Frame>,
     /// Text or binary: the message that is open.
     message: Option<Opcode>,
+    /// It is compressed.
+    deflated: bool,
     data: Vec<u8>,
-    /// Text only: `data[..utf8_len]` is known to be UTF-8; at most 3 bytes of a cut character follow.
+    /// Text that is not compressed only: `data[..utf8_len]` is known to be UTF-8; at most 3 bytes of a cut character follow.
     utf8_len: usize,
     /// The payload of an incomplete control frame, which may stand between fragments (RFC 6455 §5.4).
     control: Vec<u8>,
@@ -107,7 +128,17 @@ impl Decoder {
         message_bytes_max: usize,
         on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
     ) -> Result<(), WsError> {
-        let result = self.advance(role, bytes, message_bytes_max, on);
+        self.feed_by(Terms { role, deflates: false, message_bytes_max }, bytes, on)
+    }
+
+    /// [`Decoder::feed`] of a connection that may have agreed on an extension.
+    pub fn feed_by(
+        &mut self,
+        terms: Terms,
+        bytes: &mut [u8],
+        on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
+    ) -> Result<(), WsError> {
+        let result = self.advance(terms, bytes, on);
         if !matches!(result, Ok(ControlFlow::Continue(()))) {
             self.partial = None;
         }
@@ -128,22 +159,21 @@ impl Decoder {
 
     fn advance(
         &mut self,
-        role: Role,
+        terms: Terms,
         mut rest: &mut [u8],
-        message_bytes_max: usize,
         on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, WsError> {
         while !rest.is_empty() {
             let flow = match &mut self.partial {
-                None => match whole_frame(role, &mut rest, message_bytes_max)? {
-                    Some((opcode, payload)) => deliver(opcode, payload, on)?,
+                None => match whole_frame(terms, &mut rest)? {
+                    Some((header, payload)) => deliver(header.opcode, header.deflated, payload, on)?,
                     None => {
                         self.partial = Some(Box::default());
                         continue;
                     }
                 },
                 Some(partial) => {
-                    let flow = partial.advance(role, &mut rest, message_bytes_max, on)?;
+                    let flow = partial.advance(terms, &mut rest, on)?;
                     if partial.is_spent() {
                         self.partial = None;
                     }
@@ -167,12 +197,8 @@ impl fmt::Debug for Decoder {
 
 /// Takes an unfragmented frame off the front of `rest` if all of it is there: the usual case, and the
 /// one that copies nothing.
-fn whole_frame<'a>(
-    role: Role,
-    rest: &mut &'a mut [u8],
-    message_bytes_max: usize,
-) -> Result<Option<(Opcode, &'a [u8])>, WsError> {
-    let expected = Expected { role, mid_message: false, room: message_bytes_max };
+fn whole_frame<'a>(terms: Terms, rest: &mut &'a mut [u8]) -> Result<Option<(Header, &'a [u8])>, WsError> {
+    let expected = terms.expected(false, terms.message_bytes_max);
     let Some((header, header_len)) = Header::parse(rest, expected)? else { return Ok(None) };
     if !header.fin || rest.len() - header_len < header.payload_len {
         return Ok(None);
@@ -181,7 +207,7 @@ fn whole_frame<'a>(
     *rest = after;
     let payload = &mut frame[header_len..];
     mask::apply(header.mask, 0, payload);
-    Ok(Some((header.opcode, payload)))
+    Ok(Some((header, payload)))
 }
 
 impl Partial {
@@ -192,14 +218,13 @@ impl Partial {
     /// Takes the rest of a header, or the rest of a payload, or all there is of it.
     fn advance(
         &mut self,
-        role: Role,
+        terms: Terms,
         rest: &mut &mut [u8],
-        message_bytes_max: usize,
         on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, WsError> {
         let mut frame = match self.frame.take() {
             Some(frame) => frame,
-            None => match self.header(role, rest, message_bytes_max)? {
+            None => match self.header(terms, rest)? {
                 Some(header) => Frame { header, received: 0 },
                 None => return Ok(ControlFlow::Continue(())),
             },
@@ -218,27 +243,19 @@ impl Partial {
     }
 
     /// Completes the header with the front of `rest`; `None` if it is still not complete.
-    fn header(
-        &mut self,
-        role: Role,
-        rest: &mut &mut [u8],
-        message_bytes_max: usize,
-    ) -> Result<Option<Header>, WsError> {
+    fn header(&mut self, terms: Terms, rest: &mut &mut [u8]) -> Result<Option<Header>, WsError> {
         let had = self.header_len;
         let more = rest.len().min(HEADER_BYTES_MAX - had);
         self.header[had..had + more].copy_from_slice(&rest[..more]);
-        let expected = Expected {
-            role,
-            mid_message: self.message.is_some(),
-            room: message_bytes_max.saturating_sub(self.data.len()),
-        };
+        let room = terms.message_bytes_max.saturating_sub(self.data.len());
+        let expected = terms.expected(self.message.is_some(), room);
         let parsed = Header::parse(&self.header[..had + more], expected)?;
         // Not complete only if all of `rest` went into it: no header is longer than HEADER_BYTES_MAX.
         self.header_len = if parsed.is_some() { 0 } else { had + more };
         let taken = parsed.map_or(more, |(_, len)| len - had);
         *rest = &mut std::mem::take(rest)[taken..];
-        if let Some((Header { opcode: opcode @ (Opcode::Text | Opcode::Binary), .. }, _)) = parsed {
-            self.message = Some(opcode);
+        if let Some((Header { opcode: opcode @ (Opcode::Text | Opcode::Binary), deflated, .. }, _)) = parsed {
+            (self.message, self.deflated) = (Some(opcode), deflated);
         }
         Ok(parsed.map(|(header, _)| header))
     }
@@ -252,7 +269,7 @@ impl Partial {
         let missing = frame.header.payload_len - frame.received;
         reserve(&mut self.data, chunk.len(), missing);
         self.data.extend_from_slice(chunk);
-        if self.message == Some(Opcode::Text) {
+        if self.message == Some(Opcode::Text) && !self.deflated {
             match std::str::from_utf8(&self.data[self.utf8_len..]) {
                 Ok(_) => self.utf8_len = self.data.len(),
                 // A character cut by the end of what is here: the rest of it may come.
@@ -270,13 +287,13 @@ impl Partial {
         on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, WsError> {
         if header.opcode.is_control() {
-            return deliver(header.opcode, &std::mem::take(&mut self.control), on);
+            return deliver(header.opcode, false, &std::mem::take(&mut self.control), on);
         }
         match self.message {
             Some(opcode) if header.fin => {
                 self.message = None;
                 self.utf8_len = 0;
-                deliver(opcode, &std::mem::take(&mut self.data), on)
+                deliver(opcode, self.deflated, &std::mem::take(&mut self.data), on)
             }
             _ => Ok(on(Input::Fragment)),
         }
@@ -293,10 +310,12 @@ fn reserve(data: &mut Vec<u8>, more: usize, missing: usize) {
 
 fn deliver(
     opcode: Opcode,
+    deflated: bool,
     payload: &[u8],
     on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, WsError> {
     let input = match opcode {
+        _ if deflated => Input::Deflated(Deflated { opcode, payload }),
         Opcode::Text => Input::Text(std::str::from_utf8(payload).map_err(|_| WsError::InvalidUtf8)?),
         // A continuation never gets here: it is delivered as what its message began as.
         Opcode::Binary | Opcode::Continuation => Input::Binary(payload),

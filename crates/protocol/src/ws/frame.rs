@@ -15,6 +15,8 @@ pub const CONTROL_BYTES_MAX: usize = 125;
 pub const CLOSE_REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 const FIN: u8 = 0x80;
+/// RFC 7692 §6: the message is compressed.
+const RSV1: u8 = 0x40;
 const RESERVED: u8 = 0x70;
 const MASK: u8 = 0x80;
 
@@ -52,6 +54,8 @@ impl Opcode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) fin: bool,
+    /// It begins a message that is compressed.
+    pub(super) deflated: bool,
     pub(super) opcode: Opcode,
     pub(super) payload_len: usize,
     pub(super) mask: [u8; 4],
@@ -61,6 +65,8 @@ pub(super) struct Header {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected {
     pub(super) role: Role,
+    /// Messages may be compressed.
+    pub(super) deflates: bool,
     /// A fragmented message is open.
     pub(super) mid_message: bool,
     /// What the message being received may still grow by.
@@ -71,7 +77,7 @@ impl Header {
     /// The header at the start of `bytes` and its length; `None` if it is not complete yet.
     pub(super) fn parse(bytes: &[u8], expected: Expected) -> Result<Option<(Header, usize)>, WsError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
-        let (fin, opcode) = Self::first_byte(first, expected.mid_message)?;
+        let (fin, deflated, opcode) = Self::first_byte(first, expected)?;
         let Some(&second) = bytes.get(1) else { return Ok(None) };
         let short_len = Self::second_byte(second, opcode, expected.role)?;
         let Some((payload_len, len)) = Self::payload_len(short_len, &bytes[2..])? else { return Ok(None) };
@@ -81,30 +87,36 @@ impl Header {
             return Err(WsError::TooBig);
         }
         Ok(match expected.role {
-            Role::Client => Some((Header { fin, opcode, payload_len, mask: [0; 4] }, 2 + len)),
+            Role::Client => Some((Header { fin, deflated, opcode, payload_len, mask: [0; 4] }, 2 + len)),
             Role::Server => bytes[2 + len..]
                 .first_chunk::<4>()
-                .map(|mask| (Header { fin, opcode, payload_len, mask: *mask }, 2 + len + 4)),
+                .map(|mask| (Header { fin, deflated, opcode, payload_len, mask: *mask }, 2 + len + 4)),
         })
     }
 
-    fn first_byte(byte: u8, mid_message: bool) -> Result<(bool, Opcode), WsError> {
-        if byte & RESERVED != 0 {
-            return Err(WsError::Protocol("a reserved bit is set")); // §5.2: no extension gave it a meaning
+    fn first_byte(byte: u8, expected: Expected) -> Result<(bool, bool, Opcode), WsError> {
+        let (fin, reserved) = (byte & FIN != 0, byte & RESERVED);
+        // §5.2: no extension gave it a meaning.
+        if reserved != 0 && !(reserved == RSV1 && expected.deflates) {
+            return Err(WsError::Protocol("a reserved bit is set"));
         }
-        let fin = byte & FIN != 0;
+        let deflated = reserved != 0;
         let opcode = Opcode::from_bits(byte & 0x0F).ok_or(WsError::Protocol("a reserved opcode"))?;
         match opcode {
-            Opcode::Continuation if !mid_message => {
+            // RFC 7692 §6.1: neither on control frames nor behind a message's first frame.
+            Opcode::Continuation | Opcode::Close | Opcode::Ping | Opcode::Pong if deflated => {
+                Err(WsError::Protocol("a reserved bit is set"))
+            }
+            Opcode::Continuation if !expected.mid_message => {
                 Err(WsError::Protocol("a continuation without a message to continue")) // §5.4
             }
-            Opcode::Text | Opcode::Binary if mid_message => {
+            Opcode::Text | Opcode::Binary if expected.mid_message => {
                 Err(WsError::Protocol("a new message inside a fragmented one")) // §5.4
             }
             Opcode::Close | Opcode::Ping | Opcode::Pong if !fin => {
                 Err(WsError::Protocol("a fragmented control frame")) // §5.5
             }
-            _ => Ok((fin, opcode)),
+            _ => Ok((fin, deflated, opcode)),
         }
     }
 
@@ -161,6 +173,24 @@ pub(crate) fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize,
 /// Appends what stands before the payload of a server frame, where the payload follows in pieces.
 pub fn push_frame_head(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize) {
     push_header(out, opcode, payload_len, 0);
+}
+
+/// [`push_frame_head`] of a message that is compressed.
+pub fn push_deflated_head(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize) {
+    let begin = out.len();
+    push_header(out, opcode, payload_len, 0);
+    out[begin] |= RSV1;
+}
+
+/// What a frame of [`push_frame_head`] is of, and how long its head is; `None` if it is not whole.
+pub fn frame_head(frame: &[u8]) -> Option<(Opcode, usize)> {
+    let (first, second) = (frame.first()?, frame.get(1)?);
+    let len = match second {
+        126 => 4,
+        127 => 10,
+        _ => 2,
+    };
+    Some((Opcode::from_bits(first & 0x0F)?, len)).filter(|_| frame.len() >= len)
 }
 
 /// A whole server frame of its own: encoded once and shared by every connection it goes to.

@@ -7,7 +7,12 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::digest;
 
+use super::extension::{self, Deflate};
 use crate::http::Head;
+
+/// The header by which a client offers permessage-deflate, for [`push_upgrade_request`]. It is to be checked by
+/// [`check_upgrade_response_to`].
+pub const OFFER_DEFLATE: (&str, &str) = ("Sec-WebSocket-Extensions", extension::OFFER);
 
 /// The subprotocol of the native conversation.
 pub const SUBPROTOCOL: &str = "noroshi.v1";
@@ -28,6 +33,16 @@ pub struct Upgrade {
     pub key_accept: [u8; 28],
     /// What to speak: `noroshi.v1` if the client offered it, nothing if it offered nothing we know.
     pub protocol: Option<&'static str>,
+    /// Messages may be compressed.
+    pub deflate: Option<Deflate>,
+}
+
+impl Upgrade {
+    /// Agrees to permessage-deflate, if the client offers it in a way that can be kept.
+    pub fn with_deflate(self, head: &Head<'_>) -> Result<Self, UpgradeError> {
+        let deflate = Deflate::negotiate(head.header_values("sec-websocket-extensions"))?;
+        Ok(Self { deflate, ..self })
+    }
 }
 
 /// Why a request cannot become a WebSocket.
@@ -105,6 +120,7 @@ pub fn upgrade_to(head: &Head<'_>, subprotocol: &'static str) -> Result<Upgrade,
     Ok(Upgrade {
         key_accept: accept_key(key),
         protocol: head.has_token("sec-websocket-protocol", subprotocol).then_some(subprotocol),
+        deflate: None,
     })
 }
 
@@ -127,6 +143,9 @@ pub fn push_upgrade_response(out: &mut Vec<u8>, upgrade: &Upgrade) {
     if let Some(protocol) = upgrade.protocol {
         out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
         out.extend_from_slice(protocol.as_bytes());
+    }
+    if let Some(deflate) = upgrade.deflate {
+        deflate.push_answer(out);
     }
     out.extend_from_slice(b"\r\n\r\n");
 }
@@ -170,6 +189,15 @@ pub enum Refusal {
 /// Checks the server's answer by RFC 6455 §4.1; returns the head's length once it is complete. Frames may
 /// follow it in the same read.
 pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, Refusal> {
+    check_upgrade_response_to(bytes, key, false)
+}
+
+/// [`check_upgrade_response`] to a request that may have had [`OFFER_DEFLATE`].
+pub fn check_upgrade_response_to(
+    bytes: &[u8],
+    key: &str,
+    offered_deflate: bool,
+) -> Result<Option<usize>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
     let head_len = match response.parse(bytes) {
@@ -200,7 +228,9 @@ pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, 
     if value("sec-websocket-protocol").is_some_and(|value| value != SUBPROTOCOL.as_bytes()) {
         return Err(Refusal::Malformed("the server chose a subprotocol that was not offered"));
     }
-    if value("sec-websocket-extensions").is_some() {
+    if value("sec-websocket-extensions")
+        .is_some_and(|value| !offered_deflate || !extension::accepts_offer(value))
+    {
         return Err(Refusal::Malformed("the server chose an extension that was not offered"));
     }
     Ok(Some(head_len))
@@ -240,6 +270,28 @@ mod tests {
         let shouting =
             REQUEST.replace("Upgrade: websocket", "UPGRADE: WebSocket").replace(", Upgrade", ", UPGRADE");
         assert!(check(&shouting).is_ok());
+    }
+
+    #[test]
+    fn compression_is_agreed_on_where_it_may_be() {
+        const OFFER: &str =
+            "Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=10\r\n";
+        let negotiated = |request: &str| {
+            let (head, _) = http::parse(request.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+            upgrade(&head).unwrap().with_deflate(&head)
+        };
+        let request = REQUEST.replace("Version: 13\r\n", OFFER);
+        assert_eq!(check(&request).unwrap().deflate, None, "nobody asked for it");
+        let agreed = negotiated(&request).unwrap();
+        assert_eq!(agreed.deflate.map(Deflate::server_window_bits), Some(10));
+        let mut out = Vec::new();
+        push_upgrade_response(&mut out, &agreed);
+        let key = "dGhlIHNhbXBsZSBub25jZQ==";
+        assert_eq!(check_upgrade_response_to(&out, key, true), Ok(Some(out.len())));
+        assert!(check_upgrade_response(&out, key).is_err(), "it was not offered");
+        assert_eq!(negotiated(REQUEST).unwrap().deflate, None);
+        let malformed = negotiated(&request.replace("bits=10", "bits=\""));
+        assert_eq!(malformed.map_err(|error| error.status()), Err(400));
     }
 
     #[test]

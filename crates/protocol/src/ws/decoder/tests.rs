@@ -18,6 +18,7 @@ enum Heard {
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>, String),
+    Deflated(Opcode, Vec<u8>),
 }
 
 impl Heard {
@@ -29,6 +30,7 @@ impl Heard {
             Input::Ping(bytes) => Heard::Ping(bytes.to_vec()),
             Input::Pong(bytes) => Heard::Pong(bytes.to_vec()),
             Input::Close { code, reason } => Heard::Close(code, reason.to_owned()),
+            Input::Deflated(Deflated { opcode, payload }) => Heard::Deflated(opcode, payload.to_vec()),
             Input::Fragment => return None,
         })
     }
@@ -414,5 +416,58 @@ proptest! {
             *b |= 0x80;
         }
         prop_assert_eq!(feed(Role::Server, wire.chunks(piece), 256).0, feed(Role::Server, [&wire[..]], 256).0);
+    }
+}
+
+/// What is heard where permessage-deflate was agreed on, in one piece and byte by byte.
+#[track_caller]
+fn check_deflating(wire: &[u8], expected: &[Heard], result: Result<(), WsError>) {
+    for piece_bytes in [wire.len(), 1] {
+        let (mut decoder, mut heard) = (Decoder::new(), Vec::new());
+        let terms = Terms { role: Role::Server, deflates: true, message_bytes_max: 1_000 };
+        let mut fed = Ok(());
+        for piece in wire.chunks(piece_bytes) {
+            fed = fed.and_then(|()| {
+                decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
+                    heard.extend(Heard::of(input));
+                    ControlFlow::Continue(())
+                })
+            });
+        }
+        assert_eq!((&heard[..], fed), (expected, result), "in pieces of {piece_bytes}");
+        assert!(decoder.is_idle());
+    }
+}
+
+/// RFC 7692 §7.2.3.1, in one frame and in two.
+#[test]
+fn a_compressed_message_is_told_whole() {
+    let hello = [0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00];
+    let expected = [Heard::Deflated(Opcode::Text, hello.to_vec())];
+    check_deflating(&raw(0xC1, &hello), &expected, Ok(()));
+    let two = [raw(0x41, &hello[..3]), masked(Opcode::Ping, b"p"), raw(0x80, &hello[3..])].concat();
+    check_deflating(&two, &[Heard::Ping(b"p".to_vec()), expected[0].clone()], Ok(()));
+    // Not looked at as text before it is inflated, and what follows is.
+    let broken = [raw(0xC2, b"\xFF"), raw(0x41, b"\xFF"), raw(0x80, b"\xFE"), raw(0x81, b"ok")].concat();
+    let told = [
+        Heard::Deflated(Opcode::Binary, vec![0xFF]),
+        Heard::Deflated(Opcode::Text, vec![0xFF, 0xFE]),
+        text("ok"),
+    ];
+    check_deflating(&broken, &told, Ok(()));
+    check_deflating(&raw(0x81, b"\xFF"), &[], Err(WsError::InvalidUtf8));
+    check_deflating(&raw(0xC2, &[0; 1_001]), &[], Err(WsError::TooBig));
+}
+
+/// RFC 7692 §6.1, RFC 6455 §5.2.
+#[test]
+fn the_bit_of_compression_has_its_place() {
+    let reserved = Err(WsError::Protocol("a reserved bit is set"));
+    for first in [0xC8, 0xC9, 0xCA, 0xE1, 0xD1, 0xA1, 0x91] {
+        check_deflating(&raw(first, b""), &[], reserved);
+    }
+    // A message's other frames do not have it, compressed or not.
+    for begin in [0x41, 0x01] {
+        check_deflating(&[raw(begin, b"a"), raw(0xC0, b"b")].concat(), &[], reserved);
     }
 }
