@@ -47,10 +47,10 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 	$(NO_FAULTS_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
-faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
+faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS, Apache Kafka, compressed WebSockets (some 15 minutes)
 	@scripts/setup build engines
 	$(CARGO) build --locked --bin noroshi --features noroshi/sqs,noroshi/kafka
-	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
+	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka autobahn-deflate
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build deny

@@ -6,9 +6,10 @@ import json
 import pytest
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.sync.client import connect
 
-from node import DEADLINE_S
+from node import DEADLINE_S, Node
 
 
 def test_a_device_registers_connects_and_hears(node):
@@ -78,3 +79,29 @@ def test_a_hundred_devices_hear_a_topic_message_once(node):
     assert all([msg["data"] for msg in heard] == ["one", "two", "end"] for heard in every)
     assert len({tuple(msg["id"] for msg in heard) for heard in every}) == 1
     assert len({tuple(msg["offset"] for msg in heard) for heard in every}) == 1
+
+
+@pytest.mark.parametrize("bits", [None, 12, 9])
+def test_messages_are_compressed_within_the_window_of_the_client(deflating, bits):
+    token = deflating.register(user=f"compressed-{bits}")["token"]
+    offer = ClientPerMessageDeflateFactory(server_max_window_bits=bits, client_max_window_bits=bits or True)
+    with connect(f"{deflating.ws}/v1/connect?token={token}", compression=None, extensions=[offer]) as socket:
+        [extension] = socket.protocol.extensions
+        assert (extension.name, extension.remote_max_window_bits) == ("permessage-deflate", bits or 15)
+        assert extension.remote_no_context_takeover and extension.local_no_context_takeover
+        assert json.loads(socket.recv(DEADLINE_S))["t"] == "ready"
+        for length in [10, 300, 700, 3_000, 4_000, 60_000]:
+            data = ("nothing new under the sun, " * 3_000)[:length]
+            # What is longer than its window comes as it is.
+            deflating.publish(to={"users": [f"compressed-{bits}"]}, data=data[:4_000])
+            assert json.loads(socket.recv(DEADLINE_S))["data"] == data[:4_000]
+            # The library compresses whatever it sends.
+            socket.send(json.dumps({"t": "nonsense", "text": data}))
+            assert json.loads(socket.recv(DEADLINE_S))["t"] == "error"
+
+
+@pytest.fixture(scope="module")
+def deflating():
+    node = Node("--set", "gateway.websocket_deflate=true")
+    yield node
+    node.stop()

@@ -55,7 +55,7 @@ impl Saving {
 /// Compresses from an empty window and ends with a sync flush (RFC 1951 §3.2.4): at a byte, and more may follow.
 pub(crate) fn deflate(plain: &[u8]) -> Vec<u8> {
     DEFLATER.with_borrow_mut(|deflater| {
-        // At these lengths a higher level takes up to four times as long and saves a hundredth (docs/performance.md).
+        // At these lengths a higher level takes up to five times as long and saves a hundredth (docs/performance.md).
         let deflater = deflater.get_or_insert_with(|| Box::new(Compress::new(Compression::fast(), false)));
         deflater.reset();
         let mut out = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);

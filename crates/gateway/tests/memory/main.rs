@@ -128,8 +128,12 @@ async fn node() -> Node {
 impl Node {
     /// One message to all that are connected.
     async fn publish(&self, data: &str) {
+        self.publish_to(Target::Topic(Topic::parse("news").expect("a topic")), data).await;
+    }
+
+    async fn publish_to(&self, target: Target, data: &str) {
         let request = Request {
-            target: Target::Topic(Topic::parse("news").expect("a topic")),
+            target,
             when: When::Connected,
             ttl: Ttl::default(),
             urgency: Urgency::Normal,
@@ -472,6 +476,13 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
     // The first ones pay for what all share: caches of statements, maps, threads, scratch.
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
     use_all(&node, &mut clients, case, 0).await;
+    if case.conversation == Conversation::Deflated {
+        // What goes to all is compressed by one shard: here each makes its compressor.
+        for n in 0..FIRST {
+            let user = UserId::parse(&format!("user-{n}")).expect("an id");
+            node.publish_to(Target::Users(vec![user]), &format!("{:300}", "1")).await;
+        }
+    }
     let before = settled();
     connect(&node, FIRST..CONNECTIONS, case, tls.as_ref(), &mut clients);
     let count = i64::try_from(CONNECTIONS - FIRST).expect("small");
