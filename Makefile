@@ -21,7 +21,7 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run build test unit e2e faults check advisories bench fuzz
+.PHONY: help run build test unit e2e faults long check advisories bench fuzz
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -47,10 +47,15 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 	$(NO_FAULTS_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
-faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS, Apache Kafka, compressed WebSockets (some 15 minutes)
+faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
 	@scripts/setup build engines
 	$(CARGO) build --locked --bin noroshi --features noroshi/sqs,noroshi/kafka
-	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka autobahn-deflate
+	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
+
+long: ## What takes too long for every change: Autobahn's compressed messages, other people's large programs (PROFILE=release)
+	@scripts/setup build engines
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
+	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run autobahn-deflate compatibility
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build deny

@@ -161,7 +161,7 @@ fn blocks_without_contents_are_refused() {
 #[test]
 fn a_compressor_that_flushes_often_is_understood() {
     // As zlib does with `memLevel` 1: a block each 127 symbols.
-    let plain: Vec<u8> = (0..60_000_u32).map(|at| (at * at >> 7) as u8).collect();
+    let plain: Vec<u8> = (0..60_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
     let mut compressor = CompressorOxide::new(create_comp_flags_from_zip_params(1, -15, 0));
     let mut payload = Vec::new();
     for chunk in plain.chunks(254) {
