@@ -167,8 +167,9 @@ impl Management {
         self.acked = count;
         let mut ids = Vec::new();
         let asked = self.asked.take();
-        // A stream is in order: who counted a stanza, or answers, has read what went out before the count.
-        if asked.is_some() || news > 0 {
+        // A stream is in order: who counted a stanza, or all that were sent when it was asked, has what went out before the
+        // count. Less may be a word of its own from before it read that, since a client need not be asked (XEP-0198 §4).
+        if news > 0 || asked == Some(count) {
             ids.append(&mut self.earlier);
         }
         let mut left = news;
@@ -452,6 +453,13 @@ mod tests {
         assert_eq!(it.ask(), Some(0));
         assert_eq!(it.acknowledge(0), confirmed(&[1], 0));
         assert_eq!(it.ask(), None);
+        // An answer for less says nothing of it.
+        let mut it = Management::default();
+        it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
+        it.enable(None);
+        it.push(Some(id(2)), Keep::Stored, 10, Bytes::new);
+        assert_eq!(it.ask(), Some(1));
+        assert_eq!(it.acknowledge(0), Ok(Arrived { ids: Vec::new(), more: false, count: 0 }));
         // Or by a count of what came behind it, asked for or not.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);

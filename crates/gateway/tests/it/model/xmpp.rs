@@ -11,6 +11,7 @@ use super::random::Random;
 use super::{Came, Entry, Scene, Speaker, XMPP, YEARS, some_topics};
 use crate::xmpp::{FEATURES, HEADER, Peer, between, resume};
 
+const REQUEST: &str = "<r ";
 const ENABLE: &str = "<enable xmlns='urn:xmpp:sm:3' resume='true'/>";
 
 pub(crate) struct Device {
@@ -23,19 +24,26 @@ pub(crate) struct Device {
     told: u32,
     /// Messages that are not confirmed, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Those before stanzas were counted: a count confirms them with the first stanza behind them.
+    /// Those before stanzas were counted: the first stanza that is counted confirms them, or an answer that counts all there
+    /// were when it was asked for.
     early: Vec<usize>,
+    /// How many stanzas had come when a confirmation was last asked for.
+    asked: Option<u32>,
 }
 
 impl Device {
     pub(crate) fn new(random: &mut Random) -> Self {
         let (topics, open, early) = (some_topics(random), VecDeque::new(), Vec::new());
-        Self { topics, link: None, id: None, came: 0, told: 0, open, early }
+        Self { topics, link: None, id: None, came: 0, told: 0, open, early, asked: None }
     }
 
     /// Whole stanzas; `counted`: of those that stream management counts.
     async fn take(&mut self, scene: &mut Scene<'_>, heard: &str, counted: bool) -> Came {
         for stanza in stanzas(heard) {
+            if stanza.starts_with(REQUEST) {
+                self.asked = Some(self.came);
+                continue;
+            }
             self.came += u32::from(counted);
             if stanza.starts_with("<message") {
                 let json = between(stanza, "<json xmlns='urn:xmpp:json:0'>", "</json>");
@@ -66,10 +74,11 @@ impl Device {
     }
 }
 
-/// Text divided where stanzas begin; what is inside one has other names.
+/// Text divided where stanzas and requests begin; what is inside one has other names.
 fn stanzas(heard: &str) -> impl Iterator<Item = &str> {
-    let is_stanza =
-        |at: &usize| ["<message", "<iq", "<presence"].iter().any(|name| heard[*at..].starts_with(name));
+    let is_stanza = |at: &usize| {
+        ["<message", "<iq", "<presence", REQUEST].iter().any(|name| heard[*at..].starts_with(name))
+    };
     let begins: Vec<usize> = heard.match_indices('<').map(|(at, _)| at).filter(is_stanza).collect();
     let ends: Vec<usize> = begins.iter().skip(1).copied().chain([heard.len()]).collect();
     begins.into_iter().zip(ends).map(|(begin, end)| &heard[begin..end])
@@ -99,7 +108,7 @@ impl Speaker for Device {
         drop(before);
         self.open.clear();
         self.early.clear();
-        self.came = self.told;
+        (self.came, self.asked) = (self.told, None);
         if resumed {
             self.link = Some(peer);
             return Ok(());
@@ -133,6 +142,7 @@ impl Speaker for Device {
 
     async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
         let count = count.min(self.open.len());
+        let told_before = self.told;
         for (at, number) in self.open.drain(..count) {
             self.told = at;
             scene.confirm(number, false);
@@ -140,10 +150,12 @@ impl Speaker for Device {
         if self.open.is_empty() {
             self.told = self.came;
         }
-        if self.told > 0 {
+        let asked = self.asked.take();
+        if self.told > 0 || asked == Some(self.told) {
             self.early.drain(..).for_each(|number| scene.confirm(number, false));
         }
-        if let Some(peer) = &mut self.link {
+        // A word of its own that counts nothing new could be taken for the answer to a request that is on its way.
+        if let Some(peer) = self.link.as_mut().filter(|_| asked.is_some() || self.told != told_before) {
             peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", self.told)).await;
         }
     }
