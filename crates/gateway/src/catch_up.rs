@@ -236,7 +236,11 @@ impl CatchUp {
         own_topics: Vec<Topic>,
         offered: NotificationId,
     ) {
-        let heard = if self.stage == Stage::Done || !self.missed { Some(offered) } else { self.after };
+        // What is held was offered to nobody yet, and goes out only if pages do not reach beyond it.
+        let heard = match self.missed && self.stage != Stage::Done {
+            true => self.after,
+            false => Some(self.before_held().map_or(offered, |before| before.min(offered))),
+        };
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
         }

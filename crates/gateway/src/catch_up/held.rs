@@ -53,6 +53,11 @@ impl CatchUp {
         }
     }
 
+    /// The place right before the first of those that are held.
+    pub(super) fn before_held(&self) -> Option<NotificationId> {
+        self.held.iter().map(|dispatch| dispatch.message.id).min().map(behind)
+    }
+
     /// What is left of a page has no room.
     pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
         self.waits_for_room |= !rest.is_empty();

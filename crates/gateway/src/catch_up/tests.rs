@@ -215,6 +215,23 @@ fn what_a_page_brought_and_is_held_holds_no_log_back() {
 }
 
 #[test]
+fn what_is_held_while_the_backlog_is_read_anew_comes_from_logs() {
+    let at = |id| Place::of(message(id).id);
+    let mut catch_up = CatchUp::live();
+    catch_up.park(&Dispatch::new(message(4)), Vec::new());
+    catch_up.waits_for_room = false;
+    catch_up.read_anew(None, Vec::new(), message(9).id);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { heard, .. }) = catch_up.begin_read(Some(at(1))) else { panic!("a page") };
+    assert!(Place::of(heard.expect("it was live")) < at(4));
+    // Pages leave out what is heard by a wildcard alone, and what is held and not above them is dropped.
+    catch_up.take_page(page(&[8], &[], false));
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("logs") };
+    assert!(since < at(4));
+}
+
+#[test]
 fn what_is_confirmed_is_not_written_any_more() {
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     let paged = catch_up.take_page(page(&[3, 4, 5], &[2], false));
