@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
 use crate::quota::{OverQuota, Quotas};
 use crate::rules::Rules;
+use crate::share::Shares;
 use crate::{Clock, service};
 
 /// Without an exporter.
@@ -77,6 +78,7 @@ pub struct Delivery {
     pub(crate) first_calls: FirstCalls,
     pub(crate) quotas: Quotas,
     pub(crate) rules: Rules,
+    pub(crate) shares: Shares,
     pub(crate) runtime: Handle,
 }
 
@@ -87,6 +89,7 @@ impl Delivery {
         let (acks, inlet, first_calls) = (AckQueue::new(), Arc::default(), FirstCalls::new());
         let (events, spans) = (OnceLock::new(), OnceLock::new());
         let quotas = Quotas::new(metrics.quota.clone());
+        let shares = Shares::new(metrics.shares.clone());
         Arc::new(Self {
             store,
             edge,
@@ -101,6 +104,7 @@ impl Delivery {
             first_calls,
             quotas,
             rules: Rules::new(),
+            shares,
             runtime,
         })
     }

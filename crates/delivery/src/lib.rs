@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
 //! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
-//! starts), [`rules`] (who may use which topic), [`quota`] (what an app may use), [`service`] (background work),
+//! starts), [`rules`] (who may use which topic), `share` (who of a group gets a message), [`quota`] (what an app may use), [`service`] (background work),
 //! [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
@@ -32,6 +32,7 @@ pub mod push;
 pub mod quota;
 pub mod rules;
 pub mod service;
+mod share;
 mod spans;
 
 mod delivery;

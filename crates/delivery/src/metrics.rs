@@ -35,6 +35,7 @@ pub struct Metrics {
     pub(crate) cluster: crate::cluster::metrics::Metrics,
     pub(crate) quota: crate::quota::Metrics,
     pub(crate) rules: crate::rules::metrics::Metrics,
+    pub(crate) shares: crate::share::metrics::Metrics,
 }
 
 /// For a list of all that there is, each with one of its labels.
@@ -67,6 +68,7 @@ impl Metrics {
         metrics.cluster.register(registry);
         metrics.quota.register(registry);
         metrics.rules.register(registry);
+        metrics.shares.register(registry);
         metrics
     }
 
@@ -89,6 +91,7 @@ impl Metrics {
             cluster: crate::cluster::metrics::Metrics::default(),
             quota: crate::quota::Metrics::default(),
             rules: crate::rules::metrics::Metrics::default(),
+            shares: crate::share::metrics::Metrics::default(),
         }
     }
 

@@ -77,6 +77,16 @@ impl Delivery {
         self.publish_within(span, app, request, None, (Origin::Node, None)).await
     }
 
+    /// As [`Delivery::publish_own`], for a copy of what was published before: no trace begins here.
+    pub(crate) async fn publish_copy(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Receipt, Error> {
+        self.publish_within(None, app, request, idempotency, (Origin::Node, None)).await
+    }
+
     /// As [`Delivery::publish`]; a campaign's outcomes are counted there too, and its push work takes the
     /// campaign's lane.
     pub(crate) async fn publish_for(
@@ -260,6 +270,7 @@ impl Delivery {
         let ticket = match self.peers() {
             Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),
             None => {
+                self.shares.passed(&message, &request.target);
                 if let Some(edge) = self.edge() {
                     edge.deliver(message, &request.target);
                 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::cluster;
 use crate::delivery::Delivery;
-use crate::{first_call, push, quota};
+use crate::{first_call, push, quota, share};
 
 /// How often the store is looked through for what has expired.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -47,6 +47,7 @@ pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()>
         () = cluster::run(&delivery) => {}
         () = first_call::run(&delivery) => {}
         () = quota::refresh::run(&delivery) => {}
+        () = share::run(&delivery) => {}
     }
     cluster::finish(&delivery).await;
 }

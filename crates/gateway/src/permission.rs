@@ -100,7 +100,7 @@ impl Op {
         match self {
             Op::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),
             Op::MqttSubscribe(request) => {
-                request.subscriptions(0).map(|one| one.filter.as_str().into()).collect()
+                request.subscriptions(0).map(|one| one.filter.plain().into()).collect()
             }
             Op::MqttPublish { published, .. } => vec![published.topic.as_str().into()],
             Op::XmppSubscribe { topic, .. } | Op::XmppItems { topic, .. } | Op::XmppPublish { topic, .. } => {
@@ -260,7 +260,7 @@ impl Shard {
                 }
             }
             Op::MqttSubscribe(mut request) => {
-                request.refuse(|filter| denied(filter.as_str()).map(|_| SubscribeRefused::NotAllowed));
+                request.refuse(|filter| denied(filter.plain()).map(|_| SubscribeRefused::NotAllowed));
                 self.make_mqtt_subscriptions(slot, request, rules);
             }
             Op::MqttUnsubscribe(request) => self.end_mqtt_subscriptions(slot, request),
@@ -387,8 +387,8 @@ impl Shard {
             verdicts.push((topic.as_str().into(), verdict));
         }
         // A filter that the rules themselves deny ends its session when that would go on.
-        for filter in self.kept_wildcards(slot, logged_in.kept.as_deref()) {
-            let name = filter.as_str();
+        for filter in self.kept_filters(slot, logged_in.kept.as_deref()) {
+            let name = filter.plain();
             let is_known = opening.permitted.has(&rules, name)
                 || opening.denied.iter().any(|(denied, ..)| denied.as_str() == name)
                 || !Delivery::is_ruled(name);

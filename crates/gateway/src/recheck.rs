@@ -222,8 +222,9 @@ impl Shard {
                 ended.push((topic.clone(), reason));
             }
         }
-        let is_lost = |filter: &TopicFilter| matches!(check(filter.as_str()), Verdict::Denied(_));
-        let has_lost_filter = self.mqtt_filters(slot).any(|filter| filter.has_wildcards() && is_lost(filter));
+        let is_lost = |filter: &TopicFilter| matches!(check(filter.plain()), Verdict::Denied(_));
+        let has_lost_filter =
+            self.mqtt_filters(slot).any(|filter| filter.topic().is_none() && is_lost(filter));
         if ended.is_empty() && !has_lost_filter {
             return true;
         }

@@ -41,11 +41,12 @@ pub use packet::{
     Subscribe, SubscribeOptions, Unsubscribe, Version,
 };
 pub use property::{Properties, Property, PropertyList, Value};
-pub use publication::Publication;
+pub use publication::{Publication, ShareCopy};
 pub use reason::ReasonCode;
 pub use subscription::Subscription;
 pub use topic::{
     FilterError, INBOX_TOPIC, PRESENCE_TOPIC, TOKEN_TOPIC, TopicFilter, filter_matches, is_topic_name,
+    share_filter,
 };
 pub use violation::Violation;
 

@@ -4,14 +4,14 @@
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
 //!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns · Definitions ·  │
-//!              │ Usages                                                           │
+//!              │ Usages · Shares                                                  │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -39,6 +39,7 @@ pub mod push;
 pub mod revocation;
 mod row;
 pub mod session;
+pub mod share;
 pub mod sqlite;
 pub mod topic;
 pub mod usage;
@@ -70,6 +71,9 @@ pub use session::{
     Ack, Acked, Backlog, BacklogPage, FirstCall, Head, InboxPage, InboxPlace, InboxRange, KEPT_ENDED,
     LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
 };
+pub use share::{
+    JoinShares, Leave, LeaveShares, MemberState, Share, ShareGroup, ShareMember, ShareNum, Shares,
+};
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};
 pub use usage::{Subscribing, Usages};
@@ -88,6 +92,7 @@ pub trait Store:
     + Campaigns
     + Definitions
     + Usages
+    + Shares
 {
 }
 impl<T> Store for T where
@@ -103,6 +108,7 @@ impl<T> Store for T where
         + Campaigns
         + Definitions
         + Usages
+        + Shares
 {
 }
 

@@ -43,6 +43,7 @@ mod queue;
 mod revocation;
 mod schema;
 mod session;
+mod share;
 mod slot;
 mod subscription;
 mod tls;

@@ -41,7 +41,7 @@ const fn alone(table: &'static str, key: &'static str) -> Owned {
 }
 
 /// Push work first, so that nothing more goes out.
-const OWNED: [Owned; 14] = [
+const OWNED: [Owned; 15] = [
     alone("push_queue", "id"),
     alone("push_walks", "id"),
     Owned {
@@ -63,8 +63,10 @@ const OWNED: [Owned; 14] = [
             ("endpoints", "id", "device"),
             ("inbox", "device, num", "device"),
             ("subscriptions", "device, topic", "device"),
+            ("share_members", "share, device", "device"),
         ],
     },
+    alone("share_groups", "num"),
     Owned { table: "topics", key: "num", children: &[("topic_log", "topic, topic_offset", "topic")] },
     alone("definitions", "num"),
     alone("deleted_devices", "app, id"),

@@ -38,6 +38,7 @@ mod recipients;
 mod revocation;
 mod schema;
 mod session;
+mod share;
 mod subscription;
 mod topic;
 mod usage;

@@ -20,6 +20,12 @@ pub const TOPIC_BYTES_POSTGRES: usize = 2_600;
 pub const FILTERS_BYTES_MAX: usize = TOPICS_PER_DEVICE_MAX * TOPIC_BYTES_MAX;
 /// Durable and session subscriptions of one device, together: FCM's bound is 2,000 an app instance.
 pub const TOPICS_PER_DEVICE_MAX: usize = 1_000;
+/// Shared subscriptions of one device: a worker takes part in some, and each is looked at for every message of its topics.
+pub const SHARES_PER_DEVICE_MAX: usize = 16;
+/// Groups of shared subscriptions of one app.
+pub const SHARES_PER_APP_MAX: usize = 1_000;
+/// Shared subscriptions of all devices of one app.
+pub const SHARE_MEMBERS_PER_APP_MAX: usize = 10_000;
 /// The name of the topic that every device of an app subscribes to.
 pub const EVERYONE_TOPIC: &str = "$everyone";
 /// The name of the topic on which an app's maintenance notices are told.

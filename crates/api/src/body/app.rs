@@ -158,8 +158,11 @@ pub(super) fn client_publish(filters: Vec<String>) -> Result<Vec<String>, Proble
         return Err(Problem::field("client_publish", format!("at most {CLIENT_PUBLISH_MAX} topic filters")));
     }
     for filter in &filters {
-        if let Err(error) = TopicFilter::parse(filter) {
-            return Err(Problem::field("client_publish", error.to_string()));
+        let parsed = TopicFilter::parse(filter)
+            .map_err(|error| Problem::field("client_publish", error.to_string()))?;
+        if parsed.share().is_some() {
+            let rule = "a shared subscription (\"$share/\") is nothing to publish to";
+            return Err(Problem::field("client_publish", rule));
         }
         if needs_rule(filter) {
             let rule = "a topic that begins with \"$\" is opened by topic rules, not by client_publish";

@@ -178,6 +178,7 @@ fn handle(delivery: &Arc<Delivery>, peers: &Arc<Peers>, from: Epoch, record: Rec
         Record::CredentialsChanged { app } => peers.changes.credentials(app),
         Record::WakePush => delivery.wake_push_here(),
         Record::Sweep { since } => peers.sweeps.lost(Place(since)),
+        Record::SharesChanged { app } => delivery.shares.changed(app),
         Record::DefinitionsChanged => delivery.first_calls.changed.notify_one(),
         Record::Stale { all: true, .. } => delivery.first_calls.stamps.stamp_all(),
         Record::Stale { tags, all: false } => {

@@ -107,6 +107,7 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
 /// To this node's connections. Who is not here is offline, if no other node was named for it.
 pub(crate) fn hand_over(delivery: &Delivery, peers: &Peers, part: &OwnPart) {
     let (message, target) = (&part.message, part.target.target());
+    delivery.shares.passed(message, target);
     let (mut offline, mut absent) = (0, Vec::new());
     let mut missing = |index: usize| {
         offline += u64::from(part.is_offline(index));

@@ -131,6 +131,10 @@ pub enum Record {
     Sweep {
         since: i64,
     },
+    /// Groups of shared subscriptions of an app, or their members, changed.
+    SharesChanged {
+        app: AppId,
+    },
     /// Experiments or maintenance notices were made, changed or archived.
     DefinitionsChanged,
     /// What was read of devices does not hold any longer ([`crate::first_call::stamp`]).
@@ -242,6 +246,10 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             kind::SWEEP
         }
         Record::DefinitionsChanged => kind::DEFINITIONS_CHANGED,
+        Record::SharesChanged { app } => {
+            out.u32(app.0);
+            kind::SHARES_CHANGED
+        }
         Record::Stale { tags, all } => {
             out.u8(u8::from(*all)).u32(count(tags.len()));
             for tag in tags {
@@ -306,6 +314,7 @@ mod kind {
     pub(super) const SWEEP: u8 = 13;
     pub(super) const DEFINITIONS_CHANGED: u8 = 14;
     pub(super) const STALE: u8 = 15;
+    pub(super) const SHARES_CHANGED: u8 = 16;
 }
 
 const PART_USERS: u8 = 1;
@@ -349,6 +358,7 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
         kind::WAKE_PUSH => Record::WakePush,
         kind::SWEEP => Record::Sweep { since: body.u64()?.cast_signed() },
         kind::DEFINITIONS_CHANGED => Record::DefinitionsChanged,
+        kind::SHARES_CHANGED => Record::SharesChanged { app: app(body)? },
         kind::STALE => {
             let all = body.u8()? != 0;
             Record::Stale { tags: body.list(STALE_TAGS_MAX, 8, Reader::u64)?, all }

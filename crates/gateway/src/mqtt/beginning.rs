@@ -12,13 +12,15 @@ use noroshi_protocol::mqtt::{
     LogIn, LogInRefused, LoggedIn, OfferedWill, Qos, SubscribeOptions, Subscription as Held, TopicFilter,
     Will,
 };
+use noroshi_store::{Leave, Share};
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, NotificationId, Topic};
 
 use super::kept::Kept;
 use super::last_words::Turn;
 use super::publishing::{Published, data_bytes_max};
 use super::session::{Due, Left, Progress, owed};
+use super::subscribing::share;
 use super::work::{self, Job};
 use super::{Mqtt, origin};
 use crate::connection::Protocol;
@@ -124,14 +126,14 @@ impl Shard {
         Ok(Identity::anonymous(app, device))
     }
 
-    /// The filters with wildcards of the session that a client asks to go on with.
-    pub(crate) fn kept_wildcards(&self, slot: u32, kept: Option<&[u8]>) -> Vec<TopicFilter> {
+    /// The filters of the session that a client asks to go on with, without those that name a topic.
+    pub(crate) fn kept_filters(&self, slot: u32, kept: Option<&[u8]>) -> Vec<TopicFilter> {
         let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref());
         let goes_on = matches!(talk, Some(Talk::Mqtt(mqtt)) if !mqtt.clean_start);
         match kept.filter(|_| goes_on).and_then(Kept::parse) {
             Some((kept, false)) => {
                 let filters = kept.subscriptions.into_iter().map(|held| held.filter);
-                filters.filter(TopicFilter::has_wildcards).collect()
+                filters.filter(|filter| filter.topic().is_none()).collect()
             }
             _ => Vec::new(),
         }
@@ -154,7 +156,7 @@ impl Shard {
         // subscribes again and is told.
         let keeps_all = kept.as_ref().is_none_or(|kept: &Kept| {
             let mut own = kept.subscriptions.iter().filter(|held| held.is_of_client);
-            own.all(|held| self.may_keep_filter(session, &begun.permitted, held.filter.as_str()))
+            own.all(|held| self.may_keep_filter(session, &begun.permitted, held.filter.plain()))
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
@@ -199,6 +201,7 @@ impl Shard {
             subscriptions,
             saved: saved.filter(|_| present),
         };
+        let shares = shares_of(&logged_in.subscriptions);
         let mut out = Vec::new();
         let early = mqtt.conversation.logged_in(&shared.config.mqtt, logged_in, &mut out);
         let since = mqtt.since;
@@ -223,6 +226,9 @@ impl Shard {
             self.unsubscribe(slot, &keys);
             self.queue_job(slot, Job::Forget { topics: forget, turn: None });
         }
+        if !shares.is_empty() {
+            self.queue_job(slot, Job::Join { shares });
+        }
         self.await_mqtt(slot);
         early
     }
@@ -242,6 +248,8 @@ impl Shard {
         for filter in &wild {
             self.wildcards.remove(session.app, filter.as_str(), slot);
         }
+        let has_shares = mqtt.conversation.subscriptions().any(|held| held.filter.share().is_some());
+        let held = if has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
         let queue = mqtt.queue.take().map(|queue| *queue);
         let lasted = mqtt.expiry_s > 0;
         let mut parting = mqtt.conversation.part();
@@ -277,6 +285,11 @@ impl Shard {
         let present = self.shared.registry.device(session.device_key);
         let moved = present.is_some_and(|present| present.holder() != session.holder());
         self.leave_work(slot, &session, queue, expiry_s > 0, last.filter(|_| !revoked && !moved));
+        if has_shares {
+            let ends = expiry_s == 0 || revoked || moved;
+            let what = if ends { Leave::Session } else { Leave::Connection };
+            self.delivery.work(leave_shares(self.delivery.clone(), session.clone(), what, held));
+        }
         if revoked {
             return self.withhold(will.is_some());
         }
@@ -367,6 +380,23 @@ impl Shard {
 
     fn withhold(&self, has_will: bool) {
         self.shared.metrics.mqtt_wills_withheld.inc_by(has_will.into());
+    }
+}
+
+/// What a session shares, with what was granted.
+fn shares_of(subscriptions: &[Held]) -> Vec<(Share, u8)> {
+    let share = |held: &Held| Some((share(&held.filter)?, held.options.qos() as u8));
+    subscriptions.iter().filter_map(share).collect()
+}
+
+async fn leave_shares(
+    delivery: Arc<Delivery>,
+    session: Arc<Session>,
+    what: Leave,
+    held: Vec<NotificationId>,
+) {
+    if let Err(error) = work::leave_shares(&delivery, &session, what, held).await {
+        tracing::debug!(%error, "that a member of shared subscriptions left is found out later");
     }
 }
 

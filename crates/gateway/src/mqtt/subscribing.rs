@@ -8,7 +8,7 @@ use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
-use noroshi_store::Place;
+use noroshi_store::{Place, Share};
 use noroshi_types::{AppId, CloseReason};
 
 use super::work::Job;
@@ -35,7 +35,8 @@ impl Shard {
         }
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         // What was published before is retained before.
-        if !lasts && !self.has_work(slot) {
+        let has_shares = request.shares().next().is_some();
+        if !lasts && !has_shares && !self.has_work(slot) {
             return self.finish_subscribe(slot, request, lasts);
         }
         if !self.queue_job(slot, Job::Subscribe { request, lasts, rules }) {
@@ -73,7 +74,8 @@ impl Shard {
                 self.wildcards.add(app, filter.as_str(), slot);
                 retained.extend(wants_retained.then(|| filter.as_str().into()));
             }
-            reads_inbox |= is_new && filter.matches_inbox();
+            // A share's messages come by the inbox, perhaps before this.
+            reads_inbox |= is_new && (filter.matches_inbox() || filter.share().is_some());
         }
         if reads_inbox {
             self.read_anew(slot, None);
@@ -116,10 +118,12 @@ impl Shard {
 
     pub(crate) fn end_mqtt_subscriptions(&mut self, slot: u32, request: UnsubscribeRequest) {
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
-        if !lasts && !self.has_work(slot) {
+        let has_shares = request.filters().any(|filter| filter.share().is_some());
+        if !lasts && !has_shares && !self.has_work(slot) {
             return self.finish_unsubscribe(slot, request);
         }
-        if !self.queue_job(slot, Job::Unsubscribe { request, lasts }) {
+        let held = Vec::new();
+        if !self.queue_job(slot, Job::Unsubscribe { request, lasts, held }) {
             self.begin_close(slot, CloseReason::RateLimited);
         }
     }
@@ -151,4 +155,10 @@ impl Shard {
     fn app_of(&mut self, slot: u32) -> Option<AppId> {
         Some(self.connection(slot)?.session.as_ref()?.app)
     }
+}
+
+/// What a shared subscription shares.
+pub(super) fn share(filter: &TopicFilter) -> Option<Share> {
+    let (name, filter) = filter.share()?;
+    Some(Share { name: name.into(), filter: filter.into() })
 }

@@ -13,15 +13,16 @@ use futures_util::future::{FutureExt, join_all};
 use noroshi_delivery::rules::AppRules;
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
-    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
+    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
 };
-use noroshi_store::{Error as StoreError, Place};
+use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Place, Share};
 use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
 
 use super::kept::Kept;
 use super::last_words::{LastWords, Turn};
 use super::scan::Scans;
 use super::session::owed;
+use super::subscribing::share;
 use crate::connection::Phase;
 use crate::mailbox::Reply;
 use crate::registry::Session;
@@ -50,6 +51,12 @@ pub(crate) enum Job {
     Unsubscribe {
         request: UnsubscribeRequest,
         lasts: bool,
+        /// What of its shares the client has not confirmed, as the job begins: it goes on.
+        held: Vec<NotificationId>,
+    },
+    /// The session that goes on has these shared subscriptions, with what was granted.
+    Join {
+        shares: Vec<(Share, u8)>,
     },
     /// The durable subscriptions of an earlier session. `turn`: of one that ends with its connection.
     Forget {
@@ -179,7 +186,10 @@ impl Shard {
             }
             mqtt.since = sent;
             let (since, expiry_s) = (mqtt.since, mqtt.expiry_s);
-            let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
+            let Some(mut job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
+            if let Job::Unsubscribe { held, .. } = &mut job {
+                *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();
+            }
             let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
             let keep = |subscriptions| {
                 let owed = owed(mqtt.conversation.in_flight(), &unsent);
@@ -197,7 +207,7 @@ impl Shard {
                     }
                     keep(subscriptions)
                 }
-                Job::Unsubscribe { request, lasts: true } => {
+                Job::Unsubscribe { request, lasts: true, .. } => {
                     let mut subscriptions = held();
                     subscriptions.retain(|old| request.filters().all(|filter| *filter != old.filter));
                     keep(subscriptions)
@@ -330,12 +340,28 @@ async fn run(
             Done::Published { answer, result }
         }
         Job::Subscribe { mut request, lasts, rules } => {
+            let kept = join_shares(delivery, session, &mut request, lasts, kept).await;
             if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
                 request.refuse(|_| Some(refused));
             }
             Done::Subscribed { request, lasts, rules }
         }
-        Job::Unsubscribe { request, lasts } => {
+        Job::Join { shares } => {
+            // A session that goes on is one that lasts.
+            if let Err(error) = join(delivery, session, shares, true).await {
+                tracing::warn!(%error, "a member of shared subscriptions is back and gets nothing of them for now");
+                return Done::Failed;
+            }
+            Done::Forgotten
+        }
+        Job::Unsubscribe { request, lasts, held } => {
+            let shares: Vec<Share> = request.filters().filter_map(share).collect();
+            if !shares.is_empty()
+                && let Err(error) = leave_shares(delivery, session, Leave::Some(shares), held).await
+            {
+                tracing::warn!(%error, "a member of shared subscriptions could not leave them");
+                return Done::Failed;
+            }
             if lasts {
                 let topics: Vec<Topic> = request.filters().filter_map(|filter| filter.topic()).collect();
                 forget(delivery, session, &topics, kept.map(|kept| kept.encode())).await;
@@ -417,6 +443,56 @@ async fn subscribe(
     store.keep_session(session.num, kept).await.map_err(refused)
 }
 
+/// Makes the shared ones of the subscriptions that are asked for, or refuses them, all together. What is to be kept of the
+/// session is without those that were refused.
+async fn join_shares(
+    delivery: &Delivery,
+    session: &Session,
+    request: &mut SubscribeRequest,
+    lasts: bool,
+    mut kept: Option<Kept>,
+) -> Option<Kept> {
+    let asked = request.shares().filter_map(|(filter, qos)| Some((share(filter)?, qos as u8)));
+    let shares: Vec<(Share, u8)> = asked.collect();
+    if shares.is_empty() {
+        return kept;
+    }
+    let refused = match join(delivery, session, shares, lasts).await {
+        Ok(()) => return kept,
+        Err(Error::Store(StoreError::Limit(_))) => SubscribeRefused::OverQuota,
+        Err(error) => {
+            tracing::warn!(%error, "a shared subscription could not be made");
+            SubscribeRefused::Unavailable
+        }
+    };
+    if let Some(kept) = &mut kept {
+        let new: Vec<TopicFilter> = request.shares().map(|(filter, _)| filter.clone()).collect();
+        kept.subscriptions.retain(|held| !new.contains(&held.filter));
+    }
+    request.refuse(|filter| filter.share().map(|_| refused));
+    kept
+}
+
+async fn join(
+    delivery: &Delivery,
+    session: &Session,
+    shares: Vec<(Share, u8)>,
+    lasts: bool,
+) -> Result<(), Error> {
+    let (app, device, generation) = (session.app, session.num, session.address.generation);
+    delivery.join_shares(JoinShares { app, device, shares, generation, lasts }).await
+}
+
+pub(super) async fn leave_shares(
+    delivery: &Delivery,
+    session: &Session,
+    what: Leave,
+    held: Vec<NotificationId>,
+) -> Result<(), Error> {
+    let (device, generation) = (session.num, session.address.generation);
+    delivery.leave_shares(session.app, LeaveShares { device, generation, what, held }).await
+}
+
 /// Ends durable subscriptions; what is kept besides becomes `kept`.
 pub(super) async fn forget(
     delivery: &Arc<Delivery>,
@@ -425,6 +501,13 @@ pub(super) async fn forget(
     kept: Option<Vec<u8>>,
 ) {
     let store = delivery.store();
+    // Of a session that ended: nothing is kept.
+    if kept.is_none()
+        && delivery.has_shares(session.app)
+        && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
+    {
+        tracing::warn!(%error, "shared subscriptions of a session that ended stay for now");
+    }
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
     delivery.device_changed(session.app, &session.device);

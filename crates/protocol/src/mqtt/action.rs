@@ -193,6 +193,13 @@ impl SubscribeRequest {
         self.items.iter().filter_map(|item| Some((item.filter.as_ref().ok()?, item.options)))
     }
 
+    /// The shared ones of what is asked for.
+    pub fn shares(&self) -> impl Iterator<Item = (&TopicFilter, Qos)> {
+        self.filters()
+            .filter(|(filter, _)| filter.share().is_some())
+            .map(|(filter, options)| (filter, options.qos()))
+    }
+
     /// How many are asked for and not refused.
     pub fn count(&self) -> usize {
         self.filters().count()

@@ -28,6 +28,8 @@ pub struct Outgoing {
     /// Which topic's log holds it, as a number; 0: none does. Two topics of one number confirm in one order.
     pub(super) log: u32,
     pub(super) topic: Arc<str>,
+    /// The shared subscription that it is for, where it is for one.
+    pub(super) share: Option<Box<str>>,
     /// The most it is sent with.
     pub(super) qos: Qos,
     /// The publisher's retain flag (§3.3.1.3).
@@ -75,6 +77,10 @@ impl Outgoing {
         let data = message.data.as_ref().filter(|_| message.notification.is_none());
         let content = data.and_then(|data| Content::from_data(data.as_str()));
         let content = content.unwrap_or_else(|| native_content(message));
+        let (topic, share) = match content.share {
+            Some((topic, share)) => (topic.into(), Some(share)),
+            None => (topic.into(), None),
+        };
         let properties_bytes = content.properties.len();
         let mut body = content.properties;
         body.extend_from_slice(&content.payload);
@@ -82,7 +88,8 @@ impl Outgoing {
             id: message.id,
             wants_ack: message.wants_ack(),
             log,
-            topic: topic.into(),
+            topic,
+            share,
             qos: content.qos,
             retain: content.retain,
             from: content.from,
@@ -175,5 +182,6 @@ fn native_content(message: &Message) -> Content {
         retain: false,
         expires: true,
         from: None,
+        share: None,
     }
 }

@@ -9,18 +9,20 @@
 //! | `expires` | the publisher set a message expiry |
 //! | `format`, `content_type`, `response_topic`, `correlation`, `user` | the properties |
 //! | `from` | who published, for No Local: 16 hex digits that say nothing else |
+//! | `topic`, `share`, `of`, `turn` | of a copy that is sent to a member of a shared subscription ([`ShareCopy`]) |
 
 use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use noroshi_types::json::lone_surrogate;
-use noroshi_types::{JsonText, Topic};
+use noroshi_types::{JsonText, Message, NotificationId, Topic};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::topic::is_topic_name;
+use super::topic::{TopicFilter, filter_matches, is_topic_name};
 use super::{Properties, Property, PropertyList, Qos, Value};
+use crate::native;
 
 /// A message from a client to a topic.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,8 +67,7 @@ impl Publication<'_> {
             },
             Err(_) => envelope.base64 = Some(STANDARD.encode(self.payload).into()),
         }
-        let data = serde_json::to_string(&Data { mqtt: envelope });
-        JsonText::from_valid(data.expect("strings and numbers into memory cannot fail"))
+        JsonText::from(Data { mqtt: envelope })
     }
 }
 
@@ -104,6 +105,77 @@ struct Envelope<'a> {
     user: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     from: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    topic: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    share: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    of: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_none_yet")]
+    turn: u32,
+}
+
+/// A topic's message as it is sent to one member of a shared subscription: a message to that device, with the topic and the
+/// subscription in it. So it waits in the device's inbox until it is confirmed, and an MQTT client gets it under its
+/// topic by that subscription alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareCopy {
+    /// As it is subscribed to ([`super::share_filter`]).
+    pub share: Box<str>,
+    /// The topic's message.
+    pub of: NotificationId,
+    /// How many members it was assigned to before.
+    pub turn: u32,
+    /// The most it is sent with.
+    pub qos: Qos,
+}
+
+impl ShareCopy {
+    /// `None` if the message is no copy.
+    pub fn of(message: &Message) -> Option<Self> {
+        let envelope = Envelope::of_message(message)?;
+        let share = TopicFilter::parse(envelope.share.as_deref()?).ok()?;
+        share.share()?;
+        Some(Self {
+            share: share.as_str().into(),
+            of: NotificationId::parse(envelope.of.as_deref()?).ok()?,
+            turn: envelope.turn,
+            qos: Qos::from_bits(envelope.qos)?,
+        })
+    }
+
+    /// The `data` of a copy of a topic's message, or of a copy for the next member. `None` if it is neither.
+    pub fn data(message: &Message, share: &str) -> Option<JsonText> {
+        if let Some(envelope) = Envelope::of_message(message).filter(|envelope| envelope.share.is_some()) {
+            return Some(JsonText::from(Data { mqtt: Envelope { turn: envelope.turn + 1, ..envelope } }));
+        }
+        let topic = message.topic.as_ref()?.topic.as_str();
+        let native = RawValue::from_string(String::from_utf8(native::message_json(message)).ok()?).ok()?;
+        // What is no publication comes as it would by a subscription of the member's own.
+        let envelope = Envelope::of_message(message).unwrap_or_else(|| Envelope {
+            json: Some(&native),
+            qos: if message.wants_ack() { Qos::AtLeastOnce } else { Qos::AtMostOnce } as u8,
+            expires: true,
+            format: true,
+            content_type: Some("application/json".into()),
+            ..Envelope::default()
+        });
+        let (topic, share, of) =
+            (Some(topic.into()), Some(share.into()), Some(message.id.to_string().into()));
+        Some(JsonText::from(Data { mqtt: Envelope { topic, share, of, turn: 0, ..envelope } }))
+    }
+}
+
+impl From<Data<'_>> for JsonText {
+    fn from(data: Data<'_>) -> Self {
+        JsonText::from_valid(
+            serde_json::to_string(&data).expect("strings and numbers into memory cannot fail"),
+        )
+    }
+}
+
+fn is_none_yet(turn: &u32) -> bool {
+    *turn == 0
 }
 
 fn is_zero(number: &u8) -> bool {
@@ -123,15 +195,14 @@ pub(super) struct Content {
     pub(super) retain: bool,
     pub(super) expires: bool,
     pub(super) from: Option<u64>,
+    /// The topic's name and the shared subscription.
+    pub(super) share: Option<(Box<str>, Box<str>)>,
 }
 
 impl Content {
     /// `None` if `data` is no such object, or one that MQTT could not say.
     pub(super) fn from_data(data: &str) -> Option<Self> {
-        // Most data is something else: a look at the first key costs less than parsing all.
-        let key = data.trim_start().strip_prefix('{')?.trim_start();
-        let mqtt: Envelope<'_> =
-            key.starts_with("\"mqtt\"").then(|| serde_json::from_str::<Data<'_>>(data).ok())??.mqtt;
+        let mqtt = Envelope::of_data(data)?;
         let payload = match (&mqtt.json, &mqtt.text, &mqtt.base64) {
             (Some(json), None, None) => json.get().as_bytes().to_vec(),
             (None, Some(text), None) => text.as_bytes().to_vec(),
@@ -145,11 +216,36 @@ impl Content {
             retain: mqtt.retain,
             expires: mqtt.expires,
             from: mqtt.from.as_ref().and_then(|from| u64::from_str_radix(from, 16).ok()),
+            share: mqtt.share()?,
         })
     }
 }
 
-impl Envelope<'_> {
+impl<'a> Envelope<'a> {
+    fn of_data(data: &'a str) -> Option<Self> {
+        // Most data is something else: a look at the first key costs less than parsing all.
+        let key = data.trim_start().strip_prefix('{')?.trim_start();
+        Some(key.starts_with("\"mqtt\"").then(|| serde_json::from_str::<Data<'_>>(data).ok())??.mqtt)
+    }
+
+    fn of_message(message: &'a Message) -> Option<Self> {
+        let data = message.data.as_ref().filter(|_| message.notification.is_none())?;
+        Self::of_data(data.as_str())
+    }
+
+    /// `None` if it is not as it must be; nothing where it is no copy.
+    fn share(&self) -> Option<Option<(Box<str>, Box<str>)>> {
+        let (topic, share) = match (&self.topic, &self.share) {
+            (None, None) => return Some(None),
+            (Some(topic), Some(share)) => (topic, TopicFilter::parse(share).ok()?),
+            _ => return None,
+        };
+        let (_, filter) = share.share()?;
+        let is_heard =
+            is_topic_name(topic) && Topic::parse_any(topic).is_ok() && filter_matches(filter, topic);
+        is_heard.then(|| Some(((**topic).into(), share.as_str().into())))
+    }
+
     /// Those that are the same for every receiver. `None` if one cannot be written.
     fn properties(&self) -> Option<Vec<u8>> {
         let mut list = PropertyList::new();
@@ -187,6 +283,9 @@ fn short(bytes: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use noroshi_types::{AppId, Epoch, Position, Timestamp, TopicPosition, Urgency, When};
+
+    use super::super::{Outgoing, Version};
     use super::*;
 
     fn publication<'a>(payload: &'a [u8], properties: Properties<'a>) -> Publication<'a> {
@@ -226,6 +325,47 @@ mod tests {
         check(br#"{"a":"\ud83d"}"#, r#""text":"{\"a\":\"\\ud83d\"}""#);
     }
 
+    fn message(topic: Option<&str>, notification: Option<&str>, data: Option<JsonText>) -> Message {
+        let position = Position { epoch: Epoch(1), offset: 3 };
+        Message {
+            id: NotificationId::from_bytes([3; 16]),
+            app: AppId(1),
+            when: When::Stored,
+            urgency: Urgency::Normal,
+            topic: topic.map(|topic| TopicPosition { topic: Topic::parse(topic).unwrap(), position }),
+            notification: notification.map(JsonText::from_valid),
+            data,
+            sent_at: Timestamp(0),
+            expires_at: Timestamp(9),
+            push_waits: false,
+            waits_for_use: false,
+        }
+    }
+
+    #[test]
+    fn a_copy_for_a_share_says_what_a_subscription_would() {
+        let share = "$share/g/a/#";
+        let published = publication(b"x", PropertyList::new().properties()).data(0xAB);
+        for (notification, data) in [(None, Some(published)), (Some(r#"{"title":"t"}"#), None)] {
+            let original = message(Some("a/b"), notification, data);
+            let first = ShareCopy::data(&original, share).unwrap();
+            let copy = message(None, None, Some(first));
+            let of = ShareCopy::of(&copy).unwrap();
+            assert_eq!((&*of.share, of.of, of.turn), (share, original.id, 0));
+            let (sent, direct) = (Outgoing::new(&copy), Outgoing::new(&original));
+            assert_eq!((&*sent.topic, sent.share.as_deref()), ("a/b", Some(share)));
+            assert_eq!((sent.qos, sent.retain, sent.from), (direct.qos, direct.retain, direct.from));
+            assert_eq!(sent.shared(Version::V5), direct.shared(Version::V5), "byte by byte");
+            assert_eq!(of.qos, direct.qos);
+            let next = message(None, None, ShareCopy::data(&copy, share));
+            let again = ShareCopy::of(&next).unwrap();
+            assert_eq!((again.of, again.turn), (original.id, 1));
+            assert_eq!(Outgoing::new(&next).shared(Version::V5), direct.shared(Version::V5));
+        }
+        assert_eq!(ShareCopy::of(&message(Some("a/b"), None, None)), None);
+        assert_eq!(ShareCopy::data(&message(None, None, None), share), None, "no topic's");
+    }
+
     #[test]
     fn other_data_is_not_taken_for_it() {
         for other in [
@@ -241,6 +381,11 @@ mod tests {
             r#"{"mqtt":{"base64":"!"}}"#,
             r#"{"mqtt":{"text":"a","content_type":"\u0000"}}"#,
             r##"{"mqtt":{"text":"a","response_topic":"#"}}"##,
+            r#"{"mqtt":{"text":"a","topic":"a"}}"#,
+            r#"{"mqtt":{"text":"a","share":"$share/g/a"}}"#,
+            r#"{"mqtt":{"text":"a","topic":"a","share":"a"}}"#,
+            r#"{"mqtt":{"text":"a","topic":"b","share":"$share/g/a"}}"#,
+            r#"{"mqtt":{"text":"a","topic":"$noroshi/inbox","share":"$share/g/+"}}"#,
         ] {
             assert_eq!(Content::from_data(other), None, "{other}");
         }

@@ -1,11 +1,12 @@
 //! What one connection has subscribed to, and which of it a topic matches. Filters without wildcards are
-//! found by halving, the few with wildcards are gone through.
+//! found by halving, the few with wildcards are gone through. A share is among the former, under its whole text: no topic has
+//! that name.
 
 use noroshi_types::limits;
 use noroshi_types::topic::bytes_max;
 
 use super::config::WILDCARDS_MAX;
-use super::{SubscribeOptions, TopicFilter};
+use super::{Outgoing, SubscribeOptions, TopicFilter};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
@@ -75,6 +76,17 @@ impl Subscriptions {
         let exact = self.exact.binary_search_by(|held| held.filter.as_str().cmp(name));
         let exact = exact.ok().map(|at| &self.exact[at]);
         exact.into_iter().chain(self.wild.iter().filter(|held| held.filter.matches(name)))
+    }
+
+    /// Those that a message is for: the share that it was assigned by, or all that its topic matches.
+    pub(super) fn hearing<'s>(&'s self, outgoing: &'s Outgoing) -> impl Iterator<Item = &'s Subscription> {
+        let share = outgoing.share.as_deref();
+        let of_share = share.and_then(|share| {
+            let at = self.exact.binary_search_by(|held| held.filter.as_str().cmp(share)).ok()?;
+            Some(&self.exact[at])
+        });
+        let by_topic = share.is_none().then(|| self.matching(&outgoing.topic));
+        of_share.into_iter().chain(by_topic.into_iter().flatten())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Subscription> {

@@ -7,6 +7,7 @@
 //! | `$noroshi/presence` | published to: `active` or `idle` |
 //! | `$noroshi/token` | published to: renews the connection's token |
 //! | `$…` that is not `$noroshi`, `$SYS`, `$share`, `$queue`, `$everyone`, `$maintenance` | that topic, where the app has a topic rule for it |
+//! | `$share/NAME/FILTER` | subscribed to only: a share of what the filter matches (§4.8.2) |
 //! | any other name | cannot be published to, and a filter that matches only such names is refused |
 //!
 //! Levels, wildcards and the rule that a leading wildcard matches no `$` name (§4.7.2) are the filter's:
@@ -19,6 +20,10 @@ use noroshi_types::topic::{fits, is_services_own};
 pub const INBOX_TOPIC: &str = "$noroshi/inbox";
 pub const PRESENCE_TOPIC: &str = "$noroshi/presence";
 pub const TOKEN_TOPIC: &str = "$noroshi/token";
+
+const SHARE: &str = "$share/";
+/// Of the name of a shared subscription; the specification has no limit of its own.
+pub(super) const SHARE_NAME_BYTES_MAX: usize = 255;
 
 /// Whether a text can name a topic: not empty and without wildcards (§4.7.1, §4.7.3).
 pub fn is_topic_name(text: &str) -> bool {
@@ -49,18 +54,21 @@ pub enum FilterError {
         "no topic here can match it: it is too long, has control characters, or begins with a name of the service"
     )]
     Unmatchable,
-    #[error("shared subscriptions are not supported (§4.8.2)")]
-    Shared,
+    #[error(
+        "a shared subscription is `$share/`, a name without `/`, `+` and `#`, `/` and a topic filter (§4.8.2)"
+    )]
+    Share,
 }
 
-/// A topic filter that can match something here, as long as a topic at most.
+/// A topic filter that can match something here, as long as a topic at most; or a share of one, with a name of at most
+/// [`SHARE_NAME_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicFilter(Box<str>);
 
 impl TopicFilter {
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         if is_shared(text) {
-            return Err(FilterError::Shared);
+            return Self::parse_share(text);
         }
         let mut levels = text.split('/').peekable();
         while let Some(level) = levels.next() {
@@ -84,21 +92,46 @@ impl TopicFilter {
         }
     }
 
+    fn parse_share(text: &str) -> Result<Self, FilterError> {
+        let (name, filter) = split_share(text).ok_or(FilterError::Share)?;
+        let is_name = is_topic_name(name) && name.len() <= SHARE_NAME_BYTES_MAX;
+        if !is_name || name.chars().any(char::is_control) || filter.is_empty() {
+            return Err(FilterError::Share);
+        }
+        // Everybody has an inbox of their own, and a share of a share is nothing.
+        if is_services_own(filter) {
+            return Err(FilterError::Unmatchable);
+        }
+        Self::parse(filter)?;
+        Ok(Self(text.into()))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    pub fn has_wildcards(&self) -> bool {
-        !is_topic_name(&self.0)
+    /// Share name and filter of a shared subscription.
+    pub fn share(&self) -> Option<(&str, &str)> {
+        split_share(&self.0)
     }
 
-    /// The one topic it matches; `None` where it has wildcards or is the inbox.
+    /// The filter itself, without the share: what topic rules are about.
+    pub fn plain(&self) -> &str {
+        self.share().map_or(&self.0, |(_, filter)| filter)
+    }
+
+    /// Whether it hears topics that it does not name. A share hears none: its messages are sent to the device.
+    pub fn has_wildcards(&self) -> bool {
+        self.share().is_none() && !is_topic_name(&self.0)
+    }
+
+    /// The one topic it matches; `None` where it has wildcards, is a share or the inbox.
     pub fn topic(&self) -> Option<Topic> {
         Topic::parse_any(&self.0).ok()
     }
 
     pub fn matches(&self, name: &str) -> bool {
-        filter_matches(&self.0, name)
+        self.share().is_none() && filter_matches(&self.0, name)
     }
 
     pub fn matches_inbox(&self) -> bool {
@@ -108,7 +141,17 @@ impl TopicFilter {
 
 /// §4.8.2; what stands behind `$share/` is not looked at.
 pub(super) fn is_shared(filter: &str) -> bool {
-    filter.starts_with("$share/") || filter == "$share"
+    filter.starts_with(SHARE) || filter == "$share"
+}
+
+/// Share name and filter of `$share/NAME/FILTER`; neither is looked at.
+fn split_share(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix(SHARE)?.split_once('/')
+}
+
+/// What subscribes to a share.
+pub fn share_filter(name: &str, filter: &str) -> String {
+    format!("{SHARE}{name}/{filter}")
 }
 
 /// Whether a valid filter matches a topic name (§4.7).
@@ -182,8 +225,16 @@ mod tests {
         for bad in ["$SYS/broker", "a\tb", "+/\u{85}", &"x".repeat(256), &format!("{}/#", "x".repeat(254))] {
             assert_eq!(refused(bad), Some(FilterError::Unmatchable), "{bad}");
         }
-        for shared in ["$share/g/t", "$share//t", "$share/g", "$share"] {
-            assert_eq!(refused(shared), Some(FilterError::Shared), "{shared}");
+        for shared in ["$share/g/t", "$share/g/t/+/#", "$share/狼煙//", "$share/g/$app/t"] {
+            assert_eq!(refused(shared), None, "{shared}");
+        }
+        let long = format!("$share/{}/t", "g".repeat(256));
+        for bad in ["$share//t", "$share/g", "$share/g/", "$share", "$share/+/t", "$share/g#/t", &long] {
+            assert_eq!(refused(bad), Some(FilterError::Share), "{bad}");
+        }
+        assert_eq!(refused("$share/g/a#"), Some(FilterError::Wildcard));
+        for bad in ["$share/g/$noroshi/inbox", "$share/g/$share/h/t", "$share/g/$SYS/#", "$share/g/a\tb"] {
+            assert_eq!(refused(bad), Some(FilterError::Unmatchable), "{bad}");
         }
         // Names that a rule may open, and those that none can.
         for open in ["$shared", "$app/#", "$app/+/a"] {
@@ -192,6 +243,16 @@ mod tests {
         for closed in ["$SYS/#", "$queue/t", "$everyone", "$noroshi/other"] {
             assert_eq!(refused(closed), Some(FilterError::Unmatchable), "{closed}");
         }
+    }
+
+    #[test]
+    fn a_share_matches_nothing_by_itself() {
+        let filter = TopicFilter::parse("$share/g/a/#").unwrap();
+        assert_eq!((filter.share(), filter.plain()), (Some(("g", "a/#")), "a/#"));
+        assert!(!filter.has_wildcards() && filter.topic().is_none());
+        assert!(!filter.matches("a/b") && !filter.matches("$share/g/a/b") && !filter.matches_inbox());
+        assert_eq!(share_filter("g", "a/#"), filter.as_str());
+        assert_eq!(TopicFilter::parse("a").unwrap().plain(), "a");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("../../migrations/postgres/0011_drawn.sql"),
     include_str!("../../migrations/postgres/0012_permissions.sql"),
     include_str!("../../migrations/postgres/0013_revocations.sql"),
+    include_str!("../../migrations/postgres/0014_shares.sql"),
 ];
 
 /// The schema version this program writes.

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -27,6 +27,7 @@ const MIGRATIONS: [&str; 15] = [
     include_str!("../../migrations/0013_drawn.sql"),
     include_str!("../../migrations/0014_permissions.sql"),
     include_str!("../../migrations/0015_revocations.sql"),
+    include_str!("../../migrations/0016_shares.sql"),
 ];
 
 /// The schema version this program writes.

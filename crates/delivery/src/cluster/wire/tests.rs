@@ -77,6 +77,7 @@ fn one_of_each() -> Vec<Record> {
         Record::Answer { number: 3, answer: Answer::Done(true) },
         Record::AppsChanged,
         Record::CredentialsChanged { app },
+        Record::SharesChanged { app },
         Record::WakePush,
         Record::Sweep { since: -1 },
     ]);

@@ -263,7 +263,6 @@ impl Conversation {
         if config.topic_alias_maximum > 0 {
             list.push(Property::TopicAliasMaximum, Value::U16(config.topic_alias_maximum));
         }
-        list.push(Property::SharedSubscriptionAvailable, Value::Byte(0));
         let max_s = config.keep_alive_max_s;
         if max_s > 0 && (self.keep_alive_s == 0 || self.keep_alive_s > max_s) {
             self.keep_alive_s = max_s;

@@ -178,6 +178,12 @@ impl Conversation {
         self.flight.iter().flat_map(|flight| in_flight(&flight.sent))
     }
 
+    /// Of these, what was sent with QoS 2: the client may have it although it was not confirmed.
+    pub fn sent_exactly_once(&self) -> Vec<NotificationId> {
+        let sent = self.flight.iter().flat_map(|flight| flight.sent.iter());
+        sent.filter(|sent| sent.stage == Stage::Rec).map(|sent| sent.id).collect()
+    }
+
     /// Whether one more may be unconfirmed.
     fn has_room(&self, config: &Config, outgoing: &Outgoing, head: &Head) -> bool {
         let Some(flight) = &self.flight else { return true };
@@ -192,7 +198,7 @@ impl Conversation {
     fn granted(&self, outgoing: &Outgoing) -> Option<Granted> {
         let subscriptions = self.subscriptions.as_ref()?;
         let mut granted: Option<Granted> = None;
-        for subscription in subscriptions.matching(&outgoing.topic) {
+        for subscription in subscriptions.hearing(outgoing) {
             let options = subscription.options;
             // [MQTT-3.8.3-3]
             if options.no_local() && outgoing.from == Some(self.origin) {
@@ -295,7 +301,7 @@ impl Conversation {
         if let Some(alias) = head.alias {
             push_property(out, Property::TopicAlias, Value::U16(alias));
         }
-        let ids = self.subscriptions.iter().flat_map(|list| list.matching(&outgoing.topic));
+        let ids = self.subscriptions.iter().flat_map(|list| list.hearing(outgoing));
         let heard = ids.filter(|one| !(one.options.no_local() && outgoing.from == Some(self.origin)));
         for id in heard.map(|subscription| subscription.id).filter(|id| *id > 0) {
             push_property(out, Property::SubscriptionIdentifier, Value::VarInt(id)); // [MQTT-3.3.4-4]

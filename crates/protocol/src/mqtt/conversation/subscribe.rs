@@ -50,6 +50,8 @@ impl Conversation {
                 let is_new =
                     list.put(subscription, config.subscriptions_max).ok_or(ReasonCode::QuotaExceeded)?;
                 let wants_retained = match options.retain_handling() {
+                    // §3.8.3.1
+                    _ if filter.share().is_some() => false,
                     RetainHandling::Send => true,
                     RetainHandling::SendIfNew => is_new,
                     RetainHandling::DoNotSend => false,
@@ -132,11 +134,11 @@ fn granted(qos: Qos) -> ReasonCode {
     }
 }
 
-/// In SUBACK. §3.2.2.3.13 lets a server end the connection of who subscribes to a share; to refuse the one
-/// filter says the same and breaks nothing else.
+/// In SUBACK.
 fn refusal(error: FilterError) -> ReasonCode {
     match error {
-        FilterError::Wildcard | FilterError::Unmatchable => ReasonCode::TopicFilterInvalid,
-        FilterError::Shared => ReasonCode::SharedSubscriptionsNotSupported,
+        FilterError::Wildcard | FilterError::Unmatchable | FilterError::Share => {
+            ReasonCode::TopicFilterInvalid
+        }
     }
 }

@@ -47,6 +47,23 @@ fn the_lower_quality_of_service_counts() {
 }
 
 #[test]
+fn a_share_gets_its_copies_alone() {
+    let mut peer = Peer::open(Version::V5);
+    peer.subscribe(&[("$share/g/+", options(2)), ("$share/h/a", options(1))]);
+    let message = outgoing(1, "a", r#""text":"x","qos":2"#);
+    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NotForIt, "it was not assigned");
+    let copy = |share: &str| {
+        let fields = format!(r#""text":"x","qos":2,"topic":"a","share":"{share}""#);
+        outgoing(2, "a", &fields)
+    };
+    assert_eq!(peer.deliver(&copy("$share/other/a"), Cause::Published), Delivery::NotForIt);
+    peer.subscribe(&[("a", options(0)), ("$noroshi/inbox", options(0))]);
+    peer.delivers(&copy("$share/g/+"));
+    peer.hears(&[Packet::Publish(publish(2, 1, "a", b"x"))]);
+    assert_eq!(peer.conversation.sent_exactly_once().len(), 1);
+}
+
+#[test]
 fn what_nothing_matches_is_not_sent() {
     let mut peer = Peer::open(Version::V5);
     let message = outgoing(1, "a", r#""text":"x""#);

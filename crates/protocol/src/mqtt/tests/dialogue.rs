@@ -43,7 +43,6 @@ fn a_device_logs_in_with_its_token() {
                 (Property::ReceiveMaximum, Value::U16(64)),
                 (Property::MaximumPacketSize, Value::U32(65_536)),
                 (Property::TopicAliasMaximum, Value::U16(16)),
-                (Property::SharedSubscriptionAvailable, Value::Byte(0)),
             ]),
         };
         peer.hears(&[connack(ReasonCode::Success, &told)]);
@@ -103,7 +102,6 @@ fn anonymous_clients_get_in_where_they_may() {
         (Property::MaximumPacketSize, Value::U32(65_536)),
         (Property::AssignedClientIdentifier, Value::Text("made-up")),
         (Property::TopicAliasMaximum, Value::U16(10)),
-        (Property::SharedSubscriptionAvailable, Value::Byte(0)),
     ]);
     peer.hears(&[connack(ReasonCode::Success, &told)]);
 }
@@ -122,7 +120,6 @@ fn what_the_service_changes_is_told() {
             (Property::ReceiveMaximum, Value::U16(20)),
             (Property::MaximumPacketSize, Value::U32(65_536)),
             (Property::TopicAliasMaximum, Value::U16(10)),
-            (Property::SharedSubscriptionAvailable, Value::Byte(0)),
             (Property::ServerKeepAlive, Value::U16(50)),
         ]);
         peer.hears(&[connack(ReasonCode::Success, &told)]);
@@ -268,7 +265,7 @@ fn filters_are_granted_or_refused_one_by_one() {
     let asked = [
         ("a/b", options(2)),
         ("a/#/b", options(1)),
-        ("$share/g/a", options(0)),
+        ("$share/g/a", options(2)),
         ("$SYS/#", options(1)),
         ("test/nosubscribe", options(1)),
         ("+/c", options(0)),
@@ -276,26 +273,27 @@ fn filters_are_granted_or_refused_one_by_one() {
     ];
     let filters = Subscribe::filters_of(&asked);
     for (version, reasons) in
-        [(Version::V3, [2, 0x80, 0x80, 0x80, 0x80, 0, 1]), (Version::V5, [2, 0x8F, 0x9E, 0x8F, 0x87, 0, 1])]
+        [(Version::V3, [2, 0x80, 2, 0x80, 0x80, 0, 1]), (Version::V5, [2, 0x8F, 2, 0x8F, 0x87, 0, 1])]
     {
         let mut peer = Peer::open(version);
         let subscribe = Packet::Subscribe(Subscribe::new(9, Properties::default(), &filters));
-        assert_eq!(peer.say_only(subscribe), Did::Subscribe(4));
+        assert_eq!(peer.say_only(subscribe), Did::Subscribe(5));
         let mut request = peer.subscribe.take().unwrap();
         request
             .refuse(|filter| (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed));
         assert!(!peer.conversation.hears_inbox());
         let made = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out).unwrap();
         let made: Vec<_> = made.iter().map(|made| made.filter.as_str()).collect();
-        assert_eq!(made, ["a/b", "+/c", "$noroshi/inbox"]);
+        assert_eq!(made, ["a/b", "$share/g/a", "+/c", "$noroshi/inbox"]);
         let properties = Properties::default();
         peer.hears(&[Packet::SubAck(SubAck { packet_id: 9, properties, reasons: &reasons })]);
         assert!(peer.conversation.hears_inbox());
-        assert_eq!(peer.conversation.subscriptions().count(), 3);
-        let filters = Unsubscribe::filters_of(&["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##"]);
+        assert_eq!(peer.conversation.subscriptions().count(), 4);
+        let asked = ["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##", "$share/g/a", "$share/h/a"];
+        let filters = Unsubscribe::filters_of(&asked);
         let unsubscribe = Packet::Unsubscribe(Unsubscribe::new(10, properties, &filters));
-        assert_eq!(peer.say(unsubscribe), Did::Unsubscribe(5));
-        let reasons = &[0, 0x11, 0, 0x11, 0, 0x11, 0x11];
+        assert_eq!(peer.say(unsubscribe), Did::Unsubscribe(7));
+        let reasons = &[0, 0x11, 0, 0x11, 0, 0x11, 0x11, 0, 0x11];
         peer.hears(&[Packet::UnsubAck(SubAck { packet_id: 10, properties, reasons })]);
         assert!(!peer.conversation.hears_inbox());
         assert_eq!(peer.conversation.held_bytes(), 0, "nothing is left");

@@ -1,0 +1,146 @@
+//! Groups of shared subscriptions.
+
+use noroshi_store::{
+    Error, JoinShares, Leave, LeaveShares, MemberState, Place, Share, ShareGroup, ShareNum, Store,
+};
+use noroshi_types::{AppId, DeviceNum, NotificationId, limits};
+
+use super::world::*;
+
+fn share(name: &str, filter: &str) -> Share {
+    Share { name: name.into(), filter: filter.into() }
+}
+
+fn joining(app: AppId, device: DeviceNum, generation: u64, shares: &[Share]) -> JoinShares {
+    let shares = shares.iter().map(|share| (share.clone(), 1)).collect();
+    JoinShares { app, device, shares, generation, lasts: true }
+}
+
+async fn enter(store: &dyn Store, app: AppId, device: DeviceNum, generation: u64, shares: &[Share]) {
+    store.join_shares(joining(app, device, generation, shares)).await.expect("joined");
+}
+
+async fn leave(store: &dyn Store, device: DeviceNum, generation: u64, what: Leave) -> bool {
+    let held = Vec::new();
+    store.leave_shares(LeaveShares { device, generation, what, held }).await.expect("left")
+}
+
+async fn groups(store: &dyn Store) -> Vec<ShareGroup> {
+    store.share_groups().await.expect("read")
+}
+
+/// Of the only group: who is in which state.
+async fn states(store: &dyn Store) -> Vec<(DeviceNum, MemberState)> {
+    let groups = groups(store).await;
+    assert_eq!(groups.len(), 1);
+    groups[0].members.iter().map(|member| (member.num, member.state)).collect()
+}
+
+pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
+    let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
+    let a = join(store, mine, "a", "u", &[]).await;
+    let b = join(store, mine, "b", "u", &[]).await;
+    let other = join(store, theirs, "a", "u", &[]).await;
+    let before = send(store, mine, stored(to_topic("t"))).await;
+    let (jobs, all) = (share("jobs", "t/#"), share("all", "t/#"));
+    enter(store, mine, b, 7, &[jobs.clone()]).await;
+    enter(store, mine, a, 8, &[jobs.clone(), all.clone()]).await;
+    enter(store, theirs, other, 9, &[jobs.clone()]).await;
+    let found = groups(store).await;
+    let names: Vec<_> = found.iter().map(|group| (group.app, &group.share)).collect();
+    assert_eq!(names, [(mine, &jobs), (mine, &all), (theirs, &jobs)]);
+    assert_eq!(found[0].since, Place::of(before), "what came before is not for the group");
+    let members: Vec<_> = found[0].members.iter().map(|member| member.num).collect();
+    assert_eq!(members, [a, b]);
+    let first = &found[0].members[0];
+    assert_eq!(first.device, Some(device("a")));
+    assert_eq!((first.qos, first.generation, first.lasts, first.state), (1, 8, true, MemberState::Here));
+    let foreign = store.join_shares(joining(theirs, a, 9, &[jobs])).await;
+    assert!(matches!(foreign, Err(Error::NotFound)), "a device of another app");
+}
+
+pub(crate) async fn a_share_is_left(store: &dyn Store) {
+    let app = app(store, "app").await;
+    let a = join(store, app, "a", "u", &[]).await;
+    let b = join(store, app, "b", "u", &[]).await;
+    let jobs = share("jobs", "t");
+    enter(store, app, a, 1, &[jobs.clone()]).await;
+    enter(store, app, b, 1, &[jobs.clone()]).await;
+    let held = vec![NotificationId::from_bytes([7; 16]), NotificationId::from_bytes([8; 16])];
+    let away = LeaveShares { device: a, generation: 1, what: Leave::Connection, held: held.clone() };
+    assert!(store.leave_shares(away).await.expect("left"));
+    let found = groups(store).await;
+    assert_eq!(found[0].members[0].held, held);
+    assert_eq!(states(store).await, [(a, MemberState::Away), (b, MemberState::Here)]);
+    assert!(leave(store, a, 1, Leave::Session).await);
+    assert_eq!(
+        groups(store).await[0].members[0].held,
+        held,
+        "its session ended, and it may have them all the same"
+    );
+    enter(store, app, a, 2, &[jobs.clone()]).await;
+    assert!(groups(store).await[0].members[0].held.is_empty(), "it is back");
+    assert!(!leave(store, a, 1, Leave::Session).await, "a later connection has it");
+    assert!(!leave(store, a, 2, Leave::Some(vec![share("jobs", "u")])).await, "it is not in that one");
+    assert!(leave(store, a, 2, Leave::Some(vec![jobs.clone()])).await);
+    assert!(!leave(store, a, 2, Leave::Session).await, "it left");
+    assert_eq!(states(store).await, [(a, MemberState::Left), (b, MemberState::Here)]);
+    enter(store, app, b, 0, &[jobs]).await;
+    assert_eq!(groups(store).await[0].members[1].generation, 1, "an earlier connection came late");
+}
+
+pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
+    let app = app(store, "app").await;
+    let a = join(store, app, "a", "u", &[]).await;
+    let b = join(store, app, "b", "u", &[]).await;
+    let jobs = share("jobs", "t");
+    enter(store, app, a, 1, &[jobs.clone()]).await;
+    enter(store, app, b, 1, &[jobs.clone()]).await;
+    let num = groups(store).await[0].num;
+    let settle = async |since: &[(ShareNum, Place)], over: &[(ShareNum, DeviceNum)]| {
+        store.settle_shares(since.to_vec(), over.to_vec()).await.expect("settled");
+    };
+    settle(&[(num, Place(50))], &[]).await;
+    settle(&[(num, Place(40))], &[(num, a)]).await;
+    assert_eq!(groups(store).await[0].since, Place(50), "never back");
+    assert_eq!(states(store).await.len(), 2, "who is here stays");
+    leave(store, a, 1, Leave::Session).await;
+    settle(&[], &[(num, a)]).await;
+    assert_eq!(states(store).await, [(b, MemberState::Here)]);
+    store.delete_device(app, &device("b"), NOW).await.expect("deleted");
+    assert_eq!(groups(store).await[0].members[0].device, None);
+    settle(&[], &[(num, b)]).await;
+    assert_eq!(groups(store).await, []);
+    enter(store, app, a, 2, &[jobs]).await;
+    assert_ne!(groups(store).await[0].num, num, "numbers are not used again");
+}
+
+pub(crate) async fn a_share_that_all_left_begins_anew(store: &dyn Store) {
+    let app = app(store, "app").await;
+    let a = join(store, app, "a", "u", &[]).await;
+    let jobs = share("jobs", "t");
+    enter(store, app, a, 1, &[jobs.clone()]).await;
+    leave(store, a, 1, Leave::Connection).await;
+    let kept = groups(store).await[0].since;
+    send(store, app, stored(to_topic("t"))).await;
+    enter(store, app, a, 2, &[jobs.clone()]).await;
+    assert_eq!(groups(store).await[0].since, kept, "it was only away");
+    leave(store, a, 2, Leave::Session).await;
+    let last = send(store, app, stored(to_topic("t"))).await;
+    enter(store, app, a, 3, &[jobs]).await;
+    assert_eq!(groups(store).await[0].since, Place::of(last));
+}
+
+pub(crate) async fn shares_are_bounded_and_go_with_their_app(store: &dyn Store) {
+    let app = app(store, "app").await;
+    let a = join(store, app, "a", "u", &[]).await;
+    let many: Vec<Share> =
+        (0..=limits::SHARES_PER_DEVICE_MAX).map(|at| share(&format!("g{at}"), "t")).collect();
+    let over = store.join_shares(joining(app, a, 1, &many)).await;
+    assert!(matches!(over, Err(Error::Limit(_))));
+    assert_eq!(groups(store).await, [], "all or none");
+    enter(store, app, a, 1, &many[1..]).await;
+    assert_eq!(groups(store).await.len(), limits::SHARES_PER_DEVICE_MAX);
+    store.delete_app(app).await.expect("deleted");
+    assert_eq!(groups(store).await, []);
+}
