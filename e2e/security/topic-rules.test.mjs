@@ -210,6 +210,11 @@ test('MQTT answers each filter, and a wildcard needs a rule that covers it', asy
     await codes('public/a', 'user/u1/#', 'user/#', '#', 'other', 'user/+/x', 'public/+'),
     [1, 1, 0x87, 0x87, 0x87, 0x87, 1],
   )
+  assert.deepEqual(
+    await codes('$share/g/public/a', '$share/g/user/u1/#', '$share/g/user/#', '$share/g/#', '$share/public/other'),
+    [1, 1, 0x87, 0x87, 0x87],
+    'of a share its filter counts',
+  )
   await client.endAsync()
   const old = await mqttClient(mqttUrl, device, { protocolVersion: 4 })
   const packet = await new Promise((resolve) => {
@@ -279,10 +284,12 @@ test('a change of rules ends subscriptions with a reason, of this app alone', as
   assert.deepEqual(await refused(device, 'public/live', 'user/u1/own'), [])
   const mqtt = await mqttClient(mqttUrl, await register('c2', 'u1'))
   await mqtt.subscribeAsync('public/#')
+  const sharing = await mqttClient(mqttUrl, await register('c3', 'u1'))
+  await sharing.subscribeAsync('$share/g/public/+')
   await setRules({ ...RULES, subscribe: [{ topic: 'user/{user}/own', allow: 'anyone' }] })
   const told = [await device.next(), await device.next()]
   assert.deepEqual(named(told).sort(), ['topic_revoked public/live no_rule', 'topic_revoked user/u1/durable no_rule'])
-  await until('MQTT to be told', () => mqtt.said === 0x87)
+  await until('MQTT to be told', () => mqtt.said === 0x87 && sharing.said === 0x87)
   await until('the durable subscription to end', async () => {
     const { topics } = await call('GET', '/v1/devices/c1')
     return topics.length === 0
@@ -291,6 +298,7 @@ test('a change of rules ends subscriptions with a reason, of this app alone', as
   await call('POST', '/v1/notifications', { to: { topic: 'user/u1/own' }, data: 'yes' })
   assert.equal((await device.msg()).data, 'yes')
   await device.leave()
+  await sharing.endAsync(true)
   await mqtt.endAsync(true)
 })
 

@@ -61,6 +61,32 @@ test('a session of MQTT goes from node to node', { skip }, async () => {
   await third.endAsync()
 })
 
+test('a group of a shared subscription has members at two nodes, and goes on without one', { skip }, async () => {
+  const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
+  const join = async (at) => {
+    const device = await cluster.api().register()
+    const client = await mqttClient(`mqtt://127.0.0.1:${ports[at]}`, device, lasting)
+    await client.subscribeAsync('$share/g/spread/+', { qos: 1 })
+    return client
+  }
+  const members = [await join(0), await join(1)]
+  const publish = (n, when = 'stored') => cluster.api(`n${n % 2}`).publish({ to: { topic: `spread/${n % 3}` }, data: n, when })
+  for (let n = 0; n < 40; n++) await publish(n)
+  const heard = () => members.flatMap(datas)
+  await until('all of them', () => heard().length >= 40)
+  assert.deepEqual(heard().toSorted((a, b) => a - b), Array.from({ length: 40 }, (_, n) => n), 'each once')
+  for (const member of members) assert.equal(datas(member).length, 20, 'they take turns')
+  await publish(40, 'connected')
+  await until('one that is not stored', () => heard().length === 41)
+
+  await cluster.node('n1').kill()
+  for (let n = 50; n < 70; n += 2) await publish(n)
+  await until('what the member of the killed node does not get', () => datas(members[0]).filter((n) => n >= 50).length === 10, 30_000)
+  await cluster.node('n1').spawn()
+  await cluster.seen(2)
+  await members[0].endAsync(true)
+})
+
 test('what is posted at one node waits for the use of a device at the other', { skip }, async () => {
   const { device: id, token } = await cluster.api().register()
   const device = await Device.connect(cluster.node('n0').ws, token)

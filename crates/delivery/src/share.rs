@@ -82,8 +82,16 @@ impl Shares {
         if !self.apps.load().contains(&app) {
             self.apps.rcu(|apps| apps.iter().copied().chain([app]).collect::<HashSet<AppId>>());
         }
+        self.look_again();
+    }
+
+    fn look_again(&self) {
         self.changed.store(true, Ordering::Release);
         self.woken.notify_one();
+    }
+
+    fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
     }
 
     fn take_changed(&self) -> bool {

@@ -20,8 +20,12 @@ use crate::push::lead;
 const TASK: &str = "shares";
 const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(2);
-/// Between two looks where nothing wakes the task; groups and members are read as often.
+/// Between two looks where nothing wakes the task. Connections of members are looked for as often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Groups and members are read when they change, which another node may have failed to tell.
+const READ: Duration = Duration::from_secs(5);
+/// After they were read, so many times as long passes before they are read again: many that join at once make few reads.
+const PAUSES: u32 = 4;
 /// Between two looks while members have no room, doubled each time.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// Between two writes of how far groups are, while messages come.
@@ -33,6 +37,8 @@ const RECLAIM: Duration = Duration::from_millis(500);
 /// Log rows that one read looks at, and reads for a group in one turn.
 const PAGE_ROWS: usize = 256;
 const PAGES: usize = 4;
+/// Inboxes that are read in one turn to take back what is in them.
+const INBOXES: usize = 64;
 /// Copies that are written at once.
 const AT_ONCE: usize = 64;
 
@@ -53,6 +59,15 @@ pub(crate) async fn run(delivery: &Arc<Delivery>) {
     }
 }
 
+/// What a member has that it does not need to keep.
+enum Leftover {
+    Nothing,
+    /// It is still confirming what it had when it unsubscribed.
+    Held,
+    /// Nobody can take it now.
+    NoRoom,
+}
+
 /// Where a turn's log pages begin. Groups that are equally far read the same.
 type Pages = HashMap<(AppId, Place), Arc<LogPage>>;
 
@@ -61,6 +76,9 @@ struct Leader {
     /// When this node asked last, and was told that it leads.
     led: Option<Instant>,
     refreshed: Option<Instant>,
+    not_before: Instant,
+    /// When this node looked for members' connections.
+    looked: Option<Instant>,
     groups: Vec<Group>,
     connected: HashSet<DeviceNum>,
     /// Members that should be connected and are not, and since when.
@@ -81,6 +99,8 @@ impl Leader {
             holder,
             led: None,
             refreshed: None,
+            not_before: Instant::now(),
+            looked: None,
             groups: Vec::new(),
             connected: HashSet::new(),
             unseen: HashMap::new(),
@@ -96,17 +116,25 @@ impl Leader {
     /// How long to wait if nothing wakes the task.
     async fn turn(&mut self, delivery: &Arc<Delivery>) -> Result<Duration, Error> {
         let now = Instant::now();
+        if self.not_before > now && delivery.shares.is_changed() {
+            tokio::time::sleep_until(self.not_before.into()).await;
+        }
         let changed = delivery.shares.take_changed();
-        if changed || self.refreshed.is_none_or(|at| now - at >= INTERVAL) {
+        if changed || self.refreshed.is_none_or(|at| now - at >= READ) {
             if let Err(error) = self.refresh(delivery).await {
-                delivery.shares.changed.store(true, std::sync::atomic::Ordering::Release);
+                delivery.shares.look_again();
                 return Err(error);
             }
             self.refreshed = Some(now);
+            self.not_before = Instant::now() + now.elapsed() * PAUSES;
         }
         let live = delivery.shares.take_live();
         if self.groups.is_empty() || !self.leads(delivery).await? {
             return Ok(INTERVAL);
+        }
+        if changed || self.looked.is_none_or(|at| now - at >= INTERVAL) {
+            self.look_for_members(delivery).await;
+            self.looked = Some(now);
         }
         if changed || self.reclaimed.is_none_or(|at| now - at >= RECLAIM) {
             self.reclaim(delivery).await?;
@@ -142,13 +170,13 @@ impl Leader {
         }
         if !led {
             // Another may have led meanwhile.
-            (self.rooms, self.clean) = (Rooms::default(), HashSet::new());
+            (self.rooms, self.clean, self.looked) = (Rooms::default(), HashSet::new(), None);
         }
         self.led = Some(asked);
         Ok(true)
     }
 
-    /// Reads groups and members, and who of them is connected.
+    /// Reads groups and members.
     async fn refresh(&mut self, delivery: &Arc<Delivery>) -> Result<(), Error> {
         let groups = delivery.store.share_groups().await?;
         let before: HashMap<ShareNum, Group> =
@@ -163,7 +191,6 @@ impl Leader {
             .collect();
         delivery.shares.know(self.groups.iter().map(|group| group.of.app).collect());
         delivery.shares.metrics.groups.set(i64::try_from(self.groups.len()).unwrap_or(i64::MAX));
-        self.look_for_members(delivery).await;
         let members = || self.groups.iter().flat_map(|group| &group.of.members);
         let devices: HashSet<DeviceNum> = members().map(|member| member.num).collect();
         self.rooms.retain(&devices);
@@ -178,6 +205,7 @@ impl Leader {
         Ok(())
     }
 
+    /// Finds out who is connected, and gives up members that should be and are not.
     async fn look_for_members(&mut self, delivery: &Arc<Delivery>) {
         let mut by_app: HashMap<AppId, HashMap<DeviceNum, DeviceId>> = HashMap::new();
         for group in &self.groups {
@@ -356,65 +384,74 @@ impl Leader {
         Ok(found_all)
     }
 
-    /// Takes back what members without a connection did not confirm, and ends memberships of which nothing is left.
+    /// Takes back what members without a connection did not confirm, and ends memberships of which nothing is left. At most
+    /// [`INBOXES`] inboxes are read.
     async fn reclaim(&mut self, delivery: &Arc<Delivery>) -> Result<(), Error> {
-        let mut over = Vec::new();
+        let (mut over, mut read) = (Vec::new(), 0);
         for at in 0..self.groups.len() {
             let group = &self.groups[at];
             let (num, is_alive) = (group.of.num, group.is_alive());
+            if is_alive && !group.has_members(&self.connected) {
+                continue; // nobody could take it
+            }
             for member in group.of.members.clone() {
                 let mark = (num, member.num, member.generation);
-                let is_over = member.state == MemberState::Left || member.device.is_none();
-                if member.state == MemberState::Here && member.device.is_some() || self.clean.contains(&mark)
-                {
+                let is_here = member.state == MemberState::Here && member.device.is_some();
+                if is_here || read >= INBOXES || self.clean.contains(&mark) {
                     continue;
                 }
-                if self.take_back(delivery, at, &member, is_alive).await? {
-                    match is_over {
-                        true => over.push((num, member.num)),
-                        false => drop(self.clean.insert(mark)),
+                read += 1;
+                match self.take_back(delivery, at, &member, is_alive).await? {
+                    Leftover::Nothing if member.state == MemberState::Away && member.device.is_some() => {
+                        self.clean.insert(mark);
                     }
+                    Leftover::Nothing => over.push((num, member.num)),
+                    Leftover::Held => {}
+                    Leftover::NoRoom => break,
                 }
             }
         }
         if !over.is_empty() {
             self.save(delivery, over).await?;
-            delivery.shares.changed.store(true, std::sync::atomic::Ordering::Release);
+        }
+        if read >= INBOXES {
+            delivery.shares.look_again();
         }
         Ok(())
     }
 
-    /// True if nothing is left that somebody else is to get.
     async fn take_back(
         &mut self,
         delivery: &Arc<Delivery>,
         at: usize,
         member: &ShareMember,
         is_alive: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<Leftover, Error> {
         // What was in its inbox went with it.
-        let Some(device) = &member.device else { return Ok(true) };
-        let (app, num, share) = {
-            let group = &self.groups[at];
-            (group.of.app, group.of.num, group.share.clone())
-        };
+        let Some(device) = &member.device else { return Ok(Leftover::Nothing) };
+        let group = &mut self.groups[at];
+        let (app, num, share) = (group.of.app, group.of.num, group.share.clone());
         let now = delivery.clock().now();
         let (messages, _) = delivery.store.inbox(app, device, limits::INBOX_PAGE_MAX, now).await?;
         let is_connected = self.connected.contains(&member.num);
-        let mut nothing_left = true;
+        let mut left = Leftover::Nothing;
         for message in messages {
             let Some(copy) = ShareCopy::of(&message).filter(|copy| copy.share == share) else { continue };
             let is_held = member.held.contains(&message.id);
-            // It is in the middle of it, now or when it comes back.
-            if is_held && (member.state == MemberState::Away || is_connected) {
-                nothing_left &= member.state == MemberState::Away;
+            if is_held && member.state == MemberState::Away {
+                continue; // its own, when it comes back
+            }
+            if is_held && is_connected {
+                left = Leftover::Held;
                 continue;
             }
             let is_exactly_once = is_held && member.qos.min(copy.qos as u8) == 2;
             if is_alive && !is_exactly_once {
-                let group = &mut self.groups[at];
-                let Some(next) = group.next(&self.connected, Some(&self.rooms)) else { return Ok(false) };
-                let (next, Some(to)) = (next.num, next.device.clone()) else { return Ok(false) };
+                let next = group.next(&self.connected, Some(&self.rooms));
+                let Some((next, to)) = next.and_then(|member| Some((member.num, member.device.clone()?)))
+                else {
+                    return Ok(Leftover::NoRoom);
+                };
                 if let Some(id) = copy::send(delivery, num, &share, &message, &to).await? {
                     self.rooms.add(next, id);
                     delivery.shares.metrics.moved.inc();
@@ -425,7 +462,7 @@ impl Leader {
                 Err(error) => return Err(error),
             }
         }
-        Ok(nothing_left)
+        Ok(left)
     }
 
     fn is_saved(&self) -> bool {
