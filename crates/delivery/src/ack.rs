@@ -154,6 +154,7 @@ impl Delivery {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
         self.became_acked(&acks, &acked);
+        self.shares.confirmed();
         Ok(acked.iter().map(|acked| acked.count).sum())
     }
 }

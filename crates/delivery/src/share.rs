@@ -47,6 +47,8 @@ pub(crate) struct Shares {
     woken: Notify,
     /// Groups or members are not as they were read last.
     changed: AtomicBool,
+    /// Messages wait for confirmations.
+    waits: AtomicBool,
     /// Those that have groups, as far as this node knows.
     apps: ArcSwap<HashSet<AppId>>,
     /// Guards only the queue.
@@ -56,8 +58,8 @@ pub(crate) struct Shares {
 
 impl Shares {
     pub(crate) fn new(metrics: metrics::Metrics) -> Self {
-        let (woken, changed, apps) = (Notify::new(), AtomicBool::new(false), ArcSwap::default());
-        Self { woken, changed, apps, live: Mutex::default(), metrics }
+        let (woken, apps, live) = (Notify::new(), ArcSwap::default(), Mutex::default());
+        Self { woken, changed: AtomicBool::new(false), waits: AtomicBool::new(false), apps, live, metrics }
     }
 
     /// A message goes to this node's connections. Called on the store's thread.
@@ -75,6 +77,13 @@ impl Shares {
             live.push_back(message.clone());
         }
         self.woken.notify_one();
+    }
+
+    /// Devices confirmed something.
+    pub(crate) fn confirmed(&self) {
+        if self.waits.load(Ordering::Relaxed) {
+            self.woken.notify_one();
+        }
     }
 
     /// Groups of the app or their members changed, at this node or another.

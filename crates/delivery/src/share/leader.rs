@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -26,8 +27,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const READ: Duration = Duration::from_secs(5);
 /// After they were read, so many times as long passes before they are read again: many that join at once make few reads.
 const PAUSES: u32 = 4;
-/// Between two looks while members have no room, doubled each time.
-const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// Between two looks while members have no room; confirmations at this node wake the task.
+const RETRY: Duration = Duration::from_millis(100);
 /// Between two writes of how far groups are, while messages come.
 const SAVE: Duration = Duration::from_millis(200);
 /// A member whose node says nothing of its connection's end, and who is not connected, is gone after this.
@@ -90,7 +91,6 @@ struct Leader {
     /// As far as the store knows.
     saved: HashMap<ShareNum, Place>,
     saved_at: Option<Instant>,
-    retry: Duration,
 }
 
 impl Leader {
@@ -109,7 +109,6 @@ impl Leader {
             reclaimed: None,
             saved: HashMap::new(),
             saved_at: None,
-            retry: RETRY.0,
         }
     }
 
@@ -145,18 +144,14 @@ impl Leader {
         }
         let waits = self.assign(delivery).await;
         self.save(delivery, Vec::new()).await?;
-        delivery.shares.metrics.waiting.set(i64::try_from(waits?).unwrap_or(i64::MAX));
-        Ok(self.pause(delivery))
-    }
-
-    fn pause(&mut self, delivery: &Delivery) -> Duration {
-        let waits = delivery.shares.metrics.waiting.get() > 0;
-        self.retry = if waits { (self.retry * 2).min(RETRY.1) } else { RETRY.0 };
-        match (waits, self.is_saved()) {
-            (true, _) => self.retry,
-            (false, false) => SAVE,
-            (false, true) => INTERVAL,
-        }
+        let waits = waits?;
+        delivery.shares.metrics.waiting.set(i64::try_from(waits).unwrap_or(i64::MAX));
+        delivery.shares.waits.store(waits > 0, Ordering::Relaxed);
+        Ok(match (waits, self.is_saved()) {
+            (0, true) => INTERVAL,
+            (0, false) => SAVE,
+            _ => RETRY,
+        })
     }
 
     async fn leads(&mut self, delivery: &Delivery) -> Result<bool, Error> {

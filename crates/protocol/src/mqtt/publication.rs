@@ -203,6 +203,10 @@ impl Content {
     /// `None` if `data` is no such object, or one that MQTT could not say.
     pub(super) fn from_data(data: &str) -> Option<Self> {
         let mqtt = Envelope::of_data(data)?;
+        let share = mqtt.copy();
+        if share.is_none() && (mqtt.topic.is_some() || mqtt.share.is_some()) {
+            return None;
+        }
         let payload = match (&mqtt.json, &mqtt.text, &mqtt.base64) {
             (Some(json), None, None) => json.get().as_bytes().to_vec(),
             (None, Some(text), None) => text.as_bytes().to_vec(),
@@ -216,7 +220,7 @@ impl Content {
             retain: mqtt.retain,
             expires: mqtt.expires,
             from: mqtt.from.as_ref().and_then(|from| u64::from_str_radix(from, 16).ok()),
-            share: mqtt.share()?,
+            share,
         })
     }
 }
@@ -233,17 +237,13 @@ impl<'a> Envelope<'a> {
         Self::of_data(data.as_str())
     }
 
-    /// `None` if it is not as it must be; nothing where it is no copy.
-    fn share(&self) -> Option<Option<(Box<str>, Box<str>)>> {
-        let (topic, share) = match (&self.topic, &self.share) {
-            (None, None) => return Some(None),
-            (Some(topic), Some(share)) => (topic, TopicFilter::parse(share).ok()?),
-            _ => return None,
-        };
+    /// The topic's name and the shared subscription of a copy. `None` if they are not as they must be.
+    fn copy(&self) -> Option<(Box<str>, Box<str>)> {
+        let (topic, share) = (self.topic.as_deref()?, TopicFilter::parse(self.share.as_deref()?).ok()?);
         let (_, filter) = share.share()?;
         let is_heard =
             is_topic_name(topic) && Topic::parse_any(topic).is_ok() && filter_matches(filter, topic);
-        is_heard.then(|| Some(((**topic).into(), share.as_str().into())))
+        is_heard.then(|| (topic.into(), share.as_str().into()))
     }
 
     /// Those that are the same for every receiver. `None` if one cannot be written.
