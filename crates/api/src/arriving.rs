@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::link::Link;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +53,8 @@ impl Timing {
 #[error("the body did not arrive in time")]
 pub(crate) struct Late;
 
-pub(crate) struct Arriving {
-    body: Incoming,
+pub(crate) struct Arriving<B> {
+    body: B,
     link: Link,
     timing: Timing,
     /// When it was first asked for.
@@ -65,8 +65,8 @@ pub(crate) struct Arriving {
     ended: bool,
 }
 
-impl Arriving {
-    pub(crate) fn new(body: Incoming, link: Link, timing: Timing) -> Self {
+impl<B: Body> Arriving<B> {
+    pub(crate) fn new(body: B, link: Link, timing: Timing) -> Self {
         let ended = body.is_end_stream();
         Self { body, link, timing, begun: None, received: 0, deadline: None, ended }
     }
@@ -79,7 +79,11 @@ impl Arriving {
     }
 }
 
-impl Body for Arriving {
+impl<B> Body for Arriving<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
     type Data = Bytes;
     type Error = BoxError;
 
@@ -101,7 +105,7 @@ impl Body for Arriving {
             None => self.ended = true,
         }
         self.ended |= self.body.is_end_stream();
-        Poll::Ready(polled.map(|frame| frame.map_err(BoxError::from)))
+        Poll::Ready(polled.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -113,7 +117,7 @@ impl Body for Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl<B> Drop for Arriving<B> {
     fn drop(&mut self) {
         self.link.set_awaits_body(false);
         if !self.ended {

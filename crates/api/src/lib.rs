@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `arriving`, `coding`, `paced`, `turn`), `document`; [`parts`] is what others build on.
+//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `begun`, `arriving`, `coding`, `paced`, `turn`) and `http2`, `document`; [`parts`] is what others build on.
 //!
 //! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, and `pace` for how often.
 //!
@@ -24,12 +24,14 @@ pub mod router;
 
 mod access;
 mod arriving;
+mod begun;
 mod coding;
 mod connect;
 mod extract;
 mod first_call;
 mod fit;
 mod handler;
+mod http2;
 mod json;
 mod link;
 mod metrics;
@@ -50,6 +52,7 @@ pub use body::Limits;
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
 pub use handler::batch::OVER_QUOTA_FIELD;
+pub use http2::{BridgeFn, Bridged, Http2};
 pub use link::Client;
 pub use metrics::Metrics;
 pub use pace::Paces;

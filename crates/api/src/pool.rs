@@ -8,6 +8,10 @@
 //! A newcomer is a stranger until its first request brought a credential. On the public addresses its first request is
 //! there when it enters, so a provider cannot be evicted between. On the admin address nothing has to be there yet.
 //!
+//! Of a connection of HTTP/2 each stream beside the first one in work has a place of its own, so that a client holds with one
+//! connection no more than with many. While the gateway counts a connection it has lent its place
+//! ([`Place::lend`]).
+//!
 //! The lock guards indices and counts; nothing waits under it. It is taken a few times a request.
 
 use std::collections::{BTreeMap, HashMap};
@@ -91,6 +95,15 @@ pub struct PoolMetrics {
     open: Family<ListenerLabels, Gauge>,
     evicted: Family<EvictedLabels, Counter>,
     refused: Family<RefusedLabels, Counter>,
+    http2: Family<ListenerLabels, Gauge>,
+    http2_streams: Family<ListenerLabels, Gauge>,
+    http2_closed: Family<ClosedLabels, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClosedLabels {
+    listener: &'static str,
+    reason: &'static str,
 }
 
 impl PoolMetrics {
@@ -100,16 +113,28 @@ impl PoolMetrics {
         registry.register("api_connections", help, metrics.open.clone());
         let help = "HTTP connections closed to make room for others, by listener and the best credential they had shown";
         registry.register("api_connections_evicted", help, metrics.evicted.clone());
-        let help =
-            "HTTP connections answered 503: all are in use (full), or all that one client may have (client)";
+        let help = "HTTP connections, and streams of HTTP/2, answered 503: all are in use (full), or all that one client may have (client)";
         registry.register("api_connections_refused", help, metrics.refused.clone());
+        let help = "Open HTTP connections that speak HTTP/2, by listener";
+        registry.register("api_http2_connections", help, metrics.http2.clone());
+        let help = "Open streams of HTTP/2, by listener";
+        registry.register("api_http2_streams", help, metrics.http2_streams.clone());
+        let help = "Closed connections of HTTP/2, by listener and reason: by the client (client), for want of requests (idle), at the node's end (drain), \
+             to make room (evicted), without an answer to a PING (unresponsive), for floods of frames or resets (flood), broken (error)";
+        registry.register("api_http2_connections_closed", help, metrics.http2_closed.clone());
         metrics
     }
 
     /// For tests.
     pub fn unregistered() -> Self {
-        let metrics =
-            Self { open: Family::default(), evicted: Family::default(), refused: Family::default() };
+        let metrics = Self {
+            open: Family::default(),
+            evicted: Family::default(),
+            refused: Family::default(),
+            http2: Family::default(),
+            http2_streams: Family::default(),
+            http2_closed: Family::default(),
+        };
         // From the first scrape on: what never happened is 0.
         for listener in ["public", "admin"] {
             drop(metrics.open.get_or_create_owned(&ListenerLabels { listener }));
@@ -120,6 +145,12 @@ impl PoolMetrics {
             for no_room in [NoRoom::Pool, NoRoom::Client] {
                 let labels = RefusedLabels { listener, reason: no_room.as_str() };
                 drop(metrics.refused.get_or_create_owned(&labels));
+            }
+            drop(metrics.http2.get_or_create_owned(&ListenerLabels { listener }));
+            drop(metrics.http2_streams.get_or_create_owned(&ListenerLabels { listener }));
+            for ended in Ended::ALL {
+                let labels = ClosedLabels { listener, reason: ended.as_str() };
+                drop(metrics.http2_closed.get_or_create_owned(&labels));
             }
         }
         metrics
@@ -189,6 +220,8 @@ struct OfClient {
 #[derive(Default)]
 struct Places {
     open: HashMap<u64, Entry>,
+    /// Counted by the gateway for now.
+    lent: HashMap<u64, Entry>,
     evictable: BTreeMap<Order, u64>,
     clients: HashMap<ClientNetwork, OfClient>,
     /// Evicted, but not closed yet.
@@ -235,26 +268,29 @@ impl Pool {
     }
 
     fn enter_at(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
-        let entered = self.0.enter(activity, client.filter(|_| self.0.limits.per_client_max > 0));
-        match &entered {
-            Ok(_) => {
-                self.0.open.inc();
-            }
-            Err(no_room) => {
-                let labels = RefusedLabels { listener: self.0.listener, reason: no_room.as_str() };
-                self.0.metrics.refused.get_or_create(&labels).inc();
-            }
-        }
-        entered.map(|(id, evict)| Place { pool: self.0.clone(), id, evict })
+        let place = self.0.enter_counted(activity, client, Holder::Connection)?;
+        self.0.open.inc();
+        Ok(place)
     }
 }
 
 impl Inner {
-    fn enter(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<(u64, Arc<Notify>), NoRoom> {
-        let places = &mut *self.places.lock();
-        if places.leaving >= EVICTED_MAX {
-            return Err(NoRoom::Pool);
+    fn enter_counted(
+        self: &Arc<Self>,
+        activity: Activity,
+        client: Option<ClientNetwork>,
+        holder: Holder,
+    ) -> Result<Place, NoRoom> {
+        let entered = self.enter(activity, client.filter(|_| self.limits.per_client_max > 0));
+        if let Err(no_room) = &entered {
+            let labels = RefusedLabels { listener: self.listener, reason: no_room.as_str() };
+            self.metrics.refused.get_or_create(&labels).inc();
         }
+        entered.map(|(id, evict)| Place { pool: self.clone(), id, evict, holder })
+    }
+
+    /// Evicts as many connections as one more needs.
+    fn make_room(&self, places: &mut Places, client: Option<ClientNetwork>) -> Result<(), NoRoom> {
         if let Some(of_client) = client.and_then(|client| places.clients.get(&client))
             && of_client.count >= self.limits.per_client_max
         {
@@ -265,15 +301,26 @@ impl Inner {
             let oldest = places.evictable.values().next().copied().ok_or(NoRoom::Pool)?;
             self.evict(places, oldest);
         }
+        Ok(())
+    }
+
+    fn enter(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<(u64, Arc<Notify>), NoRoom> {
+        let places = &mut *self.places.lock();
+        if places.leaving >= EVICTED_MAX {
+            return Err(NoRoom::Pool);
+        }
+        self.make_room(places, client)?;
         places.clock += 1;
         let (id, evict) = (places.clock, Arc::new(Notify::new()));
         let entry = Entry { trust: Trust::None, activity, since: id, client, evict: evict.clone() };
-        if let Some(client) = client {
-            places.clients.entry(client).or_default().count += 1;
-        }
-        places.note(id, &entry);
-        places.open.insert(id, entry);
+        places.insert(id, entry);
         Ok((id, evict))
+    }
+
+    fn count(&self, open: &Family<ListenerLabels, Gauge>) -> Open {
+        let gauge = open.get_or_create_owned(&ListenerLabels { listener: self.listener });
+        gauge.inc();
+        Open(gauge)
     }
 
     fn evict(&self, places: &mut Places, id: u64) {
@@ -286,6 +333,14 @@ impl Inner {
 }
 
 impl Places {
+    fn insert(&mut self, id: u64, entry: Entry) {
+        if let Some(client) = entry.client {
+            self.clients.entry(client).or_default().count += 1;
+        }
+        self.note(id, &entry);
+        self.open.insert(id, entry);
+    }
+
     fn take(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
         self.forget(&entry);
@@ -322,6 +377,9 @@ impl Places {
 
     /// An entry that was evicted already is not changed.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(lent) = self.lent.get_mut(&id) {
+            return change(lent);
+        }
         let Some(mut entry) = self.open.remove(&id) else { return };
         self.forget(&entry);
         let counted = entry.client;
@@ -334,14 +392,109 @@ impl Places {
     }
 }
 
-/// The place of one connection, free again when this is dropped.
+/// Who has a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Connection,
+    /// Of a connection of HTTP/2.
+    Stream,
+}
+
+/// The place of one connection, or of a stream; free again when this is dropped.
 pub struct Place {
     pool: Arc<Inner>,
     id: u64,
     evict: Arc<Notify>,
+    holder: Holder,
+}
+
+/// Why a connection of HTTP/2 ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Client,
+    Idle,
+    Drain,
+    Evicted,
+    Unresponsive,
+    Flood,
+    Error,
+}
+
+impl Ended {
+    const ALL: [Ended; 7] = [
+        Ended::Client,
+        Ended::Idle,
+        Ended::Drain,
+        Ended::Evicted,
+        Ended::Unresponsive,
+        Ended::Flood,
+        Ended::Error,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Ended::Client => "client",
+            Ended::Idle => "idle",
+            Ended::Drain => "drain",
+            Ended::Evicted => "evicted",
+            Ended::Unresponsive => "unresponsive",
+            Ended::Flood => "flood",
+            Ended::Error => "error",
+        }
+    }
+}
+
+/// Counts a connection or a stream of HTTP/2 for as long as it is there.
+pub(crate) struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Place {
+    /// A place for one more stream of this connection.
+    pub(crate) fn beside(&self) -> Result<Place, NoRoom> {
+        let client = {
+            let places = self.pool.places.lock();
+            places.open.get(&self.id).or_else(|| places.lent.get(&self.id)).and_then(|entry| entry.client)
+        };
+        self.pool.enter_counted(Activity::Working, client, Holder::Stream)
+    }
+
+    /// The connection counts elsewhere until [`Place::reclaim`].
+    pub(crate) fn lend(&self) {
+        let places = &mut *self.pool.places.lock();
+        if let Some(entry) = places.take(self.id) {
+            places.lent.insert(self.id, entry);
+        }
+    }
+
+    /// The connection counts here again. Where nothing makes room for it, it has to close.
+    pub(crate) fn reclaim(&self) {
+        let places = &mut *self.pool.places.lock();
+        let Some(entry) = places.lent.remove(&self.id) else { return };
+        let room = self.pool.make_room(places, entry.client);
+        places.insert(self.id, entry);
+        if room.is_err() {
+            self.pool.evict(places, self.id);
+        }
+    }
+
+    pub(crate) fn count_http2(&self) -> Open {
+        self.pool.count(&self.pool.metrics.http2)
+    }
+
+    pub(crate) fn count_stream(&self) -> Open {
+        self.pool.count(&self.pool.metrics.http2_streams)
+    }
+
+    pub(crate) fn count_closed(&self, ended: Ended) {
+        let labels = ClosedLabels { listener: self.pool.listener, reason: ended.as_str() };
+        self.pool.metrics.http2_closed.get_or_create(&labels).inc();
+    }
+
     /// Resolves when the connection has to close. Cancel-safe.
     pub(crate) async fn evicted(&self) {
         self.evict.notified().await;
@@ -368,7 +521,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut places = self.pool.places.lock();
-        let was_evicted = places.take(self.id).is_none();
+        let was_evicted = places.take(self.id).is_none() && places.lent.remove(&self.id).is_none();
         if was_evicted {
             places.leaving -= 1;
         }
@@ -376,7 +529,9 @@ impl Drop for Place {
         if was_evicted {
             self.pool.closed.notify_one();
         }
-        self.pool.open.dec();
+        if self.holder == Holder::Connection {
+            self.pool.open.dec();
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::middleware;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use http::{HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 
 use crate::error::{Code, Problem};
 use crate::handler::{
@@ -39,14 +39,19 @@ pub fn admin_router(state: Arc<State>) -> Router {
 /// For a connection that there is no room for: one answer, and its end.
 pub fn no_room_router() -> Router {
     Router::new().fallback(async |request: Request| {
-        let problem = Problem::new(Code::Overloaded, "every connection is in use; try again");
-        let mut response = problem.into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        headers.insert(observe::REQUEST_ID, observe::request_id(request.headers()));
+        let mut response = no_room(request.headers());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     })
+}
+
+/// The same for a request alone.
+pub(crate) fn no_room(headers: &HeaderMap) -> Response {
+    let problem = Problem::new(Code::Overloaded, "every connection is in use; try again");
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response.headers_mut().insert(observe::REQUEST_ID, observe::request_id(headers));
+    response
 }
 
 /// Method and path of every route of [`router`].

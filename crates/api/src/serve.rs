@@ -1,5 +1,5 @@
 //! HTTP/1.1 over any byte stream: the gateway and the node hand over connections, plain or TLS, with
-//! what was read of them already.
+//! what was read of them already. A connection that begins with the preface of HTTP/2 goes to [`mod@crate::http2`].
 //!
 //! Whatever a client owes has a deadline: its next head here, its bodies in [`crate::arriving`], the taking of
 //! its answers in [`crate::paced`]. A connection whose next request is the gateway's goes back to the caller,
@@ -28,8 +28,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 
-use crate::arriving::{Arriving, Late, Timing};
+use crate::arriving::{Arriving, BoxError, Late, Timing};
+use crate::begun::Begun;
 use crate::error::{Code, Problem};
+use crate::http2::{self, Http2};
 use crate::link::{Client, Link};
 use crate::observe::REQUEST_ID;
 use crate::paced::Paced;
@@ -39,7 +41,7 @@ use crate::turn::{self, Turned};
 
 /// From the end of one answer to the end of the next request's head. Longer than the minute for which
 /// most clients keep a connection, so that it is they who close it.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A body is read in pieces of at most this size.
 const READ_BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -52,12 +54,14 @@ pub struct Serving {
     pub proxies: Arc<TrustedProxies>,
     /// Requests of the gateway's are not answered, but returned to the caller.
     pub turns: bool,
+    /// None: what begins with the preface of HTTP/2 is a malformed request.
+    pub http2: Option<Http2>,
 }
 
 impl Serving {
-    /// With the default deadlines, and without proxies or a gateway.
+    /// With the default deadlines, and without proxies, a gateway or HTTP/2.
     pub fn new(router: Router) -> Self {
-        Self { router, timing: Timing::default(), proxies: Arc::default(), turns: false }
+        Self { router, timing: Timing::default(), proxies: Arc::default(), turns: false, http2: None }
     }
 }
 
@@ -87,6 +91,18 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let link = Link::new(place);
+    let mut drain = pin!(drain.fuse());
+    let mut io = Begun::new(io);
+    if let Some(http2) = &serving.http2 {
+        match speaks_http2(&mut io, &link, drain.as_mut()).await {
+            Some(true) => {
+                http2::serve(io, &serving, http2, peer, link, drain).await;
+                return None;
+            }
+            Some(false) => {}
+            None => return None,
+        }
+    }
     // Guards the one in work, which only this task looks at: HTTP/1.1 has one at a time.
     let change = Mutex::new(None);
     let served = tokio::select! {
@@ -106,13 +122,28 @@ where
     turn
 }
 
+/// None where the connection is over before that shows.
+async fn speaks_http2<I: AsyncRead + Unpin>(
+    io: &mut Begun<I>,
+    link: &Link,
+    drain: impl Future<Output = ()>,
+) -> Option<bool> {
+    tokio::select! {
+        biased;
+        speaks = io.speaks_http2() => Some(speaks),
+        () = link.evicted() => None,
+        () = drain => None,
+        () = tokio::time::sleep(HEAD_TIMEOUT) => None,
+    }
+}
+
 async fn serve<I>(
-    io: I,
+    io: Begun<I>,
     serving: Serving,
     peer: Peer,
     link: &Link,
     change: &Mutex<Option<Change>>,
-    drain: impl Future<Output = ()>,
+    mut drain: Pin<&mut impl Future<Output = ()>>,
 ) -> hyper::Result<Option<Turn<I>>>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -124,7 +155,7 @@ where
             return Box::pin(std::future::pending());
         }
         let is_safe = request.method().is_safe();
-        let answer = answer(&serving, peer, link.clone(), request);
+        let answer = answer(&serving, peer, link.clone(), request).map(closing);
         if is_safe {
             return Box::pin(answer.map(Ok));
         }
@@ -139,7 +170,6 @@ where
         .max_header_size(limits::HEAD_BYTES)
         .max_buf_size(READ_BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(io), service);
-    let mut drain = pin!(drain.fuse());
     let ended = poll_fn(|context| {
         if drain.as_mut().poll(context).is_ready() {
             Pin::new(&mut connection).graceful_shutdown();
@@ -157,7 +187,17 @@ where
     let parts = connection.into_parts();
     let mut bytes = link.take_turned().map(Turned::into_bytes).unwrap_or_default();
     bytes.extend_from_slice(&parts.read_buf);
-    Ok(Some(Turn { io: parts.io.into_inner().into_inner(), bytes }))
+    let (io, rest) = parts.io.into_inner().into_inner().into_parts();
+    bytes.extend_from_slice(&rest);
+    Ok(Some(Turn { io, bytes }))
+}
+
+/// After a body that was late nothing that follows can be told from its rest.
+fn closing(mut answer: Response) -> Response {
+    if answer.status() == StatusCode::REQUEST_TIMEOUT {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send + 'a>>;
@@ -171,12 +211,17 @@ fn poll_change(change: &Mutex<Option<Change>>, context: &mut Context<'_>) -> Pol
     polled
 }
 
-fn answer(
+/// Lets the router answer a request.
+pub(crate) fn answer<B>(
     serving: &Serving,
     peer: Peer,
     link: Link,
-    request: Request<Incoming>,
-) -> impl Future<Output = Response> + Send + 'static {
+    request: Request<B>,
+) -> impl Future<Output = Response> + Send + use<B>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
     link.begin_request();
     let values = request.headers().get_all(serving.proxies.header.name());
     let values = values.iter().map(HeaderValue::as_bytes);
@@ -202,7 +247,6 @@ fn late(answer: Response) -> Response {
         _ => Problem::new(Code::BodyTimeout, Late.to_string()).into_response(),
     };
     answer.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 

@@ -53,8 +53,8 @@ impl Turned {
     }
 }
 
-/// The head as the client sent it. A header that hyper accepted holds no line break.
-fn head<B>(request: &Request<B>) -> Vec<u8> {
+/// The head as the client sent it; of HTTP/2, as a client of HTTP/1.1 would. A header of `http` holds no line break.
+pub(crate) fn head<B>(request: &Request<B>) -> Vec<u8> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let version = if request.version() == Version::HTTP_10 { "1.0" } else { "1.1" };
     let mut bytes = format!("{} {target} HTTP/{version}\r\n", request.method()).into_bytes();

@@ -127,12 +127,11 @@ impl Shard {
 
     /// The client that a trusted proxy names in a request's head; none where the peer is the client.
     pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
-        let proxies = &self.shared.config.proxies;
-        if proxies.networks.is_empty() {
+        if self.shared.config.proxies.networks.is_empty() {
             return None;
         }
-        let stream = self.connections.get_mut(slot as usize)?.transport.stream()?;
-        let peer = stream.peer_addr().ok()?.ip();
+        let peer = self.peer(slot)?.ip();
+        let proxies = &self.shared.config.proxies;
         if !proxies.trusts(peer) {
             return None;
         }

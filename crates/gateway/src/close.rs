@@ -352,6 +352,7 @@ impl Shard {
         self.end_stranger(slot);
         self.free_seat(slot);
         self.trailers.remove(&slot);
+        self.bridged.remove(&slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -367,6 +368,9 @@ impl Shard {
             self.connections.shrink_to_fit();
             self.seats.truncate(self.connections.capacity());
             self.seats.shrink_to_fit();
+        }
+        if self.bridged.capacity() > PLACES_KEPT && self.bridged.len() * 8 < self.bridged.capacity() {
+            self.bridged.shrink_to_fit();
         }
         if self.trailers.capacity() > PLACES_KEPT && self.trailers.len() * 8 < self.trailers.capacity() {
             self.trailers.shrink_to_fit();

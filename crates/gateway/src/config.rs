@@ -114,6 +114,8 @@ pub struct Config {
     pub io_uring: bool,
     /// Requests whose deliveries wait for one shard; publishing is refused from half of it on.
     pub mailbox_items: usize,
+    /// Whether connections that begin with the preface of HTTP/2 are handed over, rather than refused.
+    pub http2: bool,
     /// Whether WebSockets may compress their messages (RFC 7692), if their clients ask for it.
     pub websocket_deflate: bool,
     /// How long a peer may take to answer a close.
@@ -160,6 +162,7 @@ impl Default for Config {
             // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by the number of
             // deliveries long before (`mailbox`); a usual item names some hundreds.
             mailbox_items: 16_384,
+            http2: false,
             websocket_deflate: false,
             close_linger: Duration::from_secs(2),
             threads: Threads::default(),

@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -19,6 +19,7 @@ use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
+use crate::bridge::Bridges;
 use crate::clients::{Clients, Seat};
 use crate::config::{Config, Speaks};
 use crate::connection::Origin;
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) refusals: crate::sparing::Sparing,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
+    pub(crate) bridges: Bridges,
     generations: AtomicU64,
 }
 
@@ -96,6 +98,25 @@ impl Shared {
     /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
     pub(crate) fn connections(&self) -> usize {
         self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
+    }
+
+    /// Descriptors in use for devices.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.connections().saturating_add(self.bridges.descriptors())
+    }
+
+    /// None, and counted, if the client has as many connections as it may.
+    pub(crate) fn seat(&self, address: IpAddr) -> Option<Seat> {
+        let network = ClientNetwork::of(address);
+        let seat = match self.config.proxies.trusts(address) {
+            // Of which client it is shows its request.
+            true => Some(Seat::take_anyway(&self.clients, network)),
+            false => Seat::take(&self.clients, network),
+        };
+        if seat.is_none() {
+            self.metrics.refused_client.inc();
+        }
+        seat
     }
 
     /// The shard with the most connections without a credential; none where there are none.
@@ -167,6 +188,7 @@ impl Bound {
             scan_pages: tokio::sync::Semaphore::new(crate::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
+            bridges: Bridges::new(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -260,20 +282,12 @@ impl Gateway {
             }
         };
         let (shared, address) = (&self.shared, handover.peer.ip());
-        if shared.connections() >= shared.config.connections_max.saturating_add(OVER_MAX) {
+        if shared.descriptors() >= shared.config.connections_max.saturating_add(OVER_MAX) {
             return Err(handover);
         }
-        let network = ClientNetwork::of(address);
-        let seat = match shared.config.proxies.trusts(address) {
-            true => Some(Seat::take_anyway(&shared.clients, network)),
-            false => Seat::take(&shared.clients, network),
-        };
-        let Some(seat) = seat else {
-            shared.metrics.refused_client.inc();
-            return Err(handover);
-        };
+        let Some(seat) = shared.seat(address) else { return Err(handover) };
         let Handover { stream, tls, prefix, peer } = handover;
-        let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into() };
+        let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into(), peer: None };
         let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
         shared.arrive(arrival).map_err(|arrival| {
             let ArrivalKind::Moved(moved) = arrival.kind else { unreachable!("it was one a line ago") };

@@ -22,6 +22,9 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// Messages of the conformance suite's case 9.
 const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
 
+/// What a client of HTTP/2 says first, where it knows of it beforehand or TLS agreed on it (RFC 9113 §3.3, §3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 impl Shard {
     /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
     pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
@@ -186,6 +189,17 @@ impl Shard {
 
     fn parse_head(&mut self, slot: u32, bytes: &mut [u8]) {
         let shared = self.shared.clone();
+        if shared.config.http2 {
+            if PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())]) {
+                return match bytes.len() < PREFACE.len() {
+                    true => self.keep_head(slot, bytes.to_vec()),
+                    false => self.hand_over(slot, bytes),
+                };
+            }
+            if self.connection(slot).is_some_and(|connection| connection.transport.speaks_http2()) {
+                return self.doom(slot, CloseReason::ProtocolError); // RFC 9113 §3.4
+            }
+        }
         let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
             Ok(None) => return self.keep_head(slot, bytes.to_vec()),
             Ok(Some((head, head_len))) => {

@@ -4,13 +4,13 @@
 //!   listener ──least loaded──► shard (one thread, one epoll, no task and no lock per connection)
 //!                                │ input: head ─ route ─┬─ websocket, sse ────────────────┐
 //!                                │                      ├─ talk: mqtt, socket_io, xmpp
-//!                                │                      └─ handover ──► API, same port
+//!                                │                      └─ handover ──► API, same port (bridge: streams of HTTP/2 from there)
 //!                                │ login ─(batched)─► delivery ─► catch_up ─► open
 //!   delivery ─ Edge ─ registry ──► mailbox ─► fanout ─► one write a connection
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `deflate`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! `listener`, `bridge`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `deflate`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
 //! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
 //! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
@@ -29,6 +29,7 @@ pub mod tls;
 
 mod admission;
 mod backlog;
+mod bridge;
 mod catch_up;
 mod clients;
 mod close;
@@ -76,6 +77,7 @@ mod websocket;
 mod wildcard;
 pub mod xmpp;
 
+pub use bridge::Bridge;
 pub use config::{Config, Listener, Redirect, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};

@@ -172,14 +172,13 @@ impl Acceptor {
     fn admit(&mut self, stream: TcpStream, peer: IpAddr, index: usize) {
         let shared = self.shared.clone();
         shared.metrics.accepted.inc();
-        let (connections, max) = (shared.connections(), shared.config.connections_max);
+        let (connections, max) = (shared.descriptors(), shared.config.connections_max);
         if connections >= max.saturating_add(OVER_MAX) {
             shared.metrics.admission_refused.inc();
             return self.refuse(stream, index);
         }
-        let Some(seat) = self.seat(peer) else {
+        let Some(seat) = shared.seat(peer) else {
             shared.metrics.admission_refused.inc();
-            shared.metrics.refused_client.inc();
             return self.refuse(stream, index);
         };
         let within_rate = self.bucket.take(self.rate, self.now_ms());
@@ -200,16 +199,6 @@ impl Acceptor {
         if let Err(arrival) = arrived {
             shared.metrics.admission_refused.inc();
             self.refuse(arrival.stream, index);
-        }
-    }
-
-    /// None if the client has as many connections as it may. Of which client a trusted proxy's is shows its
-    /// request.
-    fn seat(&self, peer: IpAddr) -> Option<Seat> {
-        let (clients, network) = (&self.shared.clients, ClientNetwork::of(peer));
-        match self.shared.config.proxies.trusts(peer) {
-            true => Some(Seat::take_anyway(clients, network)),
-            false => Seat::take(clients, network),
         }
     }
 
@@ -234,7 +223,7 @@ impl Acceptor {
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }
-        if self.shared.connections() >= self.shared.config.connections_max.saturating_add(OVER_MAX) {
+        if self.shared.descriptors() >= self.shared.config.connections_max.saturating_add(OVER_MAX) {
             return;
         }
         let seat = Seat::take_anyway(&self.shared.clients, ClientNetwork::NONE);

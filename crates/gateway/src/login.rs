@@ -103,10 +103,12 @@ impl Shard {
         self.shared.metrics.log_ins_refused.inc();
         let now = self.now.wall;
         let shared = self.shared.clone();
-        let Some(connection) = self.connection(slot) else { return };
+        if self.connection(slot).is_none() {
+            return;
+        }
         let Some(not_told) = shared.refusals.take(now) else { return };
-        let stream = connection.transport.stream();
-        let peer = stream.and_then(|stream| stream.peer_addr().ok()).map(|peer| peer.to_string());
+        let peer = self.peer(slot).map(|peer| peer.to_string());
+        let Some(connection) = self.connection(slot) else { return };
         let login = connection.opening.as_ref().and_then(|opening| opening.login.as_ref());
         tracing::info!(
             protocol = connection.protocol.as_str(),

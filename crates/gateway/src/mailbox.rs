@@ -16,6 +16,7 @@
 //! pending mark before it looks, so nothing waits unseen.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -149,6 +150,8 @@ pub(crate) struct Moved {
     pub(crate) origin: Origin,
     /// Plaintext read so far, from the first byte of a request on.
     pub(crate) bytes: Vec<u8>,
+    /// Whose it is, where the socket is one end of a pair ([`crate::bridge`]).
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 /// An answer of the store, or of the threads that verify.

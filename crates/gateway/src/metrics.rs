@@ -43,6 +43,7 @@ pub struct Metrics {
     pub(crate) handshake_failures: Counter,
     pub(crate) handed_over: Counter,
     pub(crate) taken_back: Counter,
+    pub(crate) bridged: Counter,
     pub(crate) evicted: Counter,
     pub(crate) refused_client: Counter,
     pub(crate) body_timeouts: Counter,
@@ -104,6 +105,11 @@ impl Metrics {
             "connections_taken_back",
             "Sockets that came back from the API, since their next request was the gateway's",
             m.taken_back.clone(),
+        );
+        registry.register(
+            "connections_bridged",
+            "Streams of HTTP/2 that came from the API, since their request was the gateway's",
+            m.bridged.clone(),
         );
         registry.register(
             "connections_evicted",
@@ -252,6 +258,7 @@ impl Metrics {
             handshake_failures: Counter::default(),
             handed_over: Counter::default(),
             taken_back: Counter::default(),
+            bridged: Counter::default(),
             evicted: Counter::default(),
             refused_client: Counter::default(),
             body_timeouts: Counter::default(),

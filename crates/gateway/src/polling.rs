@@ -106,7 +106,7 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 impl Shard {
     fn open_polling(&mut self, slot: u32, opener: Opener, keeps: bool) {
         let (shared, mount, network) = (self.shared.clone(), opener.mount, self.client(slot));
-        let admitted = shared.connections() < shared.config.connections_max && self.take_opening();
+        let admitted = shared.descriptors() < shared.config.connections_max && self.take_opening();
         let made = admitted.then(|| self.new_socket_io(opener, true)).flatten();
         let Some((mut socket_io, sid)) = made else {
             shared.metrics.admission_refused.inc();

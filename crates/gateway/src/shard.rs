@@ -31,6 +31,7 @@ use tokio::sync::oneshot;
 
 use crate::admission::Bucket;
 use crate::backlog::Reads;
+use crate::bridge::Peers;
 use crate::config::Speaks;
 use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::deflate::Saving;
@@ -125,6 +126,8 @@ pub(crate) struct Shard {
     /// By slot: whom a connection counts for.
     pub(crate) seats: Vec<ClientNetwork>,
     pub(crate) strangers: Strangers,
+    /// The peers of connections that are streams of HTTP/2, by slot.
+    pub(crate) bridged: Peers,
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
@@ -199,6 +202,7 @@ impl Shard {
             connections: Slab::new(),
             seats: Vec::new(),
             strangers: Strangers::default(),
+            bridged: Peers::default(),
             topics: TopicIndex::default(),
             wildcards: Wildcards::default(),
             wheel: Wheel::new(),
@@ -416,7 +420,7 @@ impl Shard {
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {
-        let (mut head, mut origin) = (None, Origin::Admitted);
+        let (mut head, mut origin, mut peer) = (None, Origin::Admitted, None);
         let speaks = match &arrival.kind {
             ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
                 *speaks
@@ -436,7 +440,7 @@ impl Shard {
                 }
             },
             ArrivalKind::Moved(moved) => {
-                (head, origin) = (Some(moved.bytes), moved.origin);
+                (head, origin, peer) = (Some(moved.bytes), moved.origin, moved.peer);
                 tls = moved.tls.map(|session| *session);
             }
             ArrivalKind::Refused => refused = true,
@@ -468,6 +472,9 @@ impl Shard {
         let slot = slot_of(token);
         entry.insert(connection);
         self.seat(slot, arrival.seat);
+        if let Some(peer) = peer {
+            self.bridged.insert(slot, peer);
+        }
         self.begin_stranger(slot);
         match speaks {
             Speaks::Http => {}

@@ -66,7 +66,7 @@ impl Shard {
         let config = &self.shared.config;
         let shards = self.shared.mailboxes.len().max(1);
         let strangers_max = config.strangers_max().div_ceil(shards);
-        let is_full = self.shared.connections() > config.connections_max;
+        let is_full = self.shared.descriptors() > config.connections_max;
         if is_full || self.strangers.len() >= strangers_max {
             match self.strangers.take_oldest() {
                 Some(oldest) => {

@@ -36,20 +36,27 @@ pub enum Error {
 
 /// The certificate in use; clones share it.
 #[derive(Clone)]
-pub struct Acceptor(Arc<ArcSwap<ByProtocol>>);
+pub struct Acceptor {
+    in_use: Arc<ArcSwap<ByProtocol>>,
+    http2: bool,
+}
 
 /// The same certificate for listeners that name different protocols (RFC 7301): what is meant for one must not
 /// be led to another.
 struct ByProtocol {
     http: Arc<ServerConfig>,
+    mqtt: Arc<ServerConfig>,
     xmpp: Arc<ServerConfig>,
 }
 
 impl ByProtocol {
-    fn new(http: ServerConfig) -> Self {
-        let mut xmpp = http.clone();
+    fn new(mut http: ServerConfig, http2: bool) -> Self {
+        let (mut xmpp, mqtt) = (http.clone(), http.clone());
         xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()]; // XEP-0368 §3
-        Self { http: Arc::new(http), xmpp: Arc::new(xmpp) }
+        if http2 {
+            http.alpn_protocols.insert(0, b"h2".to_vec()); // RFC 9113 §3.2
+        }
+        Self { http: Arc::new(http), mqtt: Arc::new(mqtt), xmpp: Arc::new(xmpp) }
     }
 }
 
@@ -63,13 +70,21 @@ impl Acceptor {
     /// Reads a certificate chain and its key, both PEM.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let ticketer = rustls::crypto::ring::Ticketer::new().map_err(Error::Pair)?;
-        Ok(Self(Arc::new(ArcSwap::from_pointee(ByProtocol::new(server_config(certificate, key, ticketer)?)))))
+        let by_protocol = ByProtocol::new(server_config(certificate, key, ticketer)?, false);
+        Ok(Self { in_use: Arc::new(ArcSwap::from_pointee(by_protocol)), http2: false })
+    }
+
+    /// Offers HTTP/2 where HTTP is spoken.
+    #[must_use]
+    pub fn with_http2(self) -> Self {
+        let http = ServerConfig::clone(&self.in_use.load().mqtt);
+        Self { in_use: Arc::new(ArcSwap::from_pointee(ByProtocol::new(http, true))), http2: true }
     }
 
     /// Reads them again; on an error the former ones stay in use.
     pub fn reload(&self, certificate: &Path, key: &Path) -> Result<(), Error> {
-        let ticketer = self.0.load().http.ticketer.clone();
-        self.0.store(Arc::new(ByProtocol::new(server_config(certificate, key, ticketer)?)));
+        let ticketer = self.in_use.load().http.ticketer.clone();
+        self.in_use.store(Arc::new(ByProtocol::new(server_config(certificate, key, ticketer)?, self.http2)));
         Ok(())
     }
 
@@ -80,9 +95,10 @@ impl Acceptor {
     }
 
     pub(crate) fn config(&self, speaks: Speaks) -> Arc<ServerConfig> {
-        let by_protocol = self.0.load();
+        let by_protocol = self.in_use.load();
         match speaks {
-            Speaks::Http | Speaks::Mqtt => by_protocol.http.clone(),
+            Speaks::Http => by_protocol.http.clone(),
+            Speaks::Mqtt => by_protocol.mqtt.clone(),
             Speaks::Xmpp => by_protocol.xmpp.clone(),
         }
     }

@@ -75,6 +75,10 @@ impl Transport {
         }
     }
 
+    pub(crate) fn speaks_http2(&self) -> bool {
+        matches!(self, Transport::Tls(Some(tls)) if tls.session.speaks_http2())
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self, Transport::Tls(Some(tls)) if tls.session.is_handshaking())
     }

@@ -45,13 +45,12 @@ impl Shard {
             // A session that polls has no socket of its own.
             return self.opener(slot);
         }
-        let proxies = &self.shared.config.proxies;
-        if proxies.networks.is_empty() {
+        if self.shared.config.proxies.networks.is_empty() {
             return Some(network);
         }
         // A trusted proxy that named no client stands for many.
-        let stream = self.connections.get_mut(slot as usize)?.transport.stream()?;
-        let peer = stream.peer_addr().ok()?.ip();
+        let peer = self.peer(slot)?.ip();
+        let proxies = &self.shared.config.proxies;
         (network != ClientNetwork::of(peer) || !proxies.trusts(peer)).then_some(network)
     }
 

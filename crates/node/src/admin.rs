@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use bytes::Bytes;
-use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, serve_connection};
+use noroshi_api::{Http2, Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, serve_connection};
 use noroshi_gateway::{Handover, tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::config::Config;
 use crate::handover::Refusals;
 
 /// Operators and collectors are few.
@@ -26,16 +27,18 @@ pub(crate) struct Admin {
     listener: TcpListener,
     tls: Option<tls::Acceptor>,
     timing: Timing,
+    http2: Option<Http2>,
 }
 
 impl Admin {
     /// Must be called inside a tokio runtime.
     pub(crate) async fn bind(
-        address: SocketAddr,
+        config: &Config,
         tls: Option<tls::Acceptor>,
-        timing: Timing,
+        http2: Option<Http2>,
     ) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, tls, timing })
+        let listener = TcpListener::bind(config.server.admin).await?;
+        Ok(Self { listener, tls, timing: config.limits.timing, http2 })
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -57,7 +60,7 @@ impl Admin {
         let connections = TaskTracker::new();
         let limits = PoolLimits { connections_max: CONNECTIONS_MAX, per_client_max: 0 };
         let pool = Pool::new("admin", limits, metrics);
-        let serving = Serving { timing: admin.timing, ..Serving::new(router) };
+        let serving = Serving { timing: admin.timing, http2: admin.http2.clone(), ..Serving::new(router) };
         let refusals = Refusals::new(&serving);
         let next = async || {
             pool.can_evict().await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use noroshi_api::{Pool, PoolLimits, PoolMetrics, Serving};
+use noroshi_api::{Http2, Pool, PoolLimits, PoolMetrics, Serving};
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
 use noroshi_delivery::quota::{self, Configured};
@@ -30,7 +30,7 @@ use crate::data::{self, Addresses, Secrets};
 use crate::descriptors::{self, Serves};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
-use crate::handover::ApiConnections;
+use crate::handover::{ApiConnections, bridge};
 use crate::host::Host;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
@@ -125,7 +125,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
     let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway, &threads))?;
-    let admin = Admin::bind(config.server.admin, certificates.admin.clone(), config.limits.timing)
+    let admin = Admin::bind(&config, certificates.admin.clone(), http2(&config))
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
     let addresses = addresses(&config, &bound, &admin)?;
@@ -216,6 +216,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         timing: config.limits.timing,
         proxies: Arc::new(config.server.proxies.clone()),
         turns: config.node.roles.has(Role::Gateway),
+        http2: http2(&config).map(|http2| Http2 { bridge: Some(bridge(gateway_later.clone())), ..http2 }),
     };
     let limits =
         PoolLimits { connections_max: shares.api, per_client_max: config.limits.connections_per_client };
@@ -287,6 +288,18 @@ fn quotas_of(app: &noroshi_store::App) -> Configured {
     Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
 }
 
+/// None where it is turned off.
+fn http2(config: &Config) -> Option<Http2> {
+    let (gateway, limits) = (&config.gateway, &config.limits);
+    config.server.http2.then(|| Http2 {
+        streams_max: limits.http2_streams,
+        ping_interval: gateway.ping_interval,
+        // A frame that a slow client has begun comes before its answer.
+        ping_timeout: gateway.ping_timeout.max(limits.timing.send),
+        ..Http2::default()
+    })
+}
+
 /// `--dev` is for one machine: its app has a key with all scopes, and egress reaches this machine.
 fn warn_if_exposed(config: &Config, bound: &Bound, admin: &Admin) -> Result<(), Error> {
     let admin = admin.local_addr()?;
@@ -345,6 +358,7 @@ fn gateway_config(
         parked_sessions_bytes: gateway.parked_sessions_bytes,
         tcp_keepalive: gateway.tcp_keepalive,
         io_uring: gateway.io_uring,
+        http2: server.http2,
         websocket_deflate: gateway.websocket_deflate,
         mqtt: noroshi_protocol::mqtt::Config {
             packet_bytes_max: u32::try_from(limits.client_message_bytes).unwrap_or(u32::MAX),

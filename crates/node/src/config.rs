@@ -67,6 +67,8 @@ pub struct Config {
 #[derive(Debug, Clone)]
 pub struct Server {
     pub http: SocketAddr,
+    /// Both addresses speak HTTP/2 to clients that want it.
+    pub http2: bool,
     pub tls: Option<TlsFiles>,
     pub public_url: Option<String>,
     pub app_domain: Option<String>,
@@ -136,6 +138,8 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// HTTP connections of one client; 0: no limit.
     pub connections_per_client: usize,
+    /// Of a connection of HTTP/2.
+    pub http2_streams: u32,
     pub timing: noroshi_api::Timing,
 }
 

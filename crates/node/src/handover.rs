@@ -1,5 +1,6 @@
 //! Between the gateway and the API, in both directions: a connection that speaks plain HTTP goes to the
-//! API, and one whose next request wants a WebSocket or events goes back. Neither crate knows the other.
+//! API, and one whose next request wants a WebSocket or events goes back. Of a connection of HTTP/2, streams that are the
+//! gateway's go there each by itself. Neither crate knows the other.
 //!
 //! The API's share of the descriptors is a pool (`noroshi_api::Pool`): idle connections of strangers make room
 //! for others, so they crowd out neither devices nor providers. Who finds no room is answered 503.
@@ -7,7 +8,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use noroshi_api::{NoRoom, Peer, Place, Pool, Serving, Turn, no_room_router, serve_connection};
+use noroshi_api::{
+    BridgeFn, Bridged, NoRoom, Peer, Place, Pool, Serving, Turn, no_room_router, serve_connection,
+};
 use noroshi_auth::ClientNetwork;
 use noroshi_gateway::{Gateway, Handover, HandoverFn};
 use tokio::runtime::Handle;
@@ -88,6 +91,14 @@ impl ApiConnections {
             refusal.await;
         }
     }
+}
+
+/// The way of streams of HTTP/2 to the gateway, which is known later than the API is.
+pub(crate) fn bridge(gateway: Arc<OnceLock<Arc<Gateway>>>) -> BridgeFn {
+    Arc::new(move |peer, head| {
+        let (stream, held) = gateway.get()?.bridge(peer, head)?;
+        Some(Bridged { stream, held: Box::new(held) })
+    })
 }
 
 /// Answers connections that there is no room for.

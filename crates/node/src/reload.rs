@@ -25,6 +25,7 @@ impl Certificates {
             |name: &'static str, files: &Option<TlsFiles>| -> Result<Option<Acceptor>, tls::Error> {
                 let Some(files) = files else { return Ok(None) };
                 let acceptor = Acceptor::open(&files.cert, &files.key)?;
+                let acceptor = if server.http2 { acceptor.with_http2() } else { acceptor };
                 opened.push((name, files.clone(), acceptor.clone()));
                 Ok(Some(acceptor))
             };

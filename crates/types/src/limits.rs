@@ -100,6 +100,8 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// HTTP connections of one client network, providers apart: a browser opens six to a server, and forty
 /// people behind one address do so at once.
 pub const API_CONNECTIONS_PER_CLIENT: usize = 256;
+/// Streams of a connection of HTTP/2 at once: RFC 9113 §6.5.2 recommends 100 or more.
+pub const HTTP2_STREAMS: u32 = 128;
 /// Connections of devices of one client network. Carriers put thousands of phones behind an address; an
 /// address has 28,232 ephemeral ports of Linux to one server.
 pub const CONNECTIONS_PER_CLIENT: u32 = 20_000;

@@ -11,20 +11,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::service::{Service, request};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 fn peer() -> Peer {
     Peer { address: SocketAddr::from(([192, 0, 2, 7], 4_711)), secure: true }
 }
 
-type Ended = tokio::task::JoinHandle<Option<Turn<DuplexStream>>>;
+pub(crate) type Ended = tokio::task::JoinHandle<Option<Turn<DuplexStream>>>;
 
 /// A connection to the service; the sender drains it.
 fn connect(service: &Service) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
     serve(Serving { turns: true, ..Serving::new(service.public.clone()) }, None)
 }
 
-fn serve(serving: Serving, place: Option<Place>) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
+pub(crate) fn serve(
+    serving: Serving,
+    place: Option<Place>,
+) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
     let (client, server) = tokio::io::duplex(64 << 10);
     let (drain, drained) = tokio::sync::oneshot::channel();
     let drained = async { drop(drained.await) };

@@ -11,6 +11,7 @@ mod document;
 mod drain;
 mod experiment;
 mod first_call;
+mod http2;
 mod nodes;
 mod notification;
 mod profile;

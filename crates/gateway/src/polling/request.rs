@@ -92,11 +92,12 @@ impl Shard {
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
         let network = self.client_network(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
+        let peer = self.bridged.get(&slot).copied();
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.transport.into_parts() {
             self.deregister(&mut stream);
-            let moved = Moved { tls, origin, bytes: bytes.to_vec() };
+            let moved = Moved { tls, origin, bytes: bytes.to_vec(), peer };
             let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)), seat };
             if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {
                 self.shared.metrics.count_closed(Protocol::Http, CloseReason::Overloaded);

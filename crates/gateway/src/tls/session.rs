@@ -68,6 +68,11 @@ impl TlsSession {
         })
     }
 
+    /// Whether the handshake agreed on HTTP/2 (RFC 9113 §3.2).
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.tls.alpn_protocol() == Some(b"h2")
+    }
+
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }

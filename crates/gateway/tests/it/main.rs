@@ -9,6 +9,7 @@ mod descriptors;
 mod drain;
 mod fairness;
 mod hostile;
+mod http2;
 mod model;
 mod mqtt;
 mod node;

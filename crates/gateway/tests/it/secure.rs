@@ -75,6 +75,24 @@ fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secur
     dial_as(node, &client(trusted))
 }
 
+/// What a client that offers these protocols agrees on with the node, and what it is answered until the end.
+pub(crate) fn alpn(
+    node: &Node,
+    trusted: &CertificateDer<'static>,
+    offered: Vec<Vec<u8>>,
+    request: &[u8],
+) -> (Option<Vec<u8>>, String) {
+    let mut client = ClientConfig::clone(&client(trusted));
+    client.alpn_protocols = offered;
+    let mut stream = dial_as(node, &Arc::new(client)).expect("a handshake");
+    let agreed = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
+    stream.write_all(request).expect("sent");
+    let mut answer = Vec::new();
+    // Closed with or without a word.
+    let _ = stream.read_to_end(&mut answer);
+    (agreed, String::from_utf8_lossy(&answer).into_owned())
+}
+
 /// A client that asks the API, which read the request's head.
 async fn ask_api(node: &Arc<Node>, trusted: &CertificateDer<'static>) -> (Secure, Io) {
     const HEAD: &[u8] = b"GET /v1/me HTTP/1.1\r\n\r\n";

@@ -76,6 +76,11 @@ impl Server {
                 public,
                 "Public address: the API, WebSocket and SSE. With `server.dev` the default is 127.0.0.1:8080.",
             ),
+            http2: reader.switch(
+                "server.http2",
+                true,
+                "HTTP/2 on the public and the admin address, besides HTTP/1.1: under TLS where the client asks for it (ALPN h2), in the clear where it begins with it (prior knowledge).",
+            ),
             public_url: reader.optional(
                 "server.public_url",
                 ("url", "http:// or https://, without a path"),
@@ -186,6 +191,13 @@ impl Limits {
                 "connections",
                 "HTTP connections of one client (an IPv4 address, an IPv6 /64), without those that showed an API key; a further one takes the place of one that is idle, or is answered 503. 0: no limit. Connections from server.trusted_proxies do not count.",
             ) as usize,
+            http2_streams: reader.count(
+                "limits.http2_streams",
+                u64::from(limits::HTTP2_STREAMS),
+                1..=10_000,
+                "streams",
+                "Requests at once on one connection of HTTP/2. Each but one takes a place as an HTTP connection does (limits.connections_per_client).",
+            ) as u32,
             timing: noroshi_api::Timing {
                 body_first_byte: reader.duration(
                     "limits.body_first_byte_timeout",

@@ -1,0 +1,444 @@
+//! HTTP/2 over a byte stream, by the client of `h2`: deadlines, places, resets, what is the gateway's, drain.
+
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{Method, Request, StatusCode};
+use noroshi_api::{Bridged, Http2, Pool, PoolLimits, PoolMetrics, Serving, Timing};
+use noroshi_auth::ClientNetwork;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::connection::{DEADLINE, Ended, serve};
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("in time")
+}
+
+/// A router whose requests at `/held` wait until they are let go.
+#[derive(Clone)]
+struct Held {
+    gate: Arc<Semaphore>,
+    begun: Arc<Semaphore>,
+    dropped: Arc<AtomicUsize>,
+    done: Arc<AtomicUsize>,
+}
+
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Held {
+    fn new() -> Self {
+        Self {
+            gate: Arc::new(Semaphore::new(0)),
+            begun: Arc::new(Semaphore::new(0)),
+            dropped: Arc::default(),
+            done: Arc::default(),
+        }
+    }
+
+    fn router(&self) -> Router {
+        let held = self.clone();
+        let wait = async move || {
+            let _counts = Counts(held.dropped.clone());
+            held.begun.add_permits(1);
+            held.gate.acquire().await.expect("open").forget();
+            held.done.fetch_add(1, Ordering::SeqCst);
+            "done"
+        };
+        Router::new().route("/held", any(wait)).route("/large", any(async || "x".repeat(1 << 20)))
+    }
+
+    /// So many more requests are in work.
+    async fn begun(&self, count: u32) {
+        in_time(self.begun.acquire_many(count)).await.expect("open").forget();
+    }
+}
+
+struct Client {
+    send: SendRequest<Bytes>,
+    /// How the connection ended.
+    ended: JoinHandle<Result<(), h2::Error>>,
+    drain: oneshot::Sender<()>,
+    served: Ended,
+}
+
+impl Client {
+    async fn connect(serving: Serving, place: Option<noroshi_api::Place>) -> Self {
+        Self::with(&mut h2::client::Builder::new(), serving, place).await
+    }
+
+    async fn with(
+        builder: &mut h2::client::Builder,
+        serving: Serving,
+        place: Option<noroshi_api::Place>,
+    ) -> Self {
+        let (io, drain, served) = serve(serving, place);
+        let (send, connection) = in_time(builder.handshake(io)).await.expect("a handshake");
+        Self { send, ended: tokio::spawn(connection), drain, served }
+    }
+
+    async fn open(&mut self, method: Method, path: &str, end: bool) -> (ResponseFuture, SendStream<Bytes>) {
+        let uri = format!("http://h{path}");
+        let request = Request::builder().method(method).uri(uri).body(()).expect("a request");
+        let mut send = in_time(self.send.clone().ready()).await.expect("a connection");
+        send.send_request(request, end).expect("a stream")
+    }
+
+    async fn call(&mut self, path: &str) -> Result<(StatusCode, String), h2::Error> {
+        let (answer, _) = self.open(Method::GET, path, true).await;
+        let (head, body) = in_time(answer).await?.into_parts();
+        Ok((head.status, String::from_utf8_lossy(&whole(body).await?).into_owned()))
+    }
+}
+
+async fn whole(mut body: RecvStream) -> Result<Vec<u8>, h2::Error> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = in_time(body.data()).await {
+        let piece = piece?;
+        body.flow_control().release_capacity(piece.len())?;
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+fn serving(router: Router, http2: Http2) -> Serving {
+    Serving { http2: Some(http2), ..Serving::new(router) }
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_is_told_to_leave() {
+    let held = Held::new();
+    let idle = Http2 { idle: Duration::from_millis(50), ..Http2::default() };
+    let mut client = Client::connect(serving(held.router(), idle), None).await;
+    let (answer, _) = client.open(Method::GET, "/held", true).await;
+    held.begun(1).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    held.gate.add_permits(1);
+    assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::OK, "it was in use");
+    in_time(client.ended).await.expect("no panic").expect("a good end");
+    in_time(client.served).await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_client_that_answers_no_ping_is_gone() {
+    let pings = Duration::from_millis(50);
+    let http2 = Http2 { ping_interval: pings, ping_timeout: pings, ..Http2::default() };
+    let (mut raw, _drain, served) = serve(serving(Held::new().router(), http2), None);
+    raw.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("written");
+    in_time(served).await.expect("no panic");
+    let mut all = Vec::new();
+    in_time(raw.read_to_end(&mut all)).await.expect("its end");
+    assert!(all.windows(5).any(|frame| frame == [0, 0, 8, 6, 0]), "it was asked");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_ends_its_stream_alone() {
+    let timing = Timing { send: Duration::from_millis(100), ..Timing::default() };
+    let held = Held::new();
+    let serving = Serving { timing, ..serving(held.router(), Http2::default()) };
+    let mut client = Client::connect(serving, None).await;
+    let (answer, _) = client.open(Method::GET, "/large", true).await;
+    let mut body = in_time(answer).await.expect("a head").into_body();
+    let mut received = 0;
+    let reset = loop {
+        // Nothing of it is released.
+        match in_time(body.data()).await.expect("a reset") {
+            Ok(piece) => received += piece.len(),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(reset.reason(), Some(Reason::CANCEL));
+    assert_eq!(received, 65_535, "as much as the client allowed");
+    drop(body);
+    held.gate.add_permits(1);
+    assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_change_is_carried_through_when_its_stream_is_reset_or_its_connection_gone() {
+    for leaves in [false, true] {
+        let held = Held::new();
+        let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
+        let (asked, mut get) = client.open(Method::GET, "/held", true).await;
+        let (changed, mut post) = client.open(Method::POST, "/held", true).await;
+        held.begun(2).await;
+        if leaves {
+            client.ended.abort();
+        } else {
+            get.send_reset(Reason::CANCEL);
+            post.send_reset(Reason::CANCEL);
+        }
+        drop((asked, changed, get, post));
+        in_time(async {
+            while held.dropped.load(Ordering::SeqCst) < 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        assert_eq!(held.done.load(Ordering::SeqCst), 0, "the other one was given up");
+        assert!(!client.served.is_finished());
+        held.gate.add_permits(1);
+        in_time(async {
+            while held.done.load(Ordering::SeqCst) < 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        drop(client.send);
+        in_time(client.served).await.expect("no panic");
+        assert_eq!(held.dropped.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_carried_through_than_twice_the_streams() {
+    let held = Held::new();
+    let http2 = Http2 { streams_max: 2, ..Http2::default() };
+    let mut client = Client::connect(serving(held.router(), http2), None).await;
+    // The settings of the node are known once it answered.
+    held.gate.add_permits(1);
+    client.call("/held").await.expect("an answer");
+    held.begun(1).await;
+    for _ in 0..4 {
+        let (_answer, mut stream) = client.open(Method::POST, "/held", true).await;
+        held.begun(1).await;
+        stream.send_reset(Reason::CANCEL);
+    }
+    let refused = client.call("/held").await.expect_err("too many");
+    assert_eq!(refused.reason(), Some(Reason::REFUSED_STREAM));
+    held.gate.add_permits(5);
+    in_time(async {
+        while held.done.load(Ordering::SeqCst) < 5 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_gives_up_what_it_asked_for_again_and_again_is_told_to_calm_down() {
+    let held = Held::new();
+    let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
+    for _ in 0..256 {
+        let (_answer, mut stream) = client.open(Method::GET, "/held", true).await;
+        held.begun(1).await;
+        stream.send_reset(Reason::CANCEL);
+    }
+    let ended = in_time(client.ended).await.expect("no panic").expect_err("GOAWAY");
+    assert_eq!(
+        (ended.reason(), ended.is_go_away(), ended.is_remote()),
+        (Some(Reason::ENHANCE_YOUR_CALM), true, true)
+    );
+    in_time(client.served).await.expect("no panic");
+}
+
+#[tokio::test]
+async fn streams_count_as_connections_do() {
+    let held = Held::new();
+    let pool = Pool::new(
+        "public",
+        PoolLimits { connections_max: 10, per_client_max: 3 },
+        PoolMetrics::unregistered(),
+    );
+    let network = Some(ClientNetwork::of(IpAddr::from([192, 0, 2, 7])));
+    let place = pool.enter(network).ok();
+    let mut client = Client::connect(serving(held.router(), Http2::default()), place).await;
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        answers.push(client.open(Method::GET, "/held", true).await);
+        held.begun(1).await;
+    }
+    let (status, text) = client.call("/held").await.expect("an answer");
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(text.contains("overloaded"), "{text}");
+    assert!(pool.enter(network).is_err(), "nor does a connection of the same client find room");
+    held.gate.add_permits(4);
+    for (answer, _) in answers {
+        assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::OK);
+    }
+    assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_finish() {
+    let held = Held::new();
+    let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
+    let (answer, _) = client.open(Method::GET, "/held", true).await;
+    held.begun(1).await;
+    client.drain.send(()).expect("served");
+    held.gate.add_permits(1);
+    let (head, body) = in_time(answer).await.expect("an answer").into_parts();
+    assert_eq!((head.status, whole(body).await.expect("a body")), (StatusCode::OK, b"done".to_vec()));
+    in_time(client.ended).await.expect("no panic").expect("a good end");
+    in_time(client.served).await.expect("no panic");
+}
+
+/// What the gateway is given: heads, and its ends of the socket pairs.
+type Given = Arc<Mutex<Vec<(String, UnixStream)>>>;
+
+fn bridged(held: &Held, room: bool) -> (Serving, Given) {
+    let given = Given::default();
+    let gateway = given.clone();
+    let bridge = move |peer: std::net::SocketAddr, head: Vec<u8>| {
+        assert_eq!(peer.ip(), IpAddr::from([192, 0, 2, 7]));
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        theirs.set_nonblocking(true).expect("a socket");
+        ours.set_nonblocking(true).expect("a socket");
+        gateway.lock().push((String::from_utf8(head).expect("text"), ours));
+        room.then(|| Bridged { stream: theirs, held: Box::new(()) })
+    };
+    let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..Http2::default() };
+    (Serving { turns: true, ..serving(held.router(), http2) }, given)
+}
+
+async fn next(given: &Given) -> (String, tokio::net::UnixStream) {
+    let (head, stream) = in_time(async {
+        loop {
+            if let Some(next) = given.lock().pop() {
+                return next;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    (head, tokio::net::UnixStream::from_std(stream).expect("a socket"))
+}
+
+const EVENTS: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nretry: 1\n\n";
+
+#[tokio::test]
+async fn an_event_stream_is_the_gateways_until_either_ends_it() {
+    let (serving, given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    let (answer, _) = client.open(Method::GET, "/v1/events?topics=a", true).await;
+    let (head, mut shard) = next(&given).await;
+    assert_eq!(head, "GET /v1/events?topics=a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+    shard.write_all(EVENTS).await.expect("written");
+    let answer = in_time(answer).await.expect("a head");
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    assert!(!answer.headers().contains_key("connection"));
+    let mut body = answer.into_body();
+    assert_eq!(in_time(body.data()).await.expect("data").expect("data"), "retry: 1\n\n");
+    shard.write_all(b"data: 1\n\n").await.expect("written");
+    assert_eq!(in_time(body.data()).await.expect("data").expect("data"), "data: 1\n\n");
+    drop(shard);
+    assert_eq!(whole(body).await.expect("a good end"), b"");
+
+    let (answer, mut stream) = client.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(EVENTS).await.expect("written");
+    let answer = in_time(answer).await.expect("a head");
+    stream.send_reset(Reason::CANCEL);
+    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
+    drop(answer);
+
+    let (_answer, _) = client.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    client.ended.abort();
+    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
+}
+
+#[tokio::test]
+async fn what_a_client_does_not_take_stays_with_the_gateway() {
+    let (serving, given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    let (answer, _) = client.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(EVENTS).await.expect("written");
+    let _body = in_time(answer).await.expect("a head").into_body();
+    let mut written = 0;
+    // Until nothing more is taken for a while: sockets, windows and buffers are full.
+    while let Ok(count) = tokio::time::timeout(Duration::from_millis(500), shard.write(&[b'x'; 8_192])).await
+    {
+        written += count.expect("a write");
+        assert!(written < 4 << 20, "it is bounded");
+    }
+    let (other, _) = client.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(EVENTS).await.expect("written");
+    assert_eq!(in_time(other).await.expect("a head").status(), StatusCode::OK, "others go on");
+}
+
+#[tokio::test]
+async fn a_post_to_the_gateway_tells_its_length() {
+    let (serving, given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    let (answer, mut body) = client.open(Method::POST, "/socket.io/?EIO=4&sid=s", false).await;
+    body.send_data(Bytes::from_static(b"40"), false).expect("sent");
+    body.send_data(Bytes::from_static(b"{}"), true).expect("sent");
+    let (head, mut shard) = next(&given).await;
+    assert!(
+        head.starts_with("POST /socket.io/?EIO=4&sid=s HTTP/1.1\r\n")
+            && head.contains("content-length: 4\r\n"),
+        "{head}"
+    );
+    let mut posted = [0; 4];
+    in_time(shard.read_exact(&mut posted)).await.expect("a body");
+    assert_eq!(&posted, b"40{}");
+    shard.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.expect("written");
+    let (head, body) = in_time(answer).await.expect("an answer").into_parts();
+    assert_eq!((head.status, whole(body).await.expect("a body")), (StatusCode::OK, b"ok".to_vec()));
+
+    let (answer, mut body) = client.open(Method::POST, "/socket.io/?EIO=4&sid=s", false).await;
+    body.send_data(Bytes::from(vec![b'x'; 65_535]), false).expect("sent");
+    body.send_data(Bytes::from_static(b"xx"), false).expect("sent");
+    assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_gateway_that_breaks_off_or_has_no_room_is_told() {
+    let (serving, given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    for said in
+        [&b""[..], b"HTTP/1.1 200", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"]
+    {
+        let (answer, _) = client.open(Method::GET, "/v1/events", true).await;
+        let (_, mut shard) = next(&given).await;
+        shard.write_all(said).await.expect("written");
+        drop(shard);
+        let error = match in_time(answer).await {
+            Ok(answer) => whole(answer.into_body()).await.expect_err("a reset"),
+            Err(error) => error,
+        };
+        assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR), "{said:?}");
+    }
+    let (serving, _given) = bridged(&Held::new(), false);
+    let mut client = Client::connect(serving, None).await;
+    assert_eq!(client.call("/v1/events").await.expect("an answer").0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn what_is_no_request_of_ours_is_reset_or_refused() {
+    let (serving, _given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    for path in ["/v1/connect", "/mqtt", "/xmpp", "/socket.io/?EIO=4&transport=websocket"] {
+        let reset = client.call(path).await.expect_err("a reset");
+        assert_eq!(reset.reason(), Some(Reason::HTTP_1_1_REQUIRED), "{path}");
+    }
+    let two_hosts = Request::get("http://h/held").header("host", "other").body(()).expect("a request");
+    let mut send = in_time(client.send.clone().ready()).await.expect("a connection");
+    let (answer, _) = send.send_request(two_hosts, true).expect("a stream");
+    assert_eq!(in_time(answer).await.expect_err("a reset").reason(), Some(Reason::PROTOCOL_ERROR));
+    let connect = Request::connect("other:443").body(()).expect("a request");
+    let mut send = in_time(client.send.clone().ready()).await.expect("a connection");
+    let (answer, _) = send.send_request(connect, false).expect("a stream");
+    assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::NOT_IMPLEMENTED);
+}
