@@ -132,7 +132,7 @@ def test_topics_are_nodes(secure):
         await pubsub.unsubscribe("pubsub.localhost", "weather", subid=None)
         with pytest.raises(IqError) as refused:
             await pubsub.create_node("pubsub.localhost", "mine")
-        assert refused.value.condition == "not-allowed"
+        assert refused.value.condition == "forbidden"
         await client.leave()
 
     asyncio.run(play())

@@ -49,12 +49,13 @@ pub(crate) enum Op {
     XmppUnsubscribe { topic: Topic, durable: bool, request: xmpp::Request },
     XmppItems { topic: Topic, id: Option<NotificationId>, max: usize, request: xmpp::Request },
     XmppPublish { topic: Topic, data: JsonText, request: xmpp::Request },
+    XmppCreate { topic: Topic, request: xmpp::Request },
 }
 
 impl Op {
     fn action(&self) -> Action {
         match self {
-            Op::MqttPublish { .. } | Op::XmppPublish { .. } => Action::Publish,
+            Op::MqttPublish { .. } | Op::XmppPublish { .. } | Op::XmppCreate { .. } => Action::Publish,
             _ => Action::Subscribe,
         }
     }
@@ -78,6 +79,7 @@ impl Op {
             }
             Op::XmppSubscribe { topic, request, .. }
             | Op::XmppUnsubscribe { topic, request, .. }
+            | Op::XmppCreate { topic, request }
             | Op::XmppItems { topic, request, .. } => name(topic.as_str()) + request.held_bytes(),
         };
         NAME_BYTES + sent
@@ -103,9 +105,10 @@ impl Op {
                 request.subscriptions(0).map(|one| one.filter.plain().into()).collect()
             }
             Op::MqttPublish { published, .. } => vec![published.topic.as_str().into()],
-            Op::XmppSubscribe { topic, .. } | Op::XmppItems { topic, .. } | Op::XmppPublish { topic, .. } => {
-                vec![topic.as_str().into()]
-            }
+            Op::XmppSubscribe { topic, .. }
+            | Op::XmppItems { topic, .. }
+            | Op::XmppCreate { topic, .. }
+            | Op::XmppPublish { topic, .. } => vec![topic.as_str().into()],
             Op::Unsubscribe { .. } | Op::MqttUnsubscribe(_) | Op::XmppUnsubscribe { .. } => Vec::new(),
         }
     }
@@ -283,6 +286,10 @@ impl Shard {
                 let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
                 self.publish_xmpp(slot, topic, data, request, allowed);
             }
+            Op::XmppCreate { topic, request } => {
+                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
+                self.create_xmpp(slot, topic, request, allowed);
+            }
         }
     }
 
@@ -293,6 +300,34 @@ impl Shard {
             true => verdicts.first().is_some_and(|(_, verdict)| *verdict == Verdict::Allowed),
             false => self.may_publish(app, topic),
         }
+    }
+
+    /// What the rules make a device to a topic, in the words of XEP-0060 §4.1. Where a webhook decides it is not asked: the
+    /// device is nothing in particular until it tries.
+    pub(crate) fn affiliation(&mut self, slot: u32, topic: &Topic) -> Option<&'static str> {
+        let session = self.connection(slot)?.session.clone()?;
+        let filtered = self.may_publish(session.app, topic);
+        let (rules, holder) = match self.ruling(&session) {
+            Ruling::None => return Some(if filtered { "publisher" } else { "none" }),
+            Ruling::Unknown => return Some("none"),
+            Ruling::By(rules, holder) => (rules, holder),
+        };
+        let check = |action| match Delivery::is_ruled(topic.as_str()) {
+            true => self.delivery.check_topic(&rules, &holder, action, topic.as_str()),
+            false => Verdict::Allowed,
+        };
+        let publish = match rules.rules.rules(Action::Publish) {
+            Some(_) => check(Action::Publish),
+            None if filtered => Verdict::Allowed,
+            None => Verdict::Denied(Reason::Rule(Denied::NoRule)),
+        };
+        Some(match (check(Action::Subscribe), publish) {
+            (Verdict::Allowed, Verdict::Allowed) => "publisher",
+            (Verdict::Denied(_), Verdict::Allowed) => "publish-only",
+            (Verdict::Allowed, _) => "member",
+            (Verdict::Denied(_), Verdict::Denied(_)) => "outcast",
+            (Verdict::Ask, _) | (_, Verdict::Ask) => "none",
+        })
     }
 
     pub(crate) fn has_publish_rules(&self, app: AppId) -> bool {

@@ -395,6 +395,10 @@ impl Shard {
             Action::Publish { topic, data, request } => {
                 self.run_op(slot, Op::XmppPublish { topic, data, request });
             }
+            Action::Create { topic, request } => self.run_op(slot, Op::XmppCreate { topic, request }),
+            Action::Affiliation { topic, request } => self.tell_affiliation(slot, &topic, request),
+            Action::Node { command, topic, request } => self.ask_node(slot, command, topic, request),
+            Action::DescribeTopic { request } => self.answer_xmpp(slot, request, xmpp::Answer::Done),
             Action::Register { user, password, request } => {
                 self.register_account(slot, &user, password.as_str(), request);
             }
@@ -411,6 +415,7 @@ impl Shard {
             Action::Copy { wanted, request } => self.copy_messages(slot, wanted, request),
             Action::Card { owner, request } => self.tell_card(slot, owner.as_deref(), request),
             Action::PutCard { card, request } => self.put_card(slot, card, request),
+            Action::ChangePush { change, request } => self.change_push(slot, change, request),
             Action::Describe { owner, request } => self.describe_account(slot, &owner, request),
             Action::Want(nodes) => self.want_personal(slot, nodes),
             Action::ChangeRoster { change, request } => self.change_roster(slot, change, request),

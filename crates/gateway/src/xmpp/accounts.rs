@@ -8,8 +8,10 @@ use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
 use noroshi_protocol::xmpp::accounts::{
-    ArchiveRules, Card, Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told,
+    ArchiveRules, Card, NodeError, NodeRequest, Outcome, PersonalItem, PushChange, Recipient, Relayed,
+    RosterChange, Told,
 };
+use noroshi_protocol::xmpp::error::StanzaError;
 use noroshi_protocol::xmpp::{self, Answer, ArchiveQuery, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
@@ -215,6 +217,33 @@ impl Shard {
         self.answer_done(slot, request, done.map(Ok));
     }
 
+    /// `topic`: what is to be done where no account made the node.
+    pub(super) fn ask_node(
+        &mut self,
+        slot: u32,
+        command: NodeRequest,
+        topic: Result<Box<xmpp::Action>, (StanzaError, &'static str)>,
+        request: Request,
+    ) {
+        self.note_account(slot);
+        let answer =
+            self.with_accounts(slot, |accounts, user, _, told| accounts.ask_node(user, command, told));
+        let answer = match (answer, topic) {
+            (None, _) => return,
+            (Some(Ok(Some(content))), _) => Answer::Content(content),
+            (Some(Ok(None)), _) => Answer::Done,
+            (Some(Err(NodeError::Absent)), Ok(topic)) => return self.handle_xmpp(slot, *topic),
+            (Some(Err(NodeError::Absent)), Err((error, detail))) => Answer::Error(error, detail),
+            (Some(Err(NodeError::Refused(error, detail))), _) => Answer::Error(error, detail),
+        };
+        self.answer_xmpp(slot, request, answer);
+    }
+
+    /// Of an account: elements of its subscriptions that are no topics.
+    pub(super) fn node_subscriptions(&mut self, slot: u32) -> Option<Bytes> {
+        self.with_accounts(slot, |accounts, user, _, _| accounts.subscriptions(user))
+    }
+
     pub(super) fn tell_card(&mut self, slot: u32, owner: Option<&str>, request: Request) {
         let card = self.with_accounts(slot, |accounts, user, _, _| accounts.card(user, owner));
         self.answer_content(slot, request, card);
@@ -223,6 +252,11 @@ impl Shard {
     pub(super) fn put_card(&mut self, slot: u32, card: Card, request: Request) {
         let put = self.with_accounts(slot, |accounts, user, _, _| accounts.put_card(user, card));
         self.answer_done(slot, request, put);
+    }
+
+    pub(super) fn change_push(&mut self, slot: u32, change: PushChange, request: Request) {
+        let changed = self.with_accounts(slot, |accounts, user, _, _| accounts.change_push(user, change));
+        self.answer_done(slot, request, changed);
     }
 
     pub(super) fn describe_account(&mut self, slot: u32, owner: &str, request: Request) {

@@ -92,8 +92,13 @@ impl Shard {
         connection.map(|connection| crate::backlog::own_topics(connection, &self.topics)).unwrap_or_default()
     }
 
-    pub(super) fn tell_subscriptions(&mut self, slot: u32, topic: Option<Topic>, request: Request) {
+    pub(super) fn tell_subscriptions(&mut self, slot: u32, topic: Option<Topic>, mut request: Request) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
+        if topic.is_none()
+            && let Some(elements) = self.node_subscriptions(slot)
+        {
+            request.add_subscriptions(elements);
+        }
         let own = self.own_xmpp_topics(slot);
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {
@@ -200,6 +205,35 @@ impl Shard {
                 Err(error) => Answer::Refused(refusal(&error)),
             }
         });
+    }
+
+    /// A topic begins with its first message: to make one is to be allowed to, while there is nothing of it.
+    pub(crate) fn create_xmpp(&mut self, slot: u32, topic: Topic, request: Request, allowed: bool) {
+        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|it| it.app) else {
+            return;
+        };
+        if !allowed {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
+        }
+        let delivery = self.delivery.clone();
+        self.ask(slot, request, async move {
+            let now = delivery.clock().now();
+            let asked = Recover { app, topic, since: None, retained: true, now };
+            match delivery.store().recover(asked).await {
+                Ok(found) => {
+                    let has_log = found.heads.iter().any(|head| head.position.offset > 0);
+                    let is_new = !has_log && found.retained.is_empty();
+                    if is_new { Answer::Done } else { Answer::Refused(Refusal::Conflict) }
+                }
+                Err(error) => Answer::Refused(refusal(&error.into())),
+            }
+        });
+    }
+
+    pub(super) fn tell_affiliation(&mut self, slot: u32, topic: &Topic, request: Request) {
+        if let Some(affiliation) = self.affiliation(slot, topic) {
+            self.answer_xmpp(slot, request, Answer::Affiliation(affiliation));
+        }
     }
 
     /// Answered in a later turn.

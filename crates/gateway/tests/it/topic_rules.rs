@@ -546,3 +546,48 @@ async fn names_with_a_dollar_are_open_by_a_rule_alone() {
     native.send(json!({ "t": "sub", "topics": ["$app/u2/a"] })).await;
     assert_eq!(native.next().await["t"], "error");
 }
+
+/// XEP-0060 §4.1, §8.1: to a device a topic is what the rules say, and so it is to whoever has no right to it.
+#[tokio::test]
+async fn what_a_device_is_to_a_node_is_what_the_rules_say() {
+    let node = node_with(crate::xmpp::config()).await;
+    let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    node.device("d1", "u1", &[]).await;
+    let affiliation = |topic: &str| pubsub("get", &format!("<affiliations node='{topic}'/>"));
+    let create = |topic: &str| pubsub("set", &format!("<create node='{topic}'/>"));
+    let mut peer = Peer::log_in(&node, "d1").await;
+    for (topic, expected, made) in [("open/a", "publisher", "<create "), ("a", "none", "<forbidden ")] {
+        let said = peer.ask(&affiliation(topic), "</iq>").await;
+        assert!(said.contains(&format!("affiliation='{expected}'")), "{topic}: {said}");
+        let said = peer.ask(&create(topic), "</iq>").await;
+        assert!(said.contains(made), "{topic}: {said}");
+    }
+    let json = "<publish node='open/a'><item><json xmlns='urn:xmpp:json:0'>1</json></item></publish>";
+    assert!(peer.ask(&pubsub("set", json), "</iq>").await.contains("type='result'"));
+    let said = peer.ask(&create("open/a"), "</iq>").await;
+    assert!(said.contains("<conflict "), "{said}");
+    let lists = json!({
+        "subscribe": [rule("both/{user}", "anyone"), rule("read/#", "anyone"), rule("asked/#", "ask")],
+        "publish": [rule("both/{user}", "anyone"), rule("write/#", "anyone")],
+    });
+    let hook = Hook::start().await;
+    set_rules(&node, lists, Some(&hook)).await;
+    drop(peer);
+    node.until_sessions(0).await;
+    let mut peer = Peer::log_in(&node, "d1").await;
+    for (topic, expected, made) in [
+        ("both/u1", "publisher", "<create "),
+        ("both/u2", "outcast", "<forbidden "),
+        ("read/a", "member", "<forbidden "),
+        ("write/a", "publish-only", "<create "),
+        ("open/a", "outcast", "<forbidden "),
+        ("asked/a", "none", "<forbidden "),
+    ] {
+        let said = peer.ask(&affiliation(topic), "</iq>").await;
+        assert!(said.contains(&format!("affiliation='{expected}'")), "{topic}: {said}");
+        let said = peer.ask(&create(topic), "</iq>").await;
+        assert!(said.contains(made), "{topic}: {said}");
+    }
+    node.gateway.stop();
+}

@@ -7,7 +7,7 @@ use noroshi_gateway::xmpp::Account;
 use noroshi_types::DeviceId;
 
 use crate::node::Node;
-use crate::xmpp::{FEATURES, HEADER, Peer, auth, between, config, resume};
+use crate::xmpp::{FEATURES, HEADER, Peer, auth, between, config, pubsub, resume};
 
 const SASL: &str = "xmlns='urn:ietf:params:xml:ns:xmpp-sasl'";
 
@@ -381,5 +381,131 @@ async fn devices_talk_to_nobody() {
     assert!(refused.contains("<service-unavailable"), "{refused}");
     let heard = device.sync().await;
     assert!(!heard.contains("romeo@localhost"), "{heard}");
+    node.gateway.stop();
+}
+
+fn owner(kind: &str, inside: &str) -> String {
+    pubsub(kind, inside)
+        .replace("http://jabber.org/protocol/pubsub'", "http://jabber.org/protocol/pubsub#owner'")
+}
+
+/// XEP-0060 §8: of accounts, and of nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_makes_a_node_that_others_subscribe_to() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut device = Peer::log_in(&node, "d1").await;
+    let made = romeo.ask(&pubsub("set", "<create node='news'/>"), "</iq>").await;
+    assert!(made.contains("type='result'") && made.contains("<create node='news'/>"), "{made}");
+    let again = juliet.ask(&pubsub("set", "<create node='news'/>"), "</iq>").await;
+    assert!(again.contains("<conflict "), "{again}");
+    for (peer, condition) in [(&mut juliet, "<forbidden "), (&mut device, "<forbidden ")] {
+        for command in ["delete", "purge", "configure"] {
+            let form = "<x xmlns='jabber:x:data' type='submit'/>";
+            let request = owner("set", &format!("<{command} node='news'>{form}</{command}>"));
+            let said = peer.ask(&request, "</iq>").await;
+            assert!(said.contains(condition), "{command}: {said}");
+        }
+    }
+    let subscribed =
+        juliet.ask(&pubsub("set", "<subscribe node='news' jid='juliet@localhost'/>"), "</iq>").await;
+    assert!(subscribed.contains("subscription='subscribed'"), "{subscribed}");
+    // A topic is a node as it was, for devices and for accounts.
+    for (peer, jid) in [(&mut device, "d1@localhost"), (&mut juliet, "juliet@localhost")] {
+        let topic = if jid.starts_with('d') { "news" } else { "weather" };
+        let subscribe = format!("<subscribe node='{topic}' jid='{jid}'/>");
+        let subscribed = peer.ask(&pubsub("set", &subscribe), "</iq>").await;
+        assert!(subscribed.contains("subscription='subscribed'"), "{subscribed}");
+    }
+    let held = juliet.ask(&pubsub("get", "<subscriptions/>"), "</iq>").await;
+    for name in ["news", "weather"] {
+        let one = format!("<subscription node='{name}' jid='juliet@localhost' subscription='subscribed'/>");
+        assert!(held.contains(&one), "{held}");
+    }
+    let publish = "<publish node='news'><item id='1'><e xmlns='e'>hello</e></item></publish>";
+    romeo.ask(&pubsub("set", publish), "<item id='1'/></publish>").await;
+    juliet.until("<items node='news'><item id='1'><e xmlns='e'>hello</e></item></items>").await;
+    juliet.until("</message>").await;
+    let heard = device.sync().await;
+    assert!(!heard.contains("hello"), "a device's topic is another one: {heard}");
+    let gone = juliet.ask(&pubsub("set", "<unsubscribe node='none' jid='juliet@localhost'/>"), "</iq>").await;
+    assert!(gone.contains("<item-not-found "), "{gone}");
+    let info = "<iq type='get' id='i' to='pubsub.localhost'>\
+                <query xmlns='http://jabber.org/protocol/disco#info' node='news'/></iq>";
+    let told = juliet.ask(info, "</iq>").await;
+    assert!(told.contains("pubsub#meta-data") && told.contains("romeo@localhost"), "{told}");
+    let told = device.ask(info, "</iq>").await;
+    assert!(!told.contains("romeo"), "{told}");
+    // With its account the node goes.
+    romeo.say("<iq type='set' id='x'><query xmlns='jabber:iq:register'><remove/></query></iq>").await;
+    juliet.until("<delete node='news'/>").await;
+    node.gateway.stop();
+}
+
+/// XEP-0357.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_is_away_has_its_push_service_told() {
+    let node = node().await;
+    let mut service = there(&node, "romeo", "push").await;
+    let mut sender = there(&node, "romeo", "r").await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let enable =
+        |jid: &str| format!("<iq type='set' id='e'><enable xmlns='urn:xmpp:push:0' jid='{jid}'/></iq>");
+    for (jid, refused) in
+        [("push.example.com", "<remote-server-not-found "), ("romeo@localhost", "<not-acceptable ")]
+    {
+        let said = juliet.ask(&enable(jid), "</iq>").await;
+        assert!(said.contains(refused), "{said}");
+    }
+    juliet.ask(&enable("romeo@localhost/push"), "type='result' id='e'").await;
+    // A device has no use for it: it registers its push token over HTTP.
+    node.device("d1", "u1", &[]).await;
+    let mut device = Peer::log_in(&node, "d1").await;
+    let refused = device.ask(&enable("romeo@localhost/push"), "</iq>").await;
+    assert!(refused.contains("<service-unavailable "), "{refused}");
+    juliet.say("</stream:stream>").await;
+    juliet.ended().await;
+    let message = "<message to='juliet@localhost' type='chat'><body>secret</body></message>";
+    sender.say(message).await;
+    let told = service.until("</iq>").await;
+    let id = between(&told, "id='push-notification-", "'");
+    assert!(told.contains("from='juliet@localhost'") && !told.contains("secret"), "{told}");
+    assert!(told.contains("<field var='message-count'><value>1</value></field>"), "{told}");
+    service
+        .say(&format!(
+            "<iq type='error' id='push-notification-{id}' to='juliet@localhost'><error type='cancel'>\
+             <item-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+        ))
+        .await;
+    service.sync().await;
+    sender.say(message).await;
+    sender.sync().await;
+    let heard = service.sync().await;
+    assert!(!heard.contains("push-notification"), "{heard}");
+    node.gateway.stop();
+}
+
+/// XEP-0060 §7.1.5: contacts would see what its publisher wants for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_to_be_more_private_than_it_can_be_is_not_published() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let publish = |model: &str| {
+        format!(
+            "<iq type='set' id='p'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <publish node='urn:xmpp:bookmarks:1'><item id='a'><b xmlns='b'/></item></publish><publish-options>\
+             <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+             <value>http://jabber.org/protocol/pubsub#publish-options</value></field>\
+             <field var='pubsub#access_model'><value>{model}</value></field></x></publish-options></pubsub></iq>"
+        )
+    };
+    let refused = romeo.ask(&publish("whitelist"), "</iq>").await;
+    assert!(refused.contains("<conflict ") && refused.contains("<precondition-not-met "), "{refused}");
+    let get = "<iq type='get' id='g'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+               <items node='urn:xmpp:bookmarks:1'/></pubsub></iq>";
+    assert!(romeo.ask(get, "</iq>").await.contains("<item-not-found "));
+    assert!(romeo.ask(&publish("presence"), "</iq>").await.contains("type='result'"));
     node.gateway.stop();
 }

@@ -6,7 +6,7 @@
 //! resources has a session of its own.
 //!
 //! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its
-//! card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a
+//! card (XEP-0054), `nodes` what accounts make at the PubSub service (XEP-0060), `push` where it is told of what waits (XEP-0357), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a
 //! contact, `subscription` what becomes of that, `availability` who is there, `routing` messages and requests,
 //! `relayed` a stanza between two addresses.
 //!
@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
+use noroshi_types::limits;
 
 use super::action::Refusal;
 use super::jid;
@@ -24,7 +25,9 @@ mod archive;
 mod availability;
 mod card;
 mod copies;
+pub mod nodes;
 mod personal;
+mod push;
 mod relayed;
 mod roster;
 mod routing;
@@ -33,8 +36,10 @@ mod subscription;
 use archive::Archive;
 pub use archive::ArchiveRules;
 pub use card::Card;
+pub use nodes::{NodeAnswer, NodeError, NodeRequest};
 pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;
+pub use push::PushChange;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
 pub use roster::RosterChange;
@@ -45,10 +50,17 @@ pub const ACCOUNTS_MAX: usize = 1_000;
 /// Sessions of one account.
 pub const RESOURCES_MAX: usize = 10;
 const PASSWORD_BYTES_MAX: usize = 1_024;
-/// Messages that wait for one account.
+/// Messages that wait for one account, and their bytes: half of what may be unsent, since they are told at once.
 const KEPT_MAX: usize = 100;
-/// Contacts of one account, those among them that only asked for a subscription.
+const KEPT_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
+/// Contacts of one account, and the bytes of their addresses, names and groups: one answer has them all.
 const ROSTER_MAX: usize = 1_000;
+const ROSTER_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
+/// Requests for a subscription that wait for an account's answer. They are told with each initial presence, so with
+/// [`PRESENCE_BYTES_MAX`] they are half of what may be unsent.
+const PENDING_MAX: usize = 30;
+/// Of one presence, its addresses aside.
+pub(in crate::xmpp) const PRESENCE_BYTES_MAX: usize = 4 << 10;
 /// Addresses that one resource sent its presence to besides its contacts.
 const DIRECTED_MAX: usize = 100;
 
@@ -63,6 +75,12 @@ pub struct Accounts<S> {
     epoch: u64,
     /// Accounts that were made so far.
     made: u64,
+    /// What accounts made at the PubSub service, by name.
+    nodes: BTreeMap<Box<str>, nodes::Node>,
+    /// Names of nodes and items that were drawn so far.
+    nodes_made: u64,
+    /// Requests to push services that were made so far.
+    pushes_made: u64,
     /// Sessions of accounts that were removed, until they end: who has the name by then is somebody else.
     ended: Vec<S>,
 }
@@ -83,6 +101,8 @@ struct Account<S> {
     nodes: Vec<PersonalItem>,
     card: Option<Card>,
     archive: Archive,
+    /// Where it is told that a message waits.
+    pushes: Vec<push::PushRegistration>,
 }
 
 #[derive(Debug)]
@@ -114,8 +134,16 @@ impl<S> Resource<S> {
 impl<S: Copy + Eq> Accounts<S> {
     /// `given`: names and passwords. `epoch`: drawn at random.
     pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut accounts =
-            Self { domain: domain.into(), accounts: HashMap::new(), epoch, made: 0, ended: Vec::new() };
+        let mut accounts = Self {
+            domain: domain.into(),
+            accounts: HashMap::new(),
+            epoch,
+            made: 0,
+            nodes: BTreeMap::new(),
+            nodes_made: 0,
+            pushes_made: 0,
+            ended: Vec::new(),
+        };
         given.into_iter().for_each(|(name, password)| accounts.add(name, password));
         accounts
     }
@@ -165,6 +193,7 @@ impl<S: Copy + Eq> Accounts<S> {
         for contact in contacts {
             self.forget_contact(user, &contact, told);
         }
+        self.forget_nodes(user, told);
         let Some(account) = self.accounts.get(user) else { return Vec::new() };
         let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
         sessions.iter().for_each(|session| self.detach(user, *session, told));
@@ -279,6 +308,7 @@ impl<S> Account<S> {
             nodes: Vec::new(),
             card: None,
             archive: Archive::default(),
+            pushes: Vec::new(),
         }
     }
 }

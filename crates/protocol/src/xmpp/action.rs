@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
-use super::accounts::{ArchiveRules, Card, PersonalItem, Recipient, Relayed, RosterChange};
+use super::accounts::{
+    ArchiveRules, Card, NodeRequest, PersonalItem, PushChange, Recipient, Relayed, RosterChange,
+};
 use super::archive::{ArchivePage, ArchiveQuery};
 use super::error::StanzaError;
 use super::management::Suspended;
@@ -92,6 +94,26 @@ pub enum Action {
         data: JsonText,
         request: Request,
     },
+    /// May this device publish to the topic, and is there nothing of it yet?
+    Create {
+        topic: Topic,
+        request: Request,
+    },
+    /// What the topic rules make this device to a topic.
+    Affiliation {
+        topic: Topic,
+        request: Request,
+    },
+    /// Of an account: a node at the PubSub service. Where no account made it `topic` is to be done, or that is the answer.
+    Node {
+        command: NodeRequest,
+        topic: Result<Box<Action>, (StanzaError, &'static str)>,
+        request: Request,
+    },
+    /// Of an account: what a topic is.
+    DescribeTopic {
+        request: Request,
+    },
     /// Conformance only.
     Register {
         user: Box<str>,
@@ -151,6 +173,11 @@ pub enum Action {
         owner: Option<Box<str>>,
         request: Request,
     },
+    /// Of an account: where it is told of messages that wait (XEP-0357).
+    ChangePush {
+        change: PushChange,
+        request: Request,
+    },
     /// Of an account: the card it has from now on.
     PutCard {
         card: Card,
@@ -182,12 +209,23 @@ impl Request {
     pub fn held_bytes(&self) -> usize {
         let about = match &self.about {
             About::Subscription { node, jid } => node.len() + jid.len(),
-            About::Subscriptions { node } => node.as_ref().map_or(0, |node| node.len()),
-            About::Items { node } | About::Publication { node } => node.len(),
+            About::Subscriptions { node, more } => node.as_ref().map_or(0, |node| node.len()) + more.len(),
+            About::Items { node }
+            | About::Publication { node }
+            | About::Creation { node }
+            | About::Affiliation { node }
+            | About::Topic { node, .. } => node.len(),
             About::Archive { query_id } => query_id.len(),
-            About::Account { .. } | About::Nothing => 0,
+            About::Account { .. } | About::Unsubscription | About::Decision | About::Nothing => 0,
         };
         self.id.len() + self.asked.len() + about
+    }
+
+    /// Subscriptions that are told before those of topics, as elements.
+    pub fn add_subscriptions(&mut self, elements: Bytes) {
+        if let About::Subscriptions { more, .. } = &mut self.about {
+            *more = elements;
+        }
     }
 }
 
@@ -199,6 +237,8 @@ pub(super) enum About {
     },
     Subscriptions {
         node: Option<Box<str>>,
+        /// Elements of others.
+        more: Bytes,
     },
     Items {
         node: Box<str>,
@@ -206,6 +246,21 @@ pub(super) enum About {
     Publication {
         node: Box<str>,
     },
+    Creation {
+        node: Box<str>,
+    },
+    Affiliation {
+        node: Box<str>,
+    },
+    /// A topic, in the words of this namespace.
+    Topic {
+        node: Box<str>,
+        namespace: &'static str,
+    },
+    /// Of an account.
+    Unsubscription,
+    /// A message that says something: only an error is an answer.
+    Decision,
     /// An account, in the words of this namespace.
     Account {
         namespace: &'static str,
@@ -225,10 +280,14 @@ pub enum Answer {
     Subscriptions(Vec<(Topic, bool)>),
     Items(Vec<Arc<Message>>),
     Published(NotificationId),
+    /// XEP-0060 §4.1.
+    Affiliation(&'static str),
     Archive(ArchivePage),
     /// The only child of the result.
     Content(Bytes),
     Refused(Refusal),
+    /// The condition, and what XEP-0060 adds to it.
+    Error(StanzaError, &'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod authentication;
 mod binding;
 mod disco;
 mod negotiation;
+mod nodes;
 mod opening;
 mod personal;
 mod pubsub;

@@ -65,6 +65,8 @@ pub const RESULT_SET: &str = "http://jabber.org/protocol/rsm";
 pub const STANZA_ID: &str = "urn:xmpp:sid:0";
 /// XEP-0004.
 pub const FORM: &str = "jabber:x:data";
+/// XEP-0357.
+pub const PUSH: &str = "urn:xmpp:push:0";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
 /// RFC 6121 §2.6.1.

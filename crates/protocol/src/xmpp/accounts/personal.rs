@@ -3,6 +3,7 @@
 //! whenever its presence says that it can something else (XEP-0115 §6).
 
 use bytes::Bytes;
+use noroshi_types::limits;
 
 use super::{Accounts, Relayed, Resource, Told};
 use crate::xmpp::action::Refusal;
@@ -19,6 +20,8 @@ const NODES_MAX: usize = 20;
 const ITEM_BYTES_MAX: usize = 10_000;
 /// Nodes that one resource wants to hear of.
 const WANTED_MAX: usize = 100;
+/// Of the last items that it is told at once; it may ask for the others.
+const LAST_ITEMS_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 
 /// The last item of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,10 +133,16 @@ impl<S: Copy + Eq> Accounts<S> {
         let Some(account) = self.accounts.get(user) else { return };
         let contacts = account.roster.iter().filter(|(_, item)| item.to);
         let owners = contacts.filter_map(|(contact, _)| self.name_of(contact)).chain([user.to_owned()]);
+        let mut left = LAST_ITEMS_BYTES_MAX;
         for owner in owners {
             let nodes = self.accounts.get(&*owner).map(|account| account.nodes.iter());
             for item in nodes.into_iter().flatten().filter(|item| wanted.contains(&item.node)) {
-                told.push((session, self.event(&owner, user, item)));
+                let event = self.event(&owner, user, item);
+                match left.checked_sub(event.len()) {
+                    Some(rest) => left = rest,
+                    None => return,
+                }
+                told.push((session, event));
             }
         }
     }

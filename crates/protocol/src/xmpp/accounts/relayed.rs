@@ -24,6 +24,8 @@ pub struct Relayed {
     pub(super) is_archived: bool,
     /// XEP-0280: other resources get copies of it.
     pub(super) is_copied: bool,
+    /// Of an error: it may pass (RFC 6120 §8.3.2).
+    pub(super) may_be_tried_again: bool,
     /// Of presence: RFC 6121 §4.7.2.3.
     pub(super) priority: i8,
     /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
@@ -59,6 +61,7 @@ impl Relayed {
         let says = kind != "chat" || has_body;
         let has_hint = |name: &str| root.child(ns::HINTS, name).is_some();
         let is_said = name == "message" && has_body && matches!(kind, "" | "normal" | "chat");
+        let error_kind = root.child(ns::CLIENT, "error").and_then(|error| error.attribute("type"));
         let priority = root.child(ns::CLIENT, "priority").and_then(|it| it.text().trim().parse().ok());
         Some(Self {
             name,
@@ -69,6 +72,7 @@ impl Relayed {
             is_kept: says && !has_hint("no-store"),
             is_archived: is_said && !has_hint("no-store") && !has_hint("no-permanent-store"),
             is_copied: is_copied(name, kind, root),
+            may_be_tried_again: error_kind == Some("wait"),
             priority: priority.unwrap_or_default(),
             capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
         })
@@ -89,6 +93,7 @@ impl Relayed {
             is_kept: false,
             is_archived: false,
             is_copied: false,
+            may_be_tried_again: false,
             priority: 0,
             capabilities: None,
         }

@@ -3,9 +3,11 @@
 //! Who only asked for a subscription is kept as an item too, and not listed until the account takes notice of
 //! it (Appendix A, "None + Pending In").
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
-use super::{Accounts, ROSTER_MAX, Told};
+use super::{Accounts, ROSTER_BYTES_MAX, ROSTER_MAX, Told};
 use crate::xmpp::action::Refusal;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::Jid;
@@ -91,6 +93,10 @@ impl Item {
         !self.listed && self.pending.is_none()
     }
 
+    fn bytes(&self) -> usize {
+        self.name.len() + self.groups.iter().map(|group| group.len()).sum::<usize>()
+    }
+
     fn push(&self, out: &mut Vec<u8>, bare: &str) {
         let subscription = match (self.to, self.from) {
             (false, false) => "none",
@@ -109,6 +115,15 @@ impl Item {
         self.groups.iter().for_each(|group| push_text(out, "group", &[], group));
         push_end(out, "item");
     }
+}
+
+/// Whether a contact may be put on a roster, or get so many more bytes.
+fn has_room(roster: &BTreeMap<Box<str>, Item>, contact: &str, more: usize) -> bool {
+    let is_new = !roster.contains_key(contact);
+    let held: usize = roster.iter().map(|(bare, item)| bare.len() + item.bytes()).sum();
+    let more = more + if is_new { contact.len() } else { 0 };
+    // What only becomes less is always taken.
+    (!is_new || roster.len() < ROSTER_MAX) && (more == 0 || held + more <= ROSTER_BYTES_MAX)
 }
 
 impl<S: Copy + Eq> Accounts<S> {
@@ -152,10 +167,12 @@ impl<S: Copy + Eq> Accounts<S> {
         match put {
             None if !listed => return Err(Refusal::NotFound), // §2.5.3
             None => self.forget_contact(user, &bare, told),
-            Some(_) if roster.len() >= ROSTER_MAX && !roster.contains_key(&bare) => {
-                return Err(Refusal::Overloaded);
-            }
             Some((name, groups)) => {
+                let more = name.len() + groups.iter().map(|group| group.len()).sum::<usize>();
+                let before = roster.get(&bare).map_or(0, Item::bytes);
+                if !has_room(roster, &bare, more.saturating_sub(before)) {
+                    return Err(Refusal::Overloaded);
+                }
                 let item = roster.entry(bare.clone()).or_default();
                 (item.listed, item.name, item.groups) = (true, name, groups);
                 self.push_item(user, &bare, told);
@@ -167,7 +184,7 @@ impl<S: Copy + Eq> Accounts<S> {
     /// The item of a contact, made if there is room for it.
     pub(super) fn item(&mut self, user: &str, contact: &str) -> Option<&mut Item> {
         let roster = &mut self.accounts.get_mut(user)?.roster;
-        if roster.len() >= ROSTER_MAX && !roster.contains_key(contact) {
+        if !roster.contains_key(contact) && !has_room(roster, contact, 0) {
             return None;
         }
         Some(roster.entry(contact.into()).or_default())

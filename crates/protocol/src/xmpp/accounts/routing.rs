@@ -9,7 +9,7 @@ use bytes::Bytes;
 use noroshi_types::Timestamp;
 
 use super::archive::Numbers;
-use super::{Accounts, KEPT_MAX, Recipient, Relayed, Resource, Told};
+use super::{Accounts, KEPT_BYTES_MAX, KEPT_MAX, Recipient, Relayed, Resource, Told};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::push_empty;
 
@@ -43,13 +43,16 @@ impl<S: Copy + Eq> Accounts<S> {
     ) -> Outcome {
         let Some(from) = self.full(user, session) else { return Outcome::Refused };
         let Some(name) = self.name_of(&to.bare) else { return Outcome::Refused };
+        if to.resource.is_none() && self.hear_push_answer(&name, &from, stanza) {
+            return Outcome::Done;
+        }
         let address = to.resource.as_ref().map(|resource| format!("{}/{resource}", to.bare));
         let address = address.as_deref().unwrap_or(&to.bare);
         let numbers = match stanza.is_archived {
             true => self.number(user, &from, &name, address),
             false => Numbers::default(),
         };
-        let before = told.len();
+        let (before, waiting) = (told.len(), self.waiting(&name));
         let sent = Sent { from: &from, stanza_id: &self.stanza_id(&name, numbers.recipient), now };
         let outcome = self.route_to(user, &name, to, stanza, &sent, told);
         if outcome == Outcome::Done {
@@ -57,6 +60,9 @@ impl<S: Copy + Eq> Accounts<S> {
             let message = stanza.addressed(&from, &to.asked);
             self.archive((user, address), numbers.sender, now, &message);
             self.archive((&name, &from), numbers.recipient, now, &message);
+            if self.waiting(&name) > waiting {
+                self.push_waiting(&name, told);
+            }
         }
         outcome
     }
@@ -127,11 +133,21 @@ impl<S: Copy + Eq> Accounts<S> {
         match kept.filter(|_| is_kept) {
             None => Outcome::Done,
             Some(_) if account.kept.len() >= KEPT_MAX => Outcome::Refused,
+            Some(stanza)
+                if account.kept.iter().map(Bytes::len).sum::<usize>() + stanza.len() > KEPT_BYTES_MAX =>
+            {
+                Outcome::Refused
+            }
             Some(stanza) => {
                 account.kept.push_back(stanza);
                 Outcome::Done
             }
         }
+    }
+
+    /// How many messages wait for an account.
+    fn waiting(&self, user: &str) -> usize {
+        self.accounts.get(user).map_or(0, |account| account.kept.len())
     }
 
     /// What waited for the account.
@@ -141,3 +157,6 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::roster::Item;
-use super::{Accounts, Relayed, Told};
+use super::{Accounts, PENDING_MAX, Relayed, Told};
 
 /// The four of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,10 @@ impl<S: Copy + Eq> Accounts<S> {
             true => stanza.addressed(contact, &own),
             false => Relayed::presence(kind.as_str()).addressed(contact, &own),
         };
+        // Who asks is anybody: what they ask must neither fill the roster nor what is told at log-in.
+        if kind == Kind::Subscribe && self.is_asked_enough(user, contact) {
+            return;
+        }
         let Some(effect) = self.item(user, contact).map(|item| item.hear(kind, &bytes)) else { return };
         if effect.passes
             && let Some(account) = self.accounts.get(user)
@@ -182,6 +186,19 @@ impl<S: Copy + Eq> Accounts<S> {
         if effect.ends {
             self.tell_ended(user, contact, told); // §3.3.3
         }
+    }
+
+    /// Whether another request would be one too many. One that is answered at once needs no room.
+    fn is_asked_enough(&self, user: &str, contact: &str) -> bool {
+        let Some(account) = self.accounts.get(user) else { return false };
+        if account
+            .roster
+            .get(contact)
+            .is_some_and(|item| item.from || item.approved || item.pending.is_some())
+        {
+            return false;
+        }
+        account.roster.values().filter(|item| item.pending.is_some()).count() >= PENDING_MAX
     }
 
     /// A contact is removed: subscriptions end both ways (§2.5.2), and the item is no more.

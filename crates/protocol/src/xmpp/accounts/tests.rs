@@ -5,6 +5,7 @@ use noroshi_types::Timestamp;
 use super::*;
 use crate::xmpp::archive::{ArchivePlace, ArchiveQuery};
 use crate::xmpp::error::StanzaError;
+use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
 const A: u8 = 1;
@@ -743,4 +744,89 @@ fn an_account_rules_what_is_archived() {
     ] {
         assert_eq!(rules(&inside), Err(expected), "{inside}");
     }
+}
+
+/// Text of so many bytes.
+fn text(bytes: usize) -> String {
+    "x".repeat(bytes)
+}
+
+#[test]
+fn what_waits_fits_what_may_be_unsent() {
+    let mut world = World::present();
+    world.announce("b", B, "<presence type='unavailable'/>");
+    let message = format!("<message type='chat'><body>{}</body></message>", text(20_000));
+    for _ in 0..20 {
+        world.say("a", A, "b@x", &message);
+    }
+    let kept: usize = world.accounts.accounts["b"].kept.iter().map(Bytes::len).sum();
+    assert!((100_000..=KEPT_BYTES_MAX).contains(&kept), "{kept}");
+    // What is shorter still fits.
+    let waiting = world.accounts.accounts["b"].kept.len();
+    world.say("a", A, "b@x", "<message type='chat'><body>short</body></message>");
+    assert_eq!(world.accounts.accounts["b"].kept.len(), waiting + 1);
+}
+
+#[test]
+fn a_roster_fits_one_answer() {
+    let mut world = World::new();
+    let put = |name: String, groups: usize| {
+        Some((name.into(), (0..groups).map(|n| format!("{n}{}", text(1_000)).into()).collect()))
+    };
+    let change = |bare: &str, put| RosterChange { bare: bare.into(), put };
+    let mut added = 0;
+    while world
+        .accounts
+        .change_roster("a", change(&format!("n{added}@x"), put(text(10), 10)), &mut world.told)
+        .is_ok()
+    {
+        added += 1;
+    }
+    assert!((10..20).contains(&added), "{added}");
+    let roster = world.accounts.roster("a", A, None).unwrap();
+    assert!(roster.len() < limits::SEND_QUEUE_BYTES, "{}", roster.len());
+    // What takes no more stays possible, and so does another account's.
+    world.accounts.change_roster("a", change("n0@x", put(text(5), 10)), &mut world.told).unwrap();
+    world.accounts.change_roster("a", change("n0@x", None), &mut world.told).unwrap();
+    world.accounts.change_roster("a", change("new@x", put(text(10), 2)), &mut world.told).unwrap();
+    world.accounts.change_roster("b", change("new@x", put(text(10), 10)), &mut world.told).unwrap();
+}
+
+#[test]
+fn strangers_who_ask_do_not_fill_a_roster() {
+    let mut world = World::present();
+    for n in 0..PENDING_MAX + 5 {
+        let name = format!("s{n}");
+        world.accounts.put(&name, "p", None).unwrap();
+        let session = 100 + n as u8;
+        world.come(&name, session, "r");
+        world.subscription(&name, session, "a@x", "subscribe");
+    }
+    let pending = world.accounts.accounts["a"].roster.values().filter(|item| item.pending.is_some()).count();
+    assert_eq!(pending, PENDING_MAX);
+    // Who was approved in advance needs no room, nor does who is asked.
+    world.subscription("a", A, "b@x", "subscribed");
+    world.subscription("b", B, "a@x", "subscribe");
+    assert!(world.state("a", "b@x").contains("from"));
+    // Once the account has answered one there is room.
+    world.subscription("a", A, "s0@x", "unsubscribed");
+    world.subscription("s34", 134, "a@x", "subscribe");
+    assert!(world.accounts.accounts["a"].roster["s34@x"].pending.is_some());
+}
+
+#[test]
+fn last_items_fit_what_may_be_unsent() {
+    let mut world = World::friends();
+    let mut nodes = Vec::new();
+    for n in 0..20 {
+        let inside = format!("<item xmlns='{}'><e xmlns='e'>{}</e></item>", ns::PUBSUB, text(9_000));
+        let tree = parse_element(&inside, None, &Limits::default()).unwrap();
+        let item = PersonalItem::parse(&format!("n{n}"), Some(tree.root())).unwrap();
+        world.accounts.publish("a", item, &mut world.told).unwrap();
+        nodes.push(format!("n{n}").into());
+    }
+    world.told.clear();
+    world.accounts.want("b", B, nodes, &mut world.told);
+    let told: usize = world.told.iter().map(|(_, bytes)| bytes.len()).sum();
+    assert!((100_000..=limits::SEND_QUEUE_BYTES / 2).contains(&told), "{told}");
 }

@@ -43,8 +43,34 @@ pub(super) static ACCOUNT: Entity = Entity {
 /// What the service does for an account that is no device.
 static OF_ACCOUNTS: [&str; 1] = [ns::CARBONS];
 
-/// What an account that is no device can besides, of XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
-static PERSONAL: [&str; 11] = [
+/// What the PubSub service does for one: the nodes that accounts make (XEP-0060 §10).
+static OF_NODES: [&str; 21] = [
+    "http://jabber.org/protocol/pubsub#access-authorize",
+    "http://jabber.org/protocol/pubsub#access-presence",
+    "http://jabber.org/protocol/pubsub#access-roster",
+    "http://jabber.org/protocol/pubsub#access-whitelist",
+    "http://jabber.org/protocol/pubsub#config-node",
+    "http://jabber.org/protocol/pubsub#config-node-max",
+    "http://jabber.org/protocol/pubsub#create-and-configure",
+    "http://jabber.org/protocol/pubsub#delete-items",
+    "http://jabber.org/protocol/pubsub#delete-nodes",
+    "http://jabber.org/protocol/pubsub#instant-nodes",
+    "http://jabber.org/protocol/pubsub#manage-subscriptions",
+    "http://jabber.org/protocol/pubsub#member-affiliation",
+    "http://jabber.org/protocol/pubsub#meta-data",
+    "http://jabber.org/protocol/pubsub#modify-affiliations",
+    "http://jabber.org/protocol/pubsub#multi-items",
+    "http://jabber.org/protocol/pubsub#outcast-affiliation",
+    "http://jabber.org/protocol/pubsub#publisher-affiliation",
+    "http://jabber.org/protocol/pubsub#purge-nodes",
+    "http://jabber.org/protocol/pubsub#retract-items",
+    "http://jabber.org/protocol/pubsub#retrieve-default",
+    "http://jabber.org/protocol/pubsub#subscription-notifications",
+];
+
+/// What an account that is no device can besides, of XEP-0357, XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
+static PERSONAL: [&str; 13] = [
+    ns::PUSH,
     ns::STANZA_ID,
     ns::CARD,
     ns::PUBSUB,
@@ -55,6 +81,7 @@ static PERSONAL: [&str; 11] = [
     "http://jabber.org/protocol/pubsub#item-ids",
     "http://jabber.org/protocol/pubsub#last-published",
     "http://jabber.org/protocol/pubsub#publish",
+    "http://jabber.org/protocol/pubsub#publish-options",
     "http://jabber.org/protocol/pubsub#retrieve-items",
 ];
 
@@ -70,10 +97,12 @@ pub(super) static PUBSUB: Entity = Entity {
         ns::PUBSUB,
         "http://jabber.org/protocol/pubsub#access-open",
         "http://jabber.org/protocol/pubsub#auto-create",
+        "http://jabber.org/protocol/pubsub#create-nodes",
         "http://jabber.org/protocol/pubsub#item-ids",
         "http://jabber.org/protocol/pubsub#last-published",
         "http://jabber.org/protocol/pubsub#persistent-items",
         "http://jabber.org/protocol/pubsub#publish",
+        "http://jabber.org/protocol/pubsub#retrieve-affiliations",
         "http://jabber.org/protocol/pubsub#retrieve-items",
         "http://jabber.org/protocol/pubsub#retrieve-subscriptions",
         "http://jabber.org/protocol/pubsub#subscribe",
@@ -82,7 +111,7 @@ pub(super) static PUBSUB: Entity = Entity {
 };
 
 /// A topic, as a node of the PubSub service.
-static NODE: Entity = Entity {
+pub(super) static NODE: Entity = Entity {
     category: "pubsub",
     kind: "leaf",
     name: "",
@@ -97,7 +126,8 @@ impl Entity {
         let of_accounts = OF_ACCOUNTS.iter().filter(move |_| account && self.is_parent);
         // XEP-0163 §6.1
         let personal = PERSONAL.iter().filter(move |_| account && self.category == ACCOUNT.category);
-        self.features.iter().chain(of_accounts).chain(personal).copied().chain(registration)
+        let of_nodes = OF_NODES.iter().filter(move |_| account && std::ptr::eq(self, &PUBSUB));
+        self.features.iter().chain(of_accounts).chain(personal).chain(of_nodes).copied().chain(registration)
     }
 
     /// XEP-0115 §5.1, of an entity with one identity and no forms.

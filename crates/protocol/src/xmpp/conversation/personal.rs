@@ -6,6 +6,25 @@ use super::{Context, Conversation, Element, Output, StanzaError, ns};
 use crate::xmpp::accounts::PersonalItem;
 use crate::xmpp::action::{About, Action};
 
+/// Whether a node is as the client wants it to be (XEP-0060 §7.1.5): the last item, for those who get the account's
+/// presence. What was to be seen by fewer must not be published.
+fn suits(pubsub: Element<'_>) -> bool {
+    let options = pubsub.child(ns::PUBSUB, "publish-options").and_then(|it| it.child(ns::FORM, "x"));
+    let fields = options.into_iter().flat_map(|form| form.children());
+    let mut fields = fields.filter(|field| field.is(ns::FORM, "field"));
+    fields.all(|field| {
+        let value = field.child(ns::FORM, "value").map(|value| value.text()).unwrap_or_default();
+        match field.attribute("var").unwrap_or_default() {
+            "FORM_TYPE" => value == "http://jabber.org/protocol/pubsub#publish-options",
+            "pubsub#access_model" => value == "presence",
+            "pubsub#max_items" => value == "1",
+            "pubsub#persist_items" | "pubsub#deliver_payloads" => matches!(&*value, "1" | "true"),
+            "pubsub#send_last_published_item" => value == "on_sub_and_presence",
+            _ => false,
+        }
+    })
+}
+
 impl Conversation {
     /// `owner`: a bare address, the account's own if it is none.
     pub(super) fn handle_personal(
@@ -29,6 +48,10 @@ impl Conversation {
                 node: node.into(),
                 request: stanza.request(About::Nothing),
             },
+            (ns::PUBSUB, "publish", "set", None) if !suits(pubsub) => {
+                // XEP-0060 §7.1.5
+                return self.push_error(cx, stanza, StanzaError::Conflict, "precondition-not-met", out);
+            }
             (ns::PUBSUB, "publish", "set", None) => {
                 match PersonalItem::parse(node, command.child(ns::PUBSUB, "item")) {
                     Ok(item) => Action::PublishPersonal { item, request: stanza.request(About::Nothing) },

@@ -1,6 +1,7 @@
 //! The PubSub service (XEP-0060): topics are its nodes. The account's own address subscribes durably, the
 //! connection's address for as long as the connection lasts.
 
+use bytes::Bytes;
 use noroshi_types::json::lone_surrogate;
 use noroshi_types::{JsonText, NotificationId, Topic};
 
@@ -13,9 +14,13 @@ use crate::xmpp::jid::Jid;
 const ITEMS_MAX: usize = 100;
 
 /// A condition and what XEP-0060 adds to it.
-type Refused = (StanzaError, &'static str);
+pub(super) type Refused = (StanzaError, &'static str);
 
 const NOT_IMPLEMENTED: Refused = (StanzaError::FeatureNotImplemented, "");
+/// §6.3.7, §7.2.3.6, §5.6: which feature it is.
+const NO_OPTIONS: Refused = (StanzaError::FeatureNotImplemented, "unsupported subscription-options");
+const NO_RETRACTION: Refused = (StanzaError::FeatureNotImplemented, "unsupported delete-items");
+const NO_AFFILIATIONS: Refused = (StanzaError::FeatureNotImplemented, "unsupported retrieve-affiliations");
 
 impl Conversation {
     pub(super) fn handle_pubsub_iq(
@@ -27,27 +32,48 @@ impl Conversation {
         out: &mut Output,
     ) {
         let Some(child) = iq.children().next() else { return };
-        let result = match (child.namespace(), child.name(), kind) {
-            (ns::PUBSUB, "pubsub", _) => self.pubsub(stanza, kind, child),
-            (ns::PUBSUB_OWNER, "pubsub", _) => Err((StanzaError::NotAllowed, "")), // §8: topics are providers'
-            (ns::PING, "ping", "get") => return self.push_result(cx, stanza, out, |_| {}),
-            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
-                return self.handle_disco(cx, stanza, &super::disco::PUBSUB, child, out);
+        match (child.namespace(), child.name(), kind) {
+            (ns::PUBSUB, "pubsub", _) => {
+                let topic = self.pubsub(stanza, kind, child);
+                self.handle_nodes(cx, stanza, kind, child, topic, out);
             }
-            _ => Err((StanzaError::ServiceUnavailable, "")),
-        };
-        match result {
-            Ok(action) => out.actions.push(action),
-            Err((error, detail)) => self.push_error(cx, stanza, error, detail, out),
+            (ns::PUBSUB_OWNER, "pubsub", _) => {
+                let refused = Err(self.owner(child));
+                self.handle_nodes(cx, stanza, kind, child, refused, out);
+            }
+            (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
+            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
+                if !self.account || !self.discover_nodes(stanza, child, out) {
+                    self.handle_disco(cx, stanza, &super::disco::PUBSUB, child, out);
+                }
+            }
+            _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
+        }
+    }
+
+    /// §8: topics are the provider's, no device owns one.
+    fn owner(&self, pubsub: Element<'_>) -> Refused {
+        let command = pubsub.children().find(|child| child.namespace() == ns::PUBSUB_OWNER);
+        let is_named = |it: &Element<'_>| it.attribute("node").is_some_and(|node| !node.is_empty());
+        match command {
+            None => (StanzaError::BadRequest, ""),
+            Some(command) if command.name() != "default" && !is_named(&command) => {
+                (StanzaError::BadRequest, "nodeid-required")
+            }
+            // Those of others do not exist for an account.
+            Some(_) if self.account => (StanzaError::ItemNotFound, ""),
+            Some(_) => (StanzaError::Forbidden, ""),
         }
     }
 
     fn pubsub(&self, stanza: Stanza<'_>, kind: &str, pubsub: Element<'_>) -> Result<Action, Refused> {
         let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
         let command = children.next().ok_or((StanzaError::BadRequest, ""))?;
-        let and = children.next().map(|child| child.name());
+        let and = children.next();
+        let has_options = and.is_some_and(|child| child.name() == "options");
         match (kind, command.name()) {
-            ("set", "subscribe") if and == Some("options") => Err(NOT_IMPLEMENTED), // §6.3.7
+            ("set", "subscribe") if has_options => Err(NO_OPTIONS),
+            ("get" | "set", "options") => Err(NO_OPTIONS),
             ("set", "subscribe") => {
                 let (topic, node) = required_node(command)?;
                 let (jid, durable) = self.subscriber(command)?;
@@ -57,19 +83,25 @@ impl Conversation {
             ("set", "unsubscribe") => {
                 let (topic, _) = required_node(command)?;
                 let (_, durable) = self.subscriber(command)?;
-                let request = stanza.request(About::Nothing);
+                // §6.2.3.4: for an account there are nodes that are not there.
+                let about = if self.account { About::Unsubscription } else { About::Nothing };
+                let request = stanza.request(about);
                 Ok(Action::Unsubscribe { topic, durable, request })
             }
             ("get", "subscriptions") => {
                 let node = node(command)?;
                 let (topic, node) = node.map_or((None, None), |(topic, node)| (Some(topic), Some(node)));
-                let request = stanza.request(About::Subscriptions { node });
+                let request = stanza.request(About::Subscriptions { node, more: Bytes::new() });
                 Ok(Action::Subscriptions { topic, request })
             }
             ("get", "items") => items(stanza, command),
             ("set", "publish") => publish(stanza, command),
-            // §8.1: a topic begins with what is published to it.
-            ("set", "create") => Err((StanzaError::NotAllowed, "")),
+            ("set", "create") => create(stanza, command, and),
+            ("get", "affiliations") => {
+                let (topic, node) = node(command)?.ok_or(NO_AFFILIATIONS)?;
+                Ok(Action::Affiliation { topic, request: stanza.request(About::Affiliation { node }) })
+            }
+            ("set", "retract") => Err(NO_RETRACTION),
             _ => Err(NOT_IMPLEMENTED),
         }
     }
@@ -103,6 +135,17 @@ fn node(command: Element<'_>) -> Result<Option<(Topic, Box<str>)>, Refused> {
 
 fn required_node(command: Element<'_>) -> Result<(Topic, Box<str>), Refused> {
     node(command)?.ok_or((StanzaError::BadRequest, "nodeid-required"))
+}
+
+/// §8.1: a topic begins with what is published to it, so to make one is to be allowed to publish.
+fn create(stanza: Stanza<'_>, command: Element<'_>, and: Option<Element<'_>>) -> Result<Action, Refused> {
+    // §8.1.2: which topics there may be the provider knows.
+    let (topic, node) = node(command)?.ok_or((StanzaError::NotAcceptable, "nodeid-required"))?;
+    // §8.1.3
+    if and.is_some_and(|it| it.name() == "configure" && it.child(ns::FORM, "x").is_some()) {
+        return Err((StanzaError::FeatureNotImplemented, "unsupported create-and-configure"));
+    }
+    Ok(Action::Create { topic, request: stanza.request(About::Creation { node }) })
 }
 
 /// §6.5

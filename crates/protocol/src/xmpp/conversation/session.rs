@@ -9,7 +9,9 @@ use super::{
     Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
-use crate::xmpp::accounts::{CAPABILITIES, Card, Recipient, Relayed, RosterChange, bare_of};
+use crate::xmpp::accounts::{
+    CAPABILITIES, Card, PRESENCE_BYTES_MAX, PushChange, Recipient, Relayed, RosterChange, bare_of,
+};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
@@ -258,6 +260,16 @@ impl Conversation {
             }
             (ns::ARCHIVE, "query", _) => self.handle_archive_query(cx, stanza, kind, child, out),
             (ns::ARCHIVE, "prefs", _) => self.handle_archive_rules(cx, stanza, kind, child, out),
+            (ns::PUSH, "enable" | "disable", "set") if self.account => {
+                let own = self.identity.as_ref().map_or("", |identity| identity.bare());
+                match PushChange::parse(child, (&cx.config.domain, &cx.config.pubsub, own)) {
+                    Ok(change) => {
+                        let request = stanza.request(About::Nothing);
+                        out.actions.push(Action::ChangePush { change, request });
+                    }
+                    Err(error) => self.push_error(cx, stanza, error, "", out),
+                }
+            }
             (ns::CARBONS, name @ ("enable" | "disable"), "set") if self.account => {
                 let request = stanza.request(About::Nothing);
                 out.actions.push(Action::Copy { wanted: name == "enable", request });
@@ -308,6 +320,12 @@ impl Conversation {
                 }
                 return out.actions.push(Action::Acknowledge(ids));
             }
+        }
+        if target == Target::PubSub
+            && message.attribute("type") != Some("error")
+            && self.handle_decision(cx, stanza, message, out)
+        {
+            return;
         }
         match (message.attribute("type"), target, to) {
             // RFC 6120 §8.3.1: an error is never answered. RFC 6121 §8.5.1: nor is a headline for nobody.
@@ -421,7 +439,10 @@ impl Conversation {
         root: Element<'_>,
         out: &mut Output,
     ) -> Option<Relayed> {
-        let relayed = Relayed::new(stanza.name, root, cx.config.xml.element_bytes_max);
+        let bytes_max = cx.config.xml.element_bytes_max;
+        let is_presence = stanza.name == "presence";
+        let bytes_max = if is_presence { bytes_max.min(PRESENCE_BYTES_MAX) } else { bytes_max };
+        let relayed = Relayed::new(stanza.name, root, bytes_max);
         // RFC 6120 §8.3.1: an error is never answered, nor is a result.
         if relayed.is_none() && !matches!(root.attribute("type"), Some("result" | "error")) {
             self.push_error(cx, stanza, StanzaError::PolicyViolation, "", out);

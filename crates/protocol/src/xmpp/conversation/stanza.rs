@@ -96,7 +96,7 @@ impl Conversation {
         self.push_answer(cx, stanza, "result", out, content);
     }
 
-    /// `detail`: what XEP-0060 adds to the condition, or `""`.
+    /// `detail`: what XEP-0060 adds to the condition, or `""`; with the feature that is missing, `unsupported FEATURE`.
     pub(super) fn push_error(
         &mut self,
         cx: &Context<'_>,
@@ -111,7 +111,8 @@ impl Conversation {
             let text = [("xmlns", ns::STANZA_ERRORS), ("xml:lang", "en")];
             push_text(out, "text", &text, error.explain());
             if !detail.is_empty() {
-                push_empty(out, detail, &[("xmlns", ns::PUBSUB_ERRORS)]);
+                let (name, feature) = detail.split_once(' ').unwrap_or((detail, ""));
+                push_empty(out, name, &[("xmlns", ns::PUBSUB_ERRORS), ("feature", feature)]);
             }
             push_end(out, "error");
         });
@@ -129,6 +130,10 @@ impl Conversation {
             (About::Account { namespace: ns::DISCO_ITEMS }, Answer::Refused(Refusal::Unavailable)) => {
                 self.push_no_items(cx, stanza, out);
             }
+            (_, Answer::Error(error, detail)) => self.push_error(cx, stanza, error, detail, out),
+            (About::Unsubscription, Answer::Refused(Refusal::NotSubscribed)) => {
+                self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out);
+            }
             (_, Answer::Refused(refusal)) => {
                 let (error, detail) = refusal.condition();
                 self.push_error(cx, stanza, error, detail, out);
@@ -142,15 +147,32 @@ impl Conversation {
             (About::Nothing, Answer::Content(content)) => {
                 self.push_result(cx, stanza, out, |out| out.extend_from_slice(&content));
             }
-            (About::Nothing, Answer::Done) => self.push_result(cx, stanza, out, |_| {}),
+            (About::Decision, Answer::Done) => {}
+            (About::Nothing | About::Unsubscription, Answer::Done) => {
+                self.push_result(cx, stanza, out, |_| {});
+            }
+            (About::Topic { node, namespace }, Answer::Done) => {
+                self.push_entity(cx, stanza, &super::disco::NODE, (namespace, &node), out);
+            }
+            (About::Creation { node }, Answer::Done) => self.push_pubsub(cx, stanza, out, |out| {
+                push_empty(out, "create", &[("node", &node)]);
+            }),
+            (About::Affiliation { node }, Answer::Affiliation(affiliation)) => {
+                self.push_pubsub(cx, stanza, out, |out| {
+                    push_start(out, "affiliations", &[("node", &node)]);
+                    push_empty(out, "affiliation", &[("node", &node), ("affiliation", affiliation)]);
+                    push_end(out, "affiliations");
+                });
+            }
             (About::Subscription { node, jid }, Answer::Done) => {
                 self.push_pubsub(cx, stanza, out, |out| push_subscription(out, &node, &jid));
             }
-            (About::Subscriptions { node }, Answer::Subscriptions(list)) => {
+            (About::Subscriptions { node, more }, Answer::Subscriptions(list)) => {
                 let full = self.address().unwrap_or_default().to_owned();
                 let bare = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
                 self.push_pubsub(cx, stanza, out, |out| {
                     push_start(out, "subscriptions", &[("node", node.as_deref().unwrap_or_default())]);
+                    out.extend_from_slice(&more);
                     for (topic, durable) in &list {
                         push_subscription(out, topic.as_str(), if *durable { &bare } else { &full });
                     }

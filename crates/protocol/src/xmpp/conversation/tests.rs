@@ -131,6 +131,10 @@ impl Peer {
                 | Action::Unsubscribe { request, .. }
                 | Action::Subscriptions { request, .. }
                 | Action::Items { request, .. }
+                | Action::Create { request, .. }
+                | Action::Affiliation { request, .. }
+                | Action::Node { request, .. }
+                | Action::ChangePush { request, .. }
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }

@@ -573,11 +573,16 @@ fn each_wrong_request_to_pubsub_has_its_condition() {
     check("set", "<subscribe jid='d1@x.example'/>", "bad-request nodeid-required");
     check("set", "<subscribe node='a#' jid='d1@x.example'/>", "item-not-found");
     check("set", "<subscribe node='$everyone' jid='d1@x.example'/>", "item-not-found");
-    check("set", "<subscribe node='a' jid='d1@x.example'/><options/>", "feature-not-implemented");
+    check("set", "<subscribe node='a' jid='d1@x.example'/><options/>", "feature-not-implemented unsupported");
     check("get", "<subscribe node='a' jid='d1@x.example'/>", "feature-not-implemented");
-    check("get", "<affiliations/>", "feature-not-implemented");
+    check("get", "<options node='a' jid='d1@x.example'/>", "feature-not-implemented unsupported");
+    check("get", "<affiliations/>", "feature-not-implemented unsupported");
+    check("set", "<retract node='a'><item id='x'/></retract>", "feature-not-implemented unsupported");
     check("get", "", "bad-request");
-    check("set", "<create node='a'/>", "not-allowed");
+    check("set", "<create/>", "not-acceptable nodeid-required");
+    check("set", "<create node='a#'/>", "item-not-found");
+    let form = "<configure><x xmlns='jabber:x:data' type='submit'/></configure>";
+    check("set", &format!("<create node='a'/>{form}"), "feature-not-implemented unsupported");
     check("get", "<items/>", "bad-request nodeid-required");
     check("get", "<items node='a' max_items='0'/>", "bad-request");
     check("get", "<items node='a'><item id='x'/></items>", "item-not-found");
@@ -596,8 +601,39 @@ fn each_wrong_request_to_pubsub_has_its_condition() {
         "bad-request invalid-payload",
     );
     let mut peer = Peer::open();
-    let owner = format!("<pubsub xmlns='{}'><delete node='a'/></pubsub>", ns::PUBSUB_OWNER);
-    assert_eq!(answer(&peer.say(&iq("set", "pubsub.x.example", &owner))), "not-allowed");
+    for (inside, expected) in [
+        ("<delete node='a'/>", "forbidden"),
+        ("<default/>", "forbidden"),
+        ("<purge/>", "bad-request nodeid-required"),
+        ("", "bad-request"),
+    ] {
+        let owner = format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB_OWNER);
+        assert_eq!(answer(&peer.say(&iq("set", "pubsub.x.example", &owner))), expected, "{inside}");
+    }
+}
+
+#[test]
+fn a_feature_that_is_missing_is_named() {
+    let said = pubsub(&mut Peer::open(), "get", "<affiliations/>");
+    let named =
+        "<unsupported xmlns='http://jabber.org/protocol/pubsub#errors' feature='retrieve-affiliations'/>";
+    assert!(said.contains(named), "{said}");
+}
+
+#[test]
+fn a_topic_is_made_and_a_device_learns_what_it_is_to_it() {
+    let mut peer = Peer::open();
+    pubsub(&mut peer, "set", "<create node='news'/><configure/>");
+    assert!(matches!(&peer.actions[..], [Action::Create { topic, .. }] if topic.as_str() == "news"));
+    let in_pubsub =
+        |inside: &str| format!("result <pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub>");
+    assert_eq!(answer(&peer.answer(Answer::Done)), in_pubsub("<create node='news'/>"));
+    pubsub(&mut peer, "set", "<create node='news'/>");
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Conflict))), "conflict");
+    pubsub(&mut peer, "get", "<affiliations node='news'/>");
+    assert!(matches!(&peer.actions[..], [Action::Affiliation { topic, .. }] if topic.as_str() == "news"));
+    let told = "<affiliations node='news'><affiliation node='news' affiliation='member'/></affiliations>";
+    assert_eq!(answer(&peer.answer(Answer::Affiliation("member"))), in_pubsub(told));
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! What subscribers of a node are told (XEP-0060 §7.1.2, §8.4.2): as headlines, to each resource that is there and not
+//! negative, or to the one that subscribed. What nobody is there for is not kept: the node has its items.
+
+use bytes::Bytes;
+
+use super::form::{LastItem, push_authorization};
+use super::subscriber::push_subscription;
+use super::{Accounts, Affiliation, Item, Told};
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::{push_end, push_start};
+
+impl<S: Copy + Eq> Accounts<S> {
+    pub(super) fn tell_item_of(&self, name: &str, item: &Item, told: &mut Told<S>) {
+        let Ok(node) = self.node(name) else { return };
+        if node.config.tells_items {
+            self.tell_event(name, told, |out| push_item(out, name, item, node.config.has_payloads));
+        }
+    }
+
+    /// §6.1.7
+    pub(super) fn tell_last_item(&self, name: &str, jid: &str, told: &mut Told<S>) {
+        let Ok(node) = self.node(name) else { return };
+        let wants = node.config.last_item == LastItem::OnSubscribing && node.config.tells_items;
+        if let Some(item) = node.items.back().filter(|_| wants) {
+            let content = event(|out| push_item(out, name, item, node.config.has_payloads));
+            self.send_to(jid, "headline", &content, told);
+        }
+    }
+
+    /// §8.2.5.4
+    pub(super) fn tell_configuration(&self, name: &str, told: &mut Told<S>) {
+        let Ok(node) = self.node(name) else { return };
+        if node.config.tells_configuration {
+            self.tell_event(name, told, |out| {
+                push_start(out, "configuration", &[("node", name)]);
+                if node.config.has_payloads {
+                    node.config.push_form(out, "result");
+                }
+                push_end(out, "configuration");
+            });
+        }
+    }
+
+    /// To all subscribers of a node.
+    pub(super) fn tell_event(&self, name: &str, told: &mut Told<S>, build: impl FnOnce(&mut Vec<u8>)) {
+        let Ok(node) = self.node(name) else { return };
+        let content = event(build);
+        for subscriber in node.subscribers.iter().filter(|it| !it.pending) {
+            self.send_to(&subscriber.jid, "headline", &content, told);
+        }
+    }
+
+    /// §8.8.4: what became of a subscription.
+    pub(super) fn tell_subscription(&self, name: &str, jid: &str, state: &str, told: &mut Told<S>) {
+        let content = super::subscriber::content(|out| push_subscription(out, name, jid, state));
+        self.send_to(jid, "", &content, told);
+    }
+
+    /// §8.6
+    pub(super) fn ask_owners(&self, name: &str, subscriber: &str, told: &mut Told<S>) {
+        let Ok(node) = self.node(name) else { return };
+        let mut content = Vec::new();
+        push_authorization(&mut content, name, subscriber);
+        let owners = node.affiliations.iter().filter(|(_, known)| **known == Affiliation::Owner);
+        owners.for_each(|(owner, _)| self.send_to(owner, "", &content, told));
+    }
+
+    fn send_to(&self, jid: &str, kind: &str, content: &[u8], told: &mut Told<S>) {
+        let (bare, resource) =
+            jid.split_once('/').map_or((jid, None), |(bare, resource)| (bare, Some(resource)));
+        let Some(name) = self.name_of(bare) else { return };
+        let meant = self.available(&name).filter(|it| match resource {
+            Some(resource) => *it.name == *resource,
+            None => it.presence.as_ref().is_some_and(|presence| presence.priority >= 0),
+        });
+        let sessions: Vec<S> = meant.filter_map(|it| it.session).collect();
+        if sessions.is_empty() {
+            return;
+        }
+        let from = self.pubsub();
+        let mut out = Vec::with_capacity(content.len() + 128);
+        let attributes = [("xmlns", ns::CLIENT), ("from", &*from), ("to", jid), ("type", kind)];
+        push_start(&mut out, "message", &attributes);
+        out.extend_from_slice(content);
+        push_end(&mut out, "message");
+        let bytes = Bytes::from(out);
+        told.extend(sessions.into_iter().map(|session| (session, bytes.clone())));
+    }
+}
+
+fn event(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_start(&mut out, "event", &[("xmlns", ns::PUBSUB_EVENT)]);
+    build(&mut out);
+    push_end(&mut out, "event");
+    out
+}
+
+fn push_item(out: &mut Vec<u8>, name: &str, item: &Item, with_payload: bool) {
+    push_start(out, "items", &[("node", name)]);
+    item.push(out, with_payload);
+    push_end(out, "items");
+}

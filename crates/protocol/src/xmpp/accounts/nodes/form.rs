@@ -1,0 +1,300 @@
+//! The configuration of a node as a data form (XEP-0060 §16.4.4, XEP-0004): the options that are honoured, and no other.
+//! What a form does not name stays as it is; a form with anything else in it is refused as a whole.
+
+use bytes::Bytes;
+
+use super::Refused;
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
+
+/// Of an item that is published, with its id.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 10_000;
+/// Items that a node keeps.
+const ITEMS_MAX: usize = 20;
+/// Of a title, a description or a type.
+const TEXT_BYTES_MAX: usize = 1_023;
+const GROUPS_MAX: usize = 20;
+const FIELDS_MAX: usize = 40;
+
+const NOT_ACCEPTABLE: Refused = (StanzaError::NotAcceptable, "");
+const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
+
+/// Names and their words on the wire.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum $name { $($variant),* }
+
+        impl $name {
+            const WORDS: &[&str] = &[$($wire),*];
+
+            pub(super) fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $wire),* }
+            }
+
+            fn parse(text: &str) -> Option<Self> {
+                match text { $($wire => Some($name::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+words!(
+    /// Who may subscribe and read (§4.5).
+    Access:
+    Authorize "authorize"
+    Open "open"
+    Presence "presence"
+    Roster "roster"
+    Whitelist "whitelist"
+);
+words!(
+    /// Who may publish besides owners and publishers.
+    Publishers:
+    Affiliated "publishers"
+    Subscribers "subscribers"
+    Open "open"
+);
+words!(
+    /// When a subscriber gets the last item (§6.1.7).
+    LastItem:
+    Never "never"
+    OnSubscribing "on_sub"
+);
+
+/// Which form it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::xmpp) enum FormKind {
+    Configuration,
+    Authorization,
+}
+
+impl FormKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            FormKind::Configuration => "http://jabber.org/protocol/pubsub#node_config",
+            FormKind::Authorization => "http://jabber.org/protocol/pubsub#subscribe_authorization",
+        }
+    }
+}
+
+/// The fields of a form that a client submits, with their values.
+pub(in crate::xmpp) type Fields = Vec<Field>;
+pub(in crate::xmpp) type Field = (Box<str>, Vec<Box<str>>);
+
+/// `None`: the client cancels (XEP-0004 §3.1).
+pub(in crate::xmpp) fn parse_form(form: Element<'_>, kind: FormKind) -> Result<Option<Fields>, Refused> {
+    match form.attribute("type") {
+        Some("cancel") => return Ok(None),
+        Some("submit") | None => {}
+        Some(_) => return Err(BAD_REQUEST),
+    }
+    let mut fields = Fields::new();
+    for field in form.children().filter(|child| child.is(ns::FORM, "field")) {
+        let name = field.attribute("var").unwrap_or_default();
+        let values = field.children().filter(|child| child.is(ns::FORM, "value"));
+        let values: Vec<Box<str>> = values.map(|value| value.text().into()).collect();
+        if name == "FORM_TYPE" {
+            if values.first().is_none_or(|value| **value != *kind.as_str()) {
+                return Err(BAD_REQUEST);
+            }
+            continue;
+        }
+        if fields.len() == FIELDS_MAX {
+            return Err(NOT_ACCEPTABLE);
+        }
+        fields.push((name.into(), values));
+    }
+    Ok(Some(fields))
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NodeConfig {
+    pub(super) title: Box<str>,
+    pub(super) description: Box<str>,
+    /// What payloads are, for people.
+    pub(super) kind: Box<str>,
+    pub(super) access: Access,
+    pub(super) groups: Vec<Box<str>>,
+    pub(super) publishers: Publishers,
+    pub(super) last_item: LastItem,
+    pub(super) is_persistent: bool,
+    /// `1 <= items_max <= ITEMS_MAX`
+    pub(super) items_max: usize,
+    pub(super) payload_bytes_max: usize,
+    pub(super) has_payloads: bool,
+    pub(super) tells_items: bool,
+    pub(super) tells_configuration: bool,
+    pub(super) tells_deletion: bool,
+    pub(super) tells_retraction: bool,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            title: "".into(),
+            description: "".into(),
+            kind: "".into(),
+            access: Access::Open,
+            groups: Vec::new(),
+            publishers: Publishers::Affiliated,
+            last_item: LastItem::OnSubscribing,
+            is_persistent: true,
+            items_max: 10,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            has_payloads: true,
+            tells_items: true,
+            tells_configuration: false,
+            tells_deletion: true,
+            tells_retraction: true,
+        }
+    }
+}
+
+fn boolean(text: &str) -> Result<bool, Refused> {
+    match text {
+        "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(NOT_ACCEPTABLE),
+    }
+}
+
+fn short(text: &str) -> Result<Box<str>, Refused> {
+    (text.len() <= TEXT_BYTES_MAX).then(|| text.into()).ok_or(NOT_ACCEPTABLE)
+}
+
+/// A number up to a limit, which `max` stands for.
+fn number(text: &str, max: usize) -> Result<usize, Refused> {
+    let number = if text == "max" { Some(max) } else { text.parse().ok() };
+    number.filter(|it| (1..=max).contains(it)).ok_or(NOT_ACCEPTABLE)
+}
+
+impl NodeConfig {
+    /// As `fields` change it (§8.2.4, §8.1.3).
+    pub(super) fn changed(&self, fields: &[Field]) -> Result<Self, Refused> {
+        let mut changed = self.clone();
+        for (name, values) in fields {
+            changed.set(name, values)?;
+        }
+        Ok(changed)
+    }
+
+    fn set(&mut self, name: &str, values: &[Box<str>]) -> Result<(), Refused> {
+        let name = name.strip_prefix("pubsub#").ok_or(NOT_ACCEPTABLE)?;
+        if name == "roster_groups_allowed" {
+            let groups = values.iter().map(|group| short(group)).collect::<Result<Vec<_>, _>>()?;
+            self.groups = (groups.len() <= GROUPS_MAX).then_some(groups).ok_or(NOT_ACCEPTABLE)?;
+            return Ok(());
+        }
+        let value = match values {
+            [] => "",
+            [value] => value,
+            _ => return Err(NOT_ACCEPTABLE),
+        };
+        match name {
+            "title" => self.title = short(value)?,
+            "description" => self.description = short(value)?,
+            "type" => self.kind = short(value)?,
+            "node_type" if value == "leaf" => {}
+            "access_model" => self.access = Access::parse(value).ok_or(NOT_ACCEPTABLE)?,
+            "publish_model" => self.publishers = Publishers::parse(value).ok_or(NOT_ACCEPTABLE)?,
+            "send_last_published_item" => self.last_item = LastItem::parse(value).ok_or(NOT_ACCEPTABLE)?,
+            "persist_items" => self.is_persistent = boolean(value)?,
+            "max_items" => self.items_max = number(value, ITEMS_MAX)?,
+            "max_payload_size" => self.payload_bytes_max = number(value, PAYLOAD_BYTES_MAX)?,
+            "deliver_payloads" => self.has_payloads = boolean(value)?,
+            "deliver_notifications" => self.tells_items = boolean(value)?,
+            "notify_config" => self.tells_configuration = boolean(value)?,
+            "notify_delete" => self.tells_deletion = boolean(value)?,
+            "notify_retract" => self.tells_retraction = boolean(value)?,
+            _ => return Err(NOT_ACCEPTABLE),
+        }
+        Ok(())
+    }
+
+    /// The form in which it is told and asked for.
+    pub(super) fn push_form(&self, out: &mut Vec<u8>, kind: &str) {
+        let (items_max, payload_max) = (self.items_max.to_string(), self.payload_bytes_max.to_string());
+        push_form_start(out, kind, FormKind::Configuration.as_str());
+        push_field(out, "pubsub#title", "text-single", &self.title);
+        push_field(out, "pubsub#description", "text-single", &self.description);
+        push_field(out, "pubsub#type", "text-single", &self.kind);
+        push_choice(out, "pubsub#node_type", &["leaf"], "leaf");
+        push_choice(out, "pubsub#access_model", Access::WORDS, self.access.as_str());
+        push_start(out, "field", &[("var", "pubsub#roster_groups_allowed"), ("type", "text-multi")]);
+        self.groups.iter().for_each(|group| push_text(out, "value", &[], group));
+        push_end(out, "field");
+        push_choice(out, "pubsub#publish_model", Publishers::WORDS, self.publishers.as_str());
+        push_choice(out, "pubsub#send_last_published_item", LastItem::WORDS, self.last_item.as_str());
+        push_field(out, "pubsub#max_items", "text-single", &items_max);
+        push_field(out, "pubsub#max_payload_size", "text-single", &payload_max);
+        let switches = [
+            ("pubsub#persist_items", self.is_persistent),
+            ("pubsub#deliver_payloads", self.has_payloads),
+            ("pubsub#deliver_notifications", self.tells_items),
+            ("pubsub#notify_config", self.tells_configuration),
+            ("pubsub#notify_delete", self.tells_deletion),
+            ("pubsub#notify_retract", self.tells_retraction),
+        ];
+        for (name, is_on) in switches {
+            push_field(out, name, "boolean", if is_on { "1" } else { "0" });
+        }
+        push_end(out, "x");
+    }
+
+    /// §8.3
+    pub(super) fn default_form(&self) -> Bytes {
+        super::owner::owner_content(|out| {
+            push_start(out, "default", &[]);
+            self.push_form(out, "form");
+            push_end(out, "default");
+        })
+    }
+}
+
+pub(super) fn push_form_start(out: &mut Vec<u8>, kind: &str, form: &str) {
+    push_start(out, "x", &[("xmlns", ns::FORM), ("type", kind)]);
+    push_field(out, "FORM_TYPE", "hidden", form);
+}
+
+pub(super) fn push_field(out: &mut Vec<u8>, name: &str, kind: &str, value: &str) {
+    push_start(out, "field", &[("var", name), ("type", kind)]);
+    match value {
+        "" => push_empty(out, "value", &[]),
+        value => push_text(out, "value", &[], value),
+    }
+    push_end(out, "field");
+}
+
+fn push_choice(out: &mut Vec<u8>, name: &str, words: &[&str], value: &str) {
+    push_start(out, "field", &[("var", name), ("type", "list-single")]);
+    for word in words {
+        push_start(out, "option", &[]);
+        push_text(out, "value", &[], word);
+        push_end(out, "option");
+    }
+    push_text(out, "value", &[], value);
+    push_end(out, "field");
+}
+
+/// §8.6: asks an owner whether somebody may subscribe.
+pub(super) fn push_authorization(out: &mut Vec<u8>, node: &str, subscriber: &str) {
+    push_form_start(out, "form", FormKind::Authorization.as_str());
+    push_field(out, "pubsub#node", "text-single", node);
+    push_field(out, "pubsub#subscriber_jid", "jid-single", subscriber);
+    push_field(out, "pubsub#allow", "boolean", "0");
+    push_end(out, "x");
+}
+
+/// The answer to that: node, subscriber, and whether it is allowed.
+pub(in crate::xmpp) fn parse_authorization(fields: &Fields) -> Result<(Box<str>, Box<str>, bool), Refused> {
+    let value = |name: &str| {
+        let field = fields.iter().find(|(known, _)| **known == *name);
+        field.and_then(|(_, values)| values.first()).ok_or(BAD_REQUEST)
+    };
+    let allow = boolean(value("pubsub#allow")?).map_err(|_| BAD_REQUEST)?;
+    Ok((value("pubsub#node")?.clone(), value("pubsub#subscriber_jid")?.clone(), allow))
+}

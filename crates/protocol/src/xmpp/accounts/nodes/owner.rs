@@ -1,0 +1,224 @@
+//! What owners do with their nodes (XEP-0060 §8): make, configure, empty and delete them, and say who is what.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::access::Entry;
+use super::form::{Field, NodeConfig};
+use super::request::NewAffiliation;
+use super::{
+    AFFILIATIONS_MAX, Accounts, Affiliation, NODES_MAX, Node, NodeAnswer, OWN_NODES_MAX, Refused, Told,
+};
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::{push_empty, push_end, push_start};
+
+const NOT_ACCEPTABLE: Refused = (StanzaError::NotAcceptable, "");
+
+/// An answer in the namespace of owners.
+pub(super) fn owner_content(build: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::new();
+    push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB_OWNER)]);
+    build(&mut out);
+    push_end(&mut out, "pubsub");
+    out.into()
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    pub(super) fn create_node(&mut self, user: &str, name: Option<Box<str>>, form: &[Field]) -> NodeAnswer {
+        if !self.has(user) {
+            return Err((StanzaError::Forbidden, "").into());
+        }
+        if name.as_ref().is_some_and(|name| self.nodes.contains_key(name)) {
+            return Err((StanzaError::Conflict, "").into()); // §8.1.2
+        }
+        let own = self.nodes.values().filter(|node| *node.maker == *user).count();
+        if self.nodes.len() >= NODES_MAX || own >= OWN_NODES_MAX {
+            return Err((StanzaError::ResourceConstraint, "").into());
+        }
+        let config = NodeConfig::default().changed(form)?;
+        let name = name.unwrap_or_else(|| {
+            self.nodes_made += 1;
+            format!("{:x}-node-{}", self.epoch, self.nodes_made).into()
+        });
+        if self.nodes.contains_key(&name) {
+            return Err((StanzaError::Conflict, "").into());
+        }
+        let affiliations = BTreeMap::from([(self.bare(user).into(), Affiliation::Owner)]);
+        let (subscribers, items) = (Vec::new(), VecDeque::new());
+        let maker = user.into();
+        self.nodes.insert(name.clone(), Node { maker, config, affiliations, subscribers, items });
+        let mut out = Vec::new();
+        push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
+        push_empty(&mut out, "create", &[("node", &*name)]);
+        push_end(&mut out, "pubsub");
+        Ok(Some(out.into()))
+    }
+
+    pub(super) fn node_configuration(&self, user: &str, name: &str) -> NodeAnswer {
+        let node = self.owned(user, name)?;
+        Ok(Some(owner_content(|out| {
+            push_start(out, "configure", &[("node", name)]);
+            node.config.push_form(out, "form");
+            push_end(out, "configure");
+        })))
+    }
+
+    pub(super) fn configure_node(
+        &mut self,
+        user: &str,
+        name: &str,
+        form: Option<&[Field]>,
+        told: &mut Told<S>,
+    ) -> NodeAnswer {
+        let config = self.owned(user, name)?.config.changed(form.unwrap_or_default())?;
+        let node = self.node_mut(name)?;
+        if node.config == config {
+            return Ok(None);
+        }
+        node.config = config;
+        let keeps = if node.config.is_persistent { node.config.items_max } else { 0 };
+        let surplus = node.items.len().saturating_sub(keeps);
+        node.items.drain(..surplus);
+        self.check_subscribers(name, told);
+        self.tell_configuration(name, told);
+        Ok(None)
+    }
+
+    /// Subscriptions that the access model does not allow any more end; those that it allows now need no approval.
+    fn check_subscribers(&mut self, name: &str, told: &mut Told<S>) {
+        let Ok(node) = self.node(name) else { return };
+        let entries: Vec<_> = node.subscribers.iter().map(|it| self.entry(it.bare(), node)).collect();
+        let Ok(node) = self.node_mut(name) else { return };
+        let mut changed = Vec::new();
+        let mut entries = entries.into_iter();
+        node.subscribers.retain_mut(|subscriber| match entries.next() {
+            Some(Ok(Entry::Open)) if subscriber.pending => {
+                subscriber.pending = false;
+                changed.push((subscriber.jid.clone(), "subscribed"));
+                true
+            }
+            Some(Ok(_)) => true,
+            Some(Err(_)) | None => {
+                changed.push((subscriber.jid.clone(), "none"));
+                false
+            }
+        });
+        for (jid, state) in changed {
+            self.tell_subscription(name, &jid, state, told);
+        }
+    }
+
+    pub(super) fn delete_node(&mut self, user: &str, name: &str, told: &mut Told<S>) -> NodeAnswer {
+        self.owned(user, name)?;
+        self.end_node(name, told);
+        Ok(None)
+    }
+
+    pub(super) fn end_node(&mut self, name: &str, told: &mut Told<S>) {
+        if self.node(name).is_ok_and(|node| node.config.tells_deletion) {
+            self.tell_event(name, told, |out| push_empty(out, "delete", &[("node", name)])); // §8.4.2
+        }
+        self.nodes.remove(name);
+    }
+
+    pub(super) fn purge_node(&mut self, user: &str, name: &str, told: &mut Told<S>) -> NodeAnswer {
+        if !self.owned(user, name)?.config.is_persistent {
+            // §8.5.3.3
+            return Err((StanzaError::FeatureNotImplemented, "unsupported persistent-items").into());
+        }
+        self.node_mut(name)?.items.clear();
+        if self.node(name)?.config.tells_retraction {
+            self.tell_event(name, told, |out| push_empty(out, "purge", &[("node", name)]));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn node_affiliations(&self, user: &str, name: &str) -> NodeAnswer {
+        let node = self.owned(user, name)?;
+        Ok(Some(owner_content(|out| {
+            push_start(out, "affiliations", &[("node", name)]);
+            for (bare, affiliation) in &node.affiliations {
+                push_empty(out, "affiliation", &[("jid", bare), ("affiliation", affiliation.as_str())]);
+            }
+            push_end(out, "affiliations");
+        })))
+    }
+
+    /// All of them, or none.
+    pub(super) fn affiliate(
+        &mut self,
+        user: &str,
+        name: &str,
+        list: &[(Box<str>, NewAffiliation)],
+        told: &mut Told<S>,
+    ) -> NodeAnswer {
+        let node = self.owned(user, name)?;
+        let maker = self.bare(&node.maker);
+        let mut affiliations = node.affiliations.clone();
+        for (jid, NewAffiliation(affiliation)) in list {
+            // Of this domain, and without a resource.
+            if self.name_of(jid).is_none() || jid.contains('/') {
+                return Err(NOT_ACCEPTABLE.into());
+            }
+            // §8.9.2.3: a node keeps an owner, and whose room it takes stays one.
+            if **jid == *maker && *affiliation != Affiliation::Owner {
+                return Err(NOT_ACCEPTABLE.into());
+            }
+            match affiliation {
+                Affiliation::None => affiliations.remove(jid),
+                affiliation => affiliations.insert(jid.clone(), *affiliation),
+            };
+        }
+        if affiliations.len() > AFFILIATIONS_MAX {
+            return Err((StanzaError::PolicyViolation, "").into());
+        }
+        self.node_mut(name)?.affiliations = affiliations;
+        self.check_subscribers(name, told);
+        Ok(None)
+    }
+
+    pub(super) fn node_subscribers(&self, user: &str, name: &str) -> NodeAnswer {
+        let node = self.owned(user, name)?;
+        Ok(Some(owner_content(|out| {
+            push_start(out, "subscriptions", &[("node", name)]);
+            for subscriber in &node.subscribers {
+                let attributes = [("jid", &*subscriber.jid), ("subscription", subscriber.state())];
+                push_empty(out, "subscription", &attributes);
+            }
+            push_end(out, "subscriptions");
+        })))
+    }
+
+    /// All of them, or none; only of those who subscribed.
+    pub(super) fn change_subscribers(
+        &mut self,
+        user: &str,
+        name: &str,
+        list: &[(Box<str>, bool)],
+        told: &mut Told<S>,
+    ) -> NodeAnswer {
+        let node = self.owned(user, name)?;
+        let is_subscriber = |jid: &str| node.subscribers.iter().any(|it| *it.jid == *jid);
+        if !list.iter().all(|(jid, _)| is_subscriber(jid)) {
+            return Err(NOT_ACCEPTABLE.into());
+        }
+        for (jid, stays) in list {
+            let node = self.node_mut(name)?;
+            let Some(at) = node.subscribers.iter().position(|it| *it.jid == **jid) else { continue };
+            let was_pending = node.subscribers[at].pending;
+            match stays {
+                true => node.subscribers[at].pending = false,
+                false => drop(node.subscribers.remove(at)),
+            }
+            if !stays || was_pending {
+                self.tell_subscription(name, jid, if *stays { "subscribed" } else { "none" }, told);
+            }
+            if *stays && was_pending {
+                self.tell_last_item(name, jid, told);
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,115 @@
+//! What subscribers do (XEP-0060 §6.1, §6.2, §5.6, §5.7).
+
+use bytes::Bytes;
+
+use super::access::Entry;
+use super::{ADDRESSES_MAX, Accounts, NodeAnswer, NodeError, Refused, SUBSCRIBERS_MAX, Subscriber, Told};
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::{push_empty, push_end, push_start};
+
+const FORBIDDEN: Refused = (StanzaError::Forbidden, "");
+
+/// An answer in the namespace that everybody uses.
+pub(super) fn content(build: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::new();
+    push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
+    build(&mut out);
+    push_end(&mut out, "pubsub");
+    out.into()
+}
+
+pub(super) fn push_subscription(out: &mut Vec<u8>, node: &str, jid: &str, state: &str) {
+    push_empty(out, "subscription", &[("node", node), ("jid", jid), ("subscription", state)]);
+}
+
+fn bare_part(jid: &str) -> &str {
+    jid.split_once('/').map_or(jid, |(bare, _)| bare)
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    pub(super) fn subscribe_node(
+        &mut self,
+        user: &str,
+        name: &str,
+        jid: &str,
+        told: &mut Told<S>,
+    ) -> NodeAnswer {
+        let bare = self.bare(user);
+        let node = self.node(name)?;
+        if *bare_part(jid) != *bare {
+            return Err((StanzaError::BadRequest, "invalid-jid").into()); // §6.1.3.1
+        }
+        let entry = self.entry(&bare, node)?;
+        if let Some(known) = node.subscribers.iter().find(|it| *it.jid == *jid) {
+            if known.pending {
+                return Err((StanzaError::NotAuthorized, "pending-subscription").into()); // §6.1.3.7
+            }
+            // §6.1.6: one subscription an address.
+            return Ok(Some(content(|out| push_subscription(out, name, jid, known.state()))));
+        }
+        let own = node.subscribers.iter().filter(|it| it.bare() == bare).count();
+        if node.subscribers.len() >= SUBSCRIBERS_MAX || own >= ADDRESSES_MAX {
+            return Err((StanzaError::PolicyViolation, "too-many-subscriptions").into()); // §6.1.3.9
+        }
+        let subscriber = Subscriber { jid: jid.into(), pending: entry == Entry::Pending };
+        let answer = content(|out| push_subscription(out, name, jid, subscriber.state()));
+        self.node_mut(name)?.subscribers.push(subscriber);
+        match entry {
+            Entry::Pending => self.ask_owners(name, jid, told),
+            Entry::Open => self.tell_last_item(name, jid, told),
+        }
+        Ok(Some(answer))
+    }
+
+    pub(super) fn unsubscribe_node(&mut self, user: &str, name: &str, jid: &str) -> NodeAnswer {
+        let bare = self.bare(user);
+        let node = self.node_mut(name)?;
+        if *bare_part(jid) != *bare {
+            return Err(FORBIDDEN.into()); // §6.2.3.3
+        }
+        let at = node.subscribers.iter().position(|it| *it.jid == *jid);
+        let at = at.ok_or(NodeError::Refused(StanzaError::UnexpectedRequest, "not-subscribed"))?;
+        node.subscribers.remove(at);
+        Ok(None)
+    }
+
+    pub(super) fn own_subscriptions(&self, user: &str, name: &str) -> NodeAnswer {
+        let bare = self.bare(user);
+        let node = self.node(name)?;
+        Ok(Some(content(|out| {
+            push_start(out, "subscriptions", &[("node", name)]);
+            let own = node.subscribers.iter().filter(|it| it.bare() == bare);
+            own.for_each(|it| push_subscription(out, name, &it.jid, it.state()));
+            push_end(out, "subscriptions");
+        })))
+    }
+
+    /// Elements for all nodes that an account subscribes to; its topics are others.
+    pub fn subscriptions(&self, user: &str) -> Bytes {
+        let (bare, mut out) = (self.bare(user), Vec::new());
+        for (name, node) in &self.nodes {
+            let own = node.subscribers.iter().filter(|it| it.bare() == bare);
+            own.for_each(|it| push_subscription(&mut out, name, &it.jid, it.state()));
+        }
+        out.into()
+    }
+
+    pub(super) fn own_affiliations(&self, user: &str, name: Option<&str>) -> NodeAnswer {
+        let bare = self.bare(user);
+        if let Some(name) = name {
+            self.node(name)?;
+        }
+        Ok(Some(content(|out| {
+            push_start(out, "affiliations", &[("node", name.unwrap_or_default())]);
+            let nodes = self.nodes.iter().filter(|(known, _)| name.is_none_or(|name| *name == ***known));
+            for (name, node) in nodes {
+                if let Some(affiliation) = node.affiliations.get(&*bare) {
+                    let attributes = [("node", &**name), ("affiliation", affiliation.as_str())];
+                    push_empty(out, "affiliation", &attributes);
+                }
+            }
+            push_end(out, "affiliations");
+        })))
+    }
+}

@@ -1,0 +1,530 @@
+//! Three accounts and a stranger, and what each may do with a node. Requests are parsed as clients write them.
+
+use super::*;
+use crate::xmpp::accounts::{Recipient, Relayed};
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::{Limits, Scope, parse_element};
+
+const NAMES: [(&str, u8); 3] = [("a", 1), ("b", 2), ("c", 3)];
+
+struct World {
+    accounts: Accounts<u8>,
+    told: Told<u8>,
+}
+
+fn relayed(text: &str) -> Relayed {
+    let scope = Scope::default();
+    let tree = parse_element(text, Some(&scope), &Limits::default()).unwrap();
+    Relayed::new("presence", tree.root(), 10_000).unwrap()
+}
+
+impl World {
+    /// `a` owns `news`, as it is made.
+    fn new() -> Self {
+        let accounts = Accounts::new("x", 0xE, NAMES.map(|(name, _)| (name, "p")));
+        let mut world = Self { accounts, told: Told::new() };
+        for (name, session) in NAMES {
+            world.accounts.attach(name, session, "r", false, &mut world.told);
+            world.accounts.announce(name, session, relayed("<presence/>"), &mut world.told);
+        }
+        assert_eq!(world.ask("a", "<create node='news'/>"), "<create node='news'/>");
+        world.told.clear();
+        world
+    }
+
+    fn parse(kind: &str, namespace: &str, inside: &str) -> Result<NodeRequest, Refused> {
+        let text = format!("<pubsub xmlns='{namespace}'>{inside}</pubsub>");
+        let tree = parse_element(&text, None, &Limits::default()).unwrap();
+        let parsed = match namespace == ns::PUBSUB_OWNER {
+            true => NodeRequest::parse_owner(kind, tree.root()),
+            false => NodeRequest::parse(kind, tree.root()),
+        };
+        parsed.expect("a request for nodes")
+    }
+
+    /// What the answer holds, without what is around it; of an error its condition and what XEP-0060 adds.
+    fn run(&mut self, user: &str, kind: &str, namespace: &str, inside: &str) -> String {
+        let answer = match Self::parse(kind, namespace, inside) {
+            Ok(request) => self.accounts.ask_node(user, request, &mut self.told),
+            Err((error, detail)) => Err(NodeError::Refused(error, detail)),
+        };
+        match answer {
+            Ok(None) => "done".to_owned(),
+            Ok(Some(content)) => {
+                let text = String::from_utf8(content.to_vec()).unwrap();
+                let inside = text.split_once('>').unwrap().1;
+                inside.strip_suffix("</pubsub>").unwrap_or(inside).to_owned()
+            }
+            Err(NodeError::Absent) => "absent".to_owned(),
+            Err(NodeError::Refused(error, detail)) => {
+                format!("{} {detail}", error.as_str()).trim_end().to_owned()
+            }
+        }
+    }
+
+    fn ask(&mut self, user: &str, inside: &str) -> String {
+        self.run(user, "set", ns::PUBSUB, inside)
+    }
+
+    fn get(&mut self, user: &str, inside: &str) -> String {
+        self.run(user, "get", ns::PUBSUB, inside)
+    }
+
+    fn own(&mut self, user: &str, inside: &str) -> String {
+        self.run(user, "set", ns::PUBSUB_OWNER, inside)
+    }
+
+    fn configure(&mut self, user: &str, fields: &[(&str, &str)]) -> String {
+        self.own(user, &format!("<configure node='news'>{}</configure>", form(fields)))
+    }
+
+    fn subscribe(&mut self, user: &str) -> String {
+        self.ask(user, &format!("<subscribe node='news' jid='{user}@x'/>"))
+    }
+
+    fn publish(&mut self, user: &str, id: &str) -> String {
+        self.ask(
+            user,
+            &format!("<publish node='news'><item id='{id}'><e xmlns='e'>{id}</e></item></publish>"),
+        )
+    }
+
+    fn affiliate(&mut self, user: &str, other: &str, affiliation: &str) -> String {
+        let change = format!("<affiliation jid='{other}@x' affiliation='{affiliation}'/>");
+        self.own(user, &format!("<affiliations node='news'>{change}</affiliations>"))
+    }
+
+    /// What a session was told since.
+    fn heard(&mut self, session: u8) -> String {
+        let (mine, others) = self.told.drain(..).partition(|(to, _)| *to == session);
+        self.told = others;
+        let mine: Told<u8> = mine;
+        mine.iter().map(|(_, bytes)| std::str::from_utf8(bytes).unwrap()).collect()
+    }
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    let field =
+        |(name, value): &(&str, &str)| format!("<field var='pubsub#{name}'><value>{value}</value></field>");
+    let fields: String = fields.iter().map(field).collect();
+    format!(
+        "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>http://jabber.org/protocol/pubsub#node_config</value></field>{fields}</x>"
+    )
+}
+
+const SUBSCRIBED: &str = "<subscription node='news' jid='b@x' subscription='subscribed'/>";
+
+#[test]
+fn a_node_is_made_once_and_has_an_owner() {
+    let mut world = World::new();
+    assert_eq!(world.ask("b", "<create node='news'/>"), "conflict");
+    let drawn = world.ask("b", "<create/>");
+    assert!(drawn.starts_with("<create node='e-node-"), "{drawn}");
+    assert_ne!(world.ask("b", "<create/>"), drawn);
+    let long = "n".repeat(256);
+    assert_eq!(world.ask("b", &format!("<create node='{long}'/>")), "not-acceptable");
+    assert_eq!(
+        world.get("a", "<affiliations/>"),
+        "<affiliations><affiliation node='news' affiliation='owner'/></affiliations>"
+    );
+    assert_eq!(world.get("b", "<affiliations node='news'/>"), "<affiliations node='news'></affiliations>");
+    assert_eq!(world.get("b", "<affiliations node='none'/>"), "absent");
+    // Someone whose account is gone makes none.
+    world.accounts.remove("c", &mut world.told);
+    assert_eq!(world.ask("c", "<create node='late'/>"), "forbidden");
+}
+
+#[test]
+fn nobody_but_an_owner_manages_a_node() {
+    let mut world = World::new();
+    world.subscribe("b");
+    world.affiliate("a", "b", "publisher");
+    let change = "<affiliation jid='b@x' affiliation='owner'/>";
+    let subscription = "<subscription jid='b@x' subscription='none'/>";
+    for user in ["b", "c"] {
+        for inside in [
+            format!("<configure node='news'>{}</configure>", form(&[("title", "mine")])),
+            "<delete node='news'/>".to_owned(),
+            "<purge node='news'/>".to_owned(),
+            format!("<affiliations node='news'>{change}</affiliations>"),
+            format!("<subscriptions node='news'>{subscription}</subscriptions>"),
+        ] {
+            assert_eq!(world.own(user, &inside), "forbidden", "{inside}");
+        }
+        for name in ["configure", "affiliations", "subscriptions"] {
+            let inside = format!("<{name} node='news'/>");
+            assert_eq!(world.run(user, "get", ns::PUBSUB_OWNER, &inside), "forbidden", "{inside}");
+        }
+    }
+    for inside in ["<delete/>", "<purge/>", "<affiliations/>", "<subscriptions/>", "<configure/>"] {
+        assert_eq!(world.own("a", inside), "bad-request nodeid-required", "{inside}");
+    }
+    assert_eq!(world.own("a", "<delete node='none'/>"), "absent");
+    assert_eq!(world.own("a", "<configure node='news'/>"), "bad-request");
+}
+
+#[test]
+fn a_subscriber_gets_what_is_published() {
+    let mut world = World::new();
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    assert_eq!(world.subscribe("b"), SUBSCRIBED, "§6.1.6");
+    assert_eq!(world.publish("a", "1"), "<publish node='news'><item id='1'/></publish>");
+    assert_eq!(
+        world.heard(2),
+        "<message xmlns='jabber:client' from='pubsub.x' to='b@x' type='headline'>\
+         <event xmlns='http://jabber.org/protocol/pubsub#event'><items node='news'>\
+         <item id='1'><e xmlns='e'>1</e></item></items></event></message>"
+    );
+    assert_eq!(world.heard(1) + &world.heard(3), "", "nobody else");
+    assert_eq!(world.publish("b", "2"), "forbidden");
+    assert_eq!(world.publish("c", "2"), "forbidden");
+    // Of others nobody makes and ends a subscription.
+    assert_eq!(world.ask("c", "<subscribe node='news' jid='b@x'/>"), "bad-request invalid-jid");
+    assert_eq!(world.ask("c", "<unsubscribe node='news' jid='b@x'/>"), "forbidden");
+    assert_eq!(world.ask("c", "<unsubscribe node='news' jid='c@x'/>"), "unexpected-request not-subscribed");
+    let forced =
+        "<subscriptions node='news'><subscription jid='c@x' subscription='subscribed'/></subscriptions>";
+    assert_eq!(world.own("a", forced), "not-acceptable", "not even an owner");
+    assert_eq!(world.ask("b", "<unsubscribe node='news' jid='b@x'/>"), "done");
+    world.publish("a", "3");
+    assert_eq!(world.heard(2), "");
+    // Who subscribes later gets the last.
+    world.subscribe("c");
+    assert!(world.heard(3).contains("<item id='3'>"));
+    // One who is away, and one resource.
+    world.accounts.announce("c", 3, relayed("<presence type='unavailable'/>"), &mut world.told);
+    world.ask("b", "<subscribe node='news' jid='b@x/other'/>");
+    world.told.clear();
+    world.publish("a", "4");
+    assert_eq!(world.heard(2) + &world.heard(3), "");
+}
+
+#[test]
+fn items_are_kept_replaced_retracted_and_purged() {
+    let mut world = World::new();
+    world.configure("a", &[("max_items", "2"), ("publish_model", "open")]);
+    for id in ["1", "2", "2", "3"] {
+        world.publish("a", id);
+    }
+    let two = "<items node='news'><item id='2'><e xmlns='e'>2</e></item><item id='3'><e xmlns='e'>3</e></item></items>";
+    assert_eq!(world.get("b", "<items node='news'/>"), two);
+    let last = "<items node='news'><item id='3'><e xmlns='e'>3</e></item></items>";
+    assert_eq!(world.get("b", "<items node='news' max_items='1'/>"), last);
+    assert_eq!(world.get("b", "<items node='news'><item id='3'/></items>"), last);
+    assert_eq!(world.get("b", "<items node='news'><item id='1'/></items>"), "item-not-found");
+    // Another publisher neither replaces nor retracts it.
+    assert_eq!(world.publish("b", "3"), "forbidden");
+    world.subscribe("c");
+    world.told.clear();
+    let retract = |id: &str| format!("<retract node='news'><item id='{id}'/></retract>");
+    assert_eq!(world.ask("b", &retract("3")), "forbidden");
+    assert_eq!(world.ask("a", &retract("9")), "item-not-found");
+    assert_eq!(world.ask("a", "<retract node='news'/>"), "bad-request item-required");
+    assert_eq!(world.ask("a", &retract("3")), "done");
+    assert!(world.heard(3).contains("<retract id='3'/>"));
+    assert_eq!(world.own("a", "<purge node='news'/>"), "done");
+    assert!(world.heard(3).contains("<purge node='news'/>"));
+    assert_eq!(world.get("b", "<items node='news'/>"), "<items node='news'></items>");
+    assert_eq!(world.own("a", "<delete node='news'/>"), "done");
+    assert!(world.heard(3).contains("<delete node='news'/>"));
+    assert_eq!(world.own("a", "<delete node='news'/>"), "absent");
+}
+
+#[test]
+fn what_is_published_has_to_fit_the_node() {
+    let mut world = World::new();
+    assert_eq!(world.ask("a", "<publish node='news'/>"), "bad-request item-required");
+    assert_eq!(world.ask("a", "<publish node='news'><item/></publish>"), "bad-request payload-required");
+    assert_eq!(
+        world.ask("a", "<publish node='news'><item/><item/></publish>"),
+        "bad-request max-items-exceeded"
+    );
+    let two = "<publish node='news'><item><e xmlns='e'/><e xmlns='e'/></item></publish>";
+    assert_eq!(world.ask("a", two), "bad-request invalid-payload");
+    let large =
+        |bytes| format!("<publish node='news'><item><e xmlns='e'>{}</e></item></publish>", "x".repeat(bytes));
+    assert_eq!(world.ask("a", &large(10_000)), "not-acceptable payload-too-big");
+    world.configure("a", &[("max_payload_size", "100")]);
+    assert_eq!(world.ask("a", &large(100)), "not-acceptable payload-too-big");
+    // Notifications without items.
+    world.configure("a", &[("persist_items", "0"), ("deliver_payloads", "0")]);
+    world.subscribe("b");
+    assert_eq!(world.ask("a", "<publish node='news'/>"), "done");
+    assert!(world.heard(2).contains("<items node='news'/>"));
+    assert_eq!(world.publish("a", "1"), "bad-request item-forbidden");
+    assert_eq!(
+        world.get("b", "<items node='news'/>"),
+        "feature-not-implemented unsupported persistent-items"
+    );
+    assert_eq!(
+        world.own("a", "<purge node='news'/>"),
+        "feature-not-implemented unsupported persistent-items"
+    );
+}
+
+#[test]
+fn options_are_honoured_or_refused() {
+    let mut world = World::new();
+    let told = world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>");
+    for (name, value) in [("title", "News"), ("notify_config", "1")] {
+        assert_eq!(world.configure("a", &[(name, value)]), "done");
+    }
+    let changed = world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>");
+    assert_ne!(told, changed);
+    assert!(
+        changed.contains("<field var='pubsub#title' type='text-single'><value>News</value>"),
+        "{changed}"
+    );
+    world.subscribe("b");
+    for (name, value) in [
+        ("access_model", "secret"),
+        ("publish_model", ""),
+        ("persist_items", "maybe"),
+        ("max_items", "0"),
+        ("max_items", "21"),
+        ("max_items", "-1"),
+        ("max_payload_size", "10001"),
+        ("node_type", "collection"),
+        ("collection", "all"),
+        ("item_expire", "60"),
+        ("send_last_published_item", "on_sub_and_presence"),
+        ("title", &"x".repeat(1_024)),
+        ("unheard_of", "1"),
+    ] {
+        let refused = world.configure("a", &[("description", "not this"), (name, value)]);
+        assert_eq!(refused, "not-acceptable", "{name}");
+        let create = format!("<create node='other'/><configure>{}</configure>", form(&[(name, value)]));
+        assert_eq!(world.ask("b", &create), "not-acceptable", "{name}");
+    }
+    assert_eq!(
+        world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>"),
+        changed,
+        "all or nothing"
+    );
+    assert_eq!(world.heard(2), "", "nothing changed");
+    let cancel = "<configure node='news'><x xmlns='jabber:x:data' type='cancel'/></configure>";
+    assert_eq!(world.own("a", cancel), "done");
+    assert_eq!(world.configure("a", &[("max_items", "max")]), "done");
+    assert!(world.heard(2).contains("<configuration node='news'><x xmlns='jabber:x:data' type='result'>"));
+    let wrong = form(&[]).replace("#node_config", "#meta-data");
+    let wrong = format!("<configure node='news'>{wrong}</configure>");
+    assert_eq!(world.own("a", &wrong), "bad-request");
+    let made =
+        format!("<create node='closed'/><configure>{}</configure>", form(&[("access_model", "whitelist")]));
+    assert_eq!(world.ask("b", &made), "<create node='closed'/>");
+    assert_eq!(world.ask("a", "<subscribe node='closed' jid='a@x'/>"), "not-allowed closed-node");
+    assert!(world.run("b", "get", ns::PUBSUB_OWNER, "<default/>").contains("<value>open</value>"));
+}
+
+#[test]
+fn access_is_as_the_node_says() {
+    let mut world = World::new();
+    world.publish("a", "1");
+    let items = "<items node='news'/>";
+    for (model, refused) in [
+        ("whitelist", "not-allowed closed-node"),
+        ("presence", "not-authorized presence-subscription-required"),
+        ("roster", "not-authorized not-in-roster-group"),
+    ] {
+        world.configure("a", &[("access_model", model), ("roster_groups_allowed", "friends")]);
+        assert_eq!(world.subscribe("b"), refused);
+        assert_eq!(world.get("b", items), refused);
+        assert!(world.get("a", items).contains("<item id='1'>"), "an owner may");
+        world.affiliate("a", "b", "member");
+        assert_eq!(world.subscribe("b"), SUBSCRIBED, "who is named may");
+        world.told.clear();
+        // What a member may do ends with that.
+        world.affiliate("a", "b", "none");
+        assert!(world.heard(2).contains("jid='b@x' subscription='none'"));
+        world.publish("a", "1");
+        assert_eq!(world.heard(2), "");
+    }
+    // Who gets the owner's presence, and who is in the group.
+    let subscribe = Recipient { asked: "a@x".into(), bare: "a@x".into(), resource: None };
+    let approve = Recipient { asked: "b@x".into(), bare: "b@x".into(), resource: None };
+    let (ask, grant) = (relayed("<presence type='subscribe'/>"), relayed("<presence type='subscribed'/>"));
+    world.accounts.direct("b", 2, &subscribe, &ask, &mut world.told);
+    world.accounts.direct("a", 1, &approve, &grant, &mut world.told);
+    assert_eq!(world.subscribe("b"), "not-authorized not-in-roster-group");
+    world.configure("a", &[("access_model", "presence")]);
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    assert_eq!(world.subscribe("c"), "not-authorized presence-subscription-required");
+    // A closed one ends what it does not allow.
+    world.told.clear();
+    world.configure("a", &[("access_model", "whitelist")]);
+    assert!(world.heard(2).contains("subscription='none'"));
+    // An outcast may nothing, whatever the node allows.
+    world.configure("a", &[("access_model", "open"), ("publish_model", "open")]);
+    world.subscribe("b");
+    world.affiliate("a", "b", "outcast");
+    for answer in [world.subscribe("b"), world.get("b", items), world.publish("b", "2")] {
+        assert_eq!(answer, "forbidden");
+    }
+    assert!(world.publish("c", "2").contains("<item id='2'/>"));
+    world.configure("a", &[("publish_model", "subscribers")]);
+    assert_eq!(world.publish("c", "3"), "forbidden");
+    world.ask("c", "<subscribe node='news' jid='c@x'/>");
+    assert!(world.publish("c", "3").contains("<item id='3'/>"));
+}
+
+#[test]
+fn an_owner_approves_a_subscription() {
+    let mut world = World::new();
+    world.configure("a", &[("access_model", "authorize")]);
+    world.publish("a", "1");
+    let pending = "<subscription node='news' jid='b@x' subscription='pending'/>";
+    assert_eq!(world.subscribe("b"), pending);
+    let asked = world.heard(1);
+    assert!(
+        asked.contains("pubsub#subscribe_authorization") && asked.contains("<value>b@x</value>"),
+        "{asked}"
+    );
+    assert_eq!(world.subscribe("b"), "not-authorized pending-subscription");
+    assert_eq!(world.get("b", "<items node='news'/>"), "not-authorized not-subscribed");
+    world.publish("a", "2");
+    assert_eq!(world.heard(2), "");
+    let decide = |world: &mut World, user: &str, allow: &str| {
+        let fields = form(&[("node", "news"), ("subscriber_jid", "b@x"), ("allow", allow)]);
+        let fields = fields.replace("#node_config", "#subscribe_authorization");
+        let tree = parse_element(&fields, None, &Limits::default()).unwrap();
+        let request = NodeRequest::parse_decision(tree.root()).unwrap();
+        world.accounts.ask_node(user, request, &mut world.told)
+    };
+    assert_eq!(decide(&mut world, "b", "1"), Err(NodeError::Refused(StanzaError::Forbidden, "")));
+    assert_eq!(decide(&mut world, "a", "1"), Ok(None));
+    let heard = world.heard(2);
+    assert!(
+        heard.contains("jid='b@x' subscription='subscribed'") && heard.contains("<item id='2'>"),
+        "{heard}"
+    );
+    assert!(world.get("b", "<items node='news'/>").contains("<item id='1'>"));
+    assert_eq!(decide(&mut world, "a", "0"), Ok(None));
+    assert!(world.heard(2).contains("jid='b@x' subscription='none'"));
+    // Opened, the node needs no approval.
+    world.subscribe("b");
+    world.told.clear();
+    world.configure("a", &[("access_model", "open")]);
+    assert!(world.heard(2).contains("jid='b@x' subscription='subscribed'"));
+    assert_eq!(
+        world.run("a", "get", ns::PUBSUB_OWNER, "<subscriptions node='news'/>"),
+        "<subscriptions node='news'><subscription jid='b@x' subscription='subscribed'/></subscriptions>"
+    );
+}
+
+#[test]
+fn affiliations_leave_the_maker_an_owner() {
+    let mut world = World::new();
+    assert_eq!(world.affiliate("a", "b", "owner"), "done");
+    assert_eq!(world.affiliate("b", "a", "none"), "not-acceptable", "its room is a's");
+    assert_eq!(world.affiliate("b", "b", "none"), "done");
+    assert_eq!(world.affiliate("b", "b", "owner"), "forbidden");
+    for (jid, affiliation, refused) in [
+        ("b@y", "member", "not-acceptable"),
+        ("b@x/r", "member", "not-acceptable"),
+        ("b@x", "king", "bad-request"),
+        ("@x", "member", "bad-request invalid-jid"),
+    ] {
+        let list = format!(
+            "<affiliation jid='c@x' affiliation='member'/><affiliation jid='{jid}' affiliation='{affiliation}'/>"
+        );
+        let set = format!("<affiliations node='news'>{list}</affiliations>");
+        assert_eq!(world.own("a", &set), refused, "{jid} {affiliation}");
+    }
+    let all = world.run("a", "get", ns::PUBSUB_OWNER, "<affiliations node='news'/>");
+    let owner = "<affiliation jid='a@x' affiliation='owner'/>";
+    assert_eq!(all, format!("<affiliations node='news'>{owner}</affiliations>"), "all or none");
+}
+
+#[test]
+fn everything_is_bounded() {
+    let mut world = World::new();
+    let made = (0..).take_while(|_| world.ask("b", "<create/>").starts_with("<create")).count();
+    assert_eq!(made, OWN_NODES_MAX);
+    assert_eq!(world.ask("b", "<create/>"), "resource-constraint");
+    assert!(world.ask("c", "<create/>").starts_with("<create"), "others have room");
+    // An account's items, of all its nodes.
+    world.configure("a", &[("max_items", "max")]);
+    let item = |id: usize| {
+        format!(
+            "<publish node='news'><item id='{id}'><e xmlns='e'>{}</e></item></publish>",
+            "x".repeat(9_000)
+        )
+    };
+    let kept = (0..).take_while(|id| world.ask("a", &item(*id)).starts_with("<publish")).count();
+    assert_eq!(kept, OWN_BYTES_MAX / 9_000);
+    assert_eq!(world.ask("a", &item(99)), "resource-constraint");
+    assert!(world.ask("a", &item(0)).starts_with("<publish"), "in place of itself");
+    // Addresses of one account.
+    let subscribe = |n: usize| format!("<subscribe node='news' jid='b@x/{n}'/>");
+    let subscribed =
+        (0..).take_while(|n| world.ask("b", &subscribe(*n)).starts_with("<subscription")).count();
+    assert_eq!(subscribed, ADDRESSES_MAX);
+    assert_eq!(world.ask("b", &subscribe(99)), "policy-violation too-many-subscriptions");
+    let many: String =
+        (0..AFFILIATIONS_MAX).map(|n| format!("<affiliation jid='n{n}@x' affiliation='member'/>")).collect();
+    let many = format!("<affiliations node='news'>{many}</affiliations>");
+    assert_eq!(world.own("a", &many), "policy-violation");
+}
+
+#[test]
+fn an_account_that_goes_takes_its_nodes_along() {
+    let mut world = World::new();
+    world.ask("b", "<create node='other'/>");
+    world.subscribe("b");
+    world.ask("a", "<subscribe node='other' jid='a@x'/>");
+    world.own(
+        "b",
+        "<affiliations node='other'><affiliation jid='a@x' affiliation='publisher'/></affiliations>",
+    );
+    world.told.clear();
+    world.accounts.remove("a", &mut world.told);
+    assert!(world.heard(2).contains("<delete node='news'/>"));
+    assert_eq!(world.get("b", "<items node='news'/>"), "absent");
+    // Whoever has the name next is nobody there.
+    world.accounts.put("a", "p", None).unwrap();
+    let own = |name: &str| format!("<{name} node='other'/>");
+    let left = world.run("b", "get", ns::PUBSUB_OWNER, &own("subscriptions"));
+    assert_eq!(left, "<subscriptions node='other'></subscriptions>");
+    let left = world.run("b", "get", ns::PUBSUB_OWNER, &own("affiliations"));
+    assert!(!left.contains("a@x"), "{left}");
+}
+
+#[test]
+fn what_there_is_is_told_to_those_who_may_know() {
+    let mut world = World::new();
+    world.configure("a", &[("title", "News")]);
+    world.publish("a", "1");
+    let describe = |world: &mut World, user: &str| {
+        let answer =
+            world.accounts.ask_node(user, NodeRequest::Describe { node: "news".into() }, &mut world.told);
+        String::from_utf8(answer.unwrap().unwrap().to_vec()).unwrap()
+    };
+    let list = |world: &mut World, user: &str, node: Option<&str>| {
+        let request = NodeRequest::List { node: node.map(Into::into) };
+        let answer = world.accounts.ask_node(user, request, &mut world.told);
+        answer.map(|content| String::from_utf8(content.unwrap().to_vec()).unwrap())
+    };
+    let told = describe(&mut world, "b");
+    assert!(told.contains("type='leaf' name='News'") && told.contains("pubsub#meta-data"), "{told}");
+    assert!(list(&mut world, "b", None).unwrap().contains("<item jid='pubsub.x' node='news' name='News'/>"));
+    let items = list(&mut world, "b", Some("news")).unwrap();
+    assert!(items.contains("<item jid='pubsub.x' name='1'/>"), "{items}");
+    world.configure("a", &[("access_model", "whitelist")]);
+    let told = describe(&mut world, "b");
+    assert!(told.contains("type='leaf'/>") && !told.contains("News") && !told.contains("a@x"), "{told}");
+    assert!(!list(&mut world, "b", None).unwrap().contains("news"));
+    let refused = list(&mut world, "b", Some("news"));
+    assert_eq!(refused, Err(NodeError::Refused(StanzaError::NotAllowed, "closed-node")));
+}
+
+#[test]
+fn what_nobody_is_there_for_is_not_kept() {
+    let mut world = World::new();
+    world.accounts.announce("b", 2, relayed("<presence type='unavailable'/>"), &mut world.told);
+    world.subscribe("b");
+    world.publish("a", "1");
+    world.told.clear();
+    world.accounts.announce("b", 2, relayed("<presence/>"), &mut world.told);
+    assert!(!world.heard(2).contains("<item id='1'>"));
+}

@@ -1,0 +1,221 @@
+//! Push registrations of accounts (XEP-0357): where an account is told that a message waits for it while none of its
+//! resources takes it. There is no other server, so the service told is a resource of an account, which gets the
+//! request itself, or a node at the PubSub service, to which the account has to be allowed to publish.
+//!
+//! Invariant: what is told is how many messages wait, nothing of what they say or of who sent them (§12).
+
+use bytes::Bytes;
+
+use super::nodes::{NodeError, NodeRequest};
+use super::{Accounts, Relayed, Told, bare_of};
+use crate::xmpp::action::Refusal;
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::jid::Jid;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text};
+
+/// Of one account.
+pub(super) const REGISTRATIONS_MAX: usize = 5;
+const NODE_BYTES_MAX: usize = super::nodes::NAME_BYTES_MAX;
+/// Of the options that a client wants to be published with.
+const OPTIONS_BYTES_MAX: usize = 2_048;
+/// Begins the ids of requests; a count follows.
+const REQUEST: &str = "push-notification-";
+
+const BAD_REQUEST: StanzaError = StanzaError::BadRequest;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushRegistration {
+    /// In canonical form: `local@domain/resource`, or the PubSub service.
+    jid: Box<str>,
+    /// Empty where it has none.
+    node: Box<str>,
+    /// `<publish-options/>`, if there are any.
+    options: Bytes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushChange {
+    Enable(PushRegistration),
+    /// Of all nodes, or of one.
+    Disable {
+        jid: Box<str>,
+        node: Option<Box<str>>,
+    },
+}
+
+impl PushChange {
+    /// `own`: the account's bare address.
+    pub(in crate::xmpp) fn parse(
+        command: Element<'_>,
+        (domain, pubsub, own): (&str, &str, &str),
+    ) -> Result<Self, StanzaError> {
+        let jid = Jid::parse(command.attribute("jid").unwrap_or_default()).map_err(|_| BAD_REQUEST)?; // §5
+        let bare = bare_of(&jid);
+        let canonical: Box<str> = match &jid.resource {
+            Some(resource) => format!("{bare}/{resource}").into(),
+            None => bare.clone(),
+        };
+        let node = command.attribute("node").filter(|node| !node.is_empty());
+        if node.is_some_and(|node| node.len() > NODE_BYTES_MAX) {
+            return Err(StanzaError::NotAcceptable);
+        }
+        if command.name() == "disable" {
+            return Ok(Self::Disable { jid: canonical, node: node.map(Into::into) });
+        }
+        let is_service = *canonical == *pubsub;
+        if !is_service && *jid.domain != *domain {
+            return Err(StanzaError::RemoteServerNotFound); // RFC 6120 §8.3.3.16
+        }
+        // At the account itself nobody is told while nobody is there, and to an account its server answers.
+        if *bare == *own || (!is_service && (jid.local.is_none() || jid.resource.is_none())) {
+            return Err(StanzaError::NotAcceptable);
+        }
+        if is_service && node.is_none() {
+            return Err(BAD_REQUEST);
+        }
+        let options = match command.child(ns::FORM, "x") {
+            None => Bytes::new(),
+            Some(_) => {
+                let content = content_of(command, ns::PUBSUB, OPTIONS_BYTES_MAX, |it| !it.is(ns::FORM, "x"));
+                content.ok_or(StanzaError::NotAcceptable)?.into()
+            }
+        };
+        Ok(Self::Enable(PushRegistration { jid: canonical, node: node.unwrap_or_default().into(), options }))
+    }
+}
+
+/// §7: what is published.
+fn notification(waiting: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_start(&mut out, "notification", &[("xmlns", ns::PUSH)]);
+    push_start(&mut out, "x", &[("xmlns", ns::FORM), ("type", "submit")]);
+    for (name, value) in [("FORM_TYPE", "urn:xmpp:push:summary"), ("message-count", &waiting.to_string())] {
+        push_start(&mut out, "field", &[("var", name)]);
+        push_text(&mut out, "value", &[], value);
+        push_end(&mut out, "field");
+    }
+    push_end(&mut out, "x");
+    push_end(&mut out, "notification");
+    out
+}
+
+impl PushRegistration {
+    fn request(&self, from: &str, id: &str, content: &[u8]) -> Bytes {
+        let mut out = Vec::new();
+        let attributes =
+            [("xmlns", ns::CLIENT), ("type", "set"), ("id", id), ("from", from), ("to", &*self.jid)];
+        push_start(&mut out, "iq", &attributes);
+        push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
+        push_start(&mut out, "publish", &[("node", &*self.node)]);
+        push_start(&mut out, "item", &[]);
+        out.extend_from_slice(content);
+        push_end(&mut out, "item");
+        push_end(&mut out, "publish");
+        if !self.options.is_empty() {
+            push_start(&mut out, "publish-options", &[]);
+            out.extend_from_slice(&self.options);
+            push_end(&mut out, "publish-options");
+        }
+        push_end(&mut out, "pubsub");
+        push_end(&mut out, "iq");
+        out.into()
+    }
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    pub fn change_push(&mut self, user: &str, change: PushChange) -> Result<(), Refusal> {
+        let pushes = &mut self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?.pushes;
+        match change {
+            PushChange::Disable { jid, node } => {
+                let is_meant = |it: &PushRegistration| {
+                    it.jid == jid && node.as_ref().is_none_or(|node| *node == it.node)
+                };
+                pushes.retain(|it| !is_meant(it));
+            }
+            PushChange::Enable(new) => {
+                let is_full = pushes.len() >= REGISTRATIONS_MAX;
+                match pushes.iter_mut().find(|it| it.jid == new.jid && it.node == new.node) {
+                    Some(known) => *known = new,
+                    None if is_full => return Err(Refusal::Overloaded),
+                    None => pushes.push(new),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A message waits for the account.
+    pub(super) fn push_waiting(&mut self, user: &str, told: &mut Told<S>) {
+        let Some(account) = self.accounts.get_mut(user) else { return };
+        if account.pushes.is_empty() {
+            return;
+        }
+        let content = notification(account.kept.len());
+        let (own, service) = (self.bare(user), self.pubsub());
+        for registration in self.accounts.get(user).map(|it| it.pushes.clone()).unwrap_or_default() {
+            let is_taken = if *registration.jid == *service {
+                self.push_to_node(user, &registration, &content, told)
+            } else {
+                self.push_to_resource(&own, &registration, &content, told)
+            };
+            if !is_taken && let Some(account) = self.accounts.get_mut(user) {
+                account.pushes.retain(|it| *it != registration);
+            }
+        }
+    }
+
+    fn push_to_node(
+        &mut self,
+        user: &str,
+        registration: &PushRegistration,
+        content: &[u8],
+        told: &mut Told<S>,
+    ) -> bool {
+        let request = NodeRequest::publish(&registration.node, content);
+        match self.ask_node(user, request, told) {
+            Ok(_) => true,
+            Err(NodeError::Absent) => false,
+            // RFC 6120 §8.3.2: it may be taken later.
+            Err(NodeError::Refused(error, _)) => error.kind() == "wait",
+        }
+    }
+
+    /// False: the account that was to be told does not exist any more. A resource that is away may come back.
+    fn push_to_resource(
+        &mut self,
+        own: &str,
+        registration: &PushRegistration,
+        content: &[u8],
+        told: &mut Told<S>,
+    ) -> bool {
+        let Some((bare, resource)) = registration.jid.split_once('/') else { return false };
+        let Some(name) = self.name_of(bare).filter(|name| self.has(name)) else { return false };
+        self.pushes_made += 1;
+        let id = format!("{REQUEST}{}", self.pushes_made);
+        if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
+            told.push((session, registration.request(own, &id, content)));
+        }
+        true
+    }
+
+    /// An answer to such a request, to the account `name`: an error ends the registration (§8), unless it is to be tried
+    /// again. Whether the stanza is an answer to the account itself.
+    pub(super) fn hear_push_answer(&mut self, name: &str, from: &str, answer: &Relayed) -> bool {
+        let is_answer = answer.name == "iq" && matches!(&*answer.kind, "result" | "error");
+        if !is_answer || !answer.id.starts_with(REQUEST) {
+            return false;
+        }
+        if *answer.kind == *"error"
+            && !answer.may_be_tried_again
+            && let Some(account) = self.accounts.get_mut(name)
+        {
+            account.pushes.retain(|it| *it.jid != *from);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
