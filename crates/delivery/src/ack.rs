@@ -3,8 +3,11 @@
 //! A device confirms one notification at a time; the store is told many at once. The queue is
 //! bounded: above it confirmations are dropped and counted, and the devices hear those
 //! notifications once more, with the same ids.
+//!
+//! A backlog that is read on an open connection waits for the confirmations that its device gave before
+//! ([`AckQueue::settle`]): the client would get those notifications as new ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use noroshi_store::{Ack, Acked, Error as StoreError};
@@ -28,22 +31,43 @@ const IDS_PER_WRITE: usize = 20_000;
 /// Between two attempts while the store does not take them.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a read waits for confirmations at most: where the store is that slow, notifications may come again.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
 /// Filled by shards, emptied by one task.
 pub(crate) struct AckQueue {
     /// Guards only the map; nothing is awaited or called while it is held.
     queued: Mutex<Queued>,
     filled: Notify,
+    /// A write is over.
+    written: Notify,
 }
 
 #[derive(Default)]
 struct Queued {
     ids_count: usize,
     devices: HashMap<DeviceNum, Vec<NotificationId>>,
+    /// Whose confirmations are being written.
+    writing: HashSet<DeviceNum>,
+    is_writing: bool,
+    /// Writes that are over.
+    writes: u64,
+}
+
+impl Queued {
+    /// How many writes are over when what a device confirmed so far has been tried; `None` if that is so.
+    fn settled_at(&self, device: DeviceNum) -> Option<u64> {
+        let next = self.writes + 1;
+        if self.devices.contains_key(&device) {
+            return Some(next + u64::from(self.is_writing));
+        }
+        self.writing.contains(&device).then_some(next)
+    }
 }
 
 impl AckQueue {
     pub(crate) fn new() -> Self {
-        Self { queued: Mutex::default(), filled: Notify::new() }
+        Self { queued: Mutex::default(), filled: Notify::new(), written: Notify::new() }
     }
 
     pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>, metrics: &Metrics) {
@@ -79,7 +103,38 @@ impl AckQueue {
 
     /// All that is queued: shards that confirm meanwhile wait for a swap, not for a walk.
     fn take(&self) -> HashMap<DeviceNum, Vec<NotificationId>> {
-        std::mem::take(&mut *self.queued.lock()).devices
+        let mut queued = self.queued.lock();
+        let devices = std::mem::take(&mut queued.devices);
+        (queued.ids_count, queued.is_writing) = (0, true);
+        queued.writing = devices.keys().copied().collect();
+        devices
+    }
+
+    /// What was taken has been tried.
+    fn finish(&self) {
+        let mut queued = self.queued.lock();
+        (queued.writing, queued.is_writing) = (HashSet::new(), false);
+        queued.writes += 1;
+        drop(queued);
+        self.written.notify_waiters();
+    }
+
+    /// Waits until what a device confirmed so far is written, or was tried in vain. Cancel-safe.
+    pub(crate) async fn settle(&self, device: DeviceNum) {
+        let Some(settled_at) = self.queued.lock().settled_at(device) else { return };
+        let settled = async {
+            loop {
+                let mut written = std::pin::pin!(self.written.notified());
+                written.as_mut().enable();
+                if self.queued.lock().writes >= settled_at {
+                    return;
+                }
+                written.await;
+            }
+        };
+        if tokio::time::timeout(SETTLE_MAX, settled).await.is_err() {
+            tracing::warn!("confirmations are not written in time; what they are for may be heard again");
+        }
     }
 
     /// Waits until there is something, then a little for more. Cancel-safe.
@@ -137,6 +192,7 @@ impl Delivery {
                 tracing::warn!(%error, ids_count, "confirmations were not written; their devices will hear them again");
             }
         }
+        self.acks.finish();
         wrote_all
     }
 
@@ -211,5 +267,25 @@ mod tests {
         assert!(queue.take().is_empty());
         queue.push(DeviceNum(0), vec![id], &metrics);
         assert_eq!(queue.take().len(), 1, "there is room again");
+    }
+
+    #[test]
+    fn a_device_settles_with_the_write_that_takes_what_it_confirmed() {
+        let (queue, metrics) = (AckQueue::new(), Metrics::unregistered());
+        let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
+        let confirm = |device| {
+            queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);
+        };
+        confirm(1);
+        assert_eq!((settled_at(1), settled_at(2)), (Some(1), None));
+        queue.take();
+        // One is being written, two waits for the write behind it.
+        confirm(2);
+        assert_eq!((settled_at(1), settled_at(2)), (Some(1), Some(2)));
+        queue.finish();
+        assert_eq!((settled_at(1), settled_at(2)), (None, Some(2)));
+        queue.take();
+        queue.finish();
+        assert_eq!((settled_at(1), settled_at(2)), (None, None));
     }
 }

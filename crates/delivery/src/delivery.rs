@@ -67,7 +67,7 @@ pub struct Delivery {
     pub(crate) events: OnceLock<noroshi_events::Events>,
     /// Set once, before anything runs, where spans are exported.
     spans: OnceLock<Spans>,
-    pub(crate) acks: AckQueue,
+    pub(crate) acks: Arc<AckQueue>,
     /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
     /// sent stays in the store.
     pub(crate) push: OnceLock<Arc<Side>>,
@@ -86,7 +86,7 @@ impl Delivery {
     /// `runtime` runs what the shards ask for: they have no tokio of their own.
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
         let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (acks, inlet, first_calls) = (AckQueue::new(), Arc::default(), FirstCalls::new());
+        let (acks, inlet, first_calls) = (Arc::new(AckQueue::new()), Arc::default(), FirstCalls::new());
         let (events, spans) = (OnceLock::new(), OnceLock::new());
         let quotas = Quotas::new(metrics.quota.clone());
         let shares = Shares::new(metrics.shares.clone());
@@ -177,10 +177,13 @@ impl Delivery {
 
     // -- for the gateway: called on shards, never waits, answers through `reply` on another thread --
 
-    /// The next page of a device's backlog.
+    /// The next page of a device's backlog, without what it confirmed before.
     pub fn backlog(&self, backlog: Backlog, reply: impl FnOnce(Result<BacklogPage, Error>) + Send + 'static) {
-        let store = self.store.clone();
-        self.runtime.spawn(async move { reply(store.backlog(backlog).await.map_err(Error::from)) });
+        let (store, acks) = (self.store.clone(), self.acks.clone());
+        self.runtime.spawn(async move {
+            acks.settle(backlog.device).await;
+            reply(store.backlog(backlog).await.map_err(Error::from));
+        });
     }
 
     /// What a topic holds since a position.

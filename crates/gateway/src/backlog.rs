@@ -199,6 +199,7 @@ impl Shard {
                 continue;
             };
             let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
+            catch_up.ask_at(Place::of(connection.as_of.max(self.fanout.offered)));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
@@ -334,12 +335,24 @@ impl Shard {
     /// matching it.
     pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        let offered = Place::of(connection.as_of.max(self.fanout.offered));
-        let offered = self.before_marked(slot, offered);
+        let sent_to = connection.as_of.max(self.fanout.offered);
+        let offered = self.before_marked(slot, Place::of(sent_to));
+        let mut own_topics = own_topics(connection, &self.topics);
+        own_topics.retain(|own| own != topic);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.catch_up {
             catch_up.end_name(topic, behind, offered, connection.watermark);
+            catch_up.await_gaps(own_topics, sent_to);
         }
+    }
+
+    /// Up to where a name that is about to end brought everything of its topic that filters with wildcards match too.
+    pub(crate) fn brought_by_name(&self, slot: u32, topic: &Topic, behind: Place) -> Option<Place> {
+        let connection = self.connections.get(slot as usize)?;
+        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let catch_up = connection.catch_up.as_ref()?;
+        let offered = self.before_marked(slot, offered);
+        Some(catch_up.brought_by_name(topic, behind, offered, connection.watermark))
     }
 
     /// A place, or the one before what is marked at a connection and not offered.

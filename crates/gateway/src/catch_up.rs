@@ -34,7 +34,7 @@ mod logs;
 mod recovery;
 
 use confirmed::Confirmed;
-pub(crate) use ended::{Ended, EndedNames};
+pub(crate) use ended::{Ended, EndedNames, Gap, Gaps};
 pub(crate) use held::Hold;
 use in_flight::Again;
 pub(crate) use recovery::Reached;
@@ -75,6 +75,8 @@ pub(crate) struct CatchUp {
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
     back_to: Option<NotificationId>,
+    /// Pages begin before this for what recoveries hold; of the rest they bring nothing new up to here.
+    brought_to: Option<NotificationId>,
     /// What only this connection hears, its own topics and by wildcards, it heard up to here, wherever pages begin.
     heard: Option<NotificationId>,
     /// It was live before, and nothing was missed since: of topics it was offered what its shard was.
@@ -98,8 +100,15 @@ pub(crate) struct CatchUp {
     logged: HashSet<NotificationId>,
     /// Read before everything else.
     again: Again,
+    /// Pages brought everything up to here; and where the read stands that is out, if it is the last.
+    covered: Place,
+    asked_at: Place,
     /// Of filters with wildcards: what their logs do not have to bring.
     ended: EndedNames,
+    /// And what they left out, and have to bring after all.
+    gaps: Gaps,
+    /// Where the read began that is out for it.
+    reads_gaps: Option<Place>,
     /// What reads that began before they were written may bring once more.
     confirmed: Confirmed,
     /// Reads of what the topics of filters with wildcards retain. Nothing overtakes what they bring.
@@ -186,6 +195,7 @@ impl CatchUp {
             anew: Anew::No,
             paged: after,
             back_to: None,
+            brought_to: None,
             heard: None,
             was_live: false,
             recoveries: VecDeque::new(),
@@ -198,7 +208,11 @@ impl CatchUp {
             as_of: Place(0),
             logged: HashSet::new(),
             again: Again::Read(HashSet::new()),
+            covered: Place(0),
+            asked_at: Place(0),
             ended: EndedNames::default(),
+            gaps: Gaps::default(),
+            reads_gaps: None,
             confirmed: Confirmed::default(),
             retained_reads: 0,
         }
@@ -207,6 +221,16 @@ impl CatchUp {
     /// The first page came with the log-in. `missed`: something may have been committed since.
     pub(crate) fn after_log_in(resume: Option<NotificationId>, own_topics: Vec<Topic>, missed: bool) -> Self {
         Self { own_topics, missed, ..Self::new(Stage::Reading, resume) }
+    }
+
+    /// Its own topics it hears from here on, wherever pages begin.
+    pub(crate) fn hear_from(&mut self, place: NotificationId) {
+        self.heard = Some(place);
+    }
+
+    /// A read of the backlog that begins now brings everything up to here, if it is the last.
+    pub(crate) fn ask_at(&mut self, place: Place) {
+        self.asked_at = place;
     }
 
     /// Of a connection that is live, for topics that it begins to hear.
@@ -223,6 +247,7 @@ impl CatchUp {
         }
         self.missed = true;
         self.was_live = false;
+        self.covered = self.covered.min(Place::of(after));
         for recovery in &mut self.recoveries {
             recovery.missed = true;
         }
@@ -237,14 +262,14 @@ impl CatchUp {
         offered: NotificationId,
     ) {
         // What is held was offered to nobody yet, and goes out only if pages do not reach beyond it.
-        let heard = match self.missed && self.stage != Stage::Done {
-            true => self.after,
-            false => Some(self.before_held().map_or(offered, |before| before.min(offered))),
+        self.heard = match self.has_all_pages() {
+            true => Some(self.before_held().map_or(offered, |before| before.min(offered))),
+            false => self.heard.max(self.after),
         };
+        self.covered = self.covered.max(self.heard.map_or(Place(0), Place::of));
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
         }
-        self.heard = self.heard.or(heard).min(heard);
         let after = if let Anew::Wanted(earlier) = self.anew { earlier.min(after) } else { after };
         (self.anew, self.missed, self.was_live) = (Anew::Wanted(after), true, false);
         self.own_topics = own_topics;
@@ -284,6 +309,7 @@ impl CatchUp {
             self.back_to = Some(self.back_to.map_or(after, |back_to| back_to.min(after)));
             self.heard = self.heard.map(|heard| heard.min(after));
         }
+        self.covered = self.covered.min(Place::of(after));
     }
 
     pub(crate) fn step(&mut self) -> Step {
@@ -304,7 +330,7 @@ impl CatchUp {
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
-            Stage::Read if self.log.is_some() => {
+            Stage::Read if self.log.is_some() || !self.gaps.is_empty() => {
                 (self.stage, self.reads_log) = (Stage::Reading, true);
                 return Step::Read;
             }
@@ -335,22 +361,24 @@ impl CatchUp {
             ids.dedup();
             return Some(Read::Outstanding { ids });
         }
-        if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
-            return Some(Read::Log { since });
+        if self.stage == Stage::Reading && self.reads_log {
+            return self.begin_log().map(|since| Read::Log { since });
         }
         if self.stage == Stage::Reading {
             self.missed = false;
             if let Some(back_to) = self.back_to.take() {
                 // Never before what pages brought: a page leaves nothing out.
                 self.after = self.after.min(self.paged.max(Some(back_to)));
+                self.brought_to = None;
             }
             if let Some(heard) = wild {
                 self.read_log_too(heard);
             }
             if let Anew::Wanted(after) = self.anew {
                 self.anew = Anew::Reading;
-                (self.after, self.paged) = (after, after);
+                (self.after, self.paged, self.brought_to) = (after, after, None);
             }
+            self.begin_before_recoveries();
             let (after, own_topics) = (self.after, self.own_topics.clone());
             return Some(Read::Backlog { after, own_topics, heard: self.heard });
         }
@@ -372,6 +400,10 @@ impl CatchUp {
         self.retained = retained.into();
         let mut paged = Vec::with_capacity(page.messages.len());
         for message in page.messages {
+            if self.brought_to.is_some_and(|to| message.id <= to) && !self.waits_in_recovery(&message) {
+                self.after = Some(message.id);
+                continue;
+            }
             while let Some(before) = self.retained.pop_front_if(|retained| retained.id <= message.id) {
                 if before.id != message.id {
                     paged.push(Paged::page(before, true));
@@ -385,7 +417,17 @@ impl CatchUp {
             paged.extend(self.retained.drain(..).map(|message| Paged::page(message, true)));
         }
         self.stage = if page.more { Stage::Wanted } else { Stage::Read };
+        if !page.more {
+            self.covered = self.covered.max(self.asked_at);
+            self.after = self.after.max(self.brought_to.take());
+        }
         paged
+    }
+
+    /// Nothing has to be read of the backlog any more, as far as is known.
+    fn has_all_pages(&self) -> bool {
+        let reads_pages = self.stage == Stage::Reading && !self.reads_log;
+        self.stage == Stage::Done || !self.missed && !reads_pages && self.stage != Stage::Wanted
     }
 
     /// The last page was taken, and nothing came since that is neither in the pages nor held.

@@ -414,8 +414,12 @@ impl Shard {
             self.send_json(slot, "ready", &ready);
         }
         let resumed = login.resume.is_some();
-        let own = if resumed { login.session_topics.clone() } else { Vec::new() };
-        let catch_up = CatchUp::after_log_in(login.resume, own, missed);
+        let mut catch_up = CatchUp::after_log_in(login.resume, login.session_topics.clone(), missed);
+        catch_up.ask_at(as_of);
+        if !resumed {
+            // Pages reach further than what is held, so they bring what it hears from here on too.
+            catch_up.hear_from(noroshi_delivery::id_at(as_of));
+        }
         if let Some(connection) = self.connection(slot) {
             connection.catch_up = Some(Box::new(catch_up));
         }

@@ -1,5 +1,6 @@
 //! Topics that a session stopped hearing by their names while filters with wildcards go on matching them. What it was
-//! sent by the name is left out of the logs that are read for the filters.
+//! sent by the name is left out of the logs that are read for the filters. What the name was still to bring, and logs
+//! left out for that, they bring after all.
 
 use noroshi_store::Place;
 use noroshi_types::{Message, Topic};
@@ -45,5 +46,77 @@ impl EndedNames {
 
     pub(crate) fn restore(&mut self, ended: Vec<Ended>) {
         self.0 = ended;
+    }
+}
+
+/// Of a topic, or of all where there are too many: what stands behind one place and up to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Gap {
+    topic: Option<Topic>,
+    behind: Place,
+    up_to: Place,
+}
+
+impl Gap {
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.topic.as_ref().map_or(0, |topic| topic.as_str().len())
+    }
+}
+
+/// What logs are to bring after all. At most [`Ended::MAX`]; beyond them messages come again.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps(Vec<Gap>);
+
+impl Gaps {
+    pub(crate) fn add(&mut self, topic: &Topic, behind: Place, up_to: Place) {
+        if behind >= up_to {
+            return;
+        }
+        let is_full = self.0.len() >= Ended::MAX;
+        match self.0.last_mut().filter(|last| is_full || last.topic.is_none()) {
+            Some(last) => {
+                last.topic = None;
+                (last.behind, last.up_to) = (last.behind.min(behind), last.up_to.max(up_to));
+            }
+            None => self.0.push(Gap { topic: Some(topic.clone()), behind, up_to }),
+        }
+    }
+
+    /// Where the first begins.
+    pub(crate) fn begin(&self) -> Option<Place> {
+        self.0.iter().map(|gap| gap.behind).min()
+    }
+
+    pub(crate) fn has(&self, message: &Message) -> bool {
+        let (Some(place), at) = (&message.topic, Place::of(message.id)) else { return false };
+        let is_of = |gap: &Gap| gap.topic.as_ref().is_none_or(|topic| *topic == place.topic);
+        self.0.iter().any(|gap| gap.behind < at && at <= gap.up_to && is_of(gap))
+    }
+
+    /// Logs were read behind one place and up to another, or to their end.
+    pub(crate) fn close(&mut self, since: Place, to: Option<Place>) {
+        self.0.retain_mut(|gap| {
+            let is_read_to_its_end = to.is_none_or(|to| gap.up_to <= to);
+            match (gap.behind >= since, is_read_to_its_end, to) {
+                (true, true, _) => return false,
+                (true, false, Some(to)) => gap.behind = gap.behind.max(to),
+                // It was added meanwhile.
+                (false, true, _) => gap.up_to = gap.up_to.min(since),
+                _ => {}
+            }
+            gap.behind < gap.up_to
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn held(&self) -> Vec<Gap> {
+        self.0.clone()
+    }
+
+    pub(crate) fn restore(&mut self, gaps: Vec<Gap>) {
+        self.0 = gaps;
     }
 }

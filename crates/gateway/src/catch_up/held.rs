@@ -23,7 +23,7 @@ pub(crate) enum Hold {
 }
 
 /// The place right before an id, in the order of commits.
-fn behind(id: NotificationId) -> NotificationId {
+pub(super) fn behind(id: NotificationId) -> NotificationId {
     noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
 }
 

@@ -6,12 +6,19 @@ use std::sync::Arc;
 use noroshi_store::Place;
 use noroshi_types::{Message, NotificationId, Topic};
 
-use super::{Brought, CatchUp, EndedNames, Paged, Stage};
+use super::{Brought, CatchUp, EndedNames, Gaps, Paged, Stage};
 
 impl CatchUp {
     /// What logs hold behind `since` is read too before what is held goes out.
     pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
         (self.log, self.as_of) = (Some(since), as_of);
+        self.logged_to = self.logged_to.max(since);
+    }
+
+    /// Where the read of logs begins whose turn came. What names left out is read before anything else.
+    pub(super) fn begin_log(&mut self) -> Option<Place> {
+        self.reads_gaps = self.gaps.begin();
+        self.reads_gaps.or(self.log)
     }
 
     /// A page of that, which reached `to`, with what is this connection's: what is to be written.
@@ -21,13 +28,26 @@ impl CatchUp {
         to: Option<Place>,
         next: Option<Place>,
     ) -> Vec<Paged> {
-        (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
-        self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
+        (self.reads_log, self.stage) = (false, Stage::Read);
+        let mut messages = messages;
+        let by = match self.reads_gaps.take() {
+            // No place says that it was not sent: it is owed by its id until it is.
+            Some(since) => {
+                messages.retain(|message| self.gaps.has(message));
+                self.gaps.close(since, next);
+                Brought::Again
+            }
+            None => {
+                self.log = next;
+                self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
+                Brought::Log
+            }
+        };
         let ids = messages.iter().map(|message| message.id);
         self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
         let had = |id| self.is_sent_again(id) || self.is_confirmed(id);
         let messages = messages.into_iter().filter(|message| !had(message.id));
-        messages.map(|message| Paged { message, retained: false, by: Brought::Log }).collect()
+        messages.map(|message| Paged { message, retained: false, by }).collect()
     }
 
     /// Whether a log brought it, or it was in flight before.
@@ -53,24 +73,56 @@ impl CatchUp {
         offered: Place,
         watermark: NotificationId,
     ) {
-        let is_of = |message: &Message| message.topic.as_ref().is_some_and(|place| place.topic == *topic);
-        let reads_pages = self.stage == Stage::Reading && !self.reads_log;
-        let mut up_to = match self.missed || reads_pages || self.stage == Stage::Wanted {
-            true => self.after.map_or(Place(0), Place::of),
-            false => offered,
-        };
-        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
-        for dispatch in self.held.iter().chain(of_recoveries) {
-            if is_of(&dispatch.message) && !dispatch.is_paged(watermark) {
-                up_to = up_to.min(Place(Place::of(dispatch.message.id).0 - 1));
-            }
-        }
+        let up_to = self.brought_by_name(topic, behind, offered, watermark);
         for paged in &mut self.rest {
-            if paged.by == Brought::Page && !paged.retained && is_of(&paged.message) {
+            if paged.by == Brought::Page && !paged.retained && is_of(topic, &paged.message) {
                 paged.by = Brought::Again;
             }
         }
+        // What is held for the name's own read goes with it.
+        let mut of_topic = self.recoveries.iter().filter(|recovery| recovery.topic == *topic);
+        let waits = of_topic.any(|recovery| recovery.missed || !recovery.held.is_empty());
+        let left_out_to = if waits { self.logged_to.max(offered) } else { self.logged_to };
         self.ended.add(topic, behind, up_to);
+        self.gaps.add(topic, up_to.max(behind), left_out_to);
+    }
+
+    /// Up to where a name brought everything of its topic.
+    pub(crate) fn brought_by_name(
+        &self,
+        topic: &Topic,
+        behind: Place,
+        offered: Place,
+        watermark: NotificationId,
+    ) -> Place {
+        let mut up_to = match self.has_all_pages() {
+            true => offered,
+            false => self.after.map_or(Place(0), Place::of).max(self.covered),
+        };
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        for dispatch in self.held.iter().chain(of_recoveries) {
+            if is_of(topic, &dispatch.message) && !dispatch.is_paged(watermark) {
+                up_to = up_to.min(Place(Place::of(dispatch.message.id).0 - 1));
+            }
+        }
+        let mut of_topic = self.recoveries.iter().filter(|recovery| recovery.topic == *topic);
+        match of_topic.any(|recovery| recovery.missed && recovery.held.is_empty()) {
+            true => up_to.min(behind),
+            false => up_to,
+        }
+    }
+
+    /// Whether a connection has to read what names left out. A live one was offered everything up to `offered`.
+    pub(crate) fn await_gaps(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
+        if self.stage == Stage::Done && !self.gaps.is_empty() {
+            self.stage = Stage::Read;
+            (self.after, self.paged) = (Some(offered), Some(offered));
+            self.own_topics = own_topics;
+        }
+    }
+
+    pub(crate) fn gaps(&mut self) -> &mut Gaps {
+        &mut self.gaps
     }
 
     pub(crate) fn ended(&mut self) -> &mut EndedNames {
@@ -105,4 +157,8 @@ impl CatchUp {
             self.logged.clear();
         }
     }
+}
+
+fn is_of(topic: &Topic, message: &Message) -> bool {
+    message.topic.as_ref().is_some_and(|place| place.topic == *topic)
 }

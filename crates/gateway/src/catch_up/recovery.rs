@@ -5,8 +5,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_store::BacklogPage;
-use noroshi_types::{Position, Topic};
+use noroshi_types::{Message, Position, Topic};
 
+use super::held::behind;
 use super::{CatchUp, Paged, Stage, Step};
 use crate::dispatch::Dispatch;
 
@@ -128,6 +129,25 @@ impl CatchUp {
 
     pub(crate) fn forget_topics(&mut self, indices: &HashSet<u32>) {
         self.recoveries.retain(|recovery| !indices.contains(&recovery.index));
+    }
+
+    /// What a recovery holds goes out behind all pages. Pages that bring later messages of its topic bring these too:
+    /// nothing else would, since pages reach further.
+    pub(super) fn begin_before_recoveries(&mut self) {
+        let first = self.recoveries.iter().filter_map(|recovery| recovery.held.front());
+        let first = first.map(|dispatch| behind(dispatch.message.id)).min();
+        if first.is_some() && first < self.after {
+            self.brought_to = self.brought_to.max(self.after);
+            self.after = first;
+        }
+    }
+
+    /// Whether a recovery holds this message or one of its topic before it.
+    pub(super) fn waits_in_recovery(&self, message: &Message) -> bool {
+        let of_topic =
+            |recovery: &&Recovery| message.topic.as_ref().is_some_and(|place| place.topic == recovery.topic);
+        let mut first = self.recoveries.iter().filter(of_topic).filter_map(|recovery| recovery.held.front());
+        first.any(|dispatch| dispatch.message.id <= message.id)
     }
 
     /// A page of a topic: what is to be written, in order. None if it is not wanted any more.

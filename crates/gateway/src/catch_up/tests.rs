@@ -275,6 +275,132 @@ fn what_a_name_brought_before_it_ended_is_left_out_of_logs() {
 }
 
 #[test]
+fn what_a_name_left_out_of_logs_they_bring_when_it_ends() {
+    let at = |id| Place::of(message(id).id);
+    let news = Topic::from_trusted("news");
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    catch_up.ask_at(at(3));
+    catch_up.read_log(at(1), at(3));
+    catch_up.take_page(page(&[3], &[], false));
+    assert_eq!(run(&mut catch_up), "?=");
+    // Logs reach further than pages, and leave out what the name is to bring. Then more comes than can be held.
+    assert!(matches!(catch_up.begin_read(Some(at(1))), Some(Read::Log { .. })));
+    catch_up.take_log(Vec::new(), Some(at(7)), None);
+    catch_up.waits_for_room = true;
+    for _ in 0..=HELD_MAX {
+        catch_up.hold(&Dispatch::new(message(8)), None);
+    }
+    assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
+    catch_up.end_name(&news, at(0), at(9), message(3).id);
+    // A connection that ends now tells the next one.
+    assert_eq!(catch_up.gaps().begin(), Some(at(3)));
+    assert_eq!(catch_up.sent_to(at(9), message(3).id), at(7));
+    let mut next = CatchUp::after_log_in(None, Vec::new(), false);
+    next.gaps().restore(catch_up.gaps().held());
+    assert_eq!(next.gaps().begin(), Some(at(3)));
+    // This one reads them behind the pages. What stands behind the gap is the filters' own.
+    catch_up.waits_for_room = false;
+    assert_eq!(run(&mut catch_up), "?=");
+    assert!(matches!(catch_up.begin_read(Some(at(1))), Some(Read::Backlog { .. })));
+    catch_up.take_page(page(&[], &[], false));
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("the gap") };
+    assert_eq!(since, at(3));
+    let paged = catch_up.take_log(vec![message(5), message(8)], Some(at(8)), None);
+    assert_eq!(ids(&paged), [(5, false)]);
+    assert!(paged.iter().all(|paged| paged.by == Brought::Again) && catch_up.gaps().is_empty());
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("logs") };
+    assert_eq!(since, at(7));
+}
+
+#[test]
+fn what_was_held_for_a_names_own_read_comes_from_logs_when_it_ends() {
+    let at = |id| Place::of(message(id).id);
+    let news = Topic::from_trusted("news");
+    let mut catch_up = CatchUp::live();
+    catch_up.copy_retained(1, 5, news.clone());
+    assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
+    catch_up.end_name(&news, at(2), at(6), message(0).id);
+    catch_up.await_gaps(Vec::new(), message(6).id);
+    catch_up.forget_topics(&HashSet::from([5]));
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("the gap") };
+    assert!(since < at(4));
+    assert_eq!(ids(&catch_up.take_log(vec![message(4)], Some(at(4)), None)), [(4, false)]);
+    assert_eq!(run(&mut catch_up), ".");
+}
+
+#[test]
+fn gaps_close_as_logs_are_read_and_are_bounded() {
+    let at = |id| Place::of(message(id).id);
+    let news = Topic::from_trusted("news");
+    let mut gaps = Gaps::default();
+    gaps.add(&news, at(5), at(5));
+    assert!(gaps.is_empty(), "nothing was left out");
+    gaps.add(&news, at(2), at(5));
+    assert!(
+        !gaps.has(&message(2)) && gaps.has(&message(3)) && gaps.has(&message(5)) && !gaps.has(&message(6))
+    );
+    gaps.close(at(2), Some(at(3)));
+    assert_eq!(gaps.begin(), Some(at(3)));
+    // One that is added while a read is out that began behind it.
+    gaps.add(&news, at(1), at(4));
+    gaps.close(at(3), None);
+    assert!(gaps.has(&message(2)) && gaps.has(&message(3)) && !gaps.has(&message(4)));
+    for n in 0..2_000 {
+        gaps.add(&Topic::from_trusted(&format!("t{n}")), at(6), at(7));
+    }
+    assert!(gaps.held().len() <= 1_000 && gaps.has(&message(7)), "whatever topic it is of");
+}
+
+#[test]
+fn pages_begin_before_what_a_recovery_holds_of_its_topic() {
+    let mut catch_up = CatchUp::live();
+    catch_up.copy_retained(1, 5, Topic::from_trusted("news"));
+    assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
+    // Another topic's has no room, and then more comes than is held.
+    let other = |id| {
+        let mut other = (*message(id)).clone();
+        other.topic.as_mut().expect("one").topic = Topic::from_trusted("other");
+        Arc::new(other)
+    };
+    catch_up.park(&Dispatch::new(other(6)), Vec::new());
+    for _ in 0..=HELD_MAX {
+        catch_up.hold(&Dispatch::new(other(7)), None);
+    }
+    catch_up.waits_for_room = false;
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a page") };
+    assert!(after.is_some_and(|after| Place::of(after) < Place::of(message(4).id)));
+    // What was written already, of others and of the topic, does not come again.
+    let mut page = page(&[4, 8], &[], false);
+    page.messages.insert(1, other(5));
+    page.messages.insert(0, message(3));
+    page.messages.insert(3, other(7));
+    assert_eq!(ids(&catch_up.take_page(page)), [(4, false), (7, false), (8, false)]);
+}
+
+#[test]
+fn what_is_heard_from_the_log_in_on_pages_bring_too() {
+    let own = || vec![Topic::from_trusted("news")];
+    let mut catch_up = CatchUp::after_log_in(None, own(), false);
+    catch_up.hear_from(message(4).id);
+    catch_up.take_page(page(&[2], &[], true));
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, own_topics, heard }) = catch_up.begin_read(None) else {
+        panic!("a page")
+    };
+    assert_eq!((after, own_topics, heard), (Some(message(2).id), own(), Some(message(4).id)));
+    // What was passed over is wanted before the pages end: own topics are read on where pages stand.
+    catch_up.take_page(page(&[6], &[], true));
+    catch_up.read_anew(None, own(), message(9).id);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after: None, heard, .. }) = catch_up.begin_read(None) else { panic!("anew") };
+    assert_eq!(heard, Some(message(6).id));
+}
+
+#[test]
 fn what_waits_is_told_from_what_went_out() {
     let mut catch_up = CatchUp::live();
     catch_up.read_again(message(1).id, Vec::new());

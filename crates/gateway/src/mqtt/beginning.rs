@@ -173,7 +173,7 @@ impl Shard {
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
         let (mut subscriptions, mut forget, mut owed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut ended = Vec::new();
+        let (mut ended, mut gaps) = (Vec::new(), Vec::new());
         match kept {
             Some(kept) if present => {
                 (subscriptions, mqtt.since, owed) = (kept.subscriptions, kept.since, kept.owed);
@@ -186,7 +186,8 @@ impl Shard {
         }
         // What this node remembers is newer: the store may not have been told yet.
         if let Some(left) = left.as_ref().filter(|_| present) {
-            (mqtt.since, owed, ended) = (left.progress.since, left.owed(), left.progress.ended.clone());
+            (mqtt.since, owed) = (left.progress.since, left.owed());
+            (ended, gaps) = (left.progress.ended.clone(), left.progress.gaps.clone());
         }
         let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
         for topic in begun.topics.iter().filter(|topic| !forget.contains(topic)) {
@@ -213,6 +214,7 @@ impl Shard {
             if !wild.is_empty() {
                 catch_up.read_log(since, begun.as_of);
                 catch_up.ended().restore(ended);
+                catch_up.gaps().restore(gaps);
             }
             catch_up.send_again(owed);
         }
@@ -240,8 +242,11 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         let reason = connection.close_reason;
         let catch_up = connection.catch_up.as_mut();
-        let catch_up = catch_up.map(|catch_up| (catch_up.unsent(), catch_up.ended().behind(since)));
-        let (unsent, ended) = catch_up.unwrap_or_default();
+        let catch_up = catch_up.map(|catch_up| {
+            let (unsent, ended) = (catch_up.unsent(), catch_up.ended().behind(since));
+            (unsent, ended, catch_up.gaps().begin(), catch_up.gaps().held())
+        });
+        let (unsent, ended, gap, gaps) = catch_up.unwrap_or_default();
         let Some(session) = connection.session.clone() else { return };
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
@@ -275,6 +280,8 @@ impl Shard {
             0 => None,
             _ if wild.is_empty() && !owed.iter().any(|owed| owed.retained) => None,
             _ => {
+                // The store has no room for gaps: a node that does not remember them reads everything behind the first.
+                let since = gap.map_or(since, |gap| gap.min(since));
                 let kept = Kept { since, expiry_s, owed, subscriptions }.encode();
                 Some(Job::Keep { kept, turn: announce(false) })
             }
@@ -299,7 +306,7 @@ impl Shard {
             }
             return;
         }
-        let state = (parting.saved, Progress { since, unsent, ended });
+        let state = (parting.saved, Progress { since, unsent, ended, gaps });
         let mut left = Left::new(session, state, will, now, expiry_s, topics);
         if left.will_at <= now
             && let Some(will) = left.take_will()

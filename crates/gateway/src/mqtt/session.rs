@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::kept::{Kept, OWED_MAX};
 use super::last_words::{LastWords, Turn};
-use crate::catch_up::Ended;
+use crate::catch_up::{Ended, Gap};
 use crate::parking::{Capacity, Lot};
 use crate::registry::{Key, Session};
 
@@ -35,6 +35,8 @@ pub(crate) struct Progress {
     pub(crate) unsent: Vec<Owed>,
     /// Names that brought some of what is behind `since`.
     pub(crate) ended: Vec<Ended>,
+    /// What is owed of what stands before it, by topics.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// What a connection left.
@@ -85,7 +87,8 @@ impl Left {
         let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
         let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
-        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended;
+        let gaps: usize = self.progress.gaps.iter().map(Gap::bytes).sum();
+        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended + gaps;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()

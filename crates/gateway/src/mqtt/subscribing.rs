@@ -9,8 +9,9 @@ use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
 use noroshi_store::{Place, Share};
-use noroshi_types::{AppId, CloseReason};
+use noroshi_types::{AppId, CloseReason, Topic};
 
+use super::Mqtt;
 use super::work::Job;
 use crate::backlog::own_topics;
 use crate::catch_up::CatchUp;
@@ -140,20 +141,40 @@ impl Shard {
         self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
     }
 
-    /// Names that end while filters with wildcards match them.
     fn end_names(&mut self, slot: u32, request: &UnsubscribeRequest) {
-        let Some(mqtt) = self.mqtt(slot).filter(|mqtt| mqtt.heard_by_wildcard().is_some()) else { return };
-        let held = mqtt.conversation.subscriptions().filter(|held| !held.filter.has_wildcards());
-        let ending = held.filter(|held| request.filters().any(|filter| *filter == held.filter));
-        let ending: Vec<_> =
-            ending.filter_map(|held| Some((held.filter.topic()?, Place(held.since)))).collect();
+        let ending = self.mqtt(slot).map(|mqtt| mqtt.names_ended_by(request)).unwrap_or_default();
         for (topic, behind) in ending {
             self.end_name(slot, &topic, behind);
         }
     }
 
+    /// Where the first message stands that filters with wildcards are still to bring of topics whose names ended, or end
+    /// with the job that is next.
+    pub(super) fn left_out_behind(&mut self, slot: u32) -> Option<Place> {
+        let mqtt = self.mqtt(slot)?;
+        let ending = match mqtt.queue.as_ref().and_then(|queue| queue.front()) {
+            Some(Job::Unsubscribe { request, lasts: true, .. }) => mqtt.names_ended_by(request),
+            _ => Vec::new(),
+        };
+        let gap = self.connection(slot)?.catch_up.as_mut().and_then(|catch_up| catch_up.gaps().begin());
+        let ending = ending.iter().filter_map(|(topic, behind)| self.brought_by_name(slot, topic, *behind));
+        ending.chain(gap).min()
+    }
+
     fn app_of(&mut self, slot: u32) -> Option<AppId> {
         Some(self.connection(slot)?.session.as_ref()?.app)
+    }
+}
+
+impl Mqtt {
+    /// Names that UNSUBSCRIBE ends while filters with wildcards match them, and behind which places they were heard.
+    fn names_ended_by(&self, request: &UnsubscribeRequest) -> Vec<(Topic, Place)> {
+        if self.heard_by_wildcard().is_none() {
+            return Vec::new();
+        }
+        let held = self.conversation.subscriptions().filter(|held| !held.filter.has_wildcards());
+        let ending = held.filter(|held| request.filters().any(|filter| *filter == held.filter));
+        ending.filter_map(|held| Some((held.filter.topic()?, Place(held.since)))).collect()
     }
 }
 

@@ -121,6 +121,10 @@ impl Queue {
         Some(job)
     }
 
+    pub(super) fn front(&self) -> Option<&Job> {
+        self.jobs.front()
+    }
+
     /// What comes next is a scan, which has an order of its own ([`super::scan`]).
     fn scans_next(&self) -> bool {
         matches!(self.jobs.front(), Some(Job::Retained { .. }))
@@ -174,6 +178,7 @@ impl Shard {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
             let floor = self.mqtt(slot).map_or(Place(0), |mqtt| mqtt.since);
             let (sent, from) = (self.sent_by_wildcard(slot, floor), self.heard_from(slot));
+            let left_out = self.left_out_behind(slot);
             let Some(connection) = self.at(slot, generation).filter(|it| it.phase == Phase::Open) else {
                 continue;
             };
@@ -185,7 +190,7 @@ impl Shard {
                 continue;
             }
             mqtt.since = sent;
-            let (since, expiry_s) = (mqtt.since, mqtt.expiry_s);
+            let (since, expiry_s) = (left_out.map_or(sent, |place| place.min(sent)), mqtt.expiry_s);
             let Some(mut job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
             if let Job::Unsubscribe { held, .. } = &mut job {
                 *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();

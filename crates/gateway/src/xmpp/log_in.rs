@@ -131,7 +131,8 @@ impl Shard {
         }
         match shared.registry.device(device_key) {
             Some(_) => self.check_before_resuming(slot),
-            None => self.tell_gone(slot),
+            // A connection parks its session before it leaves the registry, perhaps after the look above.
+            None => self.look_for_session(slot),
         }
     }
 

@@ -70,6 +70,11 @@ impl Scene<'_> {
     fn note(&mut self, number: usize, what: String) {
         self.ledger.note(self.at, Some(number), what);
     }
+
+    /// Of no message.
+    fn note_step(&mut self, what: String) {
+        self.ledger.note(self.at, None, what);
+    }
 }
 
 /// How a device comes back.
@@ -111,8 +116,8 @@ trait Speaker: Send {
     /// Its session ended while it was away.
     fn forget(&mut self) {}
 
-    /// Some time passed: messages may have expired.
-    fn may_lack_messages(&mut self) {}
+    /// Some time passed: messages may have expired. `next`: the number of the first that is published after it.
+    fn may_lack_messages(&mut self, _next: usize) {}
 
     /// What had to come again on this connection and did not.
     fn take_missing(&mut self, _account: &Account) -> Vec<usize> {
@@ -343,13 +348,19 @@ impl Run {
     }
 
     async fn wait(&mut self, time: Duration) {
+        let is_long = time > SHORT;
+        if is_long {
+            // Sessions end some time after the node saw their connections go.
+            let count = self.devices.iter().filter(|device| device.speaker.is_connected()).count();
+            self.world.node.until_sessions(count).await;
+        }
         self.world.advance(time);
         self.ledger.expire(self.world.now());
-        let is_long = time > SHORT;
+        let next = self.ledger.next_number();
         for at in 0..DEVICES {
             self.note(at, format!("{time:?} pass"));
             let device = &mut self.devices[at].speaker;
-            device.may_lack_messages();
+            device.may_lack_messages(next);
             if is_long && !device.is_connected() && device.expires() {
                 self.ledger.accounts[at].end_session();
                 device.forget();

@@ -8,7 +8,7 @@ use noroshi_protocol::mqtt::{
     Ack, Connect, Decoder, Disconnect, LastWill, Packet, Properties, Property, PropertyList, Publish, Qos,
     ReasonCode, Subscribe, SubscribeOptions, Unsubscribe, Value, Version,
 };
-use noroshi_store::AppSettings;
+use noroshi_store::{AppSettings, Backlog};
 use noroshi_types::{CloseReason, Target, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -482,6 +482,22 @@ async fn what_came_by_a_name_that_ended_does_not_come_again() {
         client.send(Packet::PubAck(Ack::success(packet_id))).await;
     }
     client.is_quiet().await;
+}
+
+/// What a client confirmed is written together with others', some milliseconds later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_is_read_behind_what_was_confirmed_before() {
+    let node = node().await;
+    let device = node.device("d1", "u1", &[]).await;
+    let id = node.publish(user("u1"), When::Stored, "1").await;
+    let (after, session_since, session_topics, now) = (None, None, Vec::new(), node.now());
+    let asked = Backlog { app: node.app, device, after, session_topics, session_since, now };
+    node.delivery.ack(device, vec![id]);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    node.delivery.backlog(asked, move |page| {
+        let _ = tell.send(page.expect("read").messages.len());
+    });
+    assert_eq!(told.await.expect("told"), 0);
 }
 
 /// More waits than a connection holds: it is read from the topics' logs, which no position of a durable

@@ -2,6 +2,7 @@
 //! by and of other protocols, STARTTLS and what must not be read with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -101,10 +102,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.until(end).await
     }
 
-    /// Everything that was sent up to now, with the whole of the answer that ends it.
+    /// Everything that was sent up to now, with the whole of the answer that ends it. Answers to earlier pings may come
+    /// again where a session is resumed.
     pub(crate) async fn sync(&mut self) -> String {
-        let ping = "<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
-        self.ask(ping, "id='sync'").await + &self.until("</iq>").await
+        static SYNCS: AtomicU64 = AtomicU64::new(0);
+        let id = format!("id='sync-{}'", SYNCS.fetch_add(1, Ordering::Relaxed));
+        let ping = format!("<iq type='get' {id} to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+        self.ask(&ping, &id).await + &self.until("</iq>").await
     }
 
     /// Answers the ping that comes next.

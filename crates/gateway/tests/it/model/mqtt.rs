@@ -293,7 +293,7 @@ impl Speaker for Device {
         self.released.clear();
     }
 
-    fn may_lack_messages(&mut self) {
+    fn may_lack_messages(&mut self, _next: usize) {
         self.again.clear();
         self.is_stale = true;
     }

@@ -30,15 +30,30 @@ pub(crate) struct Device {
     /// The session it had, and the offset of the last message it received.
     last: (Value, Option<Value>),
     open: VecDeque<Open>,
-    /// Messages behind its offset may have expired.
-    is_stale: bool,
+    /// Messages below this number may have expired, and been behind its offset.
+    stale_below: usize,
+    /// Of the last message it received.
+    last_number: Option<usize>,
 }
 
 impl Device {
     pub(crate) fn new(random: &mut Random) -> Self {
         let (durable, own) = TOPICS.into_iter().partition(|_| random.chance(50));
         let (offsets, last) = (random.chance(60), (Value::Null, None));
-        Self { durable, own, offsets, link: None, last, open: VecDeque::new(), is_stale: false }
+        Self {
+            durable,
+            own,
+            offsets,
+            link: None,
+            last,
+            open: VecDeque::new(),
+            stale_below: 0,
+            last_number: None,
+        }
+    }
+
+    fn is_stale(&self) -> bool {
+        self.last_number.is_none_or(|last| last + 1 < self.stale_below)
     }
 
     fn take(&mut self, scene: &mut Scene<'_>, packet: &str) -> Came {
@@ -51,7 +66,7 @@ impl Device {
         let number = number(&args[1])?;
         scene.receive(number, args[1]["topic"].as_str().unwrap_or(INBOX), false)?;
         if self.offsets {
-            self.is_stale = false;
+            self.last_number = Some(number);
             self.last.1 = Some(args.get(2).cloned().ok_or_else(|| format!("no offset: {packet}"))?);
             scene.confirm(number, false);
         }
@@ -92,7 +107,8 @@ impl Speaker for Device {
         let connected: Value = serde_json::from_str(connected).expect("JSON");
         drop(before);
         let recovered = connected["pid"] == *pid;
-        if recovered && !recovers || recovers && !recovered && !self.is_stale {
+        scene.note_step(format!("asked for {pid} behind {offset:?}, recovered: {recovered}, {connected}"));
+        if recovered && !recovers || recovers && !recovered && !self.is_stale() {
             return Err(format!("recovered: {recovered}"));
         }
         if !recovered {
@@ -121,8 +137,8 @@ impl Speaker for Device {
         }
     }
 
-    fn may_lack_messages(&mut self) {
-        self.is_stale = true;
+    fn may_lack_messages(&mut self, next: usize) {
+        self.stale_below = next;
     }
 
     async fn read(&mut self, scene: &mut Scene<'_>) -> Came {

@@ -109,6 +109,7 @@ impl Speaker for Device {
         self.open.clear();
         self.early.clear();
         (self.came, self.asked) = (self.told, None);
+        scene.note_step(format!("resumed: {resumed}, it has {}", self.told));
         if resumed {
             self.link = Some(peer);
             return Ok(());
@@ -157,6 +158,7 @@ impl Speaker for Device {
         // A word of its own that counts nothing new could be taken for the answer to a request that is on its way.
         if let Some(peer) = self.link.as_mut().filter(|_| asked.is_some() || self.told != told_before) {
             peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", self.told)).await;
+            scene.note_step(format!("says that it has {}", self.told));
         }
     }
 

@@ -64,6 +64,35 @@ async fn a_notification_is_an_event_and_its_ack_confirms_it() {
     assert_eq!(waiting(&node, "d1").await, [json!(5)]);
 }
 
+/// Pages of a backlog reach beyond what is held meanwhile, also of what only the connection hears.
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_of_the_connection_lose_nothing_while_a_backlog_is_read() {
+    const COUNT: usize = 250;
+    let node = Node::start(plain()).await;
+    node.device("d1", "u1", &[]).await;
+    // More than the sockets' buffers take.
+    let long = "x".repeat(30_000);
+    for n in 0..COUNT {
+        node.publish(user("u1"), When::Stored, &format!(r#"{{"n":{n},"long":"{long}"}}"#)).await;
+    }
+    let (mut socket, _) = connect(&node, "d1", r#","topics":["own"]"#).await;
+    for n in 0..3 {
+        node.publish(topic("own"), When::Stored, &format!(r#"{{"own":{n}}}"#)).await;
+    }
+    node.publish(user("u1"), When::Stored, &format!(r#"{{"n":{COUNT}}}"#)).await;
+    let (mut inbox, mut own) = (Vec::new(), Vec::new());
+    while own.last() != Some(&3) {
+        let data = data(&mut socket).await;
+        let heard = if data["own"].is_null() { &mut inbox } else { &mut own };
+        heard.push(data["n"].as_u64().or(data["own"].as_u64()).expect("a number"));
+        if inbox.len() == COUNT + 1 && !data["n"].is_null() {
+            node.publish(topic("own"), When::Stored, r#"{"own":3}"#).await;
+        }
+    }
+    assert_eq!(own, [0, 1, 2, 3]);
+    assert_eq!(inbox, (0..=COUNT as u64).collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_a_device_are_answered() {
     let node = Node::start(plain()).await;
