@@ -159,6 +159,8 @@ struct Run {
     devices: Vec<Device>,
     /// Messages may be retained.
     retains: bool,
+    /// Devices share what comes.
+    shares: bool,
     random: Random,
     kind: Kind,
     /// The first differences.
@@ -181,6 +183,7 @@ impl Run {
         for at in 0..DEVICES {
             let speaker = match speaks {
                 Speaks::Mqtt => Box::new(mqtt::Device::new(&mut random)) as Box<dyn Speaker>,
+                Speaks::Shared => Box::new(mqtt::Device::member(&mut random, at)),
                 Speaks::Native => Box::new(native::Device::new(&mut random)),
                 Speaks::SocketIo => Box::new(socket_io::Device::new(&mut random)),
                 Speaks::Xmpp => Box::new(xmpp::Device::new(&mut random)),
@@ -189,9 +192,9 @@ impl Run {
             world.node.device(&name, &name, &speaker.topics()).await;
             devices.push(Device { name, speaker });
         }
-        let retains = speaks == Speaks::Mqtt;
+        let (retains, shares) = (speaks == Speaks::Mqtt, speaks == Speaks::Shared);
         let (ledger, differences) = (Ledger::new(DEVICES), String::new());
-        Self { world, ledger, devices, retains, random, kind, differences }
+        Self { world, ledger, devices, retains, shares, random, kind, differences }
     }
 
     /// A device, and what it works with.
@@ -328,7 +331,9 @@ impl Run {
     }
 
     async fn log_in(&mut self, at: usize, clean: bool) {
-        let entry = Entry { clean, forgets: self.kind == Kind::Forgetful };
+        // What a member did not confirm may be another member's by now.
+        let forgets = self.kind == Kind::Forgetful || self.shares;
+        let entry = Entry { clean, forgets };
         let takes_over = self.is_connected(at);
         self.note(at, format!("connects, clean: {clean}, takes over: {takes_over}"));
         let (device, mut scene) = self.turn(at);
@@ -362,7 +367,7 @@ impl Run {
             let device = &mut self.devices[at].speaker;
             device.may_lack_messages(next);
             if is_long && !device.is_connected() && device.expires() {
-                self.ledger.accounts[at].end_session();
+                self.ledger.end_session(at);
                 device.forget();
             }
         }
@@ -417,9 +422,33 @@ impl Run {
     }
 }
 
+impl Run {
+    /// All are there, and take what their groups are owed.
+    async fn settle_groups(&mut self) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while !self.ledger.owed_to_groups().is_empty() && tokio::time::Instant::now() < until {
+            for at in 0..DEVICES {
+                self.settle(at).await;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let lost = self.ledger.owed_to_groups();
+        if !lost.is_empty() {
+            self.ledger.accounts[0].tally.lost += lost.len();
+            let shown = &lost[..lost.len().min(5)];
+            let described: Vec<String> = shown.iter().map(|number| self.ledger.describe(*number)).collect();
+            for at in 0..DEVICES {
+                self.differs(at, &format!("groups lost {} messages: {described:?}", lost.len()), shown);
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Speaks {
     Mqtt,
+    /// MQTT, with shared subscriptions alone.
+    Shared,
     Native,
     SocketIo,
     Xmpp,
@@ -441,6 +470,7 @@ async fn run(seed: u64, steps: usize, speaks: Speaks) -> (Tally, String) {
     for at in 0..DEVICES {
         run.settle(at).await;
     }
+    run.settle_groups().await;
     (run.ledger.tally(), run.differences)
 }
 
@@ -468,6 +498,11 @@ async fn check(speaks: Speaks) {
 #[tokio::test(flavor = "multi_thread")]
 async fn mqtt_devices_receive_what_they_are_owed() {
     check(Speaks::Mqtt).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_receive_what_they_are_owed() {
+    check(Speaks::Shared).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

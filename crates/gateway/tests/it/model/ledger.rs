@@ -2,6 +2,8 @@
 //!
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
 //! It stays owed until the device confirms it, it expires, the session ends, or no subscription that it came for is left.
+//!
+//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -67,7 +69,7 @@ impl std::ops::AddAssign for Tally {
 impl Account {
     /// It may get what matches from here on.
     pub(crate) fn ask(&mut self, filter: &'static str) {
-        self.ever.insert(filter);
+        self.ever.insert(plain(filter).unwrap_or(filter));
     }
 
     pub(crate) fn subscribe(&mut self, filter: &'static str) {
@@ -116,16 +118,60 @@ impl Account {
     }
 }
 
+/// A group of a shared subscription.
+#[derive(Debug)]
+struct Group {
+    /// As it is subscribed to.
+    share: &'static str,
+    members: BTreeSet<usize>,
+    owed: BTreeSet<usize>,
+}
+
+/// The filter of a shared subscription, without the share.
+fn plain(filter: &'static str) -> Option<&'static str> {
+    filter.strip_prefix("$share/")?.split_once('/').map(|(_, plain)| plain)
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) step: usize,
     published: Vec<Published>,
     pub(crate) accounts: Vec<Account>,
+    groups: Vec<Group>,
 }
 
 impl Ledger {
     pub(crate) fn new(devices: usize) -> Self {
         Self { accounts: (0..devices).map(|_| Account::default()).collect(), ..Self::default() }
+    }
+
+    pub(crate) fn join(&mut self, device: usize, share: &'static str) {
+        match self.groups.iter_mut().find(|group| group.share == share) {
+            Some(group) => drop(group.members.insert(device)),
+            None => {
+                let (members, owed) = (BTreeSet::from([device]), BTreeSet::new());
+                self.groups.push(Group { share, members, owed });
+            }
+        }
+    }
+
+    /// A device unsubscribed, or its session ended.
+    pub(crate) fn leave(&mut self, device: usize) {
+        for group in &mut self.groups {
+            if group.members.remove(&device) && group.members.is_empty() {
+                group.owed.clear();
+            }
+        }
+    }
+
+    pub(crate) fn end_session(&mut self, device: usize) {
+        self.leave(device);
+        self.accounts[device].end_session();
+    }
+
+    /// What groups are owed.
+    pub(crate) fn owed_to_groups(&self) -> Vec<usize> {
+        self.groups.iter().flat_map(|group| group.owed.iter().copied()).collect()
     }
 
     /// The number that the next message has to carry.
@@ -159,6 +205,11 @@ impl Ledger {
                 heard.push(device);
             }
         }
+        let shared = |group: &&mut Group| {
+            let matches = plain(group.share).is_some_and(|filter| filter_matches(filter, topic));
+            matches && !group.members.is_empty() && to.is_none()
+        };
+        self.groups.iter_mut().filter(shared).for_each(|group| drop(group.owed.insert(number)));
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
@@ -168,6 +219,7 @@ impl Ledger {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);
         account.tally.confirmed += usize::from(!retained && account.confirmed.insert(number));
+        self.groups.iter_mut().for_each(|group| drop(group.owed.remove(&number)));
         self.note(device, Some(number), format!("is confirmed, retained: {retained}"));
     }
 
@@ -225,6 +277,9 @@ impl Ledger {
         let published = &self.published;
         for account in &mut self.accounts {
             account.owed.retain(|number, _| published[*number].expires_at > now);
+        }
+        for group in &mut self.groups {
+            group.owed.retain(|number| published[*number].expires_at > now);
         }
     }
 

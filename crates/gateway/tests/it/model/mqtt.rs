@@ -18,6 +18,10 @@ use crate::node::PATIENCE;
 
 const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
 
+/// Groups with a device for each half of the model's devices: no message is for two of them, so that who confirms it tells
+/// which group had it.
+const SHARES: [&str; 2] = ["$share/g/a/#", "$share/h/b/+"];
+
 /// What the server says, as far as the model looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
@@ -51,6 +55,8 @@ pub(crate) struct Device {
     window: u16,
     /// It confirms what it received first, for each quality of service ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
     in_order: bool,
+    /// It has this shared subscription and no other.
+    share: Option<&'static str>,
     link: Option<Link>,
     /// Received on this connection and not confirmed, in the order in which they came.
     open: Vec<Open>,
@@ -75,6 +81,7 @@ impl Device {
             version,
             window,
             in_order: random.chance(70),
+            share: None,
             link: None,
             open: Vec::new(),
             received: Vec::new(),
@@ -83,6 +90,11 @@ impl Device {
             again: VecDeque::new(),
             is_stale: false,
         }
+    }
+
+    /// One of a group.
+    pub(crate) fn member(random: &mut Random, at: usize) -> Self {
+        Self { share: Some(SHARES[at % SHARES.len()]), ..Self::new(random) }
     }
 
     async fn subscribe(
@@ -102,6 +114,9 @@ impl Device {
         self.until(scene, &Said::Granted).await?;
         if scene.account().has_session() {
             scene.account().subscribe(filter);
+            if self.share.is_some() {
+                scene.ledger.join(scene.at, filter);
+            }
         }
         Ok(())
     }
@@ -111,6 +126,9 @@ impl Device {
         self.send(Packet::Unsubscribe(Unsubscribe::new(7, Properties::default(), &filters))).await;
         self.until(scene, &Said::Granted).await?;
         scene.account().unsubscribe(filter);
+        if self.share.is_some() {
+            scene.ledger.leave(scene.at);
+        }
         Ok(())
     }
 
@@ -254,12 +272,12 @@ impl Speaker for Device {
             return Err(format!("session present: {present}, but {}", account.has_session()));
         }
         if !present {
-            account.end_session();
+            scene.ledger.end_session(scene.at);
             self.held.clear();
         }
         // With a clean session, 3.1.1 has none that outlasts the connection.
         if self.version == Version::V5 || !clean {
-            account.begin_session();
+            scene.account().begin_session();
         }
         let open = std::mem::take(&mut self.open);
         let is_stale = std::mem::take(&mut self.is_stale);
@@ -341,12 +359,14 @@ impl Speaker for Device {
     }
 
     async fn change_subscriptions(&mut self, scene: &mut Scene<'_>) -> (String, Came) {
-        let filter = scene.random.pick(&FILTERS);
+        let filter = self.share.unwrap_or_else(|| scene.random.pick(&FILTERS));
         let holds = scene.account().filters.contains(filter);
         if holds && scene.random.chance(50) {
             return (format!("unsubscribes from {filter}"), self.unsubscribe(scene, filter).await);
         }
-        let qos = if scene.random.chance(50) { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
+        // What a member may have with QoS 2 when its session ends nobody else gets ([MQTT-4.8.2-5]).
+        let is_at_least = self.share.is_some() || scene.random.chance(50);
+        let qos = if is_at_least { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
         let retained = scene.random.chance(50);
         let what = format!("subscribes to {filter}, {qos:?}, wants retained: {retained}");
         (what, self.subscribe(scene, filter, (qos, retained)).await)
