@@ -17,10 +17,8 @@ use crate::connection::{Connection, Framing, Phase, Subscription};
 use crate::deflate::{self, Saving};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
-use crate::mqtt::Mqtt;
 use crate::registry::{Address, Key};
 use crate::shard::Shard;
-use crate::talk::Heard;
 use crate::topic_index::TopicIndex;
 
 /// Reads of one shard out at once: log-ins of a storm take turns.
@@ -314,26 +312,21 @@ impl Shard {
 
     /// And not by its name, whose messages come with the backlog.
     fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
-        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_ref());
-        talk.is_some_and(|talk| self.is_by_wildcard(slot, message, |topic, at| talk.heard(topic, at)))
-    }
-
-    fn is_by_wildcard(&self, slot: u32, message: &Message, heard: impl Fn(&Topic, Place) -> Heard) -> bool {
         let Some(place) = &message.topic else { return false };
-        let heard = heard(&place.topic, Place::of(message.id));
+        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_ref());
+        let Some(heard) = talk.map(|talk| talk.heard(&place.topic, Place::of(message.id))) else {
+            return false;
+        };
         let key = self.shared.registry.topic_key(message.app, &place.topic);
         heard.by_wildcard && (heard.before_name || !self.topics.hears(key, slot))
     }
 
-    /// Up to where a connection was sent what it hears by wildcards alone.
-    pub(crate) fn sent_by_wildcard(&self, slot: u32, mqtt: &Mqtt) -> Place {
-        let floor = mqtt.since();
+    /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
+    pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
         let Some(connection) = self.connections.get(slot as usize) else { return floor };
-        let is_wild =
-            |message: &Message| self.is_by_wildcard(slot, message, |topic, at| mqtt.heard(topic, at));
         let (offered, watermark) = (connection.as_of.max(self.fanout.offered), connection.watermark);
         let offered = Place::of(offered);
-        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark, is_wild);
+        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
         let to = connection.catch_up.as_deref().map_or(offered, sent_to);
         self.before_marked(slot, to).max(floor)
     }

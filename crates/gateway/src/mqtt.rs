@@ -135,11 +135,6 @@ impl Mqtt {
         heard
     }
 
-    /// Up to where filters with wildcards were sent everything, as far as was looked at.
-    pub(crate) fn since(&self) -> Place {
-        self.since
-    }
-
     pub(crate) fn heard_by_wildcard(&self) -> Option<Place> {
         let mut held = self.conversation.subscriptions();
         held.any(|held| held.filter.has_wildcards()).then_some(self.since)

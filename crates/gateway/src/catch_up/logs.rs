@@ -130,14 +130,8 @@ impl CatchUp {
     }
 
     /// Up to where the connection was sent what it hears by wildcards alone, if a live one was sent everything up to
-    /// `offered`. Pages reached up to `watermark`: what is held and stands before that does not go out. What is held for
-    /// other subscriptions has positions of its own.
-    pub(crate) fn sent_to(
-        &self,
-        offered: Place,
-        watermark: NotificationId,
-        hears_by_wildcard: impl Fn(&Message) -> bool,
-    ) -> Place {
+    /// `offered`. Pages reached up to `watermark`: what is held and stands before that does not go out.
+    pub(crate) fn sent_to(&self, offered: Place, watermark: NotificationId) -> Place {
         let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
         let to = match self.log {
             Some(log) => log,
@@ -147,7 +141,6 @@ impl CatchUp {
         let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
         let held = self.held.iter().chain(of_recoveries).filter(|dispatch| !dispatch.is_paged(watermark));
-        let held = held.filter(|dispatch| hears_by_wildcard(&dispatch.message));
         let held = held.map(|dispatch| dispatch.message.id);
         let waits = rest.chain(held.filter(|id| !self.is_logged(*id)));
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)

@@ -232,7 +232,7 @@ impl Shard {
     /// What the session leaves behind.
     pub(crate) fn part_mqtt(&mut self, slot: u32, mut mqtt: Mqtt) {
         let now = self.now.wall;
-        let since = self.sent_by_wildcard(slot, &mqtt);
+        let since = self.sent_by_wildcard(slot, mqtt.since);
         let Some(connection) = self.connection(slot) else { return };
         let reason = connection.close_reason;
         let catch_up = connection.catch_up.as_mut();

@@ -15,7 +15,7 @@ use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
 };
-use noroshi_store::Error as StoreError;
+use noroshi_store::{Error as StoreError, Place};
 use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
 
 use super::kept::Kept;
@@ -26,7 +26,6 @@ use crate::connection::Phase;
 use crate::mailbox::Reply;
 use crate::registry::Session;
 use crate::shard::Shard;
-use crate::talk::Talk;
 
 /// Jobs of one shard that are out at once.
 pub(crate) const OUT_MAX: usize = 64;
@@ -170,9 +169,8 @@ impl Shard {
     fn send_jobs(&mut self) {
         while self.works.out < OUT_MAX {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
-            let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref());
-            let Some(Talk::Mqtt(mqtt)) = talk else { continue };
-            let (sent, from) = (self.sent_by_wildcard(slot, mqtt), self.heard_from(slot));
+            let floor = self.mqtt(slot).map_or(Place(0), |mqtt| mqtt.since);
+            let (sent, from) = (self.sent_by_wildcard(slot, floor), self.heard_from(slot));
             let left_out = self.left_out_behind(slot);
             let Some(connection) = self.at(slot, generation).filter(|it| it.phase == Phase::Open) else {
                 continue;
