@@ -2,7 +2,6 @@
 //! by and of other protocols, STARTTLS and what must not be read with it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -102,11 +101,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.until(end).await
     }
 
-    /// Everything that was sent up to now, with the whole of the answer that ends it. Answers to earlier pings may come
-    /// again where a session is resumed.
+    /// Everything that was sent up to now, with the whole of the answer that ends it.
     pub(crate) async fn sync(&mut self) -> String {
-        static SYNCS: AtomicU64 = AtomicU64::new(0);
-        let id = format!("id='sync-{}'", SYNCS.fetch_add(1, Ordering::Relaxed));
+        self.sync_as("sync").await
+    }
+
+    /// With an id of its own: where a session is resumed, answers to earlier pings may come again.
+    pub(crate) async fn sync_as(&mut self, id: &str) -> String {
+        let id = format!("id='{id}'");
         let ping = format!("<iq type='get' {id} to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
         self.ask(&ping, &id).await + &self.until("</iq>").await
     }

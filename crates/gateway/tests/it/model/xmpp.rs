@@ -29,12 +29,14 @@ pub(crate) struct Device {
     early: Vec<usize>,
     /// How many stanzas had come when a confirmation was last asked for.
     asked: Option<u32>,
+    /// Pings, each with an id of its own.
+    syncs: u64,
 }
 
 impl Device {
     pub(crate) fn new(random: &mut Random) -> Self {
         let (topics, open, early) = (some_topics(random), VecDeque::new(), Vec::new());
-        Self { topics, link: None, id: None, came: 0, told: 0, open, early, asked: None }
+        Self { topics, link: None, id: None, came: 0, told: 0, open, early, asked: None, syncs: 0 }
     }
 
     /// Whole stanzas; `counted`: of those that stream management counts.
@@ -137,7 +139,8 @@ impl Speaker for Device {
 
     async fn read(&mut self, scene: &mut Scene<'_>) -> Came {
         let Some(peer) = &mut self.link else { return Err("it is not connected".to_owned()) };
-        let heard = peer.sync().await;
+        self.syncs += 1;
+        let heard = peer.sync_as(&format!("sync-{}", self.syncs)).await;
         self.take(scene, &heard, true).await
     }
 
