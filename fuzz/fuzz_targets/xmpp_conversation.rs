@@ -92,7 +92,10 @@ impl Peer {
             5 => self.conversation.encrypted(),
             6 => {
                 for action in std::mem::take(&mut self.asked) {
-                    if let Action::Subscribe { request, .. } | Action::Publish { request, .. } = action {
+                    if let Action::Subscribe { request, .. }
+                    | Action::Publish { request, .. }
+                    | Action::Node { request, .. } = action
+                    {
                         self.call(|it, cx, out| it.answer(cx, request, Answer::Done, out));
                     } else if let Action::Relay { request: Some(request), .. } = action {
                         let refused = Answer::Refused(Refusal::Unavailable);
@@ -123,11 +126,13 @@ fuzz_target!(|bytes: &[u8]| {
     let framing = if options & 1 == 0 { Framing::Stream } else { Framing::WebSocket };
     let security = if options & 2 == 0 { Security::Encrypted } else { Security::StartTls };
     let mut config = Config { scram: true, unacked_max: 8, early_max: 8, ..Config::new("x.example") };
-    (config.relay, config.registration) = (options & 4 != 0, options & 8 != 0);
+    config.registration = options & 8 != 0;
+    let mut conversation = Conversation::new(framing, security);
+    conversation.set_account(options & 4 != 0);
     let mut peer = Peer {
         config,
         framing,
-        conversation: Conversation::new(framing, security),
+        conversation,
         framer: Framer::new(),
         asked: Vec::new(),
         kept: None,

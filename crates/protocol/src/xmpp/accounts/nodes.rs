@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use noroshi_types::limits;
 
 use super::{Accounts, Told};
 use crate::xmpp::error::StanzaError;
@@ -34,7 +35,13 @@ const OWN_NODES_MAX: usize = 20;
 const OWN_BYTES_MAX: usize = 64 << 10;
 pub(super) const NAME_BYTES_MAX: usize = 255;
 const AFFILIATIONS_MAX: usize = 100;
+/// Owners of a node: each is asked about each subscription that has to be approved, and nobody asks an owner first.
+const OWNERS_MAX: usize = 10;
 const SUBSCRIBERS_MAX: usize = 100;
+/// Of an address that subscribes.
+const ADDRESS_BYTES_MAX: usize = 512;
+/// Of a list of an account's affiliations or subscriptions in one answer: others may name it at all nodes there are.
+const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
 

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use noroshi_types::DeviceId;
 
 use super::access::Entry;
 use super::form::{Field, NodeConfig};
 use super::request::NewAffiliation;
 use super::{
-    AFFILIATIONS_MAX, Accounts, Affiliation, NODES_MAX, Node, NodeAnswer, OWN_NODES_MAX, Refused, Told,
+    AFFILIATIONS_MAX, Accounts, Affiliation, NODES_MAX, Node, NodeAnswer, OWN_NODES_MAX, OWNERS_MAX, Refused,
+    Told,
 };
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
@@ -158,8 +160,9 @@ impl<S: Copy + Eq> Accounts<S> {
         let maker = self.bare(&node.maker);
         let mut affiliations = node.affiliations.clone();
         for (jid, NewAffiliation(affiliation)) in list {
-            // Of this domain, and without a resource.
-            if self.name_of(jid).is_none() || jid.contains('/') {
+            // What could be an account; whether it is one nobody learns.
+            let could_be = self.name_of(jid).is_some_and(|name| DeviceId::parse(&name).is_ok());
+            if !could_be || jid.contains('/') {
                 return Err(NOT_ACCEPTABLE.into());
             }
             // §8.9.2.3: a node keeps an owner, and whose room it takes stays one.
@@ -171,7 +174,8 @@ impl<S: Copy + Eq> Accounts<S> {
                 affiliation => affiliations.insert(jid.clone(), *affiliation),
             };
         }
-        if affiliations.len() > AFFILIATIONS_MAX {
+        let owners = affiliations.values().filter(|known| **known == Affiliation::Owner).count();
+        if affiliations.len() > AFFILIATIONS_MAX || owners > OWNERS_MAX {
             return Err((StanzaError::PolicyViolation, "").into());
         }
         self.node_mut(name)?.affiliations = affiliations;

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 
 use super::access::Entry;
-use super::{ADDRESSES_MAX, Accounts, NodeAnswer, NodeError, Refused, SUBSCRIBERS_MAX, Subscriber, Told};
+use super::{
+    ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, NodeAnswer, NodeError, Refused,
+    SUBSCRIBERS_MAX, Subscriber, Told,
+};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start};
@@ -39,6 +42,9 @@ impl<S: Copy + Eq> Accounts<S> {
         let node = self.node(name)?;
         if *bare_part(jid) != *bare {
             return Err((StanzaError::BadRequest, "invalid-jid").into()); // §6.1.3.1
+        }
+        if jid.len() > ADDRESS_BYTES_MAX {
+            return Err((StanzaError::NotAcceptable, "").into());
         }
         let entry = self.entry(&bare, node)?;
         if let Some(known) = node.subscribers.iter().find(|it| *it.jid == *jid) {
@@ -89,6 +95,9 @@ impl<S: Copy + Eq> Accounts<S> {
     pub fn subscriptions(&self, user: &str) -> Bytes {
         let (bare, mut out) = (self.bare(user), Vec::new());
         for (name, node) in &self.nodes {
+            if out.len() > LIST_BYTES_MAX {
+                break;
+            }
             let own = node.subscribers.iter().filter(|it| it.bare() == bare);
             own.for_each(|it| push_subscription(&mut out, name, &it.jid, it.state()));
         }
@@ -104,6 +113,9 @@ impl<S: Copy + Eq> Accounts<S> {
             push_start(out, "affiliations", &[("node", name.unwrap_or_default())]);
             let nodes = self.nodes.iter().filter(|(known, _)| name.is_none_or(|name| *name == ***known));
             for (name, node) in nodes {
+                if out.len() > LIST_BYTES_MAX {
+                    break;
+                }
                 if let Some(affiliation) = node.affiliations.get(&*bare) {
                     let attributes = [("node", &**name), ("affiliation", affiliation.as_str())];
                     push_empty(out, "affiliation", &attributes);

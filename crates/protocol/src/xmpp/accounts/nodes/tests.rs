@@ -422,6 +422,7 @@ fn affiliations_leave_the_maker_an_owner() {
     for (jid, affiliation, refused) in [
         ("b@y", "member", "not-acceptable"),
         ("b@x/r", "member", "not-acceptable"),
+        (&format!("{}@x", "n".repeat(1_000)), "member", "not-acceptable"),
         ("b@x", "king", "bad-request"),
         ("@x", "member", "bad-request invalid-jid"),
     ] {
@@ -461,10 +462,33 @@ fn everything_is_bounded() {
         (0..).take_while(|n| world.ask("b", &subscribe(*n)).starts_with("<subscription")).count();
     assert_eq!(subscribed, ADDRESSES_MAX);
     assert_eq!(world.ask("b", &subscribe(99)), "policy-violation too-many-subscriptions");
-    let many: String =
-        (0..AFFILIATIONS_MAX).map(|n| format!("<affiliation jid='n{n}@x' affiliation='member'/>")).collect();
-    let many = format!("<affiliations node='news'>{many}</affiliations>");
-    assert_eq!(world.own("a", &many), "policy-violation");
+    let long = format!("<subscribe node='news' jid='c@x/{}'/>", "r".repeat(ADDRESS_BYTES_MAX));
+    assert_eq!(world.ask("c", &long), "not-acceptable");
+    let many = |affiliation: &str, count: usize| -> String {
+        let change = |n: usize| format!("<affiliation jid='n{n}@x' affiliation='{affiliation}'/>");
+        let changes: String = (0..count).map(change).collect();
+        format!("<affiliations node='news'>{changes}</affiliations>")
+    };
+    assert_eq!(world.own("a", &many("owner", OWNERS_MAX)), "policy-violation", "with the one that is");
+    assert_eq!(world.own("a", &many("owner", OWNERS_MAX - 1)), "done");
+    assert_eq!(world.own("a", &many("member", AFFILIATIONS_MAX)), "policy-violation");
+}
+
+#[test]
+fn what_others_make_of_an_account_fits_one_answer() {
+    let mut world = World::new();
+    for maker in 0..NODES_MAX / OWN_NODES_MAX {
+        let name = format!("o{maker}");
+        world.accounts.put(&name, "p", None).unwrap();
+        for n in 0..OWN_NODES_MAX {
+            let node = format!("{name}-{n}-{}", "x".repeat(240));
+            world.ask(&name, &format!("<create node='{node}'/>"));
+            let change = "<affiliation jid='c@x' affiliation='member'/>";
+            world.own(&name, &format!("<affiliations node='{node}'>{change}</affiliations>"));
+        }
+    }
+    let told = world.get("c", "<affiliations/>").len();
+    assert!((100_000..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
 }
 
 #[test]

@@ -61,6 +61,12 @@ fn element() -> impl Strategy<Value = String> {
          xmlns='http://jabber.org/protocol/pubsub'><subscribe node='n' jid='d1@x.example'/></pubsub></iq>",
         "<iq xmlns='jabber:client' type='get' id='g' to='pubsub.x.example'><pubsub \
          xmlns='http://jabber.org/protocol/pubsub'><items node='n'/></pubsub></iq>",
+        "<iq xmlns='jabber:client' type='set' id='g' to='pubsub.x.example'><pubsub \
+         xmlns='http://jabber.org/protocol/pubsub'><create node='n'/></pubsub></iq>",
+        "<iq xmlns='jabber:client' type='set' id='g' to='pubsub.x.example'><pubsub \
+         xmlns='http://jabber.org/protocol/pubsub#owner'><delete node='n'/></pubsub></iq>",
+        "<iq xmlns='jabber:client' type='set' id='g'><enable xmlns='urn:xmpp:push:0' jid='b@x.example/r'/></iq>",
+        "<message xmlns='jabber:client' to='pubsub.x.example'><x xmlns='jabber:x:data' type='submit'/></message>",
         "<message xmlns='jabber:client' to='other@x.example'><body>&lt;</body></message>",
         "<message xmlns='jabber:client'><received xmlns='urn:xmpp:receipts' id='01890a5d-ac96-774b-bcce-b302099a8057'/></message>",
         "<iq xmlns='jabber:client' type='set' id='g'><query xmlns='jabber:iq:register'><username>u</username>\
@@ -122,6 +128,9 @@ fn play(peer: &mut Peer, framing: Framing, step: Said, kept: &mut Option<Box<Sus
                 let request = match action {
                     Action::Subscribe { request, .. }
                     | Action::Items { request, .. }
+                    | Action::Create { request, .. }
+                    | Action::Node { request, .. }
+                    | Action::ChangePush { request, .. }
                     | Action::Register { request, .. }
                     | Action::Relay { request: Some(request), .. } => request,
                     _ => continue,
