@@ -116,7 +116,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// Answers the ping that comes next.
     async fn answer(&mut self) {
         let question = self.until("</iq>").await;
-        let id = between(&question, "id='", "'");
+        // Messages may come before it.
+        let id = between(question.rsplit_once("<iq ").expect("a request").1, "id='", "'");
         self.say(&format!("<iq type='result' id='{id}' to='localhost'/>")).await;
     }
 
