@@ -425,10 +425,16 @@ impl Run {
 impl Run {
     /// All are there, and take what their groups are owed.
     async fn settle_groups(&mut self) {
-        let until = tokio::time::Instant::now() + PATIENCE;
+        // Who takes one at a time takes a while.
+        let until = tokio::time::Instant::now() + 3 * PATIENCE;
         while !self.ledger.owed_to_groups().is_empty() && tokio::time::Instant::now() < until {
             for at in 0..DEVICES {
-                self.settle(at).await;
+                if !self.is_connected(at) {
+                    self.log_in(at, false).await;
+                }
+                self.read(at).await;
+                let (device, mut scene) = self.turn(at);
+                device.confirm(&mut scene, 1_000).await;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

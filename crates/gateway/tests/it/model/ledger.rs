@@ -146,13 +146,12 @@ impl Ledger {
     }
 
     pub(crate) fn join(&mut self, device: usize, share: &'static str) {
-        match self.groups.iter_mut().find(|group| group.share == share) {
-            Some(group) => drop(group.members.insert(device)),
-            None => {
-                let (members, owed) = (BTreeSet::from([device]), BTreeSet::new());
-                self.groups.push(Group { share, members, owed });
-            }
-        }
+        let known = self.groups.iter().position(|group| group.share == share);
+        let at = known.unwrap_or_else(|| {
+            self.groups.push(Group { share, members: BTreeSet::new(), owed: BTreeSet::new() });
+            self.groups.len() - 1
+        });
+        self.groups[at].members.insert(device);
     }
 
     /// A device unsubscribed, or its session ended.
@@ -209,7 +208,9 @@ impl Ledger {
             let matches = plain(group.share).is_some_and(|filter| filter_matches(filter, topic));
             matches && !group.members.is_empty() && to.is_none()
         };
-        self.groups.iter_mut().filter(shared).for_each(|group| drop(group.owed.insert(number)));
+        for group in self.groups.iter_mut().filter(shared) {
+            group.owed.insert(number);
+        }
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
@@ -219,7 +220,9 @@ impl Ledger {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);
         account.tally.confirmed += usize::from(!retained && account.confirmed.insert(number));
-        self.groups.iter_mut().for_each(|group| drop(group.owed.remove(&number)));
+        for group in &mut self.groups {
+            group.owed.remove(&number);
+        }
         self.note(device, Some(number), format!("is confirmed, retained: {retained}"));
     }
 
