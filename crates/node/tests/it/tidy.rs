@@ -73,7 +73,17 @@ fn crates_know_only_those_before_them() {
         ("noroshi-auth", &["types", "supervision", "telemetry", "store", "egress"]),
         (
             "noroshi-delivery",
-            &["types", "supervision", "telemetry", "events", "egress", "store", "push", "cluster"],
+            &[
+                "types",
+                "supervision",
+                "telemetry",
+                "events",
+                "protocol",
+                "egress",
+                "store",
+                "push",
+                "cluster",
+            ],
         ),
         (
             "noroshi-api",
