@@ -244,6 +244,7 @@ const xmppRequests = {
   CARD: () => xml('vCard', { xmlns: 'vcard-temp' }),
   CARBONS: () => xml('enable', { xmlns: 'urn:xmpp:carbons:2' }),
   ARCHIVE: () => xml('query', { xmlns: ARCHIVE }),
+  PUSH: () => xml('enable', { xmlns: 'urn:xmpp:push:0', jid: 'pubsub.localhost', node: TOPIC }),
 }
 const xmppNoRequests = [
   'STREAM', 'CLIENT', 'FRAMING', 'STREAM_ERRORS', 'STANZA_ERRORS', 'TLS', 'SASL', 'SASL2', 'CHANNEL_BINDING', 'BIND2', 'SM', 'CSI',

@@ -199,12 +199,12 @@ test('MQTT answers each filter, and a wildcard needs a rule that covers it', asy
   const device = await register('m1', 'u1')
   const client = await mqttClient(mqttUrl, device)
   const codes = async (...filters) => {
-    const packet = await new Promise((resolve) => {
-      client.once('packetreceive', resolve)
-      client.subscribe(filters, { qos: 1 }, () => {})
+    const answer = new Promise((resolve) => {
+      const look = (packet) => packet.cmd === 'suback' && (client.off('packetreceive', look), resolve(packet.granted))
+      client.on('packetreceive', look)
     })
-    assert.equal(packet.cmd, 'suback')
-    return packet.granted
+    client.subscribe(filters, { qos: 1 }, () => {})
+    return answer
   }
   assert.deepEqual(
     await codes('public/a', 'user/u1/#', 'user/#', '#', 'other', 'user/+/x', 'public/+'),

@@ -1,5 +1,7 @@
 //! Groups of shared subscriptions.
 
+use std::slice::from_ref;
+
 use noroshi_store::{
     Error, JoinShares, Leave, LeaveShares, MemberState, Place, Share, ShareGroup, ShareNum, Store,
 };
@@ -43,9 +45,9 @@ pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
     let other = join(store, theirs, "a", "u", &[]).await;
     let before = send(store, mine, stored(to_topic("t"))).await;
     let (jobs, all) = (share("jobs", "t/#"), share("all", "t/#"));
-    enter(store, mine, b, 7, &[jobs.clone()]).await;
+    enter(store, mine, b, 7, from_ref(&jobs)).await;
     enter(store, mine, a, 8, &[jobs.clone(), all.clone()]).await;
-    enter(store, theirs, other, 9, &[jobs.clone()]).await;
+    enter(store, theirs, other, 9, from_ref(&jobs)).await;
     let found = groups(store).await;
     let names: Vec<_> = found.iter().map(|group| (group.app, &group.share)).collect();
     assert_eq!(names, [(mine, &jobs), (mine, &all), (theirs, &jobs)]);
@@ -64,8 +66,8 @@ pub(crate) async fn a_share_is_left(store: &dyn Store) {
     let a = join(store, app, "a", "u", &[]).await;
     let b = join(store, app, "b", "u", &[]).await;
     let jobs = share("jobs", "t");
-    enter(store, app, a, 1, &[jobs.clone()]).await;
-    enter(store, app, b, 1, &[jobs.clone()]).await;
+    enter(store, app, a, 1, from_ref(&jobs)).await;
+    enter(store, app, b, 1, from_ref(&jobs)).await;
     let held = vec![NotificationId::from_bytes([7; 16]), NotificationId::from_bytes([8; 16])];
     let away = LeaveShares { device: a, generation: 1, what: Leave::Connection, held: held.clone() };
     assert!(store.leave_shares(away).await.expect("left"));
@@ -78,7 +80,7 @@ pub(crate) async fn a_share_is_left(store: &dyn Store) {
         held,
         "its session ended, and it may have them all the same"
     );
-    enter(store, app, a, 2, &[jobs.clone()]).await;
+    enter(store, app, a, 2, from_ref(&jobs)).await;
     assert!(groups(store).await[0].members[0].held.is_empty(), "it is back");
     assert!(!leave(store, a, 1, Leave::Session).await, "a later connection has it");
     assert!(!leave(store, a, 2, Leave::Some(vec![share("jobs", "u")])).await, "it is not in that one");
@@ -94,8 +96,8 @@ pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
     let a = join(store, app, "a", "u", &[]).await;
     let b = join(store, app, "b", "u", &[]).await;
     let jobs = share("jobs", "t");
-    enter(store, app, a, 1, &[jobs.clone()]).await;
-    enter(store, app, b, 1, &[jobs.clone()]).await;
+    enter(store, app, a, 1, from_ref(&jobs)).await;
+    enter(store, app, b, 1, from_ref(&jobs)).await;
     let num = groups(store).await[0].num;
     let settle = async |since: &[(ShareNum, Place)], over: &[(ShareNum, DeviceNum)]| {
         store.settle_shares(since.to_vec(), over.to_vec()).await.expect("settled");
@@ -119,11 +121,11 @@ pub(crate) async fn a_share_that_all_left_begins_anew(store: &dyn Store) {
     let app = app(store, "app").await;
     let a = join(store, app, "a", "u", &[]).await;
     let jobs = share("jobs", "t");
-    enter(store, app, a, 1, &[jobs.clone()]).await;
+    enter(store, app, a, 1, from_ref(&jobs)).await;
     leave(store, a, 1, Leave::Connection).await;
     let kept = groups(store).await[0].since;
     send(store, app, stored(to_topic("t"))).await;
-    enter(store, app, a, 2, &[jobs.clone()]).await;
+    enter(store, app, a, 2, from_ref(&jobs)).await;
     assert_eq!(groups(store).await[0].since, kept, "it was only away");
     leave(store, a, 2, Leave::Session).await;
     let last = send(store, app, stored(to_topic("t"))).await;
