@@ -5,7 +5,7 @@
 //! notifications once more, with the same ids.
 //!
 //! A backlog that is read on an open connection waits for the confirmations that its device gave before
-//! ([`AckQueue::settle`]): the client would get those notifications as new ones.
+//! (`AckQueue::settle`): the client would get those notifications as new ones.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

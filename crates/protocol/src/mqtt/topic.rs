@@ -61,7 +61,7 @@ pub enum FilterError {
 }
 
 /// A topic filter that can match something here, as long as a topic at most; or a share of one, with a name of at most
-/// [`SHARE_NAME_BYTES_MAX`] bytes.
+/// 255 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicFilter(Box<str>);
 
