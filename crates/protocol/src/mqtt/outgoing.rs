@@ -77,7 +77,8 @@ impl Outgoing {
         let data = message.data.as_ref().filter(|_| message.notification.is_none());
         let content = data.and_then(|data| Content::from_data(data.as_str()));
         let content = content.unwrap_or_else(|| native_content(message));
-        let (topic, share) = match content.share {
+        // Only the service sends to a device; to a topic a device may publish, with these fields too.
+        let (topic, share) = match content.share.filter(|_| message.topic.is_none()) {
             Some((topic, share)) => (topic.into(), Some(share)),
             None => (topic.into(), None),
         };

@@ -133,7 +133,8 @@ pub struct ShareCopy {
 impl ShareCopy {
     /// `None` if the message is no copy.
     pub fn of(message: &Message) -> Option<Self> {
-        let envelope = Envelope::of_message(message)?;
+        // What is published to a topic has the words of whoever published it.
+        let envelope = Envelope::of_message(message).filter(|_| message.topic.is_none())?;
         let share = TopicFilter::parse(envelope.share.as_deref()?).ok()?;
         share.share()?;
         Some(Self {
@@ -146,10 +147,12 @@ impl ShareCopy {
 
     /// The `data` of a copy of a topic's message, or of a copy for the next member. `None` if it is neither.
     pub fn data(message: &Message, share: &str) -> Option<JsonText> {
-        if let Some(envelope) = Envelope::of_message(message).filter(|envelope| envelope.share.is_some()) {
-            return Some(JsonText::from(Data { mqtt: Envelope { turn: envelope.turn + 1, ..envelope } }));
-        }
-        let topic = message.topic.as_ref()?.topic.as_str();
+        let Some(place) = &message.topic else {
+            let envelope = Envelope::of_message(message).filter(|envelope| envelope.share.is_some())?;
+            let turn = envelope.turn.saturating_add(1);
+            return Some(JsonText::from(Data { mqtt: Envelope { turn, ..envelope } }));
+        };
+        let topic = place.topic.as_str();
         let native = RawValue::from_string(String::from_utf8(native::message_json(message)).ok()?).ok()?;
         // What is no publication comes as it would by a subscription of the member's own.
         let envelope = Envelope::of_message(message).unwrap_or_else(|| Envelope {
@@ -363,6 +366,21 @@ mod tests {
             assert_eq!(Outgoing::new(&next).shared(Version::V5), direct.shared(Version::V5));
         }
         assert_eq!(ShareCopy::of(&message(Some("a/b"), None, None)), None);
+        // A device that may publish to a topic forges the fields of a copy.
+        let forged = r#"{"mqtt":{"text":"x","topic":"a/secret","share":"$share/g/a/#","of":"017f22e2-79b0-7cc3-98c4-dc0c0c07398f","turn":4294967295}}"#;
+        let forged = |topic| message(topic, None, Some(JsonText::from_valid(forged)));
+        let published = forged(Some("a/b"));
+        let sent = Outgoing::new(&published);
+        assert_eq!((&*sent.topic, sent.share, ShareCopy::of(&published)), ("a/b", None, None));
+        let copy = message(None, None, ShareCopy::data(&published, "$share/h/a/b"));
+        let of = ShareCopy::of(&copy).unwrap();
+        assert_eq!(
+            (&*of.share, of.of, of.turn),
+            ("$share/h/a/b", published.id, 0),
+            "its own words say nothing"
+        );
+        assert_eq!(Outgoing::new(&copy).topic(), "a/b");
+        assert!(ShareCopy::data(&forged(None), share).is_some(), "no overflow");
         assert_eq!(ShareCopy::data(&message(None, None, None), share), None, "no topic's");
     }
 

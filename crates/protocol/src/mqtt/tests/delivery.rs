@@ -54,7 +54,7 @@ fn a_share_gets_its_copies_alone() {
     assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NotForIt, "it was not assigned");
     let copy = |share: &str| {
         let fields = format!(r#""text":"x","qos":2,"topic":"a","share":"{share}""#);
-        outgoing(2, "a", &fields)
+        Outgoing::new(&Message { topic: None, ..published(2, "a", &fields) })
     };
     assert_eq!(peer.deliver(&copy("$share/other/a"), Cause::Published), Delivery::NotForIt);
     peer.subscribe(&[("a", options(0)), ("$noroshi/inbox", options(0))]);
