@@ -54,6 +54,8 @@ pub(crate) struct Mqtt {
     clean_start: bool,
     /// Its subscriptions are those of an earlier connection: what their topics retain it has.
     resumed: bool,
+    /// It has shared subscriptions, or asked for some: the end of the connection ends or suspends them.
+    has_shares: bool,
 }
 
 // With a conversation's 64 bytes and its decoder's 8.
@@ -70,6 +72,7 @@ impl Mqtt {
             expiry_s: 0,
             clean_start: true,
             resumed: false,
+            has_shares: false,
         }
     }
 

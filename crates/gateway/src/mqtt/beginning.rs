@@ -4,6 +4,7 @@
 //! device has durable subscriptions that were not made over MQTT too: those are part of every session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_auth::Identity;
 use noroshi_delivery::Delivery;
@@ -14,7 +15,7 @@ use noroshi_protocol::mqtt::{
 };
 use noroshi_store::{Leave, Share};
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, DeviceId, NotificationId, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
 use super::kept::Kept;
 use super::last_words::Turn;
@@ -203,6 +204,7 @@ impl Shard {
             saved: saved.filter(|_| present),
         };
         let shares = shares_of(&logged_in.subscriptions);
+        mqtt.has_shares = !shares.is_empty();
         let mut out = Vec::new();
         let early = mqtt.conversation.logged_in(&shared.config.mqtt, logged_in, &mut out);
         let since = mqtt.since;
@@ -253,8 +255,7 @@ impl Shard {
         for filter in &wild {
             self.wildcards.remove(session.app, filter.as_str(), slot);
         }
-        let has_shares = mqtt.conversation.subscriptions().any(|held| held.filter.share().is_some());
-        let held = if has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
+        let held = if mqtt.has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
         let queue = mqtt.queue.take().map(|queue| *queue);
         let lasted = mqtt.expiry_s > 0;
         let mut parting = mqtt.conversation.part();
@@ -291,12 +292,15 @@ impl Shard {
         let revoked = reason == Some(CloseReason::Revoked);
         let present = self.shared.registry.device(session.device_key);
         let moved = present.is_some_and(|present| present.holder() != session.holder());
-        self.leave_work(slot, &session, queue, expiry_s > 0, last.filter(|_| !revoked && !moved));
-        if has_shares {
-            let ends = expiry_s == 0 || revoked || moved;
-            let what = if ends { Leave::Session } else { Leave::Connection };
-            self.delivery.work(leave_shares(self.delivery.clone(), session.clone(), what, held));
-        }
+        let what = match expiry_s {
+            seconds if seconds > 0 && !revoked && !moved => {
+                Leave::Connection { ends_at: now.saturating_add(Duration::from_secs(seconds.into())) }
+            }
+            _ => Leave::Session,
+        };
+        let leave = mqtt.has_shares.then_some(Job::LeaveShares { what, held });
+        let last = last.filter(|_| !revoked && !moved);
+        self.leave_work(slot, &session, queue, expiry_s > 0, leave.into_iter().chain(last));
         if revoked {
             return self.withhold(will.is_some());
         }
@@ -394,17 +398,6 @@ impl Shard {
 fn shares_of(subscriptions: &[Held]) -> Vec<(Share, u8)> {
     let share = |held: &Held| Some((share(&held.filter)?, held.options.qos() as u8));
     subscriptions.iter().filter_map(share).collect()
-}
-
-async fn leave_shares(
-    delivery: Arc<Delivery>,
-    session: Arc<Session>,
-    what: Leave,
-    held: Vec<NotificationId>,
-) {
-    if let Err(error) = work::leave_shares(&delivery, &session, what, held).await {
-        tracing::debug!(%error, "that a member of shared subscriptions left is found out later");
-    }
 }
 
 /// When a will is published: as its connection ends, or later.

@@ -8,7 +8,7 @@ use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
-use noroshi_store::{Place, Share};
+use noroshi_store::{Leave, Place, Share};
 use noroshi_types::{AppId, CloseReason, Topic};
 
 use super::Mqtt;
@@ -37,10 +37,14 @@ impl Shard {
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         // What was published before is retained before.
         let has_shares = request.shares().next().is_some();
+        if let Some(mqtt) = self.mqtt(slot) {
+            mqtt.has_shares |= has_shares;
+        }
         if !lasts && !has_shares && !self.has_work(slot) {
             return self.finish_subscribe(slot, request, lasts);
         }
-        if !self.queue_job(slot, Job::Subscribe { request, lasts, rules }) {
+        let had = Vec::new();
+        if !self.queue_job(slot, Job::Subscribe { request, lasts, rules, had }) {
             self.begin_close(slot, CloseReason::RateLimited);
         }
     }
@@ -55,6 +59,7 @@ impl Shard {
         let limit = self.delivery.quotas().subscriptions_max(app, most);
         let config = Config { subscriptions_max: limit, ..shared.config.mqtt.clone() };
         let since = self.heard_from(slot);
+        let shares: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
         self.answer_mqtt(slot, |conversation, out| {
             made = conversation.subscribed(&config, request, since.0, out)?;
             Ok(())
@@ -62,6 +67,7 @@ impl Shard {
         if made.len() < asked {
             self.over_subscriptions(app, limit);
         }
+        self.leave_refused_shares(slot, shares);
         let kind = if lasts { Subscription::durable } else { Subscription::own };
         let mut retained: Vec<Box<str>> = Vec::new();
         let mut reads_inbox = false;
@@ -85,6 +91,18 @@ impl Shard {
             self.hear_by_wildcard(slot, !had_wildcards, retained);
         }
         self.advance(slot);
+    }
+
+    /// Leaves those that were joined and then found no room among the connection's subscriptions.
+    fn leave_refused_shares(&mut self, slot: u32, mut shares: Vec<Share>) {
+        let Some(mqtt) = self.mqtt(slot).filter(|_| !shares.is_empty()) else { return };
+        let held: Vec<Share> =
+            mqtt.conversation.subscriptions().filter_map(|held| share(&held.filter)).collect();
+        shares.retain(|share| !held.contains(share));
+        let leave = Job::LeaveShares { what: Leave::Some(shares.clone()), held: Vec::new() };
+        if !shares.is_empty() && !self.queue_job(slot, leave) {
+            self.begin_close(slot, CloseReason::RateLimited);
+        }
     }
 
     /// What was accepted up to here a subscription that is made now does not bring.

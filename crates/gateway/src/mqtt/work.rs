@@ -47,6 +47,8 @@ pub(crate) enum Job {
         lasts: bool,
         /// By which it was allowed.
         rules: Option<Arc<AppRules>>,
+        /// The shared subscriptions that the client has, as the job begins.
+        had: Vec<Share>,
     },
     Unsubscribe {
         request: UnsubscribeRequest,
@@ -57,6 +59,11 @@ pub(crate) enum Job {
     /// The session that goes on has these shared subscriptions, with what was granted.
     Join {
         shares: Vec<(Share, u8)>,
+    },
+    /// The client leaves shared subscriptions without UNSUBSCRIBE.
+    LeaveShares {
+        what: Leave,
+        held: Vec<NotificationId>,
     },
     /// The durable subscriptions of an earlier session. `turn`: of one that ends with its connection.
     Forget {
@@ -192,8 +199,15 @@ impl Shard {
             mqtt.since = sent;
             let (since, expiry_s) = (left_out.map_or(sent, |place| place.min(sent)), mqtt.expiry_s);
             let Some(mut job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
-            if let Job::Unsubscribe { held, .. } = &mut job {
-                *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();
+            match &mut job {
+                Job::Unsubscribe { held, .. } => {
+                    *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();
+                }
+                Job::Subscribe { had, .. } => {
+                    let held = mqtt.conversation.subscriptions();
+                    *had = held.filter_map(|held| share(&held.filter)).collect();
+                }
+                _ => {}
             }
             let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
             let keep = |subscriptions| {
@@ -219,12 +233,14 @@ impl Shard {
                 }
                 _ => None,
             };
+            let lasts_s = mqtt.expiry_s;
             self.works.out += 1;
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let delivery = self.delivery.clone();
             self.delivery.work(async move {
                 let words = shared.lefts.last_words();
-                let ran = AssertUnwindSafe(run(&delivery, words, &session, job, kept)).catch_unwind().await;
+                let run = run(&delivery, words, &session, job, kept, lasts_s);
+                let ran = AssertUnwindSafe(run).catch_unwind().await;
                 let done = ran.unwrap_or_else(|_| {
                     shared.metrics.panics.inc();
                     Done::Failed
@@ -299,13 +315,13 @@ impl Shard {
         session: &Arc<Session>,
         queue: Option<Queue>,
         lasts: bool,
-        last: Option<Job>,
+        last: impl IntoIterator<Item = Job>,
     ) {
         let generation = session.address.generation;
         let queue = queue.unwrap_or_default();
         let goes_on = |job: &Job| match job {
             Job::Publish { answer, .. } => !lasts || answer.is_none_or(|answer| !answer.is_exactly_once()),
-            job => matches!(job, Job::Forget { .. }),
+            job => matches!(job, Job::Forget { .. } | Job::LeaveShares { .. }),
         };
         let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
         jobs.extend(last);
@@ -322,7 +338,7 @@ impl Shard {
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.delivery.work(async move {
             for job in jobs {
-                run(&delivery, shared.lefts.last_words(), &session, job, None).await;
+                run(&delivery, shared.lefts.last_words(), &session, job, None, 0).await;
             }
         });
     }
@@ -334,6 +350,7 @@ async fn run(
     session: &Session,
     job: Job,
     kept: Option<Kept>,
+    expiry_s: u32,
 ) -> Done {
     // What it writes goes on from what the device's connection before writes.
     if !matches!(job, Job::Publish { .. } | Job::Retained { .. }) {
@@ -344,18 +361,31 @@ async fn run(
             let result = publish(delivery, session, *request, clears).await;
             Done::Published { answer, result }
         }
-        Job::Subscribe { mut request, lasts, rules } => {
-            let kept = join_shares(delivery, session, &mut request, lasts, kept).await;
+        Job::Subscribe { mut request, lasts, rules, had } => {
+            let kept = join_shares(delivery, session, &mut request, expiry_s, kept).await;
+            let joined: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
             if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
                 request.refuse(|_| Some(refused));
+                let new: Vec<Share> = joined.into_iter().filter(|share| !had.contains(share)).collect();
+                if !new.is_empty()
+                    && let Err(error) = leave_shares(delivery, session, Leave::Some(new), Vec::new()).await
+                {
+                    tracing::warn!(%error, "could not undo shared subscriptions that were refused");
+                    return Done::Failed;
+                }
             }
             Done::Subscribed { request, lasts, rules }
         }
         Job::Join { shares } => {
-            // A session that goes on is one that lasts.
-            if let Err(error) = join(delivery, session, shares, true).await {
-                tracing::warn!(%error, "a member of shared subscriptions is back and gets nothing of them for now");
+            if let Err(error) = join(delivery, session, shares, expiry_s).await {
+                tracing::warn!(%error, "could not restore a session's shared subscriptions; closing its connection");
                 return Done::Failed;
+            }
+            Done::Forgotten
+        }
+        Job::LeaveShares { what, held } => {
+            if let Err(error) = leave_shares(delivery, session, what, held).await {
+                tracing::warn!(%error, "could not report that a member of shared subscriptions left");
             }
             Done::Forgotten
         }
@@ -364,7 +394,7 @@ async fn run(
             if !shares.is_empty()
                 && let Err(error) = leave_shares(delivery, session, Leave::Some(shares), held).await
             {
-                tracing::warn!(%error, "a member of shared subscriptions could not leave them");
+                tracing::warn!(%error, "could not end shared subscriptions; closing the connection");
                 return Done::Failed;
             }
             if lasts {
@@ -454,7 +484,7 @@ async fn join_shares(
     delivery: &Delivery,
     session: &Session,
     request: &mut SubscribeRequest,
-    lasts: bool,
+    expiry_s: u32,
     mut kept: Option<Kept>,
 ) -> Option<Kept> {
     let asked = request.shares().filter_map(|(filter, qos)| Some((share(filter)?, qos as u8)));
@@ -462,11 +492,11 @@ async fn join_shares(
     if shares.is_empty() {
         return kept;
     }
-    let refused = match join(delivery, session, shares, lasts).await {
+    let refused = match join(delivery, session, shares, expiry_s).await {
         Ok(()) => return kept,
         Err(Error::Store(StoreError::Limit(_))) => SubscribeRefused::OverQuota,
         Err(error) => {
-            tracing::warn!(%error, "a shared subscription could not be made");
+            tracing::warn!(%error, "could not make a shared subscription");
             SubscribeRefused::Unavailable
         }
     };
@@ -482,13 +512,13 @@ async fn join(
     delivery: &Delivery,
     session: &Session,
     shares: Vec<(Share, u8)>,
-    lasts: bool,
+    expiry_s: u32,
 ) -> Result<(), Error> {
     let (app, device, generation) = (session.app, session.num, session.address.generation);
-    delivery.join_shares(JoinShares { app, device, shares, generation, lasts }).await
+    delivery.join_shares(JoinShares { app, device, shares, generation, expiry_s }).await
 }
 
-pub(super) async fn leave_shares(
+async fn leave_shares(
     delivery: &Delivery,
     session: &Session,
     what: Leave,
@@ -511,7 +541,7 @@ pub(super) async fn forget(
         && delivery.has_shares(session.app)
         && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
     {
-        tracing::warn!(%error, "shared subscriptions of a session that ended stay for now");
+        tracing::warn!(%error, "could not end the shared subscriptions of a session that ended; they end when it would have expired");
     }
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
