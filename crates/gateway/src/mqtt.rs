@@ -13,7 +13,7 @@ use bytes::Bytes;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Action, Cause as Why, Conversation, Decoder, Delivery, Frame, Owed, PublishRefused, ServerReference,
-    TopicFilter, filter_matches, is_topic_name,
+    Subscription, TopicFilter, filter_matches, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
@@ -117,6 +117,13 @@ impl Mqtt {
             Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
             Delivery::Full => Offered::Full,
         }
+    }
+
+    /// `due`: those that retained messages were not read for yet.
+    fn subscriptions(&self, due: &[Box<str>]) -> Vec<Subscription> {
+        let held = self.conversation.subscriptions().cloned();
+        let is_due = |held: &Subscription| due.iter().any(|due| **due == *held.filter.as_str());
+        held.map(|held| Subscription { retained_due: is_due(&held), ..held }).collect()
     }
 
     pub(crate) fn caught_up(&mut self) -> Vec<NotificationId> {

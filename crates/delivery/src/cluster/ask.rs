@@ -173,7 +173,8 @@ fn connected(generation: u64) -> Connected {
 impl Delivery {
     /// The generation of each device's session, in the order asked, wherever it is.
     pub(crate) async fn generations(&self, app: AppId, devices: &[DeviceId]) -> Vec<Connected> {
-        let mut known: Vec<Connected> = self.generations_here(app, devices).into_iter().map(connected).collect();
+        let mut known: Vec<Connected> =
+            self.generations_here(app, devices).into_iter().map(connected).collect();
         let Some(peers) = self.peers() else { return known };
         let missing: Vec<usize> = (0..devices.len()).filter(|at| known[*at] == Connected::No).collect();
         for missing in missing.chunks(GENERATIONS_MAX) {

@@ -90,7 +90,8 @@ impl Group {
     pub(super) fn new(of: ShareGroup, before: Option<&Group>) -> Self {
         let share = share_filter(&of.share.name, &of.share.filter).into();
         let since = before.map_or(of.since, |before| before.since.max(of.since));
-        let (last, counted) = before.map_or((DeviceNum(0), DeviceNum(0)), |before| (before.last, before.counted));
+        let (last, counted) =
+            before.map_or((DeviceNum(0), DeviceNum(0)), |before| (before.last, before.counted));
         let progress = before.map_or(Progress::Done, |before| before.progress);
         Self { of, share, since, progress, last, counted }
     }
@@ -110,8 +111,7 @@ impl Group {
 
     fn takers<'g>(&'g self, connected: &'g Connected) -> impl Iterator<Item = &'g ShareMember> {
         let members = self.of.members.iter().filter(|member| member.state == MemberState::Here);
-        let has_connection =
-            |member: &&ShareMember| connected.contains(&(member.num, member.generation));
+        let has_connection = |member: &&ShareMember| connected.contains(&(member.num, member.generation));
         members.filter(|member| member.device.is_some()).filter(has_connection)
     }
 
@@ -245,7 +245,8 @@ mod tests {
     fn members_are_counted_in_turn() {
         let mut group = group(&[1, 2, 3, 4, 5].map(|num| (num, MemberState::Here)));
         let connected = connected(&[1, 2, 4, 5]);
-        let mut count = |most| group.next_to_count(&connected, most).iter().map(|num| num.0).collect::<Vec<_>>();
+        let mut count =
+            |most| group.next_to_count(&connected, most).iter().map(|num| num.0).collect::<Vec<_>>();
         assert_eq!(count(3), [1, 2, 4]);
         assert_eq!(count(3), [5, 1, 2]);
         assert_eq!(count(9), [4, 5, 1, 2]);

@@ -214,7 +214,11 @@ impl Leader {
     }
 
     /// Gives groups their turn, all of them while they have more to assign. One that fails does not keep the others from it.
-    async fn assign(&mut self, delivery: &Arc<Delivery>, is_due: impl Fn(AppId) -> bool) -> Result<(), Error> {
+    async fn assign(
+        &mut self,
+        delivery: &Arc<Delivery>,
+        is_due: impl Fn(AppId) -> bool,
+    ) -> Result<(), Error> {
         let (mut pages, mut result, mut has_more) = (Pages::default(), Ok(()), false);
         for at in 0..self.groups.len() {
             if at % LEADS_EVERY == LEADS_EVERY - 1 && !self.leads(delivery).await? {

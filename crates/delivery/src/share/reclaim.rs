@@ -72,7 +72,8 @@ impl Reclaim {
                 (self.from, done.has_more) = (at, true);
                 break;
             }
-            if let Err(error) = self.group(delivery, takers, &mut groups[at], &mut read, &mut done.over).await {
+            if let Err(error) = self.group(delivery, takers, &mut groups[at], &mut read, &mut done.over).await
+            {
                 result = result.and(Err(error));
             }
         }
@@ -213,7 +214,8 @@ async fn groups_of(
 /// Who can take what a member leaves: those that are connected, else those that come back.
 fn others(group: &Group, but: DeviceNum) -> Vec<&DeviceId> {
     let of = |state| {
-        let members = group.of.members.iter().filter(move |member| member.state == state && member.num != but);
+        let members =
+            group.of.members.iter().filter(move |member| member.state == state && member.num != but);
         members.filter_map(|member| member.device.as_ref()).collect::<Vec<_>>()
     };
     match of(MemberState::Here) {

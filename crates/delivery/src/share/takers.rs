@@ -102,12 +102,7 @@ impl Takers {
     }
 
     /// What became of a message in [`Takers::take`].
-    pub(super) fn took(
-        &mut self,
-        member: DeviceNum,
-        message: NotificationId,
-        sent: Option<NotificationId>,
-    ) {
+    pub(super) fn took(&mut self, member: DeviceNum, message: NotificationId, sent: Option<NotificationId>) {
         self.rooms.replace(member, message, sent);
     }
 

@@ -62,10 +62,11 @@ impl CatchUp {
     /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what
     /// topics retain.
     pub(crate) fn unsent(&self) -> Vec<Owed> {
-        let (Again::Wanted(owed) | Again::Reading(owed)) = &self.again else {
-            let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
-            return rest.map(Paged::owed).collect();
-        };
-        owed.clone()
+        let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
+        let rest = rest.map(Paged::owed);
+        match &self.again {
+            Again::Wanted(owed) | Again::Reading(owed) => owed.iter().copied().chain(rest).collect(),
+            Again::Read(_) => rest.collect(),
+        }
     }
 }

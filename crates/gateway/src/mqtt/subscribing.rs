@@ -112,7 +112,7 @@ impl Shard {
     }
 
     /// What is published from now on comes by itself, and once; what is retained from before is read first.
-    fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
+    pub(super) fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let offered = connection.as_of.max(self.fanout.offered);
         if is_first {
@@ -126,13 +126,14 @@ impl Shard {
         if retained.is_empty() {
             return;
         }
+        let filters = retained.clone();
         if !self.queue_job(slot, Job::Retained { filters: retained, up_to: offered }) {
             return self.begin_close(slot, CloseReason::RateLimited);
         }
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = own_topics(connection, &self.topics);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.await_retained(own_topics, offered);
+        catch_up.await_retained(filters, own_topics, offered);
     }
 
     pub(crate) fn end_mqtt_subscriptions(&mut self, slot: u32, request: UnsubscribeRequest) {

@@ -72,8 +72,12 @@ pub(crate) enum Job {
     },
     /// What the store keeps of the session whose connection is over.
     Keep {
-        kept: Vec<u8>,
+        kept: Box<Kept>,
         turn: Turn,
+    },
+    /// Durable subscriptions that were made for a client that was not told of them.
+    Undo {
+        topics: Vec<Topic>,
     },
     /// What the topics of these filters retain of what was accepted up to an id.
     Retained {
@@ -102,6 +106,8 @@ pub(crate) enum Done {
         request: SubscribeRequest,
         lasts: bool,
         rules: Option<Arc<AppRules>>,
+        /// The durable subscriptions that are new.
+        made: Vec<Topic>,
     },
     Unsubscribed {
         request: UnsubscribeRequest,
@@ -122,6 +128,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     pub(super) fn pop(&mut self) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         self.bytes -= job.bytes();
@@ -190,6 +200,8 @@ impl Shard {
                 continue;
             };
             let unsent = connection.catch_up.as_ref().map(|catch_up| catch_up.unsent()).unwrap_or_default();
+            let due =
+                connection.catch_up.as_ref().map(|catch_up| catch_up.retained_due()).unwrap_or_default();
             let Some(session) = connection.session.clone() else { continue };
             let Some(mqtt) = self.mqtt(slot) else { continue };
             if mqtt.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
@@ -209,7 +221,7 @@ impl Shard {
                 }
                 _ => {}
             }
-            let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
+            let held = || mqtt.subscriptions(&due);
             let keep = |subscriptions| {
                 let owed = owed(mqtt.conversation.in_flight(), &unsent);
                 Some(Kept { since, expiry_s, owed, subscriptions })
@@ -261,8 +273,12 @@ impl Shard {
             Done::Retained(_) => self.works.scans.done(session.app),
             _ => self.works.out -= 1,
         }
-        if let Some(jobs) = self.works.orphans.remove(&(slot, generation)) {
-            self.publish_left(session.clone(), jobs);
+        let mut orphans = self.works.orphans.remove(&(slot, generation)).unwrap_or_default();
+        if self.at(slot, generation).is_none() {
+            undo(&done, &mut orphans);
+        }
+        if !orphans.is_empty() {
+            self.publish_left(session.clone(), orphans);
         }
         if self.at(slot, generation).is_none() {
             // Sent again by the session's next connection it is the same message (§4.3.3).
@@ -289,7 +305,7 @@ impl Shard {
             }
             Done::Published { answer: None, .. } | Done::Forgotten => {}
             Done::Failed => self.begin_close(slot, CloseReason::Internal),
-            Done::Subscribed { request, lasts, rules } => {
+            Done::Subscribed { request, lasts, rules, .. } => {
                 self.finish_subscribe(slot, request, lasts);
                 self.recheck_if_changed(slot, rules.as_ref());
             }
@@ -364,8 +380,10 @@ async fn run(
         Job::Subscribe { mut request, lasts, rules, had } => {
             let kept = join_shares(delivery, session, &mut request, expiry_s, kept).await;
             let joined: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
-            if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
+            let mut made = Vec::new();
+            if lasts && let Err(refused) = subscribe(delivery, session, &request, kept, &mut made).await {
                 request.refuse(|_| Some(refused));
+                unsubscribe(delivery, session, &std::mem::take(&mut made)).await;
                 let new: Vec<Share> = joined.into_iter().filter(|share| !had.contains(share)).collect();
                 if !new.is_empty()
                     && let Err(error) = leave_shares(delivery, session, Leave::Some(new), Vec::new()).await
@@ -374,7 +392,7 @@ async fn run(
                     return Done::Failed;
                 }
             }
-            Done::Subscribed { request, lasts, rules }
+            Done::Subscribed { request, lasts, rules, made }
         }
         Job::Join { shares } => {
             if let Err(error) = join(delivery, session, shares, expiry_s).await {
@@ -408,12 +426,17 @@ async fn run(
             drop(turn);
             Done::Forgotten
         }
+        Job::Undo { topics } => {
+            unsubscribe(delivery, session, &topics).await;
+            Done::Forgotten
+        }
         Job::Keep { kept, turn } => {
             // Another node that has the device by now writes for itself.
             let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
-            if !is_elsewhere && let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await
+            if !is_elsewhere
+                && let Err(error) = delivery.store().keep_session(session.num, Some(kept.encode())).await
             {
-                tracing::debug!(%error, "where a session was is not kept: more will be repeated");
+                tracing::warn!(%error, "could not save a session's position; its client may receive messages again");
             }
             drop(turn);
             Done::Forgotten
@@ -443,11 +466,14 @@ pub(super) async fn publish(
     }
 }
 
+/// Makes the durable ones of the subscriptions that are asked for, and keeps the session. Those that are new are `made`, also
+/// where others fail.
 async fn subscribe(
     delivery: &Arc<Delivery>,
     session: &Session,
     request: &SubscribeRequest,
     kept: Option<Kept>,
+    made: &mut Vec<Topic>,
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
     let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
@@ -463,6 +489,10 @@ async fn subscribe(
     let all =
         join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
     delivery.device_changed(session.app, &session.device);
+    let is_new = |(topic, result): (&Topic, &Result<bool, StoreError>)| {
+        matches!(result, Ok(true)).then(|| topic.clone())
+    };
+    made.extend(topics.iter().zip(&all).filter_map(is_new));
     let refused = |error: StoreError| match error {
         StoreError::Limit(_) => SubscribeRefused::OverQuota,
         error => {
@@ -543,11 +573,37 @@ pub(super) async fn forget(
     {
         tracing::warn!(%error, "could not end the shared subscriptions of a session that ended; they end when it would have expired");
     }
+    unsubscribe(delivery, session, topics).await;
+    let failed = store.keep_session(session.num, kept).await.err();
+    if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
+        tracing::warn!(%error, "could not save what is left of a session");
+    }
+}
+
+async fn unsubscribe(delivery: &Arc<Delivery>, session: &Session, topics: &[Topic]) {
+    let store = delivery.store();
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
     delivery.device_changed(session.app, &session.device);
-    let failed = failed.or(store.keep_session(session.num, kept).await.err());
     if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
-        tracing::warn!(%error, "subscriptions of a session that ended stay for now");
+        tracing::warn!(%error, "could not remove the durable subscriptions of a session");
+    }
+}
+
+/// A job ended after its connection: the client was not told. What was subscribed to is undone before anything else is
+/// written; of what was unsubscribed from the session keeps nothing.
+fn undo(done: &Done, jobs: &mut VecDeque<Job>) {
+    match done {
+        Done::Subscribed { made, .. } if !made.is_empty() => {
+            jobs.push_front(Job::Undo { topics: made.clone() })
+        }
+        Done::Unsubscribed { request } => {
+            for job in jobs {
+                if let Job::Keep { kept, .. } = job {
+                    kept.subscriptions.retain(|held| request.filters().all(|filter| *filter != held.filter));
+                }
+            }
+        }
+        _ => {}
     }
 }

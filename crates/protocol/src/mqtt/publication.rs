@@ -379,7 +379,7 @@ mod tests {
             "its own words say nothing"
         );
         assert_eq!(Outgoing::new(&copy).topic(), "a/b");
-                assert_eq!(ShareCopy::data(&message(None, None, None), share, 0), None, "no topic's");
+        assert_eq!(ShareCopy::data(&message(None, None, None), share, 0), None, "no topic's");
     }
 
     #[test]

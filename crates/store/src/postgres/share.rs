@@ -7,7 +7,8 @@ use super::Postgres;
 use super::transaction::{Failed, Tx};
 use crate::share::{self, Counts, GroupRow, MemberState, held_bytes, held_ids};
 use crate::{
-    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum, Shares,
+    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum,
+    Shares,
 };
 
 #[async_trait::async_trait]
@@ -132,7 +133,8 @@ async fn w_settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
     // Whoever joins has the rows of the groups locked.
     let sql = "SELECT num FROM share_groups WHERE num = ANY($1::bigint[]) ORDER BY num FOR UPDATE";
     tx.query(sql, &[&touched]).await?;
-    let (nums, places): (Vec<i64>, Vec<i64>) = settle.since.iter().map(|(num, place)| (num.0, place.0)).unzip();
+    let (nums, places): (Vec<i64>, Vec<i64>) =
+        settle.since.iter().map(|(num, place)| (num.0, place.0)).unzip();
     let sql = "UPDATE share_groups AS g SET since = greatest(g.since, s.place)
                FROM unnest($1::bigint[], $2::bigint[]) AS s (num, place) WHERE g.num = s.num";
     tx.execute(sql, &[&nums, &places]).await?;

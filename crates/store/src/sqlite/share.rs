@@ -6,7 +6,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::{Sqlite, maintenance};
 use crate::share::{self, Counts, GroupRow, MemberState, held_bytes, held_ids};
 use crate::{
-    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum, Shares,
+    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum,
+    Shares,
 };
 
 #[async_trait::async_trait]

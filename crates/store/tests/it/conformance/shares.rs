@@ -3,7 +3,8 @@
 use std::slice::from_ref;
 
 use noroshi_store::{
-    Error, JoinShares, Leave, LeaveShares, MemberState, Place, SettleShares, Share, ShareGroup, ShareNum, Store,
+    Error, JoinShares, Leave, LeaveShares, MemberState, Place, SettleShares, Share, ShareGroup, ShareNum,
+    Store,
 };
 use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp, limits};
 
