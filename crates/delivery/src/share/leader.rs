@@ -69,6 +69,8 @@ struct Leader {
     reclaimed: Option<Instant>,
     /// When every group had its turn.
     went_round: Option<Instant>,
+    /// The group that is assigned to first: the one that found nothing left to count in the last turn.
+    from: usize,
     /// As far as the store knows.
     saved: HashMap<ShareNum, Place>,
     saved_at: Option<Instant>,
@@ -88,6 +90,7 @@ impl Leader {
             reclaim: Reclaim::default(),
             reclaimed: None,
             went_round: None,
+            from: 0,
             saved: HashMap::new(),
             saved_at: None,
         }
@@ -220,8 +223,10 @@ impl Leader {
         is_due: impl Fn(AppId) -> bool,
     ) -> Result<(), Error> {
         let (mut pages, mut result, mut has_more) = (Pages::default(), Ok(()), false);
-        for at in 0..self.groups.len() {
-            if at % LEADS_EVERY == LEADS_EVERY - 1 && !self.leads(delivery).await? {
+        let first = self.from.min(self.groups.len());
+        let mut next = None;
+        for (number, at) in (first..self.groups.len()).chain(0..first).enumerate() {
+            if number % LEADS_EVERY == LEADS_EVERY - 1 && !self.leads(delivery).await? {
                 return result;
             }
             let group = &mut self.groups[at];
@@ -240,7 +245,11 @@ impl Leader {
                 }
             }
             has_more |= group.progress == Progress::More;
+            if next.is_none() && !self.takers.may_count() {
+                next = Some(at);
+            }
         }
+        self.from = next.unwrap_or(first);
         if has_more {
             delivery.shares.woken.notify_one();
         }

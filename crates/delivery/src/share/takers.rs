@@ -46,6 +46,11 @@ impl Takers {
         self.counts_left = COUNTED_IN_A_TURN;
     }
 
+    /// Whether more members may be counted in this turn.
+    pub(super) fn may_count(&self) -> bool {
+        self.counts_left > 0
+    }
+
     pub(super) fn connected(&self) -> &Connected {
         &self.connected
     }
