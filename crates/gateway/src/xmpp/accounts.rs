@@ -97,8 +97,8 @@ impl Shard {
         })
     }
 
-    /// Each session is told in the order in which the table changed, whichever shard changed it: what another shard told
-    /// this one is in its mail, and what is told now comes behind that.
+    /// Asks the table, and delivers what it tells. Every session receives stanzas in the order in which the table changed:
+    /// those for other shards are queued under the lock, and those for this one behind what other shards queued before.
     fn ask_table<T>(&mut self, ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T) -> T {
         let shared = self.shared.clone();
         let mut told = Told::new();

@@ -55,10 +55,10 @@ const KEPT_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Contacts of one account, and the bytes of their addresses, names and groups: one answer has them all.
 const ROSTER_MAX: usize = 1_000;
 const ROSTER_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
-/// Requests for a subscription that wait for an account's answer.
+/// Presence subscription requests that an account has not answered.
 const PENDING_MAX: usize = 30;
-/// Of the requests that are told with each initial presence, for subscriptions to presence and to nodes each; the others
-/// are told once some of these are answered.
+/// Bytes of the pending requests that the server sends at an initial presence: so many for subscriptions to presence, and
+/// as many for subscriptions to nodes. It sends the others once the account has answered some.
 const ASKED_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 8;
 /// Of one presence, its addresses aside.
 pub(in crate::xmpp) const PRESENCE_BYTES_MAX: usize = 4 << 10;
@@ -189,7 +189,7 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// The account goes, and with it what others had to do with it; its sessions.
     pub fn remove(&mut self, user: &str, told: &mut Told<S>) -> Vec<S> {
-        // Subscribers of its nodes are told that these end, not that they lose access.
+        // First, so that subscribers of its nodes hear that these end, not that they lose access.
         self.forget_nodes(user, told);
         self.forget_pushes(user);
         let contacts: Vec<Box<str>> =

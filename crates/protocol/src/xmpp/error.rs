@@ -130,7 +130,7 @@ impl StanzaError {
             | StanzaError::RemoteServerNotFound
             | StanzaError::ServiceUnavailable
             | StanzaError::UndefinedCondition
-            // Of who is not subscribed, as in XEP-0060 §6.2.3.2; nothing else is answered by it.
+            // XEP-0060 §6.2.3.2, `not-subscribed`: the only use here.
             | StanzaError::UnexpectedRequest => "cancel",
         }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Accounts that are logged in are told these too, and nodes are closed to some only.
+    /// Accounts that are logged in get these texts too, and a node may be closed to some accounts only.
     #[test]
     fn a_text_says_no_more_than_its_condition() {
         for error in StanzaError::ALL {

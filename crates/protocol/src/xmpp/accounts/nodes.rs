@@ -39,9 +39,9 @@ const AFFILIATIONS_MAX: usize = 100;
 /// Owners of a node. Each owner receives every approval request, and an account can be made an owner without its consent.
 const OWNERS_MAX: usize = 10;
 const SUBSCRIBERS_MAX: usize = 100;
-/// Of an address that subscribes, as it is written: one answer has those of all subscribers.
+/// Of an address that subscribes, escaped: one answer lists all subscribers of a node.
 const ADDRESS_BYTES_MAX: usize = 512;
-/// Of a list of nodes in one answer: others make as many as there may be, and name an account at all of them.
+/// Of a list of nodes, affiliations or subscriptions in one answer: other accounts decide how long these are.
 const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
@@ -118,7 +118,7 @@ enum Standing {
     Subscribed,
     /// An owner has to approve it.
     Pending,
-    /// It was withdrawn before an owner answered. It is kept, so that the owners are not asked again.
+    /// The subscriber withdrew it before an owner answered. The node keeps it, so that it does not ask the owners again.
     Withdrawn,
 }
 
@@ -131,7 +131,7 @@ impl Subscriber {
         self.standing == Standing::Subscribed
     }
 
-    /// None where it was withdrawn.
+    /// None: the subscriber withdrew it.
     fn state(&self) -> Option<&'static str> {
         match self.standing {
             Standing::Subscribed => Some("subscribed"),
@@ -145,7 +145,7 @@ impl Subscriber {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     id: Box<str>,
-    /// Its bare address; empty once the account is removed.
+    /// Its bare address; empty once the account was removed.
     publisher: Box<str>,
     /// Empty where it has none.
     payload: Bytes,

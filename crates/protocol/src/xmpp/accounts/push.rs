@@ -1,8 +1,8 @@
 //! Push registrations of accounts (XEP-0357): where the server reports an account's stored messages while no resource is
-//! available. There is no other server, so the service told is a resource of an account, which gets the
-//! request itself, or a node at the PubSub service, to which the account has to be allowed to publish.
+//! available. There is no other server, so that is a resource of another account, which receives the request itself, or a
+//! node at the PubSub service to which the account may publish.
 //!
-//! Invariant: what is told is how many messages wait, nothing of what they say or of who sent them (§12).
+//! Invariant: a report has the number of stored messages, not their content or senders (§12).
 
 use bytes::Bytes;
 
@@ -31,9 +31,9 @@ pub struct PushRegistration {
     jid: Box<str>,
     /// Empty where it has none.
     node: Box<str>,
-    /// `<publish-options/>`, if there are any; a node at the PubSub service takes none.
+    /// `<publish-options/>`, if there are any; none for a node at the PubSub service.
     options: Bytes,
-    /// The count in the id of its last request; 0 before the first one.
+    /// The number in the id of its last request; 0 before the first one.
     request: u64,
 }
 
@@ -200,21 +200,21 @@ impl<S: Copy + Eq> Accounts<S> {
         true
     }
 
-    /// An answer to such a request, to the account `name`. An error that is not of the type `wait` ends the registration
-    /// whose last request it answers (§7.1). Whether the stanza is an answer to the account itself.
+    /// Handles an answer to such a request, which the account `name` made. Any error except type `wait` removes the
+    /// registration whose last request it answers (§7.1). False: the stanza is no such answer.
     pub(super) fn hear_push_answer(&mut self, name: &str, from: &str, answer: &Relayed) -> bool {
         let is_answer = answer.name == "iq" && matches!(&*answer.kind, "result" | "error");
-        let Some(count) = answer.id.strip_prefix(REQUEST).filter(|_| is_answer) else { return false };
+        let Some(number) = answer.id.strip_prefix(REQUEST).filter(|_| is_answer) else { return false };
         if *answer.kind == *"error"
             && !answer.may_be_tried_again
             && let Some(account) = self.accounts.get_mut(name)
         {
-            account.pushes.retain(|it| *it.jid != *from || *it.request.to_string() != *count);
+            account.pushes.retain(|it| *it.jid != *from || *it.request.to_string() != *number);
         }
         true
     }
 
-    /// The account `user` goes: whoever has its name next is not told what was for it.
+    /// Removes the registrations that name an account: whoever registers its name next must not receive their requests.
     pub(super) fn forget_pushes(&mut self, user: &str) {
         let bare = self.bare(user);
         for account in self.accounts.values_mut() {
@@ -222,7 +222,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// A node ends: whoever makes another of its name is not told what was for it.
+    /// Removes the registrations that name a node: whoever creates it next must not receive their items.
     pub(super) fn forget_node_pushes(&mut self, node: &str) {
         let service = self.pubsub();
         for account in self.accounts.values_mut() {

@@ -7,7 +7,7 @@ use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
-/// Of an id, a type or a language: a recipient gets up to six times as many, since quotes are escaped.
+/// Of an id, a type or a language. Escaped, each byte may take six.
 const ATTRIBUTE_BYTES_MAX: usize = 255;
 
 /// What was said, without its addresses.
@@ -60,7 +60,7 @@ impl Recipient {
 }
 
 impl Relayed {
-    /// None if its content is longer than `bytes_max` as its recipients get it, or an attribute is longer than
+    /// None if its content is longer than `bytes_max` as its recipients get it, or its id, type or language is longer than
     /// [`ATTRIBUTE_BYTES_MAX`].
     pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>, bytes_max: usize) -> Option<Self> {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));

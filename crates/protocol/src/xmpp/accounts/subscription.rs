@@ -224,7 +224,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// Pushes what is listed, drops what means nothing any more, and ends what only a contact may have.
+    /// Pushes what is listed, drops what means nothing any more, and checks the subscriptions to the account's nodes.
     fn settle(&mut self, user: &str, contact: &str, changed: bool, told: &mut Told<S>) {
         if changed {
             self.push_item(user, contact, told);

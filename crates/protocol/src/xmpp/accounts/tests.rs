@@ -830,7 +830,7 @@ fn requests_that_wait_fit_what_may_be_unsent() {
         world.come(&name, session, "r");
         world.say(&name, session, "a@x", &largest("subscribe"));
     }
-    let mut told = |world: &mut World| {
+    let told = |world: &mut World| {
         world.told.clear();
         world.announce("a", A, "<presence type='unavailable'/>");
         world.announce("a", A, "<presence/>");

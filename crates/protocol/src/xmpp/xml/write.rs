@@ -79,7 +79,7 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
     push_end(out, name);
 }
 
-/// The bytes that text takes between the quotes of an attribute: at least as many as anywhere else.
+/// The length of text once it is escaped for an attribute; elsewhere it is no longer.
 pub(crate) fn written_len(text: &str) -> usize {
     let mut out = Vec::new();
     push_value(&mut out, text);

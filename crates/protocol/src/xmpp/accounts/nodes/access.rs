@@ -70,8 +70,7 @@ impl<S: Copy + Eq> Accounts<S> {
         may.then_some(()).ok_or(FORBIDDEN)
     }
 
-    /// Who gets the presence of an account or is in a group of its roster may be others now, and so may be who
-    /// subscribes to its nodes.
+    /// The roster of an account changed: ends subscriptions to its nodes that it no longer allows.
     pub(in crate::xmpp::accounts) fn check_owned_nodes(&mut self, user: &str, told: &mut Told<S>) {
         let bare = self.bare(user);
         let is_concerned = |node: &Node| {

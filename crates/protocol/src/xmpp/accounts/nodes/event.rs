@@ -66,8 +66,8 @@ impl<S: Copy + Eq> Accounts<S> {
         owners.for_each(|(owner, _)| self.send_to(owner, "", &content, told));
     }
 
-    /// The questions that an account has not answered (§8.6), for a resource that gets messages from now on. Those about
-    /// the nodes that it made come first, since others can make it an owner of theirs.
+    /// Sends the approval requests that no owner has answered (§8.6) to an owner's resource that became available. Those for
+    /// the nodes that the account made come first, since others can make it an owner of theirs.
     pub(in crate::xmpp::accounts) fn tell_approvals(&self, user: &str, session: S, told: &mut Told<S>) {
         let bare = self.bare(user);
         let owned = self.nodes.iter().filter(|(_, node)| node.affiliation(&bare) == Affiliation::Owner);
@@ -75,10 +75,10 @@ impl<S: Copy + Eq> Accounts<S> {
         let mut left = ASKED_BYTES_MAX;
         for (name, node) in made.into_iter().chain(others) {
             for subscriber in node.subscribers.iter().filter(|it| !it.is_subscribed()) {
-                let question = self.message(&bare, "", &authorization(name, &subscriber.jid));
-                let Some(rest) = left.checked_sub(question.len()) else { return };
+                let request = self.message(&bare, "", &authorization(name, &subscriber.jid));
+                let Some(rest) = left.checked_sub(request.len()) else { return };
                 left = rest;
-                told.push((session, question));
+                told.push((session, request));
             }
         }
     }

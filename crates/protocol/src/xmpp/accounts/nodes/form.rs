@@ -15,7 +15,7 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 10_000;
 const ITEMS_MAX: usize = 20;
 /// Of a title, a description or a type.
 const TEXT_BYTES_MAX: usize = 1_023;
-/// Of all texts of a configuration, as they are written.
+/// Of the title, description, type and groups together, escaped.
 const TEXTS_BYTES_MAX: usize = 10_000;
 const GROUPS_MAX: usize = 20;
 const FIELDS_MAX: usize = 40;

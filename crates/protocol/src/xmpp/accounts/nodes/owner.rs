@@ -115,7 +115,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// A subscription was approved or ended.
+    /// Tells a subscriber that an owner approved its subscription, or that it ended.
     fn tell_changed(&self, name: &str, jid: &str, is_subscribed: bool, told: &mut Told<S>) {
         self.tell_subscription(name, jid, if is_subscribed { "subscribed" } else { "none" }, told);
         if is_subscribed {
@@ -223,7 +223,7 @@ impl<S: Copy + Eq> Accounts<S> {
             let node = self.node_mut(name)?;
             let Some(at) = node.subscribers.iter().position(|it| *it.jid == **jid) else { continue };
             let before = node.subscribers[at].standing;
-            // What was withdrawn is answered, and no subscription.
+            // The subscriber withdrew it, so an approval changes nothing.
             let stays = *stays && before != Standing::Withdrawn;
             match stays {
                 true => node.subscribers[at].standing = Standing::Subscribed,

@@ -12,7 +12,7 @@ use crate::xmpp::xml::write::content_of;
 
 /// Items in one answer, and changes in one request.
 const LIST_MAX: usize = 100;
-/// Of an item.
+/// Of an item's id.
 const ID_BYTES_MAX: usize = 255;
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
@@ -69,7 +69,7 @@ pub enum NodeRequest {
     OwnSubscriptions {
         node: Box<str>,
     },
-    /// §6.1, §6.2. With options (§6.3) it is refused where the node is an account's.
+    /// §6.1, §6.2. A node of an account refuses options (§6.3).
     Subscribe {
         node: Box<str>,
         jid: Box<str>,
@@ -79,7 +79,7 @@ pub enum NodeRequest {
         node: Box<str>,
         jid: Box<str>,
     },
-    /// §7.1. With options (§7.1.5) it is refused where the node is an account's.
+    /// §7.1. A node of an account refuses options (§7.1.5).
     Publish {
         node: Box<str>,
         item: Option<NewItem>,
@@ -246,7 +246,7 @@ fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refus
         if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
             return Err((StanzaError::NotAcceptable, ""));
         }
-        // In events it stands under another namespace than in the request.
+        // An event has another default namespace than the request.
         let payload = content_of(item, None, PAYLOAD_BYTES_MAX, |_| false);
         let payload = payload.ok_or((StanzaError::NotAcceptable, "payload-too-big"))?;
         // Text around a payload is none.

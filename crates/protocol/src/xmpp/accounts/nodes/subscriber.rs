@@ -27,7 +27,7 @@ pub(super) fn push_subscription(out: &mut Vec<u8>, node: &str, jid: &str, state:
     push_empty(out, "subscription", &[("node", node), ("jid", jid), ("subscription", state)]);
 }
 
-/// What an account has subscribed to a node.
+/// The subscriptions of one account.
 fn push_own(out: &mut Vec<u8>, name: &str, node: &Node, bare: &str) {
     let own = node.subscribers.iter().filter(|it| it.bare() == bare);
     for (jid, state) in own.filter_map(|it| Some((&*it.jid, it.state()?))) {
@@ -61,7 +61,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let known = node.subscribers.iter().position(|it| *it.jid == *jid);
         match known.map(|at| (at, node.subscribers[at].standing)) {
             None => {}
-            Some((_, Standing::Subscribed)) => return answer("subscribed"), // §6.1.6: one an address
+            Some((_, Standing::Subscribed)) => return answer("subscribed"), // §6.1.6
             Some((_, Standing::Pending)) => {
                 return Err((StanzaError::NotAuthorized, "pending-subscription").into()); // §6.1.3.7
             }
