@@ -10,6 +10,7 @@ import { client, xml } from '@xmpp/client'
 
 import { Node, freePort } from '../lib/node.mjs'
 import { until, within } from '../lib/until.mjs'
+import { Stream } from '../lib/xmpp.mjs'
 
 const PUBSUB = 'http://jabber.org/protocol/pubsub'
 const OWNER = `${PUBSUB}#owner`
@@ -109,6 +110,42 @@ test('subscribers receive the events of a node in the order of its items, whoeve
   await Promise.all(all.map((xmpp) => xmpp.stop()))
 })
 
+test('a resumed subscriber still receives events, and a resumed owner receives the pending approval request', async () => {
+  const romeo = await connect('romeo', 'resumption')
+  await create(romeo, 'resumed', { access_model: 'authorize' })
+  const begin = async (name) => {
+    const stream = await Stream.open(port)
+    stream.previd = await stream.begin(name, 'secret')
+    await stream.ask('<presence/>', /<presence[^>]*>/)
+    return stream
+  }
+  const resume = async (name, broken) => {
+    broken.vanish()
+    const stream = await Stream.open(port)
+    assert.match(await stream.resume(name, 'secret', broken.previd), /<resumed /)
+    // The text before the answer belongs to what the test waits for next.
+    stream.heard = (await stream.sync()) + stream.heard
+    return stream
+  }
+  let juliet = await begin('juliet')
+  const subscription = `<subscribe node='resumed' jid='juliet@localhost'/>`
+  const request = `<iq type='set' id='s' to='pubsub.localhost'><pubsub xmlns='${PUBSUB}'>${subscription}</pubsub></iq>`
+  await juliet.ask(request, "subscription='pending'")
+  // An account that becomes an owner after the request, and whose connection breaks.
+  const affiliation = xml('affiliation', { jid: 'nurse@localhost', affiliation: 'owner' })
+  let nurse = await begin('nurse')
+  await ask(romeo, 'set', OWNER, xml('affiliations', { node: 'resumed' }, affiliation))
+  nurse = await resume('nurse', nurse)
+  await nurse.until('<value>juliet@localhost</value>')
+  juliet = await resume('juliet', juliet)
+  const approval = xml('subscription', { jid: 'juliet@localhost', subscription: 'subscribed' })
+  await ask(romeo, 'set', OWNER, xml('subscriptions', { node: 'resumed' }, approval))
+  await juliet.until("jid='juliet@localhost' subscription='subscribed'")
+  await publish(romeo, 'resumed', 'afterwards')
+  await juliet.until("<item id='afterwards'>")
+  await Promise.all([juliet.end(), nurse.end(), romeo.stop()])
+})
+
 test('an account that is away has its push service told how many messages wait', async () => {
   const push = await connect('tybalt', 'push')
   const requests = []
@@ -131,7 +168,7 @@ test('an account that is away has its push service told how many messages wait',
     const fields = form.getChildren('field').map((field) => [field.attrs.var, field.getChildText('value')])
     assert.deepEqual(fields, [['FORM_TYPE', 'urn:xmpp:push:summary'], ['message-count', String(count)]])
   }
-  // She is back: what waited comes, and nothing is pushed.
+  // She returns: the server delivers the stored messages, and sends no request any more.
   const back = await connect('juliet', 'away')
   await until('both', () => back.heard.length === 2)
   await say('here')
