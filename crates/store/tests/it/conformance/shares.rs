@@ -23,6 +23,13 @@ async fn enter(store: &dyn Store, app: AppId, device: DeviceNum, generation: u64
     store.join_shares(joining(app, device, generation, shares)).await.expect("joined");
 }
 
+/// An app, two devices of it and a share.
+async fn two_devices(store: &dyn Store) -> (AppId, [DeviceNum; 2], Share) {
+    let app = app(store, "app").await;
+    let (a, b) = (join(store, app, "a", "u", &[]).await, join(store, app, "b", "u", &[]).await);
+    (app, [a, b], share("jobs", "t"))
+}
+
 async fn leave(store: &dyn Store, device: DeviceNum, generation: u64, what: Leave) -> bool {
     let held = Vec::new();
     store.leave_shares(LeaveShares { device, generation, what, held }).await.expect("left")
@@ -63,10 +70,7 @@ pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
 }
 
 pub(crate) async fn a_share_is_left(store: &dyn Store) {
-    let app = app(store, "app").await;
-    let a = join(store, app, "a", "u", &[]).await;
-    let b = join(store, app, "b", "u", &[]).await;
-    let jobs = share("jobs", "t");
+    let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 1, from_ref(&jobs)).await;
     enter(store, app, b, 1, from_ref(&jobs)).await;
     let held = vec![NotificationId::from_bytes([7; 16]), NotificationId::from_bytes([8; 16])];
@@ -96,10 +100,7 @@ pub(crate) async fn a_share_is_left(store: &dyn Store) {
 }
 
 pub(crate) async fn a_member_that_was_given_up_returns(store: &dyn Store) {
-    let app = app(store, "app").await;
-    let a = join(store, app, "a", "u", &[]).await;
-    let b = join(store, app, "b", "u", &[]).await;
-    let jobs = share("jobs", "t");
+    let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 5, from_ref(&jobs)).await;
     enter(store, app, b, 5, from_ref(&jobs)).await;
     leave(store, a, 5, Leave::Connection { ends_at: Timestamp(99) }).await;
@@ -112,10 +113,7 @@ pub(crate) async fn a_member_that_was_given_up_returns(store: &dyn Store) {
 }
 
 pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
-    let app = app(store, "app").await;
-    let a = join(store, app, "a", "u", &[]).await;
-    let b = join(store, app, "b", "u", &[]).await;
-    let jobs = share("jobs", "t");
+    let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 1, from_ref(&jobs)).await;
     enter(store, app, b, 1, from_ref(&jobs)).await;
     let num = groups(store).await[0].num;
