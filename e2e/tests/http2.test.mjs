@@ -248,15 +248,21 @@ test('who resets as fast as it asks is told to calm down, and others are not hur
   assert.equal(await metric('noroshi_api_http2_connections_closed_total', '{listener="public",reason="flood"}'), floods + 1)
 })
 
-test('a client that takes nothing of its answers does not hold others up', async (t) => {
-  const slow = new Client(node.http, { settings: { initialWindowSize: 0 } })
-  t.after(() => slow.close())
-  const streams = Array.from({ length: 20 }, () => slow.open('GET', '/openapi.json', {}, { endStream: true }))
-  streams.forEach((stream) => stream.on('error', () => {}))
-  await Promise.all(streams.map((stream) => within('a head', new Promise((resolve) => stream.once('response', resolve)))))
-  const other = client(t)
-  assert.equal((await other.call('GET', '/openapi.json')).status, 200)
-  assert.ok((await metric('noroshi_api_http2_streams', '{listener="public"}')) >= 20)
+test('answers that are not taken end their streams after the timeout, and the connection goes on', async (t) => {
+  const own = await Node.start({ env: { NOROSHI__LIMITS__SEND_TIMEOUT: '1s' } })
+  t.after(() => own.stop())
+  const streams = async () => /noroshi_api_http2_streams\{listener="public"\} (\d+)/.exec(await (await own.admin('/metrics')).text())[1]
+  const slow = client(t, own.http, { settings: { initialWindowSize: 0 } })
+  const ends = Array.from({ length: 20 }, () => {
+    const stream = slow.open('GET', '/openapi.json', {}, { endStream: true })
+    stream.on('error', () => {})
+    return within('the end of a stream', new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode))))
+  })
+  const preflight = { origin: 'https://app.example.com', 'access-control-request-method': 'PUT' }
+  assert.equal((await slow.call('OPTIONS', '/v1/me', { headers: preflight })).status, 204, 'which has no body')
+  assert.deepEqual(new Set(await Promise.all(ends)), new Set([NGHTTP2_CANCEL]))
+  assert.equal((await slow.call('OPTIONS', '/v1/me', { headers: preflight })).status, 204)
+  await until('the streams to be gone', async () => (await streams()) === '0')
 })
 
 test('no more streams than the limit are open at once', async (t) => {
@@ -302,6 +308,32 @@ test('a drain tells clients to go elsewhere, and what is in work is answered', a
   assert.equal((await accepted).status, 202)
   await within('both to be closed', Promise.all([both.closed, idle.closed]))
   await own.stop()
+})
+
+test("an event stream outlasts an operator's drain: its client is refused on new connections, and does not give up", async (t) => {
+  const own = await Node.start()
+  t.after(() => own.stop())
+  const { token } = await own.api.register({ user: 'h2-moved' })
+  const connections = []
+  // As a browser does, which opens another connection after GOAWAY.
+  const fetch = (url, init) => {
+    const last = connections.at(-1)
+    if (!last || last.session.closed || last.session.destroyed) connections.push(client(t, own.http))
+    return connections.at(-1).fetch(url, init)
+  }
+  const source = new EventSource(`${own.http}/v1/events?token=${token}`, { fetch })
+  t.after(() => source.close())
+  const heard = []
+  source.addEventListener('msg', (event) => heard.push(JSON.parse(event.data).data))
+  await until('the stream to be open', () => source.readyState === EventSource.OPEN)
+  const drained = await own.cli('drain', '--rate', '1000', '--spread', '1s', '--wait')
+  assert.equal(drained.code, 0, drained.stderr)
+  await until('two new connections', () => connections.length === 3)
+  assert.ok(connections.slice(0, 2).every(({ goaways }) => goaways.length > 0 && goaways.every((code) => code === NGHTTP2_NO_ERROR)))
+  assert.equal((await own.cli('drain', '--cancel')).code, 0)
+  await until('the stream to be open again', () => source.readyState === EventSource.OPEN)
+  await own.api.publish({ to: { users: ['h2-moved'] }, data: 'here again' })
+  await until('what comes now', () => heard.includes('here again'))
 })
 
 test('the admin address speaks both', async (t) => {

@@ -4,11 +4,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use noroshi_protocol::http2::PREFACE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-
-/// What a client of HTTP/2 says first. No request of HTTP/1 begins with more than its first byte but one of the method `PRI`, which
-/// is reserved (RFC 9113 §11.6).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) struct Begun<I> {
     io: I,

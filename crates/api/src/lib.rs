@@ -52,7 +52,7 @@ pub use body::Limits;
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
 pub use handler::batch::OVER_QUOTA_FIELD;
-pub use http2::{BridgeFn, Bridged, Http2};
+pub use http2::{BridgeFn, GatewayStream, Http2};
 pub use link::Client;
 pub use metrics::Metrics;
 pub use pace::Paces;

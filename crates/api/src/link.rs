@@ -1,8 +1,8 @@
 //! What a connection and the requests on it tell each other: who is at the other end, what it waits for, and how
 //! it has to end.
 //!
-//! A connection of HTTP/1.1 has one link, since it serves one request at a time. Of HTTP/2 each stream has a link of its
-//! own, and the connection's link counts them.
+//! An HTTP/1.1 connection has one link, since it serves one request at a time. Each stream of an HTTP/2 connection has a link
+//! of its own, and the connection's link counts them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,13 +32,15 @@ struct Inner {
     /// None: nobody counts the connection. Of a stream: it uses the place of its connection.
     place: Option<Place>,
     stream: Option<OfStream>,
-    /// Of a connection of HTTP/2: its streams with a request in work, and those of them that do not wait for the peer.
+    /// Of an HTTP/2 connection: its streams with a request in work, and those of them that do not wait for the peer.
     streams: AtomicUsize,
     working: AtomicUsize,
-    /// Of a connection of HTTP/2: a stream uses its place.
+    /// Of an HTTP/2 connection: a stream uses its place.
     is_shared: AtomicBool,
-    /// Of a connection of HTTP/2: its streams that the gateway counts, and the connection with them.
+    /// Of an HTTP/2 connection: its streams that the gateway counts, and the connection with them.
     bridged: AtomicUsize,
+    /// The peer sent bytes, or took some that had waited, since somebody looked.
+    was_heard: AtomicBool,
     /// A request is in work, up to the end of its answer.
     in_request: AtomicBool,
     /// The handler waits for more of the body.
@@ -94,21 +96,35 @@ impl Link {
     }
 
     /// While this is held the gateway counts the connection, and its pool does not.
-    pub(crate) fn bridge(&self) -> Bridged {
+    pub(crate) fn lend(&self) -> LentPlace {
         if self.0.bridged.fetch_add(1, Ordering::Relaxed) == 0
             && let Some(place) = &self.0.place
         {
             place.lend();
         }
-        Bridged(self.clone())
+        LentPlace(self.clone())
     }
 
-    /// Resolves when the connection has to make room for another. Cancel-safe.
+    /// Whether a stream of the connection is the gateway's.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.0.bridged.load(Ordering::Relaxed) > 0
+    }
+
+    /// Resolves when the connection, or the stream, has to make room for another. Cancel-safe.
     pub(crate) async fn evicted(&self) {
-        match &self.0.place {
+        let of_connection = || self.0.stream.as_ref()?.connection.0.place.as_ref();
+        match self.0.place.as_ref().or_else(of_connection) {
             Some(place) => place.evicted().await,
             None => std::future::pending().await,
         }
+    }
+
+    pub(crate) fn heard(&self) {
+        self.0.was_heard.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_heard(&self) -> bool {
+        self.0.was_heard.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn begin_request(&self) {
@@ -194,6 +210,11 @@ impl Link {
         self.0.has_unread.store(true, Ordering::Relaxed);
     }
 
+    /// The peer may send bytes that nobody reads: they must not cost it the end of what it is sent.
+    pub(crate) fn linger_at_end(&self) {
+        self.left_unread();
+    }
+
     pub(crate) fn has_unread(&self) -> bool {
         self.0.has_unread.load(Ordering::Relaxed)
     }
@@ -215,9 +236,11 @@ impl Inner {
     fn activity(&self) -> Activity {
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         let some = |count: &AtomicUsize| count.load(Ordering::Relaxed) > 0;
-        if is(&self.awaits_body) || is(&self.is_write_blocked) || is(&self.is_delayed) {
+        if some(&self.working) {
+            Activity::Working // whatever the other streams wait for
+        } else if is(&self.awaits_body) || is(&self.is_write_blocked) || is(&self.is_delayed) {
             Activity::AwaitsPeer
-        } else if is(&self.in_request) || some(&self.working) {
+        } else if is(&self.in_request) {
             Activity::Working
         } else if some(&self.streams) {
             Activity::AwaitsPeer
@@ -236,10 +259,10 @@ impl Drop for OfStream {
     }
 }
 
-/// A stream that the gateway counts.
-pub(crate) struct Bridged(Link);
+/// Held by a stream that the gateway counts.
+pub(crate) struct LentPlace(Link);
 
-impl Drop for Bridged {
+impl Drop for LentPlace {
     fn drop(&mut self) {
         if self.0.0.bridged.fetch_sub(1, Ordering::Relaxed) == 1
             && let Some(place) = &self.0.0.place
@@ -309,23 +332,60 @@ mod tests {
     fn a_connection_with_an_event_stream_is_not_the_pools() {
         let pool = pool(1);
         let device = connection(&pool);
-        let stream = device.bridge();
+        let stream = device.lend();
         let other = connection(&pool);
         assert!(pool.enter(None).is_err(), "the other one works");
         other.begin_request();
         other.end_request();
         drop(stream);
-        assert!(futures_util::FutureExt::now_or_never(other.evicted()).is_some(), "the idle one makes room");
-        assert!(futures_util::FutureExt::now_or_never(device.evicted()).is_none());
+        assert!(is_evicted(&other), "the idle one makes room");
+        assert!(!is_evicted(&device));
     }
 
     #[test]
     fn a_connection_that_comes_back_to_a_full_pool_goes() {
         let pool = pool(1);
         let device = connection(&pool);
-        let stream = device.bridge();
+        device.is_silent();
+        let stream = device.lend();
         let _works = connection(&pool);
         drop(stream);
-        assert!(futures_util::FutureExt::now_or_never(device.evicted()).is_some());
+        assert!(is_evicted(&device));
+    }
+
+    #[test]
+    fn a_connection_that_comes_back_with_a_request_in_work_goes_after_it() {
+        let pool = pool(2);
+        let connection = connection(&pool);
+        let (Ok(request), Ok(other)) = (Link::of_stream(&connection), Link::of_stream(&connection)) else {
+            panic!("no room")
+        };
+        request.begin_request();
+        other.begin_request();
+        let stream = connection.lend();
+        let Ok(_works) = pool.enter(None) else { panic!("no room") };
+        drop(stream);
+        assert!(!is_evicted(&connection) && !is_evicted(&request) && !is_evicted(&other));
+        drop(request);
+        assert!(!is_evicted(&connection), "the other one is in work");
+        other.end_request();
+        assert!(is_evicted(&other), "which makes the room that is needed");
+        assert!(!is_evicted(&connection));
+    }
+
+    #[test]
+    fn a_connection_whose_socket_is_full_stays_while_a_stream_works() {
+        let pool = pool(1);
+        let connection = connection(&pool);
+        let Ok(stream) = Link::of_stream(&connection) else { panic!("no room") };
+        stream.begin_request();
+        connection.set_write_blocked(true);
+        assert!(pool.enter(None).is_err());
+        stream.set_awaits_body(true);
+        assert!(pool.enter(None).is_ok() && is_evicted(&connection) && is_evicted(&stream));
+    }
+
+    fn is_evicted(link: &Link) -> bool {
+        futures_util::FutureExt::now_or_never(link.evicted()).is_some()
     }
 }

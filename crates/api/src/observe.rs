@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use noroshi_protocol::device_path::DevicePath;
 use noroshi_protocol::http::is_request_id;
 use noroshi_types::{NotificationId, limits};
 use tracing::{Instrument, Level};
@@ -26,7 +27,6 @@ use crate::link::{Client, Link};
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
-use crate::turn::is_at_the_gateways;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -59,11 +59,16 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     response
 }
 
+/// Ends early if the pool evicts the connection, which gives its place back at once.
 async fn delay(link: Option<&Link>) {
-    let set_delayed = |delayed| link.iter().for_each(|link| link.set_delayed(delayed));
-    set_delayed(true);
-    tokio::time::sleep(limits::TOO_MANY_FAILURES_DELAY).await;
-    set_delayed(false);
+    let delay = tokio::time::sleep(limits::TOO_MANY_FAILURES_DELAY);
+    let Some(link) = link else { return delay.await };
+    link.set_delayed(true);
+    tokio::select! {
+        () = delay => {}
+        () = link.evicted() => {}
+    }
+    link.set_delayed(false);
 }
 
 /// A label of metrics: one of a closed set, whatever the client sends as its method.
@@ -87,7 +92,7 @@ fn route(request: &Request) -> String {
 
 /// Probes and metrics are answered however busy the node is.
 async fn answer(api: &Api, request: Request, next: Next) -> Response {
-    if api.door == Door::Public && !api.config.public && !is_at_the_gateways(request.uri().path()) {
+    if api.door == Door::Public && !api.config.public && DevicePath::at(request.uri().path()).is_none() {
         let detail = "this node serves no requests: it does not have the role api";
         return Problem::new(Code::Misdirected, detail).into_response();
     }
@@ -133,5 +138,25 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     match headers.get(&REQUEST_ID).filter(plain) {
         Some(value) => value.clone(),
         None => drawn().unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{Pool, PoolLimits, PoolMetrics};
+
+    #[tokio::test]
+    async fn a_delay_ends_when_its_connection_makes_room() {
+        let limits = PoolLimits { connections_max: 1, per_client_max: 0 };
+        let pool = Pool::new("public", limits, PoolMetrics::unregistered());
+        let link = Link::new(pool.enter(None).ok());
+        link.begin_request();
+        assert!(pool.enter(None).is_err(), "the request is in work");
+        let mut delayed = std::pin::pin!(delay(Some(&link)));
+        assert!(delayed.as_mut().now_or_never().is_none());
+        assert!(pool.enter(None).is_ok());
+        assert!(delayed.now_or_never().is_some());
+        assert!(link.evicted().now_or_never().is_some(), "the connection's task sees it too");
     }
 }

@@ -21,12 +21,31 @@ use crate::link::Link;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
+/// How long a peer kept its sender waiting, less what it earned since by taking bytes.
+#[derive(Default)]
+pub(crate) struct Debt(Duration);
+
+impl Debt {
+    pub(crate) fn waited(&mut self, time: Duration) {
+        self.0 += time;
+    }
+
+    pub(crate) fn earned(&mut self, bytes: usize, timing: Timing) {
+        let earned = Duration::from_secs_f64(bytes as f64 / f64::from(timing.body_rate_min.max(1)));
+        self.0 = self.0.saturating_sub(earned);
+    }
+
+    /// How long the peer may go on to take nothing.
+    pub(crate) fn left(&self, timing: Timing) -> Duration {
+        timing.send.saturating_sub(self.0)
+    }
+}
+
 pub(crate) struct Paced<I> {
     io: I,
     link: Link,
     timing: Timing,
-    /// How long the peer kept us waiting, less what it earned.
-    debt: Duration,
+    debt: Debt,
     /// Since when it does, and when that is too long.
     blocked: Option<(Instant, Pin<Box<Sleep>>)>,
     linger: Option<Linger>,
@@ -39,7 +58,7 @@ struct Linger {
 
 impl<I> Paced<I> {
     pub(crate) fn new(io: I, link: Link, timing: Timing) -> Self {
-        Self { io, link, timing, debt: Duration::ZERO, blocked: None, linger: None }
+        Self { io, link, timing, debt: Debt::default(), blocked: None, linger: None }
     }
 
     pub(crate) fn into_inner(self) -> I {
@@ -53,20 +72,19 @@ impl<I> Paced<I> {
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(result) = result {
             if let Some((since, _)) = self.blocked.take() {
-                self.debt += since.elapsed();
+                self.debt.waited(since.elapsed());
                 self.link.set_write_blocked(false);
+                self.link.heard(); // it took bytes
             }
             if let Ok(count) = &result {
-                let earned =
-                    Duration::from_secs_f64(*count as f64 / f64::from(self.timing.body_rate_min.max(1)));
-                self.debt = self.debt.saturating_sub(earned);
+                self.debt.earned(*count, self.timing);
             }
             return Poll::Ready(result);
         }
-        let (timing, debt) = (self.timing, self.debt);
+        let left = self.debt.left(self.timing);
         let (_, late) = self.blocked.get_or_insert_with(|| {
             self.link.set_write_blocked(true);
-            (Instant::now(), Box::pin(sleep(timing.send.saturating_sub(debt))))
+            (Instant::now(), Box::pin(sleep(left)))
         });
         ready!(late.as_mut().poll(context));
         let late = "the client did not take its answer in time";
@@ -80,7 +98,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, into)
+        let filled = into.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, into);
+        if into.filled().len() > filled {
+            self.link.heard();
+        }
+        polled
     }
 }
 

@@ -8,9 +8,10 @@
 //! A newcomer is a stranger until its first request brought a credential. On the public addresses its first request is
 //! there when it enters, so a provider cannot be evicted between. On the admin address nothing has to be there yet.
 //!
-//! Of a connection of HTTP/2 each stream beside the first one in work has a place of its own, so that a client holds with one
+//! Each stream of an HTTP/2 connection beside the first one in work has a place of its own, so that a client holds with one
 //! connection no more than with many. While the gateway counts a connection it has lent its place
-//! ([`Place::lend`]).
+//! ([`Place::lend`]). A connection that comes back may find the pool full of work: the pool then holds more than it
+//! may, until the next of them can be evicted.
 //!
 //! The lock guards indices and counts; nothing waits under it. It is taken a few times a request.
 
@@ -24,10 +25,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SetOnce};
 
 /// Evicted connections whose tasks have not closed them yet. Newcomers are refused above it, so that
-/// descriptors in use stay below `connections_max` plus this.
+/// descriptors in use stay below `connections_max` plus this. Streams have no descriptors and do not count.
 pub const EVICTED_MAX: usize = 32;
 
 /// How many connections a pool holds.
@@ -85,7 +86,7 @@ struct EvictedLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusedLabels {
     listener: &'static str,
-    /// `full` or `client`
+    /// `full`, `client` or `streams`
     reason: &'static str,
 }
 
@@ -111,15 +112,16 @@ impl PoolMetrics {
         let metrics = Self::unregistered();
         let help = "Open HTTP connections, by listener";
         registry.register("api_connections", help, metrics.open.clone());
-        let help = "HTTP connections closed to make room for others, by listener and the best credential they had shown";
+        let help = "HTTP connections closed, and HTTP/2 streams reset, to make room for others, by listener and the best credential they had shown";
         registry.register("api_connections_evicted", help, metrics.evicted.clone());
-        let help = "HTTP connections, and streams of HTTP/2, answered 503: all are in use (full), or all that one client may have (client)";
+        let help = "HTTP connections and HTTP/2 streams answered 503, since all are in use (full) or all that one client may have (client), \
+             and streams reset with REFUSED_STREAM, since requests of reset streams are still in work (streams)";
         registry.register("api_connections_refused", help, metrics.refused.clone());
         let help = "Open HTTP connections that speak HTTP/2, by listener";
         registry.register("api_http2_connections", help, metrics.http2.clone());
-        let help = "Open streams of HTTP/2, by listener";
+        let help = "Open HTTP/2 streams, by listener";
         registry.register("api_http2_streams", help, metrics.http2_streams.clone());
-        let help = "Closed connections of HTTP/2, by listener and reason: by the client (client), for want of requests (idle), at the node's end (drain), \
+        let help = "Closed HTTP/2 connections, by listener and reason: by the client (client), no requests (idle), the node shuts down or moves devices away (drain), \
              to make room (evicted), without an answer to a PING (unresponsive), for floods of frames or resets (flood), broken (error)";
         registry.register("api_http2_connections_closed", help, metrics.http2_closed.clone());
         metrics
@@ -142,8 +144,8 @@ impl PoolMetrics {
                 let labels = EvictedLabels { listener, credential: trust.as_str() };
                 drop(metrics.evicted.get_or_create_owned(&labels));
             }
-            for no_room in [NoRoom::Pool, NoRoom::Client] {
-                let labels = RefusedLabels { listener, reason: no_room.as_str() };
+            for reason in [NoRoom::Pool.as_str(), NoRoom::Client.as_str(), TOO_MANY_STREAMS] {
+                let labels = RefusedLabels { listener, reason };
                 drop(metrics.refused.get_or_create_owned(&labels));
             }
             drop(metrics.http2.get_or_create_owned(&ListenerLabels { listener }));
@@ -156,6 +158,8 @@ impl PoolMetrics {
         metrics
     }
 }
+
+const TOO_MANY_STREAMS: &str = "streams";
 
 impl Trust {
     fn as_str(self) -> &'static str {
@@ -200,8 +204,12 @@ struct Entry {
     since: u64,
     /// None: it does not count for its client.
     client: Option<ClientNetwork>,
-    evict: Arc<Notify>,
+    holder: Holder,
+    evict: Evict,
 }
+
+/// Set when the holder of a place has to give it back: the connection's task and the request in work both look.
+type Evict = Arc<SetOnce<()>>;
 
 impl Entry {
     fn order(&self) -> Option<Order> {
@@ -281,10 +289,9 @@ impl Inner {
         client: Option<ClientNetwork>,
         holder: Holder,
     ) -> Result<Place, NoRoom> {
-        let entered = self.enter(activity, client.filter(|_| self.limits.per_client_max > 0));
+        let entered = self.enter(activity, client.filter(|_| self.limits.per_client_max > 0), holder);
         if let Err(no_room) = &entered {
-            let labels = RefusedLabels { listener: self.listener, reason: no_room.as_str() };
-            self.metrics.refused.get_or_create(&labels).inc();
+            self.count_refused(no_room.as_str());
         }
         entered.map(|(id, evict)| Place { pool: self.clone(), id, evict, holder })
     }
@@ -304,15 +311,20 @@ impl Inner {
         Ok(())
     }
 
-    fn enter(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<(u64, Arc<Notify>), NoRoom> {
+    fn enter(
+        &self,
+        activity: Activity,
+        client: Option<ClientNetwork>,
+        holder: Holder,
+    ) -> Result<(u64, Evict), NoRoom> {
         let places = &mut *self.places.lock();
         if places.leaving >= EVICTED_MAX {
             return Err(NoRoom::Pool);
         }
         self.make_room(places, client)?;
         places.clock += 1;
-        let (id, evict) = (places.clock, Arc::new(Notify::new()));
-        let entry = Entry { trust: Trust::None, activity, since: id, client, evict: evict.clone() };
+        let (id, evict) = (places.clock, Evict::default());
+        let entry = Entry { trust: Trust::None, activity, since: id, client, holder, evict: evict.clone() };
         places.insert(id, entry);
         Ok((id, evict))
     }
@@ -323,10 +335,31 @@ impl Inner {
         Open(gauge)
     }
 
+    fn count_refused(&self, reason: &'static str) {
+        let labels = RefusedLabels { listener: self.listener, reason };
+        self.metrics.refused.get_or_create(&labels).inc();
+    }
+
+    fn change(&self, places: &mut Places, id: u64, change: impl FnOnce(&mut Entry)) {
+        places.change(id, change);
+        self.evict_if_over(places, id);
+    }
+
+    /// Evicts the entry if it can be and there are more than the limits allow.
+    fn evict_if_over(&self, places: &mut Places, id: u64) {
+        let Some(entry) = places.open.get(&id).filter(|entry| entry.order().is_some()) else { return };
+        let of_client = entry.client.and_then(|client| places.clients.get(&client));
+        let is_over = places.open.len() > self.limits.connections_max
+            || of_client.is_some_and(|of_client| of_client.count > self.limits.per_client_max);
+        if is_over {
+            self.evict(places, id);
+        }
+    }
+
     fn evict(&self, places: &mut Places, id: u64) {
         let Some(entry) = places.take(id) else { return };
-        places.leaving += 1;
-        entry.evict.notify_one();
+        places.leaving += usize::from(entry.holder == Holder::Connection);
+        let _ = entry.evict.set(()); // it was open, so nothing had set it
         let labels = EvictedLabels { listener: self.listener, credential: entry.trust.as_str() };
         self.metrics.evicted.get_or_create(&labels).inc();
     }
@@ -396,7 +429,7 @@ impl Places {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Connection,
-    /// Of a connection of HTTP/2.
+    /// Of an HTTP/2 connection.
     Stream,
 }
 
@@ -404,11 +437,11 @@ enum Holder {
 pub struct Place {
     pool: Arc<Inner>,
     id: u64,
-    evict: Arc<Notify>,
+    evict: Evict,
     holder: Holder,
 }
 
-/// Why a connection of HTTP/2 ended.
+/// Why an HTTP/2 connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Client,
@@ -444,7 +477,7 @@ impl Ended {
     }
 }
 
-/// Counts a connection or a stream of HTTP/2 for as long as it is there.
+/// Counts an HTTP/2 connection or stream for as long as it is there.
 pub(crate) struct Open(Gauge);
 
 impl Drop for Open {
@@ -471,15 +504,14 @@ impl Place {
         }
     }
 
-    /// The connection counts here again. Where nothing makes room for it, it has to close.
+    /// The connection counts here again. Where nothing makes room for it, it has to close: at once, or as soon as no
+    /// request of it is in work.
     pub(crate) fn reclaim(&self) {
         let places = &mut *self.pool.places.lock();
         let Some(entry) = places.lent.remove(&self.id) else { return };
-        let room = self.pool.make_room(places, entry.client);
+        let _ = self.pool.make_room(places, entry.client);
         places.insert(self.id, entry);
-        if room.is_err() {
-            self.pool.evict(places, self.id);
-        }
+        self.pool.evict_if_over(places, self.id);
     }
 
     pub(crate) fn count_http2(&self) -> Open {
@@ -490,26 +522,32 @@ impl Place {
         self.pool.count(&self.pool.metrics.http2_streams)
     }
 
+    /// A stream was reset, since as many as may be are in work.
+    pub(crate) fn count_refused_stream(&self) {
+        self.pool.count_refused(TOO_MANY_STREAMS);
+    }
+
     pub(crate) fn count_closed(&self, ended: Ended) {
         let labels = ClosedLabels { listener: self.pool.listener, reason: ended.as_str() };
         self.pool.metrics.http2_closed.get_or_create(&labels).inc();
     }
 
-    /// Resolves when the connection has to close. Cancel-safe.
+    /// Resolves when the connection has to close, or the stream to end. Cancel-safe.
     pub(crate) async fn evicted(&self) {
-        self.evict.notified().await;
+        self.evict.wait().await;
     }
 
     pub(crate) fn is_at(&self, activity: Activity) {
         let places = &mut *self.pool.places.lock();
         places.clock += 1;
         let now = places.clock;
-        places.change(self.id, |entry| (entry.activity, entry.since) = (activity, now));
+        self.pool.change(places, self.id, |entry| (entry.activity, entry.since) = (activity, now));
     }
 
     /// The best credential counts.
     pub(crate) fn has_shown(&self, trust: Trust) {
-        self.pool.places.lock().change(self.id, |entry| {
+        let places = &mut *self.pool.places.lock();
+        self.pool.change(places, self.id, |entry| {
             entry.trust = entry.trust.max(trust);
             if entry.trust == Trust::Provider {
                 entry.client = None;
@@ -522,6 +560,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut places = self.pool.places.lock();
         let was_evicted = places.take(self.id).is_none() && places.lent.remove(&self.id).is_none();
+        if self.holder == Holder::Stream {
+            return;
+        }
         if was_evicted {
             places.leaving -= 1;
         }
@@ -529,9 +570,7 @@ impl Drop for Place {
         if was_evicted {
             self.pool.closed.notify_one();
         }
-        if self.holder == Holder::Connection {
-            self.pool.open.dec();
-        }
+        self.pool.open.dec();
     }
 }
 
@@ -616,6 +655,24 @@ mod tests {
         drop(evicted.remove(0));
         waiting.await.expect("it goes on");
         assert!(pool.enter_silent(None).is_ok());
+    }
+
+    /// Else one client could refuse everybody by making room for itself.
+    #[test]
+    fn evicted_streams_that_have_not_ended_refuse_nobody() {
+        let pool = pool(100, 2);
+        let Ok(connection) = pool.enter(client(1)) else { panic!("no room") };
+        let streams: Vec<_> = (0..=EVICTED_MAX)
+            .filter_map(|_| {
+                let stream = connection.beside().ok()?;
+                stream.is_at(Activity::AwaitsPeer);
+                Some(stream)
+            })
+            .collect();
+        assert!(streams[..EVICTED_MAX].iter().all(is_evicted) && streams.len() == EVICTED_MAX + 1);
+        assert!(pool.enter(client(2)).is_ok());
+        drop((streams, connection));
+        assert_eq!(pool.0.places.lock().leaving, 0);
     }
 
     #[test]

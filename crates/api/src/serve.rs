@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use noroshi_auth::TrustedProxies;
-use noroshi_types::limits;
+use noroshi_protocol::http::Limits as HeadLimits;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
@@ -51,6 +51,8 @@ const READ_BUFFER_BYTES_MAX: usize = 64 << 10;
 pub struct Serving {
     pub router: Router,
     pub timing: Timing,
+    /// Bounds of a request's head.
+    pub head: HeadLimits,
     pub proxies: Arc<TrustedProxies>,
     /// Requests of the gateway's are not answered, but returned to the caller.
     pub turns: bool,
@@ -59,9 +61,16 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// With the default deadlines, and without proxies, a gateway or HTTP/2.
+    /// With the default limits and deadlines, and without proxies, a gateway or HTTP/2.
     pub fn new(router: Router) -> Self {
-        Self { router, timing: Timing::default(), proxies: Arc::default(), turns: false, http2: None }
+        Self {
+            router,
+            timing: Timing::default(),
+            head: HeadLimits::default(),
+            proxies: Arc::default(),
+            turns: false,
+            http2: None,
+        }
     }
 }
 
@@ -166,8 +175,8 @@ where
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_headers(limits::HEADERS)
-        .max_header_size(limits::HEAD_BYTES)
+        .max_headers(serving.head.headers)
+        .max_header_size(serving.head.head_bytes)
         .max_buf_size(READ_BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(io), service);
     let ended = poll_fn(|context| {

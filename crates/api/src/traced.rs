@@ -10,13 +10,13 @@ use axum::extract::{FromRequestParts, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use noroshi_auth::is_of_a_device;
+use noroshi_protocol::device_path::DevicePath;
 use noroshi_telemetry::span::{Kind, Open};
 use noroshi_types::trace::TraceState;
 use noroshi_types::{NotificationId, TraceContext};
 
 use crate::access::bearer;
 use crate::state::{Api, Door};
-use crate::turn::is_at_the_gateways;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -32,7 +32,7 @@ impl Traced {
     /// The span of a request on the public address, where it is to be recorded; what is done for it is its child then.
     pub(crate) fn begin(&mut self, api: &Api, route: &str, request: &Request) -> Option<Open> {
         let spans = api.delivery.spans();
-        if !spans.is_on() || api.door != Door::Public || is_at_the_gateways(request.uri().path()) {
+        if !spans.is_on() || api.door != Door::Public || DevicePath::at(request.uri().path()).is_some() {
             return None;
         }
         let mut span = spans.begin(route.to_owned(), Kind::Server, self.0.as_ref())?;

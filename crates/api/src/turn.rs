@@ -4,9 +4,10 @@
 //! Most connections never come here, since the gateway looks at a connection's first request itself.
 
 use futures_util::FutureExt;
-use http::{Method, Request, Version};
+use http::{Request, Version};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use noroshi_protocol::device_path::DevicePath;
 
 use crate::error::{Code, Problem};
 
@@ -15,14 +16,7 @@ const NO_GATEWAY: &str = "this node holds no devices: it does not have the role 
 
 /// Whether the gateway answers it, where there is one.
 pub(crate) fn is_the_gateways<B>(request: &Request<B>) -> bool {
-    match request.uri().path() {
-        "/socket.io/" => matches!(*request.method(), Method::GET | Method::POST),
-        path => is_at_the_gateways(path) && request.method() == Method::GET,
-    }
-}
-
-pub(crate) fn is_at_the_gateways(path: &str) -> bool {
-    matches!(path, "/v1/connect" | "/v1/events" | "/socket.io/" | "/mqtt" | "/xmpp")
+    DevicePath::of(request.method().as_str(), request.uri().path()).is_some()
 }
 
 /// `GET /v1/connect` and others, where there is no gateway.
@@ -53,7 +47,7 @@ impl Turned {
     }
 }
 
-/// The head as the client sent it; of HTTP/2, as a client of HTTP/1.1 would. A header of `http` holds no line break.
+/// The head as the client sent it; of HTTP/2, as an HTTP/1.1 client would. A header of `http` holds no line break.
 pub(crate) fn head<B>(request: &Request<B>) -> Vec<u8> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let version = if request.version() == Version::HTTP_10 { "1.0" } else { "1.1" };

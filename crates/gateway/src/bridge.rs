@@ -1,9 +1,10 @@
-//! Streams of HTTP/2 that are the gateway's: the API, which serves the connection, gives each of them here as a connection
-//! of HTTP/1.1, over a socket pair ([`Gateway::bridge`]). To the shard it is a connection like any other, but that the address of
-//! its peer is beside it ([`Shard::peer`]).
+//! HTTP/2 streams whose requests the gateway serves. The API passes each one to a shard as an HTTP/1.1 connection over a
+//! socket pair ([`Gateway::bridge`]). The shard serves it like any other connection, but keeps the address of its peer
+//! separately ([`Shard::peer`]).
 //!
-//! It counts for its client, takes from the rate of connects, and takes three descriptors of the devices' share: both
-//! ends of the pair, and the connection it came by, which the API does not count meanwhile.
+//! A bridged stream counts as one of its client's connections and takes three descriptors of the devices' share: both ends
+//! of the pair, and the HTTP/2 connection, which the API does not count meanwhile. It takes from the rate of connects if it
+//! opens a session ([`Shard::limit_bridged`]).
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
@@ -22,9 +23,9 @@ use crate::listener::OVER_MAX;
 use crate::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::Shard;
 
-/// Of one that is open, besides the shard's own.
+/// Of an open stream, besides the shard's own.
 const DESCRIPTORS: usize = 2;
-/// What the kernel holds for a client that is slow, before the shard's own bounds count: as much as those.
+/// What the kernel holds for a slow client before the shard's own limits apply: as much as those allow.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// How many there are, and how fast they come.
@@ -61,8 +62,8 @@ impl Drop for Bridge {
 }
 
 impl Gateway {
-    /// A request of HTTP/1.1 on a connection of its own, from this peer: `head` is what the shard reads first. Returns the other end;
-    /// none where there is no room.
+    /// Opens a connection for a request of this peer. The shard reads `head` first. Returns the other end, or none where
+    /// there is no room.
     pub fn bridge(&self, peer: SocketAddr, head: Vec<u8>) -> Option<(UnixStream, Bridge)> {
         let shared = &self.shared;
         shared.bridges.open.fetch_add(1, Ordering::Relaxed);
@@ -72,15 +73,12 @@ impl Gateway {
             return None;
         }
         let seat = shared.seat(peer.ip())?;
-        let (ours, theirs) =
-            pair().inspect_err(|error| tracing::warn!(%error, "a stream of HTTP/2 has no socket")).ok()?;
-        let origin = match shared.bridges.is_within_rate(shared.config.connects_per_second) {
-            true => Origin::Admitted,
-            false => Origin::OverRate,
-        };
+        let (ours, theirs) = pair()
+            .inspect_err(|error| tracing::warn!(%error, "cannot create a socket pair for an HTTP/2 stream"))
+            .ok()?;
         // A socket is a socket: nothing that is done to it here asks for TCP.
         let stream = TcpStream::from(OwnedFd::from(ours));
-        let moved = Moved { tls: None, origin, bytes: head, peer: Some(peer) };
+        let moved = Moved { tls: None, origin: Origin::Admitted, bytes: head, peer: Some(peer) };
         let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
         if shared.arrive(arrival).is_err() {
             shared.metrics.admission_refused.inc();
@@ -103,6 +101,18 @@ fn pair() -> std::io::Result<(UnixStream, UnixStream)> {
 pub(crate) type Peers = HashMap<u32, SocketAddr>;
 
 impl Shard {
+    /// Takes a connect from the rate if the connection is a bridged stream: other connections did when they came. Called
+    /// only for a request that opens a session, since each poll of a session is a stream of its own.
+    pub(crate) fn limit_bridged(&mut self, slot: u32) {
+        let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
+        if self.bridged.contains_key(&slot)
+            && !bridges.is_within_rate(per_second)
+            && let Some(connection) = self.connections.get_mut(slot as usize)
+        {
+            connection.origin = Origin::OverRate;
+        }
+    }
+
     /// The other end of a connection.
     pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
         if let Some(peer) = self.bridged.get(&slot) {

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::poll_proceed;
 
 use crate::tls::TlsSession;
 
@@ -44,7 +45,8 @@ impl Io {
     }
 }
 
-/// The handed-over connection as a tokio stream.
+/// The handed-over connection as a tokio stream. Under TLS, too, it takes part in tokio's cooperative scheduling: a peer
+/// that sends without pause cannot keep a worker to itself.
 pub struct Io {
     stream: TcpStream,
     tls: Option<Box<TlsSession>>,
@@ -80,10 +82,12 @@ impl AsyncRead for Io {
             return Poll::Ready(Ok(()));
         }
         let Some(tls) = &mut io.tls else { return Pin::new(&mut io.stream).poll_read(cx, into) };
+        let budget = ready!(poll_proceed(cx));
         loop {
             match tls.read(&mut Ready(&io.stream), into.initialize_unfilled()) {
                 Ok(count) => {
                     into.advance(count);
+                    budget.made_progress();
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -115,12 +119,16 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         let io = self.get_mut();
         let Some(tls) = &mut io.tls else { return Pin::new(&mut io.stream).poll_write_vectored(cx, slices) };
+        let budget = ready!(poll_proceed(cx));
         loop {
             match tls.write_vectored(&mut Ready(&io.stream), slices) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(io.stream.poll_write_ready(cx))?
                 }
-                done => return Poll::Ready(done),
+                done => {
+                    budget.made_progress();
+                    return Poll::Ready(done);
+                }
             }
         }
     }

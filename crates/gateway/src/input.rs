@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
+use noroshi_protocol::http2::PREFACE;
 use noroshi_protocol::ws::{self, Input, Role, Terms, UpgradeError};
 use noroshi_types::CloseReason;
 
@@ -21,9 +22,6 @@ const READS_PER_TURN: usize = 4;
 const SCRATCH_BYTES: usize = 64 << 10;
 /// Messages of the conformance suite's case 9.
 const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
-
-/// What a client of HTTP/2 says first, where it knows of it beforehand or TLS agreed on it (RFC 9113 §3.3, §3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Shard {
     /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
@@ -190,6 +188,7 @@ impl Shard {
     fn parse_head(&mut self, slot: u32, bytes: &mut [u8]) {
         let shared = self.shared.clone();
         if shared.config.http2 {
+            // By prior knowledge, or agreed on by TLS (RFC 9113 §3.2, §3.3).
             if PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())]) {
                 return match bytes.len() < PREFACE.len() {
                     true => self.keep_head(slot, bytes.to_vec()),
@@ -223,8 +222,11 @@ impl Shard {
             Route::EngineIo(request) => request.opens(),
             _ => true,
         };
-        if is_new && self.turns_away(slot).is_some() {
-            return self.refuse(slot);
+        if is_new {
+            self.limit_bridged(slot);
+            if self.turns_away(slot).is_some() {
+                return self.refuse(slot);
+            }
         }
         if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
             && !self.reseat(slot, client)

@@ -4,7 +4,7 @@
 //!   listener ──least loaded──► shard (one thread, one epoll, no task and no lock per connection)
 //!                                │ input: head ─ route ─┬─ websocket, sse ────────────────┐
 //!                                │                      ├─ talk: mqtt, socket_io, xmpp
-//!                                │                      └─ handover ──► API, same port (bridge: streams of HTTP/2 from there)
+//!                                │                      └─ handover ──► API, same port (bridge: HTTP/2 streams from there)
 //!                                │ login ─(batched)─► delivery ─► catch_up ─► open
 //!   delivery ─ Edge ─ registry ──► mailbox ─► fanout ─► one write a connection
 //! ```

@@ -108,7 +108,7 @@ impl Metrics {
         );
         registry.register(
             "connections_bridged",
-            "Streams of HTTP/2 that came from the API, since their request was the gateway's",
+            "HTTP/2 streams that the API passed to the gateway",
             m.bridged.clone(),
         );
         registry.register(

@@ -1,6 +1,7 @@
 //! From a request head to what the connection is for. Pure: no connection is touched here.
 
 use noroshi_protocol::app_name;
+use noroshi_protocol::device_path::DevicePath;
 use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
 use noroshi_protocol::sse;
@@ -96,31 +97,32 @@ pub(crate) struct BadQuery {
 }
 
 pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
-    let conformance = config.conformance;
-    let mount = match head.path {
-        "/socket.io/" | "/socket.io" if conformance => Some(Mount::Namespaces),
-        "/socket.io/" | "/socket.io" => Some(Mount::Devices),
-        "/engine.io/" | "/engine.io" if conformance => Some(Mount::Raw),
-        _ => None,
-    };
-    if let Some(mount) = mount {
-        return Route::EngineIo(Box::new(engine_request(head, mount, config)));
-    }
-    match (head.method, head.path) {
-        ("GET", "/v1/connect") => {
+    match DevicePath::of(head.method, head.path) {
+        Some(DevicePath::Native) => {
             Route::WebSocket { upgrade: upgrade(head, config), credentials: credentials(head, config) }
         }
-        ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head, config) },
+        Some(DevicePath::Events) => {
+            Route::Sse { wanted: stream(head), credentials: credentials(head, config) }
+        }
         // [MQTT-6.0.0-3]
-        ("GET", "/mqtt") => {
+        Some(DevicePath::Mqtt) => {
             Route::Mqtt { upgrade: upgrade_to(head, "mqtt", config), app: named_app(head, config) }
         }
         // RFC 7395 §3.1
-        ("GET", "/xmpp") => {
+        Some(DevicePath::Xmpp) => {
             Route::Xmpp { upgrade: upgrade_to(head, "xmpp", config), app: named_app(head, config) }
         }
-        ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: upgrade(head, config) },
-        _ => Route::Api,
+        Some(DevicePath::EngineIo) => {
+            let mount = if config.conformance { Mount::Namespaces } else { Mount::Devices };
+            Route::EngineIo(Box::new(engine_request(head, mount, config)))
+        }
+        None => match (head.method, head.path) {
+            (_, "/engine.io/" | "/engine.io") if config.conformance => {
+                Route::EngineIo(Box::new(engine_request(head, Mount::Raw, config)))
+            }
+            ("GET", "/v1/echo") if config.conformance => Route::Echo { upgrade: upgrade(head, config) },
+            _ => Route::Api,
+        },
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Shard {
     /// By slot: whom a connection counts for.
     pub(crate) seats: Vec<ClientNetwork>,
     pub(crate) strangers: Strangers,
-    /// The peers of connections that are streams of HTTP/2, by slot.
+    /// The peers of bridged HTTP/2 streams, by slot.
     pub(crate) bridged: Peers,
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,

@@ -19,6 +19,7 @@ use noroshi_push::{Services, Vault};
 use noroshi_store::Store;
 use noroshi_supervision::Threads;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
@@ -86,6 +87,8 @@ pub struct Node {
     pub development: Option<Development>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) gateway: Arc<Gateway>,
+    /// Tells HTTP/2 connections that the gateway drains: set before it does.
+    pub(crate) draining: watch::Sender<bool>,
     pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
@@ -186,6 +189,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let front_metrics =
         config.node.roles.has(Role::Front).then(|| noroshi_cells::Metrics::new(&mut registry));
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
+    let draining = watch::Sender::new(false);
+    let drain = Drain::new(gateway_later.clone(), draining.clone(), config.gateway.drain.clone());
     let state = Arc::new(noroshi_api::State {
         auth: auth.clone(),
         delivery: delivery.clone(),
@@ -195,7 +200,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         ready: Arc::default(),
         threads: threads.clone(),
         operator_token: Some(operator_token),
-        drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
+        drain: Some(Arc::new(drain)),
         nodes: Some(nodes.clone()),
         profiler,
         first_calls: noroshi_api::FirstCalls::default(),
@@ -214,9 +219,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let serving = Serving {
         router,
         timing: config.limits.timing,
+        head: head_limits(&config),
         proxies: Arc::new(config.server.proxies.clone()),
         turns: config.node.roles.has(Role::Gateway),
-        http2: http2(&config).map(|http2| Http2 { bridge: Some(bridge(gateway_later.clone())), ..http2 }),
+        http2: http2(&config).map(|http2| Http2 {
+            bridge: Some(bridge(gateway_later.clone())),
+            draining: draining.subscribe(),
+            ..http2
+        }),
     };
     let limits =
         PoolLimits { connections_max: shares.api, per_client_max: config.limits.connections_per_client };
@@ -269,6 +279,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         development,
         store,
         gateway,
+        draining,
         services,
         ready,
         tasks,
@@ -288,14 +299,20 @@ fn quotas_of(app: &noroshi_store::App) -> Configured {
     Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
 }
 
+fn head_limits(config: &Config) -> noroshi_protocol::http::Limits {
+    let limits = &config.limits;
+    noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers }
+}
+
 /// None where it is turned off.
 fn http2(config: &Config) -> Option<Http2> {
     let (gateway, limits) = (&config.gateway, &config.limits);
     config.server.http2.then(|| Http2 {
         streams_max: limits.http2_streams,
         ping_interval: gateway.ping_interval,
-        // A frame that a slow client has begun comes before its answer.
+        // Frames that a slow client still takes come before the PING.
         ping_timeout: gateway.ping_timeout.max(limits.timing.send),
+        client_message_bytes: limits.client_message_bytes,
         ..Http2::default()
     })
 }
@@ -342,7 +359,7 @@ fn gateway_config(
         connections_per_client: gateway.connections_per_client,
         proxies: server.proxies.clone(),
         connects_per_second: gateway.connects_per_second,
-        head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
+        head: head_limits(config),
         head_timeout: gateway.head_timeout,
         auth_timeout: gateway.auth_timeout,
         body_first_byte_timeout: limits.timing.body_first_byte,

@@ -138,7 +138,7 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// HTTP connections of one client; 0: no limit.
     pub connections_per_client: usize,
-    /// Of a connection of HTTP/2.
+    /// Of an HTTP/2 connection.
     pub http2_streams: u32,
     pub timing: noroshi_api::Timing,
 }

@@ -9,18 +9,25 @@ use noroshi_api::drain::{DrainProgress, DrainReport, DrainState, Stopping};
 use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::{Order, State};
 use noroshi_types::Timestamp;
+use tokio::sync::watch;
 
 use crate::config;
 
 pub(crate) struct Drain {
     /// Known later than the API that is given this; until then there are no devices.
     gateway: Arc<OnceLock<Arc<Gateway>>>,
+    /// Tells HTTP/2 connections.
+    draining: watch::Sender<bool>,
     defaults: config::Drain,
 }
 
 impl Drain {
-    pub(crate) fn new(gateway: Arc<OnceLock<Arc<Gateway>>>, defaults: config::Drain) -> Self {
-        Self { gateway, defaults }
+    pub(crate) fn new(
+        gateway: Arc<OnceLock<Arc<Gateway>>>,
+        draining: watch::Sender<bool>,
+        defaults: config::Drain,
+    ) -> Self {
+        Self { gateway, draining, defaults }
     }
 }
 
@@ -38,12 +45,16 @@ impl noroshi_api::drain::Drain for Drain {
             // The configured one is for a process that has to end in time.
             deadline: wish.deadline,
         };
+        // First: a connection must send GOAWAY before the gateway ends a stream of it.
+        self.draining.send_replace(true);
         gateway.drain_devices(order).map_err(|_| Stopping)
     }
 
     fn cancel(&self) -> Result<(), Stopping> {
         let gateway = self.gateway.get().ok_or(Stopping)?;
-        gateway.cancel_drain().map_err(|_| Stopping)
+        gateway.cancel_drain().map_err(|_| Stopping)?;
+        self.draining.send_replace(false);
+        Ok(())
     }
 
     fn report(&self) -> DrainReport {

@@ -1,6 +1,6 @@
 //! Between the gateway and the API, in both directions: a connection that speaks plain HTTP goes to the
-//! API, and one whose next request wants a WebSocket or events goes back. Of a connection of HTTP/2, streams that are the
-//! gateway's go there each by itself. Neither crate knows the other.
+//! API, and one whose next request wants a WebSocket or events goes back. An HTTP/2 connection stays at the API, which passes
+//! single streams of it to the gateway. Neither crate knows the other.
 //!
 //! The API's share of the descriptors is a pool (`noroshi_api::Pool`): idle connections of strangers make room
 //! for others, so they crowd out neither devices nor providers. Who finds no room is answered 503.
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use noroshi_api::{
-    BridgeFn, Bridged, NoRoom, Peer, Place, Pool, Serving, Turn, no_room_router, serve_connection,
+    BridgeFn, GatewayStream, NoRoom, Peer, Place, Pool, Serving, Turn, no_room_router, serve_connection,
 };
 use noroshi_auth::ClientNetwork;
 use noroshi_gateway::{Gateway, Handover, HandoverFn};
@@ -93,11 +93,11 @@ impl ApiConnections {
     }
 }
 
-/// The way of streams of HTTP/2 to the gateway, which is known later than the API is.
+/// Passes HTTP/2 streams to the gateway, which is known later than the API is.
 pub(crate) fn bridge(gateway: Arc<OnceLock<Arc<Gateway>>>) -> BridgeFn {
     Arc::new(move |peer, head| {
         let (stream, held) = gateway.get()?.bridge(peer, head)?;
-        Some(Bridged { stream, held: Box::new(held) })
+        Some(GatewayStream { stream, held: Box::new(held) })
     })
 }
 

@@ -131,6 +131,7 @@ async fn drain_gateway(node: &Node) {
     let config::Drain { rate, spread, deadline } = node.config.gateway.drain;
     let order = Order { rate_per_second: rate, spread, deadline: Some(deadline) };
     let gateway = node.gateway.clone();
+    node.draining.send_replace(true);
     match tokio::task::spawn_blocking(move || gateway.drain(order)).await {
         Ok(true) => tracing::info!("every device has gone elsewhere"),
         Ok(false) => tracing::warn!("some devices were still connected at the deadline"),

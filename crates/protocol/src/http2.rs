@@ -17,4 +17,5 @@ mod stream;
 
 pub use connection::{Closed, Config, Connection, Event, Field, Head, Key};
 pub use error::{ConnectionError, code};
+pub use frame::PREFACE;
 pub use headers::Headers;

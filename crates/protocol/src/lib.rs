@@ -18,6 +18,7 @@
 //! two axes: `ws` knows nothing of the JSON inside, `native` nothing of frames.
 
 pub mod app_name;
+pub mod device_path;
 pub mod engine_io;
 pub mod http;
 pub mod http2;

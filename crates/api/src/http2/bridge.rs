@@ -1,5 +1,5 @@
 //! A stream whose request is the gateway's, such as an event stream: the gateway's shard gets one end of a socket pair as
-//! a connection of HTTP/1.1, and this copies between the other end and the stream.
+//! an HTTP/1.1 connection, and this copies between the other end and the stream.
 //!
 //! Nothing is read before the other side takes it, so what waits is in the socket pair, where the shard sees a slow client
 //! as it sees any. The gateway has the deadlines of requests and bodies, and counts the connection: while it does, the pool of
@@ -13,14 +13,13 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use h2::Reason;
 use h2::server::SendResponse;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use noroshi_types::limits;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{ReadHalf, WriteHalf};
 
-use super::received::Received;
+use super::received::{Received, ask_for_body};
 use super::reply::{self, Sender, Unsent};
 use super::stream::{Outcome, Streams};
 use crate::arriving::{Arriving, Late, Timing};
@@ -48,6 +47,10 @@ pub(super) async fn carry(
 ) -> Outcome {
     let timing = streams.serving.timing;
     let (mut head, body) = request.into_parts();
+    if body.wanted().is_some() {
+        ask_for_body(&mut respond); // the gateway reads every body
+        head.headers.remove(header::EXPECT);
+    }
     let upload = match body.length() {
         Some(_) => Upload::Stream(body),
         // The gateway takes no body of unknown length, and HTTP/2 has no need to tell it.
@@ -60,31 +63,58 @@ pub(super) async fn carry(
         },
     };
     // The gateway counts the stream and has its deadlines, so its link has no place.
-    let (counted, link) = (streams.link.bridge(), Link::default());
+    let (lent, link) = (streams.link.lend(), Link::default());
     head.headers.remove(header::TE);
     head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let request = Request::from_parts(head, ());
     let bridged =
         streams.http2.bridge.as_ref().and_then(|bridge| bridge(streams.peer.address, turn::head(&request)));
+    let is_draining = || *streams.http2.draining.borrow();
     let Some(bridged) = bridged else {
-        drop(counted);
+        drop(lent);
+        if is_draining() {
+            return send_elsewhere(&mut respond);
+        }
         return reply::send(&mut respond, no_room(request.headers()), &link, timing).await.into();
     };
     let _held = bridged.held;
     let mut socket = match UnixStream::from_std(bridged.stream) {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(%error, "a stream could not be handed over");
+            tracing::warn!(%error, "cannot register a bridged stream's socket");
             respond.send_reset(Reason::INTERNAL_ERROR);
-            return Outcome::Answered;
+            return Outcome::Done;
         }
     };
     let (read, write) = socket.split();
-    let mut download = pin!(download(read, &mut respond, &link, timing));
+    let mut download = pin!(async {
+        let head = tokio::select! {
+            head = read_head(&read) => head,
+            _ = poll_fn(|context| respond.poll_reset(context)) => return Outcome::Cancelled,
+        };
+        let Some((head, rest)) = head else {
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            return Outcome::Done;
+        };
+        if head.status() == StatusCode::SERVICE_UNAVAILABLE && is_draining() {
+            return send_elsewhere(&mut respond);
+        }
+        let is_head = request.method() == Method::HEAD;
+        let sent = send_down(read, &mut respond, head, is_head, rest, (&link, timing)).await;
+        // An event stream has no other end than that either side leaves.
+        sent.map_or(Outcome::Left, |()| Outcome::Done)
+    });
     tokio::select! {
         outcome = &mut download => outcome,
         never = send_up(upload, write) => match never {},
     }
+}
+
+/// In place of a `503` while the gateway drains, which a browser's `EventSource` takes for final. A stream that was refused it
+/// asks for again, and after GOAWAY on another connection, which may reach another node.
+fn send_elsewhere(respond: &mut SendResponse<Bytes>) -> Outcome {
+    respond.send_reset(Reason::REFUSED_STREAM);
+    Outcome::Last
 }
 
 /// The whole body, which waits in a place of the pool's; else how the stream ended.
@@ -99,37 +129,40 @@ async fn collected(
         return Err(reply::send(respond, no_room(headers), &Link::default(), timing).await.into());
     };
     link.begin_request();
+    let body = Arriving::new(body, link.clone(), timing);
     let collected = tokio::select! {
-        collected = collect(Arriving::new(body, link.clone(), timing)) => collected,
+        collected = collect(body, streams.http2.client_message_bytes) => collected,
         _ = poll_fn(|context| respond.poll_reset(context)) => return Err(Outcome::Cancelled),
         () = link.evicted() => {
             respond.send_reset(Reason::CANCEL);
-            return Err(Outcome::Answered);
+            return Err(Outcome::Done);
         }
     };
     match collected {
-        Ok(bytes) => Ok(bytes),
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(Outcome::Cancelled),
         Err(problem) => Err(reply::send(respond, problem.into_response(), &link, timing).await.into()),
     }
 }
 
-async fn collect(mut body: Arriving<Received>) -> Result<Bytes, Problem> {
+/// None: the body broke off, and its stream with it.
+async fn collect(mut body: Arriving<Received>, bytes_max: usize) -> Result<Option<Bytes>, Problem> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| match error.downcast_ref::<Late>() {
-            Some(late) => Problem::new(Code::BodyTimeout, late.to_string()),
-            None => Problem::new(Code::InvalidJson, "the body ended before it was complete"),
-        })?;
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => match error.downcast_ref::<Late>() {
+                Some(late) => return Err(Problem::new(Code::BodyTimeout, late.to_string())),
+                None => return Ok(None),
+            },
+        };
         let data = frame.into_data().unwrap_or_default();
-        if bytes.len() + data.len() > limits::CLIENT_MESSAGE_BYTES {
-            return Err(Problem::new(
-                Code::BodyTooLarge,
-                "the body is longer than a client's message may be",
-            ));
+        if bytes.len() + data.len() > bytes_max {
+            return Err(Problem::new(Code::BodyTooLarge, "the body is larger than limits.client_message"));
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(bytes.into())
+    Ok(Some(bytes.into()))
 }
 
 /// Never ends by itself: what the gateway makes of a body that broke off is its answer, or the end.
@@ -155,28 +188,11 @@ async fn send_up(upload: Upload, mut write: WriteHalf<'_>) -> std::convert::Infa
     pending().await
 }
 
-async fn download(
-    read: ReadHalf<'_>,
-    respond: &mut SendResponse<Bytes>,
-    link: &Link,
-    timing: Timing,
-) -> Outcome {
-    let head = tokio::select! {
-        head = read_head(&read) => head,
-        _ = poll_fn(|context| respond.poll_reset(context)) => return Outcome::Cancelled,
-    };
-    let Some((head, rest)) = head else {
-        respond.send_reset(Reason::INTERNAL_ERROR);
-        return Outcome::Answered;
-    };
-    // An event stream has no other end than that either side leaves.
-    send_down(read, respond, head, rest, (link, timing)).await.map_or(Outcome::Left, |()| Outcome::Answered)
-}
-
 async fn send_down(
     read: ReadHalf<'_>,
     respond: &mut SendResponse<Bytes>,
     head: Response<()>,
+    is_head: bool,
     mut rest: Bytes,
     (link, timing): (&Link, Timing),
 ) -> Result<(), Unsent> {
@@ -184,7 +200,7 @@ async fn send_down(
         .headers()
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let is_whole = left == Some(0);
+    let is_whole = left == Some(0) || is_head; // RFC 9110 §9.3.2
     let mut sender = Sender::new(reply::send_head(respond, head, is_whole)?, link, timing);
     if is_whole {
         return Ok(());
@@ -202,8 +218,9 @@ async fn send_down(
             false => rest.split_to(room.min(rest.len())),
             true => match read_some(&read, room) {
                 Ok(Some(piece)) => piece,
+                // Nothing is there after all.
                 Ok(None) => {
-                    sender.stream.reserve_capacity(0); // nothing was there after all
+                    sender.give_back_room();
                     continue;
                 }
                 Err(_) => Bytes::new(),
@@ -260,7 +277,7 @@ struct NoHead;
 
 /// A head and its length; none while it is incomplete. What it says of the connection is left out when it is sent.
 fn parse(bytes: &[u8]) -> Result<Option<(Response<()>, usize)>, NoHead> {
-    let mut headers = [httparse::EMPTY_HEADER; limits::HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; noroshi_types::limits::HEADERS];
     let mut parsed = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(len) = parsed.parse(bytes).map_err(|_| NoHead)? else { return Ok(None) };
     let mut head = Response::new(());

@@ -1,8 +1,7 @@
-//! An answer on its way to the client: never more of it than the client allows, and with the deadline that
-//! [`crate::paced`] has for a connection.
+//! Sends an answer: never more of it than the client allows, and with the deadline that [`crate::paced`] has for a connection.
 
 use std::future::poll_fn;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -14,11 +13,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::arriving::Timing;
 use crate::link::Link;
+use crate::paced::Debt;
 
 /// Of one frame: the least that a client has to take (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 << 10;
 
-/// What is of one connection of HTTP/1.1 (RFC 9113 §8.2.2).
+/// Headers of an HTTP/1.1 connection (RFC 9113 §8.2.2).
 const OF_CONNECTION: [HeaderName; 5] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -110,13 +110,12 @@ pub(super) struct Sender<'a> {
     pub(super) stream: SendStream<Bytes>,
     link: &'a Link,
     timing: Timing,
-    /// How long the client kept us waiting, less what it earned.
-    debt: Duration,
+    debt: Debt,
 }
 
 impl<'a> Sender<'a> {
     pub(super) fn new(stream: SendStream<Bytes>, link: &'a Link, timing: Timing) -> Self {
-        Self { stream, link, timing, debt: Duration::ZERO }
+        Self { stream, link, timing, debt: Debt::default() }
     }
 
     async fn send(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Unsent> {
@@ -141,11 +140,11 @@ impl<'a> Sender<'a> {
         if room > 0 {
             return Ok(room.min(wanted));
         }
-        let (began, left) = (Instant::now(), self.timing.send.saturating_sub(self.debt));
+        let (began, left) = (Instant::now(), self.debt.left(self.timing));
         self.link.set_write_blocked(true);
         let granted = timeout(left, granted(&mut self.stream)).await;
         self.link.set_write_blocked(false);
-        self.debt += began.elapsed();
+        self.debt.waited(began.elapsed());
         match granted {
             Ok(granted) => Ok(granted?.min(wanted)),
             Err(_) => {
@@ -155,10 +154,19 @@ impl<'a> Sender<'a> {
         }
     }
 
+    /// A piece may be shorter than what there is room for.
     pub(super) fn send_piece(&mut self, piece: Bytes, is_last: bool) -> Result<(), Unsent> {
-        let earned = piece.len() as f64 / f64::from(self.timing.body_rate_min.max(1));
-        self.debt = self.debt.saturating_sub(Duration::from_secs_f64(earned));
-        Ok(self.stream.send_data(piece, is_last)?)
+        self.debt.earned(piece.len(), self.timing);
+        self.stream.send_data(piece, is_last)?;
+        if !is_last {
+            self.give_back_room();
+        }
+        Ok(())
+    }
+
+    /// What [`Sender::room`] found and is not used. `h2` would keep it for this stream, out of the connection's window.
+    pub(super) fn give_back_room(&mut self) {
+        self.stream.reserve_capacity(0);
     }
 }
 

@@ -35,6 +35,18 @@ pub(crate) fn serve(
     (client, drain, task)
 }
 
+pub(crate) fn serve_io<I>(
+    io: I,
+    serving: Serving,
+) -> (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Option<Turn<I>>>)
+where
+    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (drain, drained) = tokio::sync::oneshot::channel();
+    let drained = async { drop(drained.await) };
+    (drain, tokio::spawn(serve_connection(io, serving, peer(), None, drained)))
+}
+
 async fn read_until(client: &mut DuplexStream, end: &str) -> String {
     let mut text = String::new();
     let reading = async {

@@ -1,5 +1,6 @@
 //! HTTP/2 over a byte stream, by the client of `h2`: deadlines, places, resets, what is the gateway's, drain.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,27 +12,33 @@ use axum::routing::any;
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{Method, Request, StatusCode};
-use noroshi_api::{Bridged, Http2, Pool, PoolLimits, PoolMetrics, Serving, Timing};
+use http::{HeaderMap, Method, Request, StatusCode};
+use noroshi_api::{GatewayStream, Http2, Pool, PoolLimits, PoolMetrics, Serving, Timing};
 use noroshi_auth::ClientNetwork;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::connection::{DEADLINE, Ended, serve};
 
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, what).await.expect("in time")
 }
 
 /// A router whose requests at `/held` wait until they are let go.
 #[derive(Clone)]
-struct Held {
+pub(crate) struct Held {
     gate: Arc<Semaphore>,
     begun: Arc<Semaphore>,
     dropped: Arc<AtomicUsize>,
     done: Arc<AtomicUsize>,
+}
+
+/// How many headers a request has, and its cookies.
+async fn cookies(headers: HeaderMap) -> String {
+    let cookies: Vec<_> = headers.get_all("cookie").iter().filter_map(|value| value.to_str().ok()).collect();
+    format!("{} {}", headers.len(), cookies.join("|"))
 }
 
 struct Counts(Arc<AtomicUsize>);
@@ -43,7 +50,7 @@ impl Drop for Counts {
 }
 
 impl Held {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             gate: Arc::new(Semaphore::new(0)),
             begun: Arc::new(Semaphore::new(0)),
@@ -52,7 +59,7 @@ impl Held {
         }
     }
 
-    fn router(&self) -> Router {
+    pub(crate) fn router(&self) -> Router {
         let held = self.clone();
         let wait = async move || {
             let _counts = Counts(held.dropped.clone());
@@ -61,11 +68,20 @@ impl Held {
             held.done.fetch_add(1, Ordering::SeqCst);
             "done"
         };
-        Router::new().route("/held", any(wait)).route("/large", any(async || "x".repeat(1 << 20)))
+        Router::new()
+            .route("/held", any(wait))
+            .route("/large", any(async || "x".repeat(1 << 20)))
+            .route("/whole", any(async |body: Bytes| body))
+            .route("/cookies", any(cookies))
     }
 
-    /// So many more requests are in work.
-    async fn begun(&self, count: u32) {
+    /// Lets so many requests go on.
+    pub(crate) fn release(&self, count: usize) {
+        self.gate.add_permits(count);
+    }
+
+    /// So many more requests have begun.
+    pub(crate) async fn begun(&self, count: u32) {
         in_time(self.begun.acquire_many(count)).await.expect("open").forget();
     }
 }
@@ -101,7 +117,19 @@ impl Client {
     }
 
     async fn call(&mut self, path: &str) -> Result<(StatusCode, String), h2::Error> {
-        let (answer, _) = self.open(Method::GET, path, true).await;
+        self.send(Request::get(format!("http://h{path}"))).await
+    }
+
+    /// A POST whose body is sent once it is asked for.
+    async fn wait_to_send(&mut self, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
+        let request = Request::post(format!("http://h{path}")).header("expect", "100-continue").body(());
+        let mut send = in_time(self.send.clone().ready()).await.expect("a connection");
+        send.send_request(request.expect("a request"), false).expect("a stream")
+    }
+
+    async fn send(&mut self, request: http::request::Builder) -> Result<(StatusCode, String), h2::Error> {
+        let mut send = in_time(self.send.clone().ready()).await.expect("a connection");
+        let (answer, _) = send.send_request(request.body(()).expect("a request"), true).expect("a stream");
         let (head, body) = in_time(answer).await?.into_parts();
         Ok((head.status, String::from_utf8_lossy(&whole(body).await?).into_owned()))
     }
@@ -117,7 +145,7 @@ async fn whole(mut body: RecvStream) -> Result<Vec<u8>, h2::Error> {
     Ok(bytes)
 }
 
-fn serving(router: Router, http2: Http2) -> Serving {
+pub(crate) fn serving(router: Router, http2: Http2) -> Serving {
     Serving { http2: Some(http2), ..Serving::new(router) }
 }
 
@@ -210,7 +238,10 @@ async fn a_change_is_carried_through_when_its_stream_is_reset_or_its_connection_
 async fn no_more_is_carried_through_than_twice_the_streams() {
     let held = Held::new();
     let http2 = Http2 { streams_max: 2, ..Http2::default() };
-    let mut client = Client::connect(serving(held.router(), http2), None).await;
+    let mut registry = noroshi_telemetry::registry();
+    let limits = PoolLimits { connections_max: 9, per_client_max: 0 };
+    let pool = Pool::new("public", limits, PoolMetrics::new(&mut registry));
+    let mut client = Client::connect(serving(held.router(), http2), pool.enter(None).ok()).await;
     // The settings of the node are known once it answered.
     held.gate.add_permits(1);
     client.call("/held").await.expect("an answer");
@@ -222,6 +253,9 @@ async fn no_more_is_carried_through_than_twice_the_streams() {
     }
     let refused = client.call("/held").await.expect_err("too many");
     assert_eq!(refused.reason(), Some(Reason::REFUSED_STREAM));
+    let text = noroshi_telemetry::encode(&registry).expect("metrics");
+    let counted = "noroshi_api_connections_refused_total{listener=\"public\",reason=\"streams\"} 1\n";
+    assert!(text.contains(counted), "{text}");
     held.gate.add_permits(5);
     in_time(async {
         while held.done.load(Ordering::SeqCst) < 5 {
@@ -276,6 +310,27 @@ async fn streams_count_as_connections_do() {
     assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
 }
 
+/// A stream that waits for its body makes room, and neither the connection nor its other requests end for it.
+#[tokio::test]
+async fn a_request_in_work_outlasts_the_eviction_of_its_neighbour() {
+    let held = Held::new();
+    let limits = PoolLimits { connections_max: 2, per_client_max: 0 };
+    let pool = Pool::new("public", limits, PoolMetrics::unregistered());
+    let place = pool.enter(None).ok();
+    let mut client = Client::connect(serving(held.router(), Http2::default()), place).await;
+    let (working, _) = client.open(Method::POST, "/held", true).await;
+    held.begun(1).await;
+    let (mut waiting, _body) = client.wait_to_send("/whole").await;
+    in_time(poll_fn(|context| waiting.poll_informational(context))).await.expect("100").expect("100");
+    let Ok(newcomer) = pool.enter(None) else { panic!("nobody made room") };
+    assert_eq!(in_time(waiting).await.expect_err("a reset").reason(), Some(Reason::CANCEL));
+    assert!(pool.enter(None).is_err(), "the other one is in work");
+    held.gate.add_permits(1);
+    assert_eq!(in_time(working).await.expect("an answer").status(), StatusCode::OK);
+    drop(newcomer);
+    assert_eq!(client.call("/large").await.expect("an answer").0, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn a_drain_lets_requests_finish() {
     let held = Held::new();
@@ -283,6 +338,12 @@ async fn a_drain_lets_requests_finish() {
     let (answer, _) = client.open(Method::GET, "/held", true).await;
     held.begun(1).await;
     client.drain.send(()).expect("served");
+    in_time(async {
+        while client.send.clone().ready().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await; // GOAWAY
     held.gate.add_permits(1);
     let (head, body) = in_time(answer).await.expect("an answer").into_parts();
     assert_eq!((head.status, whole(body).await.expect("a body")), (StatusCode::OK, b"done".to_vec()));
@@ -290,10 +351,62 @@ async fn a_drain_lets_requests_finish() {
     in_time(client.served).await.expect("no panic");
 }
 
+#[tokio::test]
+async fn headers_count_as_those_of_http1() {
+    let serving = serving(Held::new().router(), Http2::default());
+    let head = noroshi_protocol::http::Limits { headers: 20, ..serving.head };
+    let mut client = Client::connect(Serving { head, ..serving }, None).await;
+    let crumbs = (0..60)
+        .fold(Request::get("http://h/cookies"), |request, n| request.header("cookie", format!("c{n}=1")));
+    let joined: Vec<_> = (0..60).map(|n| format!("c{n}=1")).collect();
+    // The cookies are one header, and the host is one.
+    assert_eq!(
+        client.send(crumbs).await.expect("an answer"),
+        (StatusCode::OK, format!("2 {}", joined.join("; ")))
+    );
+    let with = |count: usize| {
+        (0..count).fold(Request::get("http://h/cookies"), |request, n| request.header(format!("x-{n}"), "1"))
+    };
+    assert_eq!(client.send(with(19)).await.expect("an answer").0, StatusCode::OK);
+    let (status, _) = client.send(with(20)).await.expect("an answer");
+    assert_eq!(status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_head_may_be_as_long_as_is_configured() {
+    let serving = serving(Held::new().router(), Http2::default());
+    let head = noroshi_protocol::http::Limits { head_bytes: 1_024, ..serving.head };
+    let mut client = Client::connect(Serving { head, ..serving }, None).await;
+    let with = |bytes: usize| Request::get("http://h/cookies").header("x-long", "x".repeat(bytes));
+    assert_eq!(client.send(with(500)).await.expect("an answer").0, StatusCode::OK);
+    let (status, _) = client.send(with(1_024)).await.expect("an answer");
+    assert_eq!(status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_send_its_body_is_told_when_it_is_wanted() {
+    let mut client = Client::connect(serving(Held::new().router(), Http2::default()), None).await;
+    let (mut answer, mut body) = client.wait_to_send("/whole").await;
+    let go_on = in_time(poll_fn(|context| answer.poll_informational(context))).await;
+    assert_eq!(go_on.expect("a head").expect("a head").status(), StatusCode::CONTINUE);
+    body.send_data(Bytes::from_static(b"all of it"), true).expect("sent");
+    let (head, body) = in_time(answer).await.expect("an answer").into_parts();
+    assert_eq!((head.status, whole(body).await.expect("a body")), (StatusCode::OK, b"all of it".to_vec()));
+
+    let (mut answer, _body) = client.wait_to_send("/nothing").await;
+    let told = in_time(poll_fn(|context| answer.poll_informational(context))).await;
+    assert!(told.is_none(), "nobody wants it");
+    assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::NOT_FOUND);
+}
+
 /// What the gateway is given: heads, and its ends of the socket pairs.
 type Given = Arc<Mutex<Vec<(String, UnixStream)>>>;
 
 fn bridged(held: &Held, room: bool) -> (Serving, Given) {
+    bridged_with(held, room, Http2::default())
+}
+
+fn bridged_with(held: &Held, room: bool, http2: Http2) -> (Serving, Given) {
     let given = Given::default();
     let gateway = given.clone();
     let bridge = move |peer: std::net::SocketAddr, head: Vec<u8>| {
@@ -302,9 +415,9 @@ fn bridged(held: &Held, room: bool) -> (Serving, Given) {
         theirs.set_nonblocking(true).expect("a socket");
         ours.set_nonblocking(true).expect("a socket");
         gateway.lock().push((String::from_utf8(head).expect("text"), ours));
-        room.then(|| Bridged { stream: theirs, held: Box::new(()) })
+        room.then(|| GatewayStream { stream: theirs, held: Box::new(()) })
     };
-    let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..Http2::default() };
+    let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..http2 };
     (Serving { turns: true, ..serving(held.router(), http2) }, given)
 }
 
@@ -356,6 +469,55 @@ async fn an_event_stream_is_the_gateways_until_either_ends_it() {
     assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
 }
 
+/// Else a browser would ask again on the same connection, and give its stream up for good when that is refused.
+#[tokio::test]
+async fn before_a_drain_ends_a_stream_its_client_is_told_to_connect_elsewhere() {
+    let draining = watch::Sender::new(false);
+    let http2 = Http2 { draining: draining.subscribe(), ..Http2::default() };
+    let mut registry = noroshi_telemetry::registry();
+    let limits = PoolLimits { connections_max: 9, per_client_max: 0 };
+    let pool = Pool::new("public", limits, PoolMetrics::new(&mut registry));
+    let (serving, given) = bridged_with(&Held::new(), true, http2);
+    let mut client = Client::connect(serving.clone(), pool.enter(None).ok()).await;
+    let mut other = Client::connect(serving, pool.enter(None).ok()).await;
+    assert_eq!(other.call("/large").await.expect("an answer").0, StatusCode::OK);
+    let (answer, _) = client.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(EVENTS).await.expect("written");
+    let mut body = in_time(answer).await.expect("a head").into_body();
+    in_time(body.data()).await.expect("data").expect("data");
+
+    draining.send_replace(true);
+    shard.write_all(b"event: close\n\n").await.expect("written");
+    assert_eq!(in_time(body.data()).await.expect("data").expect("data"), "event: close\n\n");
+    assert!(in_time(client.send.clone().ready()).await.is_err_and(|error| error.is_go_away()));
+    drop(shard);
+    assert_eq!(whole(body).await.expect("a good end"), b"");
+    in_time(client.ended).await.expect("no panic").expect("a good end");
+
+    assert_eq!(other.call("/large").await.expect("requests of the API go on").0, StatusCode::OK);
+    let (answer, _) = other.open(Method::GET, "/socket.io/?EIO=4&sid=s", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.expect("written");
+    assert_eq!(
+        in_time(answer).await.expect("an answer").status(),
+        StatusCode::OK,
+        "as do sessions that poll"
+    );
+    let (answer, _) = other.open(Method::GET, "/v1/events", true).await;
+    let (_, mut shard) = next(&given).await;
+    shard.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await.expect("written");
+    assert_eq!(in_time(answer).await.expect_err("a reset").reason(), Some(Reason::REFUSED_STREAM));
+    in_time(other.ended).await.expect("no panic").expect("a good end");
+
+    for served in [client.served, other.served] {
+        in_time(served).await.expect("no panic");
+    }
+    let text = noroshi_telemetry::encode(&registry).expect("metrics");
+    let closed = "noroshi_api_http2_connections_closed_total{listener=\"public\",reason=\"drain\"} 2\n";
+    assert!(text.contains(closed), "{text}");
+}
+
 #[tokio::test]
 async fn what_a_client_does_not_take_stays_with_the_gateway() {
     let (serving, given) = bridged(&Held::new(), true);
@@ -404,6 +566,36 @@ async fn a_post_to_the_gateway_tells_its_length() {
 }
 
 #[tokio::test]
+async fn a_post_to_the_gateway_is_bounded_as_is_configured() {
+    let http2 = Http2 { client_message_bytes: 10, ..Http2::default() };
+    let (serving, given) = bridged_with(&Held::new(), true, http2);
+    let mut client = Client::connect(serving, None).await;
+    for (bytes, fits) in [(10, true), (11, false)] {
+        let (answer, mut body) = client.open(Method::POST, "/socket.io/?EIO=4&sid=s", false).await;
+        body.send_data(vec![b'x'; bytes].into(), true).expect("sent");
+        if fits {
+            let (head, mut shard) = next(&given).await;
+            assert!(head.contains("content-length: 10\r\n"), "{head}");
+            shard.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.expect("written");
+        }
+        let expected = if fits { StatusCode::OK } else { StatusCode::PAYLOAD_TOO_LARGE };
+        assert_eq!(in_time(answer).await.expect("an answer").status(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body() {
+    let (serving, given) = bridged(&Held::new(), true);
+    let mut client = Client::connect(serving, None).await;
+    let (answer, _) = client.open(Method::HEAD, "/socket.io/?EIO=4", true).await;
+    let (head, mut shard) = next(&given).await;
+    assert!(head.starts_with("HEAD "), "{head}");
+    shard.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno").await.expect("written");
+    let (head, body) = in_time(answer).await.expect("an answer").into_parts();
+    assert_eq!((head.status, whole(body).await.expect("no body")), (StatusCode::BAD_REQUEST, Vec::new()));
+}
+
+#[tokio::test]
 async fn a_gateway_that_breaks_off_or_has_no_room_is_told() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
@@ -433,10 +625,13 @@ async fn what_is_no_request_of_ours_is_reset_or_refused() {
         let reset = client.call(path).await.expect_err("a reset");
         assert_eq!(reset.reason(), Some(Reason::HTTP_1_1_REQUIRED), "{path}");
     }
-    let two_hosts = Request::get("http://h/held").header("host", "other").body(()).expect("a request");
-    let mut send = in_time(client.send.clone().ready()).await.expect("a connection");
-    let (answer, _) = send.send_request(two_hosts, true).expect("a stream");
-    assert_eq!(in_time(answer).await.expect_err("a reset").reason(), Some(Reason::PROTOCOL_ERROR));
+    for two_hosts in [
+        Request::get("http://h/held").header("host", "other"),
+        Request::get("/held").header("host", "h").header("host", "h"),
+    ] {
+        let reset = client.send(two_hosts).await.expect_err("a reset");
+        assert_eq!(reset.reason(), Some(Reason::PROTOCOL_ERROR));
+    }
     let connect = Request::connect("other:443").body(()).expect("a request");
     let mut send = in_time(client.send.clone().ready()).await.expect("a connection");
     let (answer, _) = send.send_request(connect, false).expect("a stream");

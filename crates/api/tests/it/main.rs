@@ -12,6 +12,7 @@ mod drain;
 mod experiment;
 mod first_call;
 mod http2;
+mod http2_frames;
 mod nodes;
 mod notification;
 mod profile;

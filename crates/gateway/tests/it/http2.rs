@@ -1,19 +1,19 @@
-//! Connections of HTTP/2 go to the API, and streams of theirs come back, each as a connection of HTTP/1.1.
+//! HTTP/2 connections go to the API, which passes some of their streams back, each as an HTTP/1.1 connection.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_gateway::{Bridge, Config, tls};
+use noroshi_protocol::http2::PREFACE;
 use noroshi_types::{DeviceId, When};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::node::{Node, PATIENCE, plain, read_until, user};
-use crate::secure::{alpn, certificate, secure};
-
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::secure::{alpn, ask_api, certificate, secure};
 
 fn with_http2() -> Config {
     Config { http2: true, ..plain() }
@@ -64,7 +64,7 @@ async fn what_is_no_preface_is_refused_as_it_is_where_http2_is_off() {
     }
 }
 
-/// What a client offers, what is agreed on, and what becomes of a request of HTTP/1.1 then.
+/// What a client offers, what is agreed on, and what becomes of an HTTP/1.1 request then.
 #[tokio::test(flavor = "multi_thread")]
 async fn under_tls_the_handshake_decides() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -84,6 +84,29 @@ async fn under_tls_the_handshake_decides() {
         let (name, answer) = got.expect("no panic");
         assert_eq!(name.as_deref(), agreed);
         assert_eq!(answer.starts_with("HTTP/1.1 400 "), answered, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_under_tls_lets_other_work_of_the_task_run() {
+    const BYTES: usize = 10_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate, key, trusted) = certificate(folder.path());
+    let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
+    let (mut client, mut io) = ask_api(&node, &trusted).await;
+    client.write_all(&[0; BYTES]).expect("sent");
+    let mut byte = [0; 1];
+    io.read_exact(&mut byte).await.expect("read");
+    // The rest of the record was decrypted with it, so no read has to wait.
+    let rest = async {
+        for _ in 1..BYTES {
+            io.read_exact(&mut byte).await.expect("read");
+        }
+    };
+    tokio::select! {
+        biased;
+        () = rest => panic!("the reader never yielded"),
+        () = std::future::ready(()) => {}
     }
 }
 
@@ -169,6 +192,22 @@ async fn streams_come_no_faster_than_connections_may() {
     }
     assert_eq!(statuses[0], "200");
     assert!(statuses.iter().any(|status| status == "503"), "{statuses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_of_a_session_do_not_take_from_the_rate() {
+    let node = Node::start(Config { connects_per_second: 1, ..with_http2() }).await;
+    node.device("d1", "u1", &[]).await;
+    for _ in 0..100 {
+        let head =
+            "GET /socket.io/?EIO=4&transport=polling&sid=x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        let (mut stream, _held) = bridge(&node, peer(1), head).expect("room");
+        let answer = read_until(&mut stream, b"\r\n\r\n").await;
+        assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
+    }
+    let (mut stream, _held) = bridge(&node, peer(2), &events(&node.token("d1"))).expect("room");
+    let head = read_until(&mut stream, b"\r\n\r\n").await;
+    assert!(head.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&head));
 }
 
 /// Its requests come by several shards.

@@ -33,7 +33,7 @@ pub(crate) fn secure(acceptor: tls::Acceptor) -> Config {
     config
 }
 
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 fn client(trusted: &CertificateDer<'static>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
@@ -94,7 +94,7 @@ pub(crate) fn alpn(
 }
 
 /// A client that asks the API, which read the request's head.
-async fn ask_api(node: &Arc<Node>, trusted: &CertificateDer<'static>) -> (Secure, Io) {
+pub(crate) async fn ask_api(node: &Arc<Node>, trusted: &CertificateDer<'static>) -> (Secure, Io) {
     const HEAD: &[u8] = b"GET /v1/me HTTP/1.1\r\n\r\n";
     let (dialing, trust) = (node.clone(), trusted.clone());
     let dialled = tokio::task::spawn_blocking(move || {

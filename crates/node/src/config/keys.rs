@@ -196,7 +196,7 @@ impl Limits {
                 u64::from(limits::HTTP2_STREAMS),
                 1..=10_000,
                 "streams",
-                "Requests at once on one connection of HTTP/2. Each but one takes a place as an HTTP connection does (limits.connections_per_client).",
+                "Requests at once on one HTTP/2 connection. Every stream except one counts toward limits.connections_per_client.",
             ) as u32,
             timing: noroshi_api::Timing {
                 body_first_byte: reader.duration(

@@ -7,8 +7,9 @@ pub(super) const HEADER_BYTES: usize = 9;
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16_384;
 /// §6.9.1: the largest window, and the largest stream id (§5.1.1).
 pub(super) const MAX_31_BITS: u32 = (1 << 31) - 1;
-/// §3.4.
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a client sends first (§3.4). No other request shares more than its first two bytes (`PROPFIND`), since the method
+/// `PRI` is reserved (§11.6).
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) mod kind {
     pub(in super::super) const DATA: u8 = 0x0;
