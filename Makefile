@@ -11,8 +11,8 @@ BIN_release := $(TARGET)/release/noroshi
 FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 # Everything: what is checked.
 FEATURES_all := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/heap-profiling
-# What end-to-end tests look at beside the default.
-FEATURES_dev := --features noroshi/otel,noroshi/profiling
+# What is tested: one build serves unit tests, end-to-end tests and injected faults. Heap profiles need another allocator.
+FEATURES_dev := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 # Injected faults are for debug builds alone (crates/supervision).
 # grep answers 1 where the text is absent, and 2 where it cannot read the binary.
@@ -36,10 +36,8 @@ test: unit e2e ## Every test: units, components, and end to end with other peopl
 
 unit: ## Tests of the workspace alone
 	@scripts/setup build engines
-	$(CARGO) test --workspace --no-fail-fast --locked
-	$(CARGO) test -p noroshi-otel --features otlp --locked
+	$(CARGO) test --workspace $(FEATURES_dev) --no-fail-fast --locked
 	$(CARGO) test -p noroshi-profiling --features heap --locked
-	$(CARGO) test -p noroshi $(FEATURES_dev) --locked profile
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
@@ -49,13 +47,14 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 
 faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
 	@scripts/setup build engines
-	$(CARGO) build --locked --bin noroshi --features noroshi/sqs,noroshi/kafka
-	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
+	$(CARGO) build --locked --bin noroshi $(FEATURES_dev)
+	NOROSHI_BIN=$(BIN_dev) NOROSHI_FEATURES="$(FEATURES_dev)" e2e/run faults sqs kafka
 
 long: ## What takes too long for every change: Autobahn's compressed messages, other people's large programs (PROFILE=release)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run autobahn-deflate compatibility
+	$(CARGO) test -p noroshi --locked profile # what a build without optional features says of them
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build deny

@@ -213,6 +213,22 @@ test('subscriptions of a device, over HTTP, WebSocket, MQTT and XMPP', async () 
   await xmpp.stop()
 })
 
+test('a shared subscription that a quota refuses gets no messages', async () => {
+  const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
+  const [full, other] = [await a.register({ topics: ['s/1', 's/2'] }), await a.register()]
+  await limit({ subscriptions_per_device: 2 })
+  const refusedOne = await mqttClient(mqttUrl, full, lasting)
+  const granted = refusedOne.subscribeAsync(['$share/g/refused/+', 's/3'], { qos: 1 })
+  await assert.rejects(granted)
+  const member = await mqttClient(mqttUrl, other)
+  await member.subscribeAsync('$share/g/refused/+', { qos: 1 })
+  for (let n = 0; n < 10; n++) await post('/v1/notifications', stored({ topic: 'refused/x' }))
+  await until('all of them', () => member.heard.length === 10)
+  assert.equal(refusedOne.heard.length, 0)
+  await refusedOne.endAsync()
+  await member.endAsync()
+})
+
 test('a device that publishes meets the quotas over MQTT and XMPP', async () => {
   const [first, second] = [await a.register(), await a.register()]
   const mqtt = await mqttClient(mqttUrl, first)

@@ -10,7 +10,13 @@ let node, url
 before(async () => ({ node, url } = await startOpenNode()))
 after(() => node?.stop())
 
+const LASTING = { clean: false, properties: { sessionExpiryInterval: 3600 } }
+
 const connect = (device, options) => mqttClient(url, device, options)
+const topicsOf = async (device) => {
+  const { body } = await node.api.raw('GET', '/v1/me', { token: device.token })
+  return body.topics
+}
 
 test('a will waits for its delay, and is taken back by who returns', async () => {
   const [watching, leaving] = [await node.api.register(), await node.api.register()]
@@ -40,17 +46,64 @@ test('a session ends by its expiry, and its subscriptions with it', async () => 
   const client = await connect(device, lasting)
   await client.subscribeAsync('expiring/exact', { qos: 1 })
   await client.endAsync()
-  const topics = async () => (await node.api.raw('GET', '/v1/me', { token: device.token })).body.topics
-  await until('the subscription to end', async () => !(await topics()).includes('expiring/exact'))
+  await until('the subscription to end', async () => !(await topicsOf(device)).includes('expiring/exact'))
   const again = await connect(device, lasting)
   assert.equal(again.connack.sessionPresent, false)
   await again.endAsync()
 })
 
+test('a session that its client ends leaves no subscription behind', async () => {
+  const device = await node.api.register({ user: 'ending' })
+  const client = await connect(device, LASTING)
+  await client.subscribeAsync(['ending/exact', 'ending/+/wild'], { qos: 1 })
+  await client.endAsync(false, { properties: { sessionExpiryInterval: 0 } })
+  await until('the subscription to end', async () => (await topicsOf(device)).length === 0)
+  const again = await connect(device, LASTING)
+  assert.equal(again.connack.sessionPresent, false)
+  await node.api.publish({ to: { topic: 'ending/exact' }, data: 1 })
+  await node.api.publish({ to: { devices: [device.device] }, data: 2 })
+  await again.subscribeAsync('$noroshi/inbox', { qos: 1 })
+  await until('what is its own', () => again.heard.length)
+  assert.deepEqual(datas(again), [2])
+  await again.endAsync()
+})
+
+test('a subscription whose SUBACK was never sent does not outlast the session', async () => {
+  const devices = []
+  for (let n = 0; n < 20; n++) {
+    const device = await node.api.register()
+    const client = await connect(device, LASTING)
+    client.subscribe(Array.from({ length: 20 }, (_, at) => `hasty/${at}`), { qos: 1 })
+    setImmediate(() => client.stream.destroy())
+    devices.push(device)
+  }
+  for (const device of devices) {
+    const client = await connect(device, { clean: true })
+    await client.endAsync()
+    await until('nothing to be left', async () => (await topicsOf(device)).length === 0)
+  }
+})
+
+test('what topics retain comes after SUBACK, also to the next connection of the session', async () => {
+  const topics = Array.from({ length: 10 }, (_, n) => `due/${n}`)
+  for (const topic of topics) await node.api.publish({ to: { topic }, data: topic, retain: true })
+  for (const filters of [['due/+'], topics]) {
+    for (let n = 0; n < 10; n++) {
+      const device = await node.api.register()
+      const client = await connect(device, { ...LASTING, customHandleAcks() {} })
+      await client.subscribeAsync(filters, { qos: 1 })
+      client.stream.destroy()
+      const back = await connect(device, LASTING)
+      assert.equal(back.connack.sessionPresent, true)
+      await until('all that is retained', () => new Set(datas(back)).size === topics.length)
+      await back.endAsync()
+    }
+  }
+})
+
 test('a message that expired while nobody heard is not heard, and one that lives says for how long', async () => {
   const [hearing, speaking] = [await node.api.register(), await node.api.register()]
-  const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
-  const hearer = await connect(hearing, lasting)
+  const hearer = await connect(hearing, LASTING)
   await hearer.subscribeAsync('open/expiry', { qos: 1 })
   await hearer.endAsync()
   const speaker = await connect(speaking)
@@ -60,7 +113,7 @@ test('a message that expired while nobody heard is not heard, and one that lives
   const shortAt = Date.now()
   await publish('long', 600)
   await until('the short one to be over', () => Date.now() - shortAt > 1_100)
-  const again = await connect(hearing, lasting)
+  const again = await connect(hearing, LASTING)
   await until('what is left', () => again.heard.length)
   assert.deepEqual(texts(again), ['open/expiry long'])
   const left = again.heard[0].properties.messageExpiryInterval

@@ -105,6 +105,52 @@ test('what a member may have with QoS 2 stays its own while its session lasts', 
   await end(publisher, diligent, back)
 })
 
+test('a member that unsubscribes completes what it has begun to receive with QoS 2', async () => {
+  const publisher = await connect(await node.api.register())
+  const silent = await member('$share/g/open/begun/+', 2, { ...LASTING, ...SILENT })
+  await publisher.publishAsync('open/begun/x', 'first', { qos: 2 })
+  await until('it to be received', () => silent.received)
+  const diligent = await member('$share/g/open/begun/+', 2)
+  // It waits for its own confirmation before it reads the answer.
+  silent.unsubscribe('$share/g/open/begun/+', () => {})
+  await until('the other to be alone', async () => {
+    const before = diligent.heard.length
+    for (const _ of upTo(3)) await publisher.publishAsync('open/begun/x', 'later', { qos: 1 })
+    return diligent.heard.length >= before + 3
+  })
+  silent.stream.destroy()
+  const back = await connect(silent.device, LASTING)
+  await until('it to come again', () => texts(back).includes('open/begun/x first'))
+  assert.ok(texts(diligent).every((text) => text.endsWith('later')), 'nobody else gets it ([MQTT-3.10.4-3])')
+  await end(publisher, diligent, back)
+})
+
+test('what a deleted device did not confirm goes to another member', async () => {
+  const silent = await member('$share/g/deleted/+', 1, { ...LASTING, ...SILENT })
+  for (const n of upTo(20)) await publish('deleted/x', n)
+  await until('all to be its own', async () => (await node.api.me(silent.device.token).inbox()).messages.length === 20)
+  const diligent = await member('$share/g/deleted/+')
+  const { status } = await node.api.raw('DELETE', `/v1/devices/${silent.device.device}`)
+  assert.equal(status, 204)
+  await until('all of them', () => new Set(numbers(diligent)).size === 20)
+  assert.deepEqual(sorted(numbers(diligent)), upTo(20))
+  await end(diligent)
+})
+
+test('a connection that ends before SUBACK is no member', async () => {
+  const diligent = await member('$share/g/ghost/+')
+  for (const options of [{}, LASTING]) {
+    for (const _ of upTo(10)) {
+      const hasty = await connect(await node.api.register(), options)
+      hasty.subscribe('$share/g/ghost/+', { qos: 1 })
+      setImmediate(() => hasty.stream.destroy())
+    }
+  }
+  for (const n of upTo(40)) await publish('ghost/x', n)
+  await until('all of them', () => new Set(numbers(diligent)).size === 40)
+  await end(diligent)
+})
+
 test('a group without a connected member waits, and one that all left does not', async () => {
   const one = await member('$share/g/waits/+', 1, LASTING)
   await end(one)

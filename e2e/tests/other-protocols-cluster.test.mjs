@@ -87,6 +87,38 @@ test('a group of a shared subscription has members at two nodes, and goes on wit
   await members[0].endAsync(true)
 })
 
+test('members at a node that is gone for a while are passed over, and come back without subscribing again', { skip }, async () => {
+  const join = async (at) => {
+    const client = await mqttClient(`mqtt://127.0.0.1:${ports[at]}`, await cluster.api().register(), { keepalive: 600 })
+    await client.subscribeAsync('$share/g/pause/+', { qos: 1 })
+    return client
+  }
+  const [stays, pauses] = [await join(0), await join(1)]
+  let sent = 0
+  const publish = async (count) => {
+    for (const until = sent + count; sent < until; sent++) {
+      await cluster.api('n0').publish({ to: { topic: 'pause/x' }, data: sent, when: 'stored' })
+    }
+  }
+  await publish(10)
+  await until('both to have some', () => datas(stays).length && datas(pauses).length && datas(stays).length + datas(pauses).length === 10)
+  cluster.node('n1').pause()
+  await until('all to go to the one that stays', async () => {
+    const before = datas(stays).length
+    await publish(4)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    return datas(stays).length >= before + 4
+  }, 60_000)
+  const had = datas(pauses).length
+  cluster.node('n1').resume()
+  await until('the other to take its turn again', async () => {
+    await publish(4)
+    return datas(pauses).length > had
+  }, 60_000)
+  await until('all of them', () => new Set([stays, pauses].flatMap(datas)).size === sent)
+  await Promise.all([stays, pauses].map((client) => client.endAsync(true)))
+})
+
 test('what is posted at one node waits for the use of a device at the other', { skip }, async () => {
   const { device: id, token } = await cluster.api().register()
   const device = await Device.connect(cluster.node('n0').ws, token)

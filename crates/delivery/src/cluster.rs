@@ -18,7 +18,7 @@
 
 pub mod wire;
 
-mod ask;
+pub(crate) mod ask;
 mod change;
 mod codec;
 mod dispatcher;

@@ -283,7 +283,8 @@ impl Delivery {
     }
 
     /// Removes a device and ends its connection.
-    pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
+    pub async fn delete_device(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<(), Error> {
+        self.release_shares(app, device).await?;
         self.store.delete_device(app, device, self.clock.now()).await?;
         self.device_changed(app, device);
         self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;

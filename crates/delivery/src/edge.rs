@@ -65,6 +65,9 @@ pub trait Edge: Send + Sync {
 
     fn session(&self, app: AppId, device: &DeviceId) -> Option<Session>;
 
+    /// Of the device's session: 0 if there is none.
+    fn generation(&self, app: AppId, device: &DeviceId) -> u64;
+
     /// False if the device has no session here.
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool;
 

@@ -27,6 +27,8 @@ pub struct Receipt {
     pub id: NotificationId,
     /// How many were named; none for topics, conditions and everyone.
     pub targets: Option<u64>,
+    /// Inbox rows written.
+    pub kept: u64,
     /// An earlier request with the same idempotency key was answered.
     pub replayed: bool,
 }
@@ -197,7 +199,8 @@ impl Delivery {
         if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
             peers.handed_over(ticket).await;
         }
-        Ok(Receipt { id: accepted.message.id, targets: accepted.targets, replayed: accepted.replayed })
+        let (targets, kept, replayed) = (accepted.targets, accepted.kept(), accepted.replayed);
+        Ok(Receipt { id: accepted.message.id, targets, kept, replayed })
     }
 
     async fn accept(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {

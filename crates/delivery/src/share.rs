@@ -7,29 +7,33 @@
 //!                         a copy, sent to one member: inbox, acknowledgement, trace as of any message to a device
 //! ```
 //!
-//! One node leads, for all groups of all apps (the task `shares`). It takes connected members in turn, passes over those
-//! with [`group::UNCONFIRMED_MAX`] unconfirmed copies, and waits where there is no other: the log keeps what is not assigned. What
-//! a member that disconnected has not confirmed goes to another member, except what it may have with QoS 2
-//! ([MQTT-4.8.2-5]). What is not `stored` goes to a member that is connected now, or to nobody.
+//! One node leads, for all groups of all apps (the task `shares`). It takes connected members in turn and passes over those
+//! that have too many unconfirmed copies. If there is no other it waits: the log keeps what is not assigned. What a member
+//! that disconnected has not confirmed goes to another member, except what the member may have received with QoS 2
+//! ([MQTT-4.8.2-5]). A message that is not `stored` goes to a member that is connected now, or to nobody.
 //!
-//! Reading order: `group` (who is next; pure), `copy` (what is sent), `leader`.
+//! Reading order: `group` (who is next, what becomes of a copy; pure), `copy` (what is sent), `takers` (who is connected and
+//! has room), `assign`, `reclaim`, `leader`.
 //!
 //! Nothing is lost or assigned twice by a crash: a copy has an idempotency key of the group, the message and the turn, and a
 //! group's place moves only behind what was assigned. A message goes to a second member before the first one's copy is
 //! cancelled, so a member that comes back at this moment may get it too.
 
+mod assign;
 mod copy;
 mod group;
 mod leader;
 pub(crate) mod metrics;
+mod reclaim;
+mod takers;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use noroshi_store::{JoinShares, LeaveShares};
-use noroshi_types::{AppId, Message, Target, When};
+use noroshi_types::{AppId, DeviceId, Message, Target, When};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -49,33 +53,52 @@ pub(crate) struct Shares {
     changed: AtomicBool,
     /// Messages wait for confirmations.
     waits: AtomicBool,
-    /// Those that have groups, as far as this node knows.
-    apps: ArcSwap<HashSet<AppId>>,
-    /// Guards only the queue.
-    live: Mutex<VecDeque<Arc<Message>>>,
+    /// Another node leads.
+    follows: AtomicBool,
+    /// Those that have groups, as far as this node knows. `None`: not read yet.
+    apps: ArcSwapOption<HashSet<AppId>>,
+    /// Guards only itself.
+    waiting: Mutex<Waiting>,
     pub(crate) metrics: metrics::Metrics,
+}
+
+#[derive(Default)]
+struct Waiting {
+    live: VecDeque<Arc<Message>>,
+    /// Their groups may have something to assign.
+    touched: HashSet<AppId>,
 }
 
 impl Shares {
     pub(crate) fn new(metrics: metrics::Metrics) -> Self {
-        let (woken, apps, live) = (Notify::new(), ArcSwap::default(), Mutex::default());
-        Self { woken, changed: AtomicBool::new(false), waits: AtomicBool::new(false), apps, live, metrics }
+        Self {
+            woken: Notify::new(),
+            changed: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
+            apps: ArcSwapOption::empty(),
+            waiting: Mutex::default(),
+            metrics,
+        }
     }
 
     /// A message goes to this node's connections. Called on the store's thread.
     pub(crate) fn passed(&self, message: &Arc<Message>, target: &Target) {
-        if !matches!(target, Target::Topic(_)) || !self.apps.load().contains(&message.app) {
+        let is_shared = matches!(target, Target::Topic(_)) && self.has(message.app);
+        if !is_shared || self.follows.load(Ordering::Relaxed) {
             return;
         }
-        if message.when != When::Stored {
-            let mut live = self.live.lock();
-            if live.len() >= LIVE_MAX {
-                drop(live);
-                self.metrics.dropped.inc();
-                return;
-            }
-            live.push_back(message.clone());
+        let mut waiting = self.waiting.lock();
+        if message.when == When::Stored {
+            waiting.touched.insert(message.app);
+        } else if waiting.live.len() < LIVE_MAX {
+            waiting.live.push_back(message.clone());
+        } else {
+            drop(waiting);
+            self.metrics.dropped.inc();
+            return;
         }
+        drop(waiting);
         self.woken.notify_one();
     }
 
@@ -88,10 +111,18 @@ impl Shares {
 
     /// Groups of the app or their members changed, at this node or another.
     pub(crate) fn changed(&self, app: AppId) {
-        if !self.apps.load().contains(&app) {
-            self.apps.rcu(|apps| apps.iter().copied().chain([app]).collect::<HashSet<AppId>>());
+        if !self.has(app) {
+            self.apps.rcu(|apps| {
+                let apps = apps.as_ref()?;
+                Some(Arc::new(apps.iter().copied().chain([app]).collect::<HashSet<AppId>>()))
+            });
         }
         self.look_again();
+    }
+
+    /// Before the first read every app may have groups.
+    fn has(&self, app: AppId) -> bool {
+        self.apps.load().as_ref().is_none_or(|apps| apps.contains(&app))
     }
 
     fn look_again(&self) {
@@ -108,13 +139,14 @@ impl Shares {
     }
 
     fn know(&self, apps: HashSet<AppId>) {
-        if **self.apps.load() != apps {
-            self.apps.store(Arc::new(apps));
+        if self.apps.load().as_deref() != Some(&apps) {
+            self.apps.store(Some(Arc::new(apps)));
         }
     }
 
-    fn take_live(&self) -> VecDeque<Arc<Message>> {
-        std::mem::take(&mut *self.live.lock())
+    fn take_waiting(&self) -> (VecDeque<Arc<Message>>, HashSet<AppId>) {
+        let Waiting { live, touched } = std::mem::take(&mut *self.waiting.lock());
+        (live, touched)
     }
 }
 
@@ -135,9 +167,18 @@ impl Delivery {
         Ok(())
     }
 
-    /// Whether devices of the app share subscriptions, as far as this node knows: within a second of the truth.
+    /// Whether devices of the app share subscriptions, as far as this node knows: seconds behind where another node could
+    /// not tell.
     pub fn has_shares(&self, app: AppId) -> bool {
-        self.shares.apps.load().contains(&app)
+        self.shares.has(app)
+    }
+
+    /// Before a device is deleted, other members get what it has not confirmed.
+    pub(crate) async fn release_shares(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<(), Error> {
+        match self.has_shares(app) {
+            true => reclaim::release(self, app, device).await,
+            false => Ok(()),
+        }
     }
 
     async fn shares_changed(&self, app: AppId) {

@@ -112,8 +112,8 @@ pub(crate) struct CatchUp {
     reads_gaps: Option<Place>,
     /// What reads that began before they were written may bring once more.
     confirmed: Confirmed,
-    /// Reads of what the topics of filters with wildcards retain. Nothing overtakes what they bring.
-    retained_reads: u32,
+    /// Reads of what topics retain, each with its filters. Nothing overtakes what they bring.
+    retained_reads: VecDeque<Vec<Box<str>>>,
 }
 
 /// What is to be done next.
@@ -216,7 +216,7 @@ impl CatchUp {
             gaps: Gaps::default(),
             reads_gaps: None,
             confirmed: Confirmed::default(),
-            retained_reads: 0,
+            retained_reads: VecDeque::new(),
         }
     }
 
@@ -285,8 +285,13 @@ impl CatchUp {
 
     /// What topics retain is being read for new filters: live messages wait for it. A connection that is live was
     /// offered everything up to `offered`.
-    pub(crate) fn await_retained(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
-        self.retained_reads += 1;
+    pub(crate) fn await_retained(
+        &mut self,
+        filters: Vec<Box<str>>,
+        own_topics: Vec<Topic>,
+        offered: NotificationId,
+    ) {
+        self.retained_reads.push_back(filters);
         if self.stage == Stage::Done {
             self.stage = Stage::Read;
             (self.after, self.paged) = (Some(offered), Some(offered));
@@ -295,8 +300,15 @@ impl CatchUp {
     }
 
     pub(crate) fn take_retained(&mut self, messages: Vec<Arc<Message>>) {
-        self.retained_reads = self.retained_reads.saturating_sub(1);
+        self.retained_reads.pop_front();
         self.rest.extend(messages.into_iter().map(|message| Paged::page(message, true)));
+    }
+
+    /// The topics and filters that retained messages were not read for yet.
+    pub(crate) fn retained_due(&self) -> Vec<Box<str>> {
+        let topics = self.recoveries.iter().filter(|recovery| recovery.retained_due);
+        let topics = topics.map(|recovery| recovery.topic.as_str().into());
+        topics.chain(self.retained_reads.iter().flatten().cloned()).collect()
     }
 
     /// The backlog may have something behind `after` that was never offered.
@@ -316,7 +328,7 @@ impl CatchUp {
     }
 
     pub(crate) fn step(&mut self) -> Step {
-        if self.waits_for_room || self.retained_reads > 0 {
+        if self.waits_for_room || !self.retained_reads.is_empty() {
             return Step::Wait;
         }
         match &mut self.again {

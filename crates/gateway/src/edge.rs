@@ -116,6 +116,11 @@ impl Edge for Gateway {
         registry.device(registry.device_key(app, device)).map(|session| described(&session))
     }
 
+    fn generation(&self, app: AppId, device: &DeviceId) -> u64 {
+        let registry = &self.shared.registry;
+        registry.device(registry.device_key(app, device)).map_or(0, |session| session.address.generation)
+    }
+
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         let registry = &self.shared.registry;
         let Some(session) = registry.device(registry.device_key(app, device)) else { return false };

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Action, Cause as Why, Conversation, Decoder, Delivery, Frame, Owed, PublishRefused, ServerReference,
-    TopicFilter, filter_matches, is_topic_name,
+    Subscription, TopicFilter, filter_matches, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
@@ -54,6 +54,8 @@ pub(crate) struct Mqtt {
     clean_start: bool,
     /// Its subscriptions are those of an earlier connection: what their topics retain it has.
     resumed: bool,
+    /// It has shared subscriptions, or asked for some: the end of the connection ends or suspends them.
+    has_shares: bool,
 }
 
 // With a conversation's 64 bytes and its decoder's 8.
@@ -70,6 +72,7 @@ impl Mqtt {
             expiry_s: 0,
             clean_start: true,
             resumed: false,
+            has_shares: false,
         }
     }
 
@@ -114,6 +117,13 @@ impl Mqtt {
             Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
             Delivery::Full => Offered::Full,
         }
+    }
+
+    /// `due`: those that retained messages were not read for yet.
+    fn subscriptions(&self, due: &[Box<str>]) -> Vec<Subscription> {
+        let held = self.conversation.subscriptions().cloned();
+        let is_due = |held: &Subscription| due.iter().any(|due| **due == *held.filter.as_str());
+        held.map(|held| Subscription { retained_due: is_due(&held), ..held }).collect()
     }
 
     pub(crate) fn caught_up(&mut self) -> Vec<NotificationId> {

@@ -282,7 +282,7 @@ impl Shard {
                     self.run_op(slot, Op::Subscribe { topics, since, reply: Some(reply) });
                 }
                 (Action::Unsubscribe { topics }, Some(_)) => self.run_op(slot, Op::Unsubscribe { topics }),
-                (Action::Acknowledge { ids }, Some(session)) => self.delivery.ack(session.num, ids),
+                (Action::Acknowledge { ids }, Some(_)) => self.confirm(slot, ids),
                 (Action::Presence(presence), Some(session)) => {
                     if session.set_presence(presence) {
                         self.read_held_back(slot);

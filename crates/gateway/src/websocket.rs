@@ -160,7 +160,7 @@ impl Shard {
             return;
         };
         match frame {
-            ClientFrame::Ack { ids } => self.delivery.ack(session.num, ids),
+            ClientFrame::Ack { ids } => self.confirm(slot, ids),
             ClientFrame::Presence(presence) => {
                 if session.set_presence(presence) {
                     self.read_held_back(slot);

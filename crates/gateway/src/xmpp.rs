@@ -20,7 +20,7 @@ use noroshi_protocol::ws::{self, Upgrade};
 use noroshi_protocol::xmpp::{
     self, Action, Context as Cx, Conversation, Delivery, Framer, Input, Output, Security, Suspended,
 };
-use noroshi_types::{AppId, CloseReason, NotificationId, Presence, Timestamp};
+use noroshi_types::{AppId, CloseReason, Presence, Timestamp};
 
 use crate::admission::{Bucket, Rate};
 use crate::config::Speaks;
@@ -55,9 +55,6 @@ const DELAYED: Duration = Duration::from_secs(1);
 /// How long stanzas wait for more of them before the client is asked to confirm them (XEP-0198 §4): a client that was
 /// answered is still awake then.
 const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
-
-/// Confirmed notifications that are remembered while a backlog is read; more are heard twice.
-const CONFIRMED_MAX: usize = 1_000;
 
 /// What all connections of XMPP share.
 pub(crate) struct Service {
@@ -108,8 +105,6 @@ pub(crate) struct Xmpp {
     passed_over: bool,
     /// What was sent already may be read from the store once more.
     repeats: bool,
-    /// While that is so: what was confirmed, perhaps after it was read.
-    confirmed: Vec<NotificationId>,
     begins_tls: bool,
     resumed: bool,
 }
@@ -126,7 +121,6 @@ impl Xmpp {
             resuming: None,
             passed_over: false,
             repeats: false,
-            confirmed: Vec::new(),
             begins_tls: false,
             resumed: false,
         }
@@ -141,9 +135,7 @@ impl Xmpp {
             self.passed_over |= message.wants_ack();
             return Offered::Pass { confirmed: false };
         }
-        if self.repeats
-            && (self.conversation.is_unconfirmed(message.id) || self.confirmed.contains(&message.id))
-        {
+        if self.repeats && self.conversation.is_unconfirmed(message.id) {
             return Offered::Pass { confirmed: false };
         }
         let config = &context.config.xmpp.protocol;
@@ -161,7 +153,6 @@ impl Xmpp {
 
     pub(crate) fn caught_up(&mut self) {
         (self.repeats, self.resumed) = (false, false);
-        self.confirmed = Vec::new();
     }
 
     pub(crate) fn wants_retained(&self) -> bool {
@@ -368,16 +359,7 @@ impl Shard {
             Action::Resume { id, .. } => self.resume_xmpp(slot, id),
             Action::Presence(presence) => self.handle_presence(slot, presence),
             Action::Acknowledge(ids) => {
-                if let Some(xmpp) = self.xmpp(slot)
-                    && xmpp.repeats
-                    && xmpp.confirmed.len() < CONFIRMED_MAX
-                {
-                    xmpp.confirmed.extend(&ids);
-                }
-                let session = self.connection(slot).and_then(|it| it.session.clone());
-                if let Some(session) = session.filter(|_| !ids.is_empty()) {
-                    self.delivery.ack(session.num, ids);
-                }
+                self.confirm(slot, ids);
                 self.make_room(slot);
             }
             // The log-in of whoever resumes reads the backlog from its beginning: they are in it.

@@ -72,7 +72,8 @@ pub use session::{
     LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
 };
 pub use share::{
-    JoinShares, Leave, LeaveShares, MemberState, Share, ShareGroup, ShareMember, ShareNum, Shares,
+    JoinShares, Leave, LeaveShares, MemberState, SettleShares, Share, ShareGroup, ShareMember, ShareNum,
+    Shares,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};

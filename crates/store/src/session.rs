@@ -247,6 +247,9 @@ pub trait Sessions: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<NotificationId>, Error>;
 
+    /// How many rows an inbox keeps ([`crate::sqlite::Options::inbox_rows`]).
+    fn inbox_rows(&self) -> u32;
+
     /// The oldest `limit` messages of the inbox and how many there are in all.
     async fn inbox(
         &self,

@@ -6,7 +6,7 @@
 //!
 //! A group begins with its first member and ends with its last. It gets nothing of what was accepted before it began.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, limits};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp, limits};
 
 use crate::{Error, Place};
 
@@ -21,28 +21,35 @@ pub struct Share {
     pub filter: Box<str>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A member only moves down this list, unless it subscribes again or its connection turns out to be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemberState {
-    /// Subscribed, and connected as far as was told.
+    /// It subscribed, and no node reported the end of its connection.
     Here = 0,
-    /// The connection ended, the session did not.
+    /// Its connection ended. Its session did not.
     Away = 1,
-    /// Unsubscribed, or the session ended. The row stays until the leader has dealt with what the device had not confirmed.
+    /// It unsubscribed. The row stays until the leader has dealt with what the device has not confirmed.
     Left = 2,
+    /// Its session ended. The row stays as it does for [`MemberState::Left`].
+    Ended = 3,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareMember {
     pub num: DeviceNum,
-    /// None: the device is gone.
+    /// None: the device was deleted.
     pub device: Option<DeviceId>,
-    /// The most that messages are sent to it with.
+    /// The highest QoS that messages are sent to it with.
     pub qos: u8,
+    /// Of the connection that subscribed.
     pub generation: u64,
-    /// Its session outlives its connection.
-    pub lasts: bool,
+    /// How long its session outlives its connection.
+    pub expiry_s: u32,
     pub state: MemberState,
-    /// Messages with QoS 2 that the device may already have: nobody else may get them ([MQTT-4.8.2-5]).
+    /// When its session ends, if it is [`MemberState::Away`].
+    pub ends_at: Option<Timestamp>,
+    /// Messages that were sent to it and that it has not confirmed. Those with QoS 2 may go to nobody else
+    /// ([MQTT-4.8.2-5]).
     pub held: Vec<NotificationId>,
 }
 
@@ -64,7 +71,8 @@ pub struct JoinShares {
     /// With the QoS that was granted.
     pub shares: Vec<(Share, u8)>,
     pub generation: u64,
-    pub lasts: bool,
+    /// How long the session outlives its connection.
+    pub expiry_s: u32,
 }
 
 /// A device's memberships change because it unsubscribes, or because its connection or session ends.
@@ -80,18 +88,46 @@ pub struct LeaveShares {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leave {
-    /// All of them are [`MemberState::Away`].
-    Connection,
-    /// All of them are [`MemberState::Left`].
+    /// All of them become [`MemberState::Away`].
+    Connection { ends_at: Timestamp },
+    /// All of them become [`MemberState::Ended`].
     Session,
-    /// These are [`MemberState::Left`].
+    /// These become [`MemberState::Left`].
     Some(Vec<Share>),
+}
+
+impl Leave {
+    pub(crate) fn state(&self) -> MemberState {
+        match self {
+            Self::Connection { .. } => MemberState::Away,
+            Self::Session => MemberState::Ended,
+            Self::Some(_) => MemberState::Left,
+        }
+    }
+
+    /// In milliseconds.
+    pub(crate) fn ends_at(&self) -> Option<i64> {
+        match self {
+            Self::Connection { ends_at } => Some(i64::try_from(ends_at.0).unwrap_or(i64::MAX)),
+            _ => None,
+        }
+    }
+}
+
+/// What the leader did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettleShares {
+    /// Groups move forward to these places, never back.
+    pub since: Vec<(ShareNum, Place)>,
+    /// Memberships that are removed if they still are [`MemberState::Left`] or [`MemberState::Ended`], or if their device was
+    /// deleted. A group whose last member goes is removed too.
+    pub over: Vec<(ShareNum, DeviceNum)>,
 }
 
 #[async_trait::async_trait]
 pub trait Shares: Send + Sync {
-    /// Makes groups and memberships where they are missing; all of them or none. A group without a member that is here or
-    /// away begins anew. Does nothing to memberships of a later connection. [`Error::Limit`] over
+    /// Makes groups and memberships where they are missing; all of them or none. A group begins anew if no member of it is
+    /// here or away. Does nothing to memberships of a later connection. [`Error::Limit`] over
     /// [`limits::SHARES_PER_DEVICE_MAX`], [`limits::SHARES_PER_APP_MAX`] or [`limits::SHARE_MEMBERS_PER_APP_MAX`],
     /// [`Error::NotFound`] if there is no such device.
     async fn join_shares(&self, join: JoinShares) -> Result<(), Error>;
@@ -99,16 +135,14 @@ pub trait Shares: Send + Sync {
     /// Whether any membership changed.
     async fn leave_shares(&self, leave: LeaveShares) -> Result<bool, Error>;
 
+    /// The connection of this generation is open: memberships of it that are [`MemberState::Away`] are
+    /// [`MemberState::Here`]. Whether any changed.
+    async fn return_to_shares(&self, members: Vec<(DeviceNum, u64)>) -> Result<bool, Error>;
+
     /// The groups of all apps, by number.
     async fn share_groups(&self) -> Result<Vec<ShareGroup>, Error>;
 
-    /// Moves groups forward (never back), removes memberships that have [`MemberState::Left`] or whose device is gone,
-    /// and then groups that have no members.
-    async fn settle_shares(
-        &self,
-        since: Vec<(ShareNum, Place)>,
-        over: Vec<(ShareNum, DeviceNum)>,
-    ) -> Result<(), Error>;
+    async fn settle_shares(&self, settle: SettleShares) -> Result<(), Error>;
 }
 
 impl MemberState {
@@ -116,7 +150,8 @@ impl MemberState {
         match code {
             0 => Self::Here,
             1 => Self::Away,
-            _ => Self::Left,
+            2 => Self::Left,
+            _ => Self::Ended,
         }
     }
 }
@@ -172,8 +207,12 @@ pub(crate) fn group(rows: impl IntoIterator<Item = GroupRow>) -> Vec<ShareGroup>
     groups
 }
 
+pub(crate) fn time(ms: Option<i64>) -> Option<Timestamp> {
+    ms.map(|ms| Timestamp(ms.cast_unsigned()))
+}
+
 /// [`GroupRow`], in this order.
 pub(crate) const GROUPS: &str = "SELECT g.num, g.app, g.name, g.filter, g.since,
-            m.device, d.id, m.qos, m.generation, m.lasts, m.state, m.held
+            m.device, d.id, m.qos, m.generation, m.lasts, m.state, m.ends_at, m.held
      FROM share_groups AS g LEFT JOIN share_members AS m ON m.share = g.num LEFT JOIN devices AS d ON d.num = m.device
      ORDER BY g.num, m.device";

@@ -70,6 +70,7 @@ pub struct Sqlite {
     writer: Writer,
     readers: Readers,
     ids: Arc<Ids>,
+    inbox_rows: u32,
     /// True once the writer's thread has ended and the folder is unlocked.
     ended: watch::Receiver<bool>,
     /// For the drop that waits; no other lock is taken under it.
@@ -109,7 +110,7 @@ impl Sqlite {
             let thread = supervised.spawn(Kind::StoreReader, format!("store-reader-{index}"), read);
             threads.push(thread.map_err(unwritable)?);
         }
-        let known_ids = Arc::clone(&ids);
+        let (known_ids, inbox_rows) = (Arc::clone(&ids), options.inbox_rows);
         let write = move |pulse: &Pulse| {
             work.run(&db, &known_ids, &options, pulse);
             finish(db);
@@ -118,7 +119,7 @@ impl Sqlite {
         };
         let thread = supervised.spawn(Kind::StoreWriter, "store-writer", write);
         threads.push(thread.map_err(unwritable)?);
-        Ok(Self { writer, readers, ids, ended, threads: Mutex::new(threads) })
+        Ok(Self { writer, readers, ids, inbox_rows, ended, threads: Mutex::new(threads) })
     }
 
     /// Writes in the next commit. Cancel-safe: dropping it forgets the answer.

@@ -342,6 +342,10 @@ impl Edge for FakeEdge {
         Some(Session { device: device.clone(), presence: *presence })
     }
 
+    fn generation(&self, app: AppId, device: &DeviceId) -> u64 {
+        u64::from(self.session(app, device).is_some())
+    }
+
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         let mut record = self.record.lock().expect("no panic");
         record.sessions.get_mut(&(app, device.clone())).map(|session| session.1 = presence).is_some()

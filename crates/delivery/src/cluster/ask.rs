@@ -17,6 +17,9 @@ use crate::cluster::wire::{Answer, Frame, Question, Record};
 use crate::delivery::Delivery;
 use crate::edge::Session;
 
+/// Devices in one question for generations.
+const GENERATIONS_MAX: usize = 500;
+
 #[derive(Default)]
 pub(crate) struct Asks {
     last: AtomicU64,
@@ -87,16 +90,22 @@ impl Peers {
     /// Who else holds each key; nobody where the directory does not answer.
     async fn elsewhere(&self, keys: Vec<SessionKey>) -> Vec<Holders> {
         let count = keys.len();
+        self.located_elsewhere(keys).await.unwrap_or_else(|| vec![Holders::new(); count])
+    }
+
+    /// Who else holds each key. `None` if the directory does not answer.
+    async fn located_elsewhere(&self, keys: Vec<SessionKey>) -> Option<Vec<Holders>> {
+        let count = keys.len();
         let own = self.cluster.members.epoch();
         let located = tokio::time::timeout(self.config.answer, self.cluster.directory.locate(keys)).await;
         match located {
             Ok(Ok(mut located)) if located.len() == count => {
                 located.iter_mut().for_each(|holders| holders.retain(|epoch| Some(*epoch) != own));
-                located
+                Some(located)
             }
             _ => {
                 self.metrics.unanswered.inc();
-                vec![Holders::new(); count]
+                None
             }
         }
     }
@@ -109,15 +118,7 @@ impl Peers {
         question: impl Fn(Vec<T>) -> Question,
         sessions: &mut [Vec<Session>],
     ) {
-        let mut asked: Vec<(Epoch, Vec<usize>)> = Vec::new();
-        for (at, holders) in self.elsewhere(keys).await.into_iter().enumerate() {
-            for epoch in holders {
-                match asked.iter_mut().find(|(other, _)| *other == epoch) {
-                    Some((_, places)) => places.push(at),
-                    None => asked.push((epoch, vec![at])),
-                }
-            }
-        }
+        let asked = by_node(&self.elsewhere(keys).await);
         if asked.is_empty() {
             return;
         }
@@ -138,7 +139,83 @@ impl Peers {
     }
 }
 
+/// The indexes of what each node holds.
+fn by_node(holders: &[Holders]) -> Vec<(Epoch, Vec<usize>)> {
+    let mut nodes: Vec<(Epoch, Vec<usize>)> = Vec::new();
+    for (at, holders) in holders.iter().enumerate() {
+        for epoch in holders {
+            match nodes.iter_mut().find(|(other, _)| other == epoch) {
+                Some((_, places)) => places.push(at),
+                None => nodes.push((*epoch, vec![at])),
+            }
+        }
+    }
+    nodes
+}
+
+/// What is known of a device's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connected {
+    /// The session of this generation has it.
+    As(u64),
+    No,
+    /// The directory or the node that has the session did not answer.
+    Unknown,
+}
+
+fn connected(generation: u64) -> Connected {
+    match generation {
+        0 => Connected::No,
+        generation => Connected::As(generation),
+    }
+}
+
 impl Delivery {
+    /// The generation of each device's session, in the order asked, wherever it is.
+    pub(crate) async fn generations(&self, app: AppId, devices: &[DeviceId]) -> Vec<Connected> {
+        let mut known: Vec<Connected> =
+            self.generations_here(app, devices).into_iter().map(connected).collect();
+        let Some(peers) = self.peers() else { return known };
+        let missing: Vec<usize> = (0..devices.len()).filter(|at| known[*at] == Connected::No).collect();
+        for missing in missing.chunks(GENERATIONS_MAX) {
+            let key = |at: &usize| peers.cluster.keys.device(app, &devices[*at]);
+            let Some(holders) = peers.located_elsewhere(missing.iter().map(key).collect()).await else {
+                missing.iter().for_each(|at| known[*at] = Connected::Unknown);
+                continue;
+            };
+            let nodes = by_node(&holders);
+            let question = |(epoch, places): &(Epoch, Vec<usize>)| {
+                let devices = places.iter().map(|place| devices[missing[*place]].clone()).collect();
+                (*epoch, Question::Generations { app, devices })
+            };
+            let answers = peers.ask(nodes.iter().map(question).collect()).await;
+            for ((_, places), answer) in nodes.iter().zip(answers) {
+                let found = match answer {
+                    Some(Answer::Counts(found)) if found.len() == places.len() => {
+                        found.into_iter().map(connected).collect()
+                    }
+                    _ => vec![Connected::Unknown; places.len()],
+                };
+                for (place, found) in places.iter().zip(found) {
+                    let known = &mut known[missing[*place]];
+                    // While a device moves between two nodes, the later session is the one that stays.
+                    *known = match (*known, found) {
+                        (Connected::As(one), Connected::As(other)) => Connected::As(one.max(other)),
+                        (Connected::As(one), _) => Connected::As(one),
+                        (Connected::Unknown, Connected::No) => Connected::Unknown,
+                        (_, found) => found,
+                    };
+                }
+            }
+        }
+        known
+    }
+
+    pub(crate) fn generations_here(&self, app: AppId, devices: &[DeviceId]) -> Vec<u64> {
+        let here = |device| self.edge().map_or(0, |edge| edge.generation(app, device));
+        devices.iter().map(here).collect()
+    }
+
     /// The sessions of each user, in the order asked, on all nodes.
     pub async fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
         let mut sessions = self.sessions_here(app, users);

@@ -219,6 +219,7 @@ fn answer(delivery: &Delivery, question: Question) -> Answer {
             let count = |topic| edge.map_or(0, |edge| edge.topic_sessions(app, topic));
             Answer::Counts(topics.iter().map(count).collect())
         }
+        Question::Generations { app, devices } => Answer::Counts(delivery.generations_here(app, &devices)),
         Question::SetPresence { app, device, presence } => {
             Answer::Done(edge.is_some_and(|edge| edge.set_presence(app, &device, presence)))
         }

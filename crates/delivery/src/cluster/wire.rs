@@ -69,12 +69,18 @@ pub enum Question {
         device: DeviceId,
         presence: Presence,
     },
+    /// Of the session of each device, in order; 0 where there is none.
+    Generations {
+        app: AppId,
+        devices: Vec<DeviceId>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// To `Sessions` and `Devices`.
     Sessions(Vec<Vec<Session>>),
+    /// To `TopicSessions` and `Generations`.
     Counts(Vec<u64>),
     Done(bool),
 }
@@ -472,6 +478,9 @@ fn write_question(out: &mut Writer<'_>, question: &Question) {
         Question::SetPresence { app, device, presence } => {
             out.u8(4).u32(app.0).text(device.as_str()).u8(presence_code(*presence));
         }
+        Question::Generations { app, devices } => {
+            out.u8(5).u32(app.0).texts(devices.iter().map(DeviceId::as_str));
+        }
     }
 }
 
@@ -481,6 +490,7 @@ fn read_question(body: &mut Reader<'_>) -> Result<Question, Malformed> {
         2 => Question::Devices { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
         3 => Question::TopicSessions { app: app(body)?, topics: topics(body)? },
         4 => Question::SetPresence { app: app(body)?, device: device(body)?, presence: read_presence(body)? },
+        5 => Question::Generations { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
         _ => return Err(Malformed),
     })
 }

@@ -5,30 +5,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_protocol::mqtt::ShareCopy;
-use noroshi_store::{Idempotency, ShareNum};
-use noroshi_types::{DeviceId, Message, NotificationId, Push, Request, Target, Timestamp, Ttl, When};
+use noroshi_store::{Idempotency, InboxPlace, InboxRange, ShareNum};
+use noroshi_types::{
+    AppId, DeviceId, Message, NotificationId, Push, Request, Target, Timestamp, Ttl, When, limits,
+};
 use ring::digest::{SHA256, digest};
 
 use crate::delivery::{Delivery, Error};
 
-/// Sends a message of a topic, or the copy that another member had, to a device. None if there is nothing to send: it
-/// expired.
-pub(super) async fn send(
-    delivery: &Arc<Delivery>,
-    group: ShareNum,
-    share: &str,
-    message: &Message,
-    to: &DeviceId,
-) -> Result<Option<NotificationId>, Error> {
-    let now = delivery.clock().now();
-    let Some(request) = request(message, share, to, now) else { return Ok(None) };
-    let (of, turn) = ShareCopy::of(message).map_or((message.id, 0), |copy| (copy.of, copy.turn + 1));
-    let key = (request.when == When::Stored).then(|| key(group, of, turn));
-    let receipt = delivery.publish_copy(message.app, request, key).await?;
-    Ok(Some(receipt.id))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Copy(NotificationId),
+    /// It has expired.
+    Expired,
+    /// The device was deleted.
+    NoDevice,
 }
 
-fn request(message: &Message, share: &str, to: &DeviceId, now: Timestamp) -> Option<Request> {
+/// To how many members a message was assigned before it is assigned again: none if it is the topic's own, else one more
+/// than were before this copy.
+pub(super) fn turn_of(message: &Message) -> u32 {
+    ShareCopy::of(message).map_or(0, |copy| copy.turn.saturating_add(1))
+}
+
+/// Sends a message of a topic, or the copy that another member had, to a device.
+pub(super) async fn send(
+    delivery: &Arc<Delivery>,
+    group: (ShareNum, &str),
+    message: &Message,
+    turn: u32,
+    to: &DeviceId,
+) -> Result<Sent, Error> {
+    let (num, share) = group;
+    let now = delivery.clock().now();
+    let Some(request) = request(message, share, turn, to, now) else { return Ok(Sent::Expired) };
+    let of = ShareCopy::of(message).map_or(message.id, |copy| copy.of);
+    let is_kept = request.when == When::Stored;
+    let key = is_kept.then(|| key(num, of, turn));
+    let receipt = delivery.publish_copy(message.app, request, key).await?;
+    Ok(match is_kept && receipt.kept == 0 && !receipt.replayed {
+        true => Sent::NoDevice,
+        false => Sent::Copy(receipt.id),
+    })
+}
+
+fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timestamp) -> Option<Request> {
     let left = message.expires_at.saturating_since(now);
     if left == Duration::ZERO {
         return None;
@@ -42,7 +63,7 @@ fn request(message: &Message, share: &str, to: &DeviceId, now: Timestamp) -> Opt
         collapse_key: None,
         retain: false,
         notification: None,
-        data: Some(ShareCopy::data(message, share)?),
+        data: Some(ShareCopy::data(message, share, turn)?),
         push: Push::default(),
         trace: None,
     })
@@ -55,4 +76,42 @@ fn key(group: ShareNum, of: NotificationId, turn: u32) -> Idempotency {
     let mut body_hash = [0; 32];
     body_hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
     Idempotency { key: key.into(), body_hash }
+}
+
+/// The copies in a device's inbox, of all its shares. None if the device was deleted.
+pub(super) async fn in_inbox(
+    delivery: &Delivery,
+    app: AppId,
+    device: &DeviceId,
+) -> Result<Vec<(Arc<Message>, ShareCopy)>, Error> {
+    let mut copies = Vec::new();
+    let mut place = InboxPlace::First;
+    loop {
+        let (now, limit) = (delivery.clock().now(), limits::INBOX_PAGE_MAX);
+        let asked = InboxRange { app, device: device.clone(), since: None, until: None, place, limit, now };
+        let page = match delivery.store.inbox_range(asked).await {
+            Ok(Some(page)) => page,
+            // The row that the page was to begin behind was confirmed meanwhile: all over again, which is idempotent.
+            Ok(None) if place != InboxPlace::First => {
+                copies.clear();
+                place = InboxPlace::First;
+                continue;
+            }
+            Ok(None) | Err(noroshi_store::Error::NotFound) => return Ok(copies),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(last) = page.messages.last().filter(|_| page.messages.len() == limit) else {
+            copies.extend(of_shares(page.messages));
+            return Ok(copies);
+        };
+        place = InboxPlace::After(last.id);
+        copies.extend(of_shares(page.messages));
+    }
+}
+
+fn of_shares(messages: Vec<Arc<Message>>) -> impl Iterator<Item = (Arc<Message>, ShareCopy)> {
+    messages.into_iter().filter_map(|message| {
+        let copy = ShareCopy::of(&message)?;
+        Some((message, copy))
+    })
 }

@@ -1,35 +1,55 @@
-//! Who of a group is next. Pure.
+//! Who of a group is next, and what becomes of what a member has not confirmed. Pure.
 
 use std::collections::{HashMap, HashSet};
 
-use noroshi_protocol::mqtt::{filter_matches, share_filter};
+use noroshi_protocol::mqtt::{ShareCopy, filter_matches, share_filter};
 use noroshi_store::{MemberState, Place, ShareGroup, ShareMember};
 use noroshi_types::{DeviceNum, NotificationId};
 
-/// Copies that a member may leave unconfirmed before it is passed over: two windows of an MQTT connection.
-pub(super) const UNCONFIRMED_MAX: usize = 128;
+/// Members with an open connection, and the generation of it.
+pub(super) type Connected = HashSet<(DeviceNum, u64)>;
 
-/// What each member has not confirmed, as far as this leader sent it.
+/// The copies that each member has not confirmed.
 #[derive(Default)]
-pub(super) struct Rooms(HashMap<DeviceNum, Vec<NotificationId>>);
+pub(super) struct Rooms {
+    copies: HashMap<DeviceNum, Vec<NotificationId>>,
+    /// How many a member may have before it is passed over.
+    most: usize,
+}
 
 impl Rooms {
-    pub(super) fn has(&self, device: DeviceNum) -> bool {
-        self.0.get(&device).is_none_or(|ids| ids.len() < UNCONFIRMED_MAX)
+    pub(super) fn new(most: usize) -> Self {
+        Self { copies: HashMap::new(), most }
     }
 
+    /// `None`: what the member has was not read yet.
+    pub(super) fn has(&self, device: DeviceNum) -> Option<bool> {
+        Some(self.copies.get(&device)?.len() < self.most)
+    }
+
+    pub(super) fn of(&self, device: DeviceNum) -> &[NotificationId] {
+        self.copies.get(&device).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn set(&mut self, device: DeviceNum, ids: Vec<NotificationId>) {
+        self.copies.insert(device, ids);
+    }
+
+    /// Of a member whose copies were read.
     pub(super) fn add(&mut self, device: DeviceNum, id: NotificationId) {
-        self.0.entry(device).or_default().push(id);
+        if let Some(ids) = self.copies.get_mut(&device) {
+            ids.push(id);
+        }
     }
 
-    /// A message has got its id as a copy, or was not sent.
+    /// A message was sent as this copy, or was not sent.
     pub(super) fn replace(
         &mut self,
         device: DeviceNum,
         message: NotificationId,
         copy: Option<NotificationId>,
     ) {
-        let Some(ids) = self.0.get_mut(&device) else { return };
+        let Some(ids) = self.copies.get_mut(&device) else { return };
         let Some(at) = ids.iter().rposition(|id| *id == message) else { return };
         match copy {
             Some(copy) => ids[at] = copy,
@@ -37,18 +57,19 @@ impl Rooms {
         }
     }
 
-    /// Half full or more: worth a look at what was confirmed since.
-    pub(super) fn worth_a_look(&self, device: DeviceNum) -> Option<&[NotificationId]> {
-        self.0.get(&device).filter(|ids| ids.len() >= UNCONFIRMED_MAX / 2).map(Vec::as_slice)
-    }
-
-    pub(super) fn set(&mut self, device: DeviceNum, ids: Vec<NotificationId>) {
-        self.0.insert(device, ids);
-    }
-
     pub(super) fn retain(&mut self, devices: &HashSet<DeviceNum>) {
-        self.0.retain(|device, _| devices.contains(device));
+        self.copies.retain(|device, _| devices.contains(device));
     }
+}
+
+/// How far a group's turn got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Done,
+    /// The log has more.
+    More,
+    /// The connected members have too much unconfirmed.
+    Blocked,
 }
 
 pub(super) struct Group {
@@ -57,8 +78,11 @@ pub(super) struct Group {
     pub(super) share: Box<str>,
     /// Everything up to here was assigned. The store may know less.
     pub(super) since: Place,
+    pub(super) progress: Progress,
     /// The member whose turn was last.
     last: DeviceNum,
+    /// The member whose unconfirmed copies were counted last.
+    counted: DeviceNum,
 }
 
 impl Group {
@@ -66,46 +90,86 @@ impl Group {
     pub(super) fn new(of: ShareGroup, before: Option<&Group>) -> Self {
         let share = share_filter(&of.share.name, &of.share.filter).into();
         let since = before.map_or(of.since, |before| before.since.max(of.since));
-        let last = before.map_or(DeviceNum(0), |before| before.last);
-        Self { of, share, since, last }
+        let (last, counted) =
+            before.map_or((DeviceNum(0), DeviceNum(0)), |before| (before.last, before.counted));
+        let progress = before.map_or(Progress::Done, |before| before.progress);
+        Self { of, share, since, progress, last, counted }
     }
 
     pub(super) fn matches(&self, topic: &str) -> bool {
         filter_matches(&self.of.share.filter, topic)
     }
 
-    /// Whether anybody may be assigned something.
-    pub(super) fn has_members(&self, connected: &HashSet<DeviceNum>) -> bool {
+    /// Whether it is still subscribed to.
+    pub(super) fn is_alive(&self) -> bool {
+        self.of.members.iter().any(|member| member.state < MemberState::Left && member.device.is_some())
+    }
+
+    pub(super) fn has_takers(&self, connected: &Connected) -> bool {
         self.takers(connected).next().is_some()
     }
 
-    /// Whether it is still subscribed to.
-    pub(super) fn is_alive(&self) -> bool {
-        self.of.members.iter().any(|member| member.state != MemberState::Left)
-    }
-
-    fn takers<'g>(&'g self, connected: &'g HashSet<DeviceNum>) -> impl Iterator<Item = &'g ShareMember> {
+    fn takers<'g>(&'g self, connected: &'g Connected) -> impl Iterator<Item = &'g ShareMember> {
         let members = self.of.members.iter().filter(|member| member.state == MemberState::Here);
-        members.filter(|member| member.device.is_some() && connected.contains(&member.num))
+        let has_connection = |member: &&ShareMember| connected.contains(&(member.num, member.generation));
+        members.filter(|member| member.device.is_some()).filter(has_connection)
     }
 
-    /// The connected member with room whose turn it is; they take turns in the order of their numbers.
-    pub(super) fn next(
-        &mut self,
-        connected: &HashSet<DeviceNum>,
-        rooms: Option<&Rooms>,
-    ) -> Option<&ShareMember> {
-        let has_room = |member: &&ShareMember| rooms.is_none_or(|rooms| rooms.has(member.num));
-        let last = self.last;
-        let behind = self.takers(connected).filter(has_room).find(|member| member.num > last);
-        let next = behind.or_else(|| self.takers(connected).find(has_room))?.num;
-        self.last = next;
-        self.of.members.iter().find(|member| member.num == next)
+    /// The connected member whose turn it is, of those that `may` be chosen. They take turns in the order of their numbers.
+    pub(super) fn next<'g>(
+        &'g self,
+        connected: &'g Connected,
+        may: impl Fn(DeviceNum) -> bool,
+    ) -> Option<&'g ShareMember> {
+        let may = |member: &&ShareMember| may(member.num);
+        let behind = self.takers(connected).filter(may).find(|member| member.num > self.last);
+        behind.or_else(|| self.takers(connected).find(may))
+    }
+
+    /// It was this member's turn.
+    pub(super) fn took(&mut self, member: DeviceNum) {
+        self.last = member;
+    }
+
+    /// Connected members whose copies are to be counted, at most so many. Next time it is the turn of those behind them.
+    pub(super) fn next_to_count(&mut self, connected: &Connected, most: usize) -> Vec<DeviceNum> {
+        let all: Vec<DeviceNum> = self.takers(connected).map(|member| member.num).collect();
+        let from = all.partition_point(|num| *num <= self.counted);
+        let chosen: Vec<DeviceNum> = all[from..].iter().chain(&all[..from]).take(most).copied().collect();
+        self.counted = chosen.last().copied().unwrap_or(self.counted);
+        chosen
+    }
+}
+
+/// What becomes of a copy that a member without a connection, or that left, has not confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The member gets it when it comes back.
+    Stays,
+    /// The member has begun to receive it: its session completes that ([MQTT-3.10.4-3], [MQTT-4.8.2-4]).
+    Waits,
+    /// Another member gets it.
+    Moves,
+    /// Nobody else may get it ([MQTT-4.8.2-5]).
+    Ends,
+}
+
+/// `is_connected`: the connection that subscribed is open.
+pub(super) fn fate(member: &ShareMember, id: NotificationId, copy: &ShareCopy, is_connected: bool) -> Fate {
+    let has_begun = member.held.contains(&id);
+    let is_exactly_once = has_begun && member.qos.min(copy.qos as u8) == 2;
+    match member.state {
+        MemberState::Here => Fate::Stays,
+        MemberState::Away if is_exactly_once => Fate::Stays,
+        MemberState::Left if is_exactly_once || has_begun && is_connected => Fate::Waits,
+        MemberState::Ended if is_exactly_once => Fate::Ends,
+        _ => Fate::Moves,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use noroshi_protocol::mqtt::Qos;
     use noroshi_store::{Share, ShareNum};
     use noroshi_types::{AppId, DeviceId};
 
@@ -117,8 +181,9 @@ mod tests {
             device: DeviceId::parse(&format!("d{num}")).ok(),
             qos: 1,
             generation: 1,
-            lasts: true,
+            expiry_s: 60,
             state: *state,
+            ends_at: None,
             held: Vec::new(),
         };
         let of = ShareGroup {
@@ -131,46 +196,90 @@ mod tests {
         Group::new(of, None)
     }
 
-    fn turns(group: &mut Group, connected: &[u64], rooms: &Rooms, count: usize) -> Vec<Option<u64>> {
-        let connected: HashSet<DeviceNum> = connected.iter().copied().map(DeviceNum).collect();
-        (0..count).map(|_| group.next(&connected, Some(rooms)).map(|member| member.num.0)).collect()
+    fn connected(members: &[u64]) -> Connected {
+        members.iter().map(|num| (DeviceNum(*num), 1)).collect()
+    }
+
+    fn turns(group: &mut Group, members: &[u64], rooms: &Rooms, count: usize) -> Vec<Option<u64>> {
+        let connected = connected(members);
+        let mut turn = || {
+            let num = group.next(&connected, |num| rooms.has(num) != Some(false))?.num;
+            group.took(num);
+            Some(num.0)
+        };
+        (0..count).map(|_| turn()).collect()
     }
 
     #[test]
     fn connected_members_take_turns() {
         use MemberState::{Away, Here, Left};
         let mut group = group(&[(1, Here), (2, Away), (3, Here), (4, Left), (5, Here)]);
-        let rooms = Rooms::default();
+        let rooms = Rooms::new(9);
         let all = [1, 2, 3, 4, 5];
         assert_eq!(turns(&mut group, &all, &rooms, 4), [Some(1), Some(3), Some(5), Some(1)]);
         assert_eq!(turns(&mut group, &[5], &rooms, 2), [Some(5), Some(5)]);
         assert_eq!(turns(&mut group, &[1, 3], &rooms, 2), [Some(1), Some(3)]);
         assert_eq!(turns(&mut group, &[2, 4], &rooms, 1), [None]);
+        let later: Connected = [(DeviceNum(3), 2)].into();
+        assert!(!group.has_takers(&later), "a later connection of the device did not subscribe");
     }
 
     #[test]
     fn who_confirms_nothing_is_passed_over() {
         let mut group = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
-        let mut rooms = Rooms::default();
-        for at in 0..UNCONFIRMED_MAX {
-            rooms.add(DeviceNum(3), NotificationId::from_bytes([at as u8; 16]));
-        }
+        let mut rooms = Rooms::new(2);
+        let (a, b) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
+        assert_eq!(rooms.has(DeviceNum(3)), None);
+        rooms.add(DeviceNum(3), a);
+        assert_eq!(rooms.has(DeviceNum(3)), None, "what it had before is not known");
+        rooms.set(DeviceNum(3), vec![a]);
+        assert_eq!(rooms.has(DeviceNum(3)), Some(true));
+        rooms.add(DeviceNum(3), b);
         assert_eq!(turns(&mut group, &[1, 3], &rooms, 2), [Some(1), Some(1)]);
         assert_eq!(turns(&mut group, &[3], &rooms, 1), [None]);
-        assert_eq!(rooms.worth_a_look(DeviceNum(3)).map(<[_]>::len), Some(UNCONFIRMED_MAX));
-        assert_eq!(rooms.worth_a_look(DeviceNum(1)), None);
-        rooms.set(DeviceNum(3), Vec::new());
+        rooms.replace(DeviceNum(3), b, None);
         assert_eq!(turns(&mut group, &[1, 3], &rooms, 2), [Some(3), Some(1)]);
+    }
+
+    #[test]
+    fn members_are_counted_in_turn() {
+        let mut group = group(&[1, 2, 3, 4, 5].map(|num| (num, MemberState::Here)));
+        let connected = connected(&[1, 2, 4, 5]);
+        let mut count =
+            |most| group.next_to_count(&connected, most).iter().map(|num| num.0).collect::<Vec<_>>();
+        assert_eq!(count(3), [1, 2, 4]);
+        assert_eq!(count(3), [5, 1, 2]);
+        assert_eq!(count(9), [4, 5, 1, 2]);
+        assert_eq!(count(0), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_not_confirmed_moves_unless_the_member_may_have_it() {
+        use MemberState::{Away, Ended, Left};
+        let (begun, other) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
+        let check = |state, qos, fates: [Fate; 3]| {
+            let mut member = group(&[(1, state)]).of.members.remove(0);
+            (member.qos, member.held) = (2, vec![begun]);
+            let copy = ShareCopy { share: "$share/g/a".into(), of: other, turn: 0, qos };
+            let found = [(begun, true), (begun, false), (other, true)];
+            assert_eq!(found.map(|(id, is_connected)| fate(&member, id, &copy, is_connected)), fates);
+        };
+        check(Away, Qos::AtLeastOnce, [Fate::Moves; 3]);
+        check(Away, Qos::ExactlyOnce, [Fate::Stays, Fate::Stays, Fate::Moves]);
+        check(Left, Qos::AtLeastOnce, [Fate::Waits, Fate::Moves, Fate::Moves]);
+        check(Left, Qos::ExactlyOnce, [Fate::Waits, Fate::Waits, Fate::Moves]);
+        check(Ended, Qos::AtLeastOnce, [Fate::Moves; 3]);
+        check(Ended, Qos::ExactlyOnce, [Fate::Ends, Fate::Ends, Fate::Moves]);
     }
 
     #[test]
     fn a_group_that_is_read_again_goes_on() {
         let mut first = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
         first.since = Place(9);
-        assert_eq!(turns(&mut first, &[1, 3], &Rooms::default(), 1), [Some(1)]);
+        assert_eq!(turns(&mut first, &[1, 3], &Rooms::new(9), 1), [Some(1)]);
         let mut again = Group::new(first.of.clone(), Some(&first));
         assert_eq!((again.since, &*again.share), (Place(9), "$share/g/a/+"));
-        assert_eq!(turns(&mut again, &[1, 3], &Rooms::default(), 1), [Some(3)]);
+        assert_eq!(turns(&mut again, &[1, 3], &Rooms::new(9), 1), [Some(3)]);
         assert!(again.matches("a/b") && !again.matches("a"));
     }
 }

@@ -76,6 +76,10 @@ impl Edge for RecordingEdge {
         None
     }
 
+    fn generation(&self, _: AppId, _: &DeviceId) -> u64 {
+        0
+    }
+
     fn set_presence(&self, _: AppId, _: &DeviceId, _: Presence) -> bool {
         false
     }

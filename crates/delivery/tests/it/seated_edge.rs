@@ -140,6 +140,10 @@ impl Edge for SeatedEdge {
         Some(Session { device: device.clone(), presence: seat.presence })
     }
 
+    fn generation(&self, _: AppId, device: &DeviceId) -> u64 {
+        self.record().seats.get(device).map_or(0, |seat| seat.generation)
+    }
+
     fn set_presence(&self, _: AppId, device: &DeviceId, presence: Presence) -> bool {
         self.record().seats.get_mut(device).map(|seat| seat.presence = presence).is_some()
     }

@@ -96,11 +96,11 @@ impl CatchUp {
     /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what
     /// topics retain.
     pub(crate) fn unsent(&self) -> Vec<Owed> {
-        let awaited = match &self.again {
-            Again::Wanted(owed) | Again::Reading(owed) => &**owed,
-            Again::Read(_) => &[],
-        };
         let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
-        awaited.iter().copied().chain(rest.map(Paged::owed)).collect()
+        let rest = rest.map(Paged::owed);
+        match &self.again {
+            Again::Wanted(owed) | Again::Reading(owed) => owed.iter().copied().chain(rest).collect(),
+            Again::Read(_) => rest.collect(),
+        }
     }
 }

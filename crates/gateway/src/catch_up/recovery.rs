@@ -21,6 +21,8 @@ pub(super) struct Recovery {
     /// The client named a position: it is told when that is done.
     pub(super) told: bool,
     pub(super) retained: bool,
+    /// It was not read yet.
+    pub(super) retained_due: bool,
     pub(super) complete: bool,
     pub(super) last: Option<Position>,
     pub(super) beside: Option<Position>,
@@ -110,6 +112,7 @@ impl CatchUp {
             since,
             told: since.is_some(),
             retained: new,
+            retained_due: new,
             complete: true,
             last: None,
             beside: None,
@@ -153,6 +156,7 @@ impl CatchUp {
     /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
     pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
+        recovery.retained_due = false;
         let last =
             page.messages.last().and_then(|message| message.topic.as_ref()).map(|place| place.position);
         let mut paged: Vec<Paged> =

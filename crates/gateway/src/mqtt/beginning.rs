@@ -4,6 +4,7 @@
 //! device has durable subscriptions that were not made over MQTT too: those are part of every session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_auth::Identity;
 use noroshi_delivery::Delivery;
@@ -14,7 +15,7 @@ use noroshi_protocol::mqtt::{
 };
 use noroshi_store::{Leave, Share};
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, DeviceId, NotificationId, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
 use super::kept::Kept;
 use super::last_words::Turn;
@@ -189,6 +190,10 @@ impl Shard {
             (mqtt.since, owed) = (left.progress.since, left.owed());
             (ended, gaps) = (left.progress.ended.clone(), left.progress.gaps.clone());
         }
+        let due = match left.as_ref().filter(|_| present) {
+            Some(left) => left.progress.retained_due.clone(),
+            None => subscriptions.iter().filter(|held| held.retained_due).map(retained_by).collect(),
+        };
         let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
         for topic in begun.topics.iter().filter(|topic| !forget.contains(topic)) {
             add_durable(&mut subscriptions, topic);
@@ -203,6 +208,7 @@ impl Shard {
             saved: saved.filter(|_| present),
         };
         let shares = shares_of(&logged_in.subscriptions);
+        mqtt.has_shares = !shares.is_empty();
         let mut out = Vec::new();
         let early = mqtt.conversation.logged_in(&shared.config.mqtt, logged_in, &mut out);
         let since = mqtt.since;
@@ -231,6 +237,7 @@ impl Shard {
         if !shares.is_empty() {
             self.queue_job(slot, Job::Join { shares });
         }
+        self.hear_by_wildcard(slot, false, due);
         self.await_mqtt(slot);
         early
     }
@@ -244,25 +251,24 @@ impl Shard {
         let catch_up = connection.catch_up.as_mut();
         let catch_up = catch_up.map(|catch_up| {
             let (unsent, ended) = (catch_up.unsent(), catch_up.ended().behind(since));
-            (unsent, ended, catch_up.gaps().begin(), catch_up.gaps().held())
+            (unsent, ended, (catch_up.gaps().begin(), catch_up.gaps().held()), catch_up.retained_due())
         });
-        let (unsent, ended, gap, gaps) = catch_up.unwrap_or_default();
+        let (unsent, ended, (gap, gaps), due) = catch_up.unwrap_or_default();
         let Some(session) = connection.session.clone() else { return };
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
         for filter in &wild {
             self.wildcards.remove(session.app, filter.as_str(), slot);
         }
-        let has_shares = mqtt.conversation.subscriptions().any(|held| held.filter.share().is_some());
-        let held = if has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
+        let held = if mqtt.has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
         let queue = mqtt.queue.take().map(|queue| *queue);
+        let is_busy = queue.as_ref().is_some_and(|queue| queue.is_busy());
         let lasted = mqtt.expiry_s > 0;
-        let mut parting = mqtt.conversation.part();
+        let subscriptions = mqtt.subscriptions(&due);
+        let parting = mqtt.conversation.part();
         // The node told it to connect again: it is not gone.
         let comes_back = matches!(reason, Some(CloseReason::Drain | CloseReason::RulesChanged));
         let will = parting.will.filter(|_| !comes_back);
-        let saved = parting.saved.as_mut();
-        let subscriptions = saved.map(|saved| std::mem::take(&mut saved.subscriptions)).unwrap_or_default();
         let own = subscriptions.iter().filter(|held| held.is_of_client);
         let topics: Vec<Topic> = own.filter_map(|held| held.filter.topic()).collect();
         // Topic rules took a subscription away: the session ends, so that the client subscribes again and is told.
@@ -278,11 +284,14 @@ impl Shard {
         let last = match expiry_s {
             0 if lasted => Some(Job::Forget { topics: topics.clone(), turn: Some(announce(true)) }),
             0 => None,
-            _ if wild.is_empty() && !owed.iter().any(|owed| owed.retained) => None,
+            // What the job that is out writes is undone.
+            _ if wild.is_empty() && due.is_empty() && !is_busy && !owed.iter().any(|owed| owed.retained) => {
+                None
+            }
             _ => {
                 // The store has no room for gaps: a node that does not remember them reads everything behind the first.
                 let since = gap.map_or(since, |gap| gap.min(since));
-                let kept = Kept { since, expiry_s, owed, subscriptions }.encode();
+                let kept = Box::new(Kept { since, expiry_s, owed, subscriptions });
                 Some(Job::Keep { kept, turn: announce(false) })
             }
         };
@@ -291,12 +300,15 @@ impl Shard {
         let revoked = reason == Some(CloseReason::Revoked);
         let present = self.shared.registry.device(session.device_key);
         let moved = present.is_some_and(|present| present.holder() != session.holder());
-        self.leave_work(slot, &session, queue, expiry_s > 0, last.filter(|_| !revoked && !moved));
-        if has_shares {
-            let ends = expiry_s == 0 || revoked || moved;
-            let what = if ends { Leave::Session } else { Leave::Connection };
-            self.delivery.work(leave_shares(self.delivery.clone(), session.clone(), what, held));
-        }
+        let what = match expiry_s {
+            seconds if seconds > 0 && !revoked && !moved => {
+                Leave::Connection { ends_at: now.saturating_add(Duration::from_secs(seconds.into())) }
+            }
+            _ => Leave::Session,
+        };
+        let leave = mqtt.has_shares.then_some(Job::LeaveShares { what, held });
+        let last = last.filter(|_| !revoked && !moved);
+        self.leave_work(slot, &session, queue, expiry_s > 0, leave.into_iter().chain(last));
         if revoked {
             return self.withhold(will.is_some());
         }
@@ -306,7 +318,7 @@ impl Shard {
             }
             return;
         }
-        let state = (parting.saved, Progress { since, unsent, ended, gaps });
+        let state = (parting.saved, Progress { since, unsent, ended, gaps, retained_due: due });
         let mut left = Left::new(session, state, will, now, expiry_s, topics);
         if left.will_at <= now
             && let Some(will) = left.take_will()
@@ -390,21 +402,14 @@ impl Shard {
     }
 }
 
+fn retained_by(held: &Held) -> Box<str> {
+    held.filter.as_str().into()
+}
+
 /// What a session shares, with what was granted.
 fn shares_of(subscriptions: &[Held]) -> Vec<(Share, u8)> {
     let share = |held: &Held| Some((share(&held.filter)?, held.options.qos() as u8));
     subscriptions.iter().filter_map(share).collect()
-}
-
-async fn leave_shares(
-    delivery: Arc<Delivery>,
-    session: Arc<Session>,
-    what: Leave,
-    held: Vec<NotificationId>,
-) {
-    if let Err(error) = work::leave_shares(&delivery, &session, what, held).await {
-        tracing::debug!(%error, "that a member of shared subscriptions left is found out later");
-    }
 }
 
 /// When a will is published: as its connection ends, or later.
@@ -441,6 +446,13 @@ fn add_durable(subscriptions: &mut Vec<Held>, topic: &Topic) {
         && subscriptions.iter().all(|held| held.filter != filter)
     {
         let options = SubscribeOptions::new(Qos::AtLeastOnce);
-        subscriptions.push(Held { filter, options, id: 0, is_of_client: false, since: 0 });
+        subscriptions.push(Held {
+            filter,
+            options,
+            id: 0,
+            is_of_client: false,
+            since: 0,
+            retained_due: false,
+        });
     }
 }

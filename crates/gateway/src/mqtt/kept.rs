@@ -18,6 +18,8 @@ pub(crate) const OWED_MAX: usize = 1_024;
 const RETAINED: u8 = 1;
 /// Beside the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
 const MADE_ELSEWHERE: u8 = 1 << 7;
+/// In the other one: what its topics retain is still to be read for it.
+const RETAINED_DUE: u8 = 1 << 6;
 
 /// A session as the store keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Kept {
                 out.push(if *retained { RETAINED } else { 0 });
             }
         }
-        for Subscription { filter, options, id, is_of_client, since } in &self.subscriptions {
+        for Subscription { filter, options, id, is_of_client, since, retained_due } in &self.subscriptions {
             let text = filter.as_str().as_bytes();
             // One byte says the length, unless the operator allows longer filters: 0, and then two bytes. No filter is
             // empty, so programs before that read it as another program's.
@@ -58,7 +60,9 @@ impl Kept {
                 }
             }
             out.extend_from_slice(&text[..text.len().min(usize::from(u16::MAX))]);
-            out.push(options.as_u8() | if *is_of_client { 0 } else { MADE_ELSEWHERE });
+            let made = if *is_of_client { 0 } else { MADE_ELSEWHERE };
+            let due = if *retained_due { RETAINED_DUE } else { 0 };
+            out.push(options.as_u8() | made | due);
             out.extend_from_slice(&id.to_be_bytes());
             if !is_plain {
                 out.extend_from_slice(&since.to_be_bytes());
@@ -98,10 +102,11 @@ impl Kept {
             let (options, mut after) = after.split_first()?;
             subscriptions.push(Subscription {
                 filter: TopicFilter::parse(std::str::from_utf8(text).ok()?).ok()?,
-                options: SubscribeOptions::from_u8(options & !MADE_ELSEWHERE)?,
+                options: SubscribeOptions::from_u8(options & !(MADE_ELSEWHERE | RETAINED_DUE))?,
                 id: u32::from_be_bytes(take(&mut after)?),
                 is_of_client: options & MADE_ELSEWHERE == 0,
                 since: if is_plain { 0 } else { i64::from_be_bytes(take(&mut after)?) },
+                retained_due: options & RETAINED_DUE != 0,
             });
             rest = after;
         }
@@ -143,6 +148,7 @@ mod tests {
             id,
             is_of_client,
             since: 0,
+            retained_due: id == 9,
         };
         let subscriptions = vec![held("a/+", 0, true), held("b", 0, false), held("$noroshi/inbox", 9, true)];
         Kept { since: Place(77), expiry_s: 60, owed: Vec::new(), subscriptions }

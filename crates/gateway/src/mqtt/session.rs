@@ -37,6 +37,8 @@ pub(crate) struct Progress {
     pub(crate) ended: Vec<Ended>,
     /// What is owed of what stands before it, by topics.
     pub(crate) gaps: Vec<Gap>,
+    /// Topics and filters that retained messages were not read for yet.
+    pub(crate) retained_due: Vec<Box<str>>,
 }
 
 /// What a connection left.
@@ -88,7 +90,8 @@ impl Left {
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
         let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
         let gaps: usize = self.progress.gaps.iter().map(Gap::bytes).sum();
-        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended + gaps;
+        let due: usize = self.progress.retained_due.iter().map(|due| size_of::<Box<str>>() + due.len()).sum();
+        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended + gaps + due;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()

@@ -8,7 +8,7 @@ use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
-use noroshi_store::{Place, Share};
+use noroshi_store::{Leave, Place, Share};
 use noroshi_types::{AppId, CloseReason, Topic};
 
 use super::Mqtt;
@@ -37,10 +37,14 @@ impl Shard {
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         // What was published before is retained before.
         let has_shares = request.shares().next().is_some();
+        if let Some(mqtt) = self.mqtt(slot) {
+            mqtt.has_shares |= has_shares;
+        }
         if !lasts && !has_shares && !self.has_work(slot) {
             return self.finish_subscribe(slot, request, lasts);
         }
-        if !self.queue_job(slot, Job::Subscribe { request, lasts, rules }) {
+        let had = Vec::new();
+        if !self.queue_job(slot, Job::Subscribe { request, lasts, rules, had }) {
             self.begin_close(slot, CloseReason::RateLimited);
         }
     }
@@ -55,6 +59,7 @@ impl Shard {
         let limit = self.delivery.quotas().subscriptions_max(app, most);
         let config = Config { subscriptions_max: limit, ..shared.config.mqtt.clone() };
         let since = self.heard_from(slot);
+        let shares: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
         self.answer_mqtt(slot, |conversation, out| {
             made = conversation.subscribed(&config, request, since.0, out)?;
             Ok(())
@@ -62,6 +67,7 @@ impl Shard {
         if made.len() < asked {
             self.over_subscriptions(app, limit);
         }
+        self.leave_refused_shares(slot, shares);
         let kind = if lasts { Subscription::durable } else { Subscription::own };
         let mut retained: Vec<Box<str>> = Vec::new();
         let mut reads_inbox = false;
@@ -87,6 +93,18 @@ impl Shard {
         self.advance(slot);
     }
 
+    /// Leaves those that were joined and then found no room among the connection's subscriptions.
+    fn leave_refused_shares(&mut self, slot: u32, mut shares: Vec<Share>) {
+        let Some(mqtt) = self.mqtt(slot).filter(|_| !shares.is_empty()) else { return };
+        let held: Vec<Share> =
+            mqtt.conversation.subscriptions().filter_map(|held| share(&held.filter)).collect();
+        shares.retain(|share| !held.contains(share));
+        let leave = Job::LeaveShares { what: Leave::Some(shares.clone()), held: Vec::new() };
+        if !shares.is_empty() && !self.queue_job(slot, leave) {
+            self.begin_close(slot, CloseReason::RateLimited);
+        }
+    }
+
     /// What was accepted up to here a subscription that is made now does not bring.
     pub(super) fn heard_from(&self, slot: u32) -> Place {
         let as_of = self.connections.get(slot as usize).map(|connection| connection.as_of);
@@ -94,7 +112,7 @@ impl Shard {
     }
 
     /// What is published from now on comes by itself, and once; what is retained from before is read first.
-    fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
+    pub(super) fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let offered = connection.as_of.max(self.fanout.offered);
         if is_first {
@@ -108,6 +126,7 @@ impl Shard {
         if retained.is_empty() {
             return;
         }
+        let filters = retained.clone();
         if !self.queue_job(slot, Job::Retained { filters: retained, up_to: offered }) {
             return self.begin_close(slot, CloseReason::RateLimited);
         }
@@ -115,7 +134,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = own_topics(connection, &self.topics);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.await_retained(own_topics, before_marked);
+        catch_up.await_retained(filters, own_topics, before_marked);
     }
 
     pub(crate) fn end_mqtt_subscriptions(&mut self, slot: u32, request: UnsubscribeRequest) {

@@ -47,6 +47,8 @@ pub(crate) enum Job {
         lasts: bool,
         /// By which it was allowed.
         rules: Option<Arc<AppRules>>,
+        /// The shared subscriptions that the client has, as the job begins.
+        had: Vec<Share>,
     },
     Unsubscribe {
         request: UnsubscribeRequest,
@@ -58,6 +60,11 @@ pub(crate) enum Job {
     Join {
         shares: Vec<(Share, u8)>,
     },
+    /// The client leaves shared subscriptions without UNSUBSCRIBE.
+    LeaveShares {
+        what: Leave,
+        held: Vec<NotificationId>,
+    },
     /// The durable subscriptions of an earlier session. `turn`: of one that ends with its connection.
     Forget {
         topics: Vec<Topic>,
@@ -65,8 +72,12 @@ pub(crate) enum Job {
     },
     /// What the store keeps of the session whose connection is over.
     Keep {
-        kept: Vec<u8>,
+        kept: Box<Kept>,
         turn: Turn,
+    },
+    /// Durable subscriptions that were made for a client that was not told of them.
+    Undo {
+        topics: Vec<Topic>,
     },
     /// What the topics of these filters retain of what was accepted up to an id.
     Retained {
@@ -95,6 +106,8 @@ pub(crate) enum Done {
         request: SubscribeRequest,
         lasts: bool,
         rules: Option<Arc<AppRules>>,
+        /// The durable subscriptions that are new.
+        made: Vec<Topic>,
     },
     Unsubscribed {
         request: UnsubscribeRequest,
@@ -115,6 +128,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     pub(super) fn pop(&mut self) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         self.bytes -= job.bytes();
@@ -184,6 +201,8 @@ impl Shard {
                 continue;
             };
             let unsent = connection.catch_up.as_ref().map(|catch_up| catch_up.unsent()).unwrap_or_default();
+            let due =
+                connection.catch_up.as_ref().map(|catch_up| catch_up.retained_due()).unwrap_or_default();
             let Some(session) = connection.session.clone() else { continue };
             let Some(mqtt) = self.mqtt(slot) else { continue };
             if mqtt.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
@@ -193,10 +212,17 @@ impl Shard {
             mqtt.since = sent;
             let (since, expiry_s) = (left_out.map_or(sent, |place| place.min(sent)), mqtt.expiry_s);
             let Some(mut job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
-            if let Job::Unsubscribe { held, .. } = &mut job {
-                *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();
+            match &mut job {
+                Job::Unsubscribe { held, .. } => {
+                    *held = mqtt.conversation.in_flight().map(|owed| owed.id).collect();
+                }
+                Job::Subscribe { had, .. } => {
+                    let held = mqtt.conversation.subscriptions();
+                    *had = held.filter_map(|held| share(&held.filter)).collect();
+                }
+                _ => {}
             }
-            let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
+            let held = || mqtt.subscriptions(&due);
             let keep = |subscriptions| {
                 let owed = owed(mqtt.conversation.in_flight(), &unsent);
                 Some(Kept { since, expiry_s, owed, subscriptions })
@@ -220,12 +246,14 @@ impl Shard {
                 }
                 _ => None,
             };
+            let lasts_s = mqtt.expiry_s;
             self.works.out += 1;
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let delivery = self.delivery.clone();
             self.delivery.work(async move {
                 let words = shared.lefts.last_words();
-                let ran = AssertUnwindSafe(run(&delivery, words, &session, job, kept)).catch_unwind().await;
+                let run = run(&delivery, words, &session, job, kept, lasts_s);
+                let ran = AssertUnwindSafe(run).catch_unwind().await;
                 let done = ran.unwrap_or_else(|_| {
                     shared.metrics.panics.inc();
                     Done::Failed
@@ -246,8 +274,12 @@ impl Shard {
             Done::Retained(_) => self.works.scans.done(session.app),
             _ => self.works.out -= 1,
         }
-        if let Some(jobs) = self.works.orphans.remove(&(slot, generation)) {
-            self.publish_left(session.clone(), jobs);
+        let mut orphans = self.works.orphans.remove(&(slot, generation)).unwrap_or_default();
+        if self.at(slot, generation).is_none() {
+            undo(&done, &mut orphans);
+        }
+        if !orphans.is_empty() {
+            self.publish_left(session.clone(), orphans);
         }
         if self.at(slot, generation).is_none() {
             // Sent again by the session's next connection it is the same message (§4.3.3).
@@ -274,7 +306,7 @@ impl Shard {
             }
             Done::Published { answer: None, .. } | Done::Forgotten => {}
             Done::Failed => self.begin_close(slot, CloseReason::Internal),
-            Done::Subscribed { request, lasts, rules } => {
+            Done::Subscribed { request, lasts, rules, .. } => {
                 self.finish_subscribe(slot, request, lasts);
                 self.recheck_if_changed(slot, rules.as_ref());
             }
@@ -300,13 +332,13 @@ impl Shard {
         session: &Arc<Session>,
         queue: Option<Queue>,
         lasts: bool,
-        last: Option<Job>,
+        last: impl IntoIterator<Item = Job>,
     ) {
         let generation = session.address.generation;
         let queue = queue.unwrap_or_default();
         let goes_on = |job: &Job| match job {
             Job::Publish { answer, .. } => !lasts || answer.is_none_or(|answer| !answer.is_exactly_once()),
-            job => matches!(job, Job::Forget { .. }),
+            job => matches!(job, Job::Forget { .. } | Job::LeaveShares { .. }),
         };
         let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
         jobs.extend(last);
@@ -323,7 +355,7 @@ impl Shard {
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.delivery.work(async move {
             for job in jobs {
-                run(&delivery, shared.lefts.last_words(), &session, job, None).await;
+                run(&delivery, shared.lefts.last_words(), &session, job, None, 0).await;
             }
         });
     }
@@ -335,6 +367,7 @@ async fn run(
     session: &Session,
     job: Job,
     kept: Option<Kept>,
+    expiry_s: u32,
 ) -> Done {
     // What it writes goes on from what the device's connection before writes.
     if !matches!(job, Job::Publish { .. } | Job::Retained { .. }) {
@@ -345,18 +378,33 @@ async fn run(
             let result = publish(delivery, session, *request, clears).await;
             Done::Published { answer, result }
         }
-        Job::Subscribe { mut request, lasts, rules } => {
-            let kept = join_shares(delivery, session, &mut request, lasts, kept).await;
-            if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
+        Job::Subscribe { mut request, lasts, rules, had } => {
+            let kept = join_shares(delivery, session, &mut request, expiry_s, kept).await;
+            let joined: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
+            let mut made = Vec::new();
+            if lasts && let Err(refused) = subscribe(delivery, session, &request, kept, &mut made).await {
                 request.refuse(|_| Some(refused));
+                unsubscribe(delivery, session, &std::mem::take(&mut made)).await;
+                let new: Vec<Share> = joined.into_iter().filter(|share| !had.contains(share)).collect();
+                if !new.is_empty()
+                    && let Err(error) = leave_shares(delivery, session, Leave::Some(new), Vec::new()).await
+                {
+                    tracing::warn!(%error, "could not undo shared subscriptions that were refused");
+                    return Done::Failed;
+                }
             }
-            Done::Subscribed { request, lasts, rules }
+            Done::Subscribed { request, lasts, rules, made }
         }
         Job::Join { shares } => {
-            // A session that goes on is one that lasts.
-            if let Err(error) = join(delivery, session, shares, true).await {
-                tracing::warn!(%error, "a member of shared subscriptions is back and gets nothing of them for now");
+            if let Err(error) = join(delivery, session, shares, expiry_s).await {
+                tracing::warn!(%error, "could not restore a session's shared subscriptions; closing its connection");
                 return Done::Failed;
+            }
+            Done::Forgotten
+        }
+        Job::LeaveShares { what, held } => {
+            if let Err(error) = leave_shares(delivery, session, what, held).await {
+                tracing::warn!(%error, "could not report that a member of shared subscriptions left");
             }
             Done::Forgotten
         }
@@ -365,7 +413,7 @@ async fn run(
             if !shares.is_empty()
                 && let Err(error) = leave_shares(delivery, session, Leave::Some(shares), held).await
             {
-                tracing::warn!(%error, "a member of shared subscriptions could not leave them");
+                tracing::warn!(%error, "could not end shared subscriptions; closing the connection");
                 return Done::Failed;
             }
             if lasts {
@@ -379,12 +427,17 @@ async fn run(
             drop(turn);
             Done::Forgotten
         }
+        Job::Undo { topics } => {
+            unsubscribe(delivery, session, &topics).await;
+            Done::Forgotten
+        }
         Job::Keep { kept, turn } => {
             // Another node that has the device by now writes for itself.
             let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
-            if !is_elsewhere && let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await
+            if !is_elsewhere
+                && let Err(error) = delivery.store().keep_session(session.num, Some(kept.encode())).await
             {
-                tracing::debug!(%error, "where a session was is not kept: more will be repeated");
+                tracing::warn!(%error, "could not save a session's position; its client may receive messages again");
             }
             drop(turn);
             Done::Forgotten
@@ -414,11 +467,14 @@ pub(super) async fn publish(
     }
 }
 
+/// Makes the durable ones of the subscriptions that are asked for, and keeps the session. Those that are new are `made`, also
+/// where others fail.
 async fn subscribe(
     delivery: &Arc<Delivery>,
     session: &Session,
     request: &SubscribeRequest,
     kept: Option<Kept>,
+    made: &mut Vec<Topic>,
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
     let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
@@ -434,6 +490,10 @@ async fn subscribe(
     let all =
         join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
     delivery.device_changed(session.app, &session.device);
+    let is_new = |(topic, result): (&Topic, &Result<bool, StoreError>)| {
+        matches!(result, Ok(true)).then(|| topic.clone())
+    };
+    made.extend(topics.iter().zip(&all).filter_map(is_new));
     let refused = |error: StoreError| match error {
         StoreError::Limit(_) => SubscribeRefused::OverQuota,
         error => {
@@ -455,7 +515,7 @@ async fn join_shares(
     delivery: &Delivery,
     session: &Session,
     request: &mut SubscribeRequest,
-    lasts: bool,
+    expiry_s: u32,
     mut kept: Option<Kept>,
 ) -> Option<Kept> {
     let asked = request.shares().filter_map(|(filter, qos)| Some((share(filter)?, qos as u8)));
@@ -463,11 +523,11 @@ async fn join_shares(
     if shares.is_empty() {
         return kept;
     }
-    let refused = match join(delivery, session, shares, lasts).await {
+    let refused = match join(delivery, session, shares, expiry_s).await {
         Ok(()) => return kept,
         Err(Error::Store(StoreError::Limit(_))) => SubscribeRefused::OverQuota,
         Err(error) => {
-            tracing::warn!(%error, "a shared subscription could not be made");
+            tracing::warn!(%error, "could not make a shared subscription");
             SubscribeRefused::Unavailable
         }
     };
@@ -483,13 +543,13 @@ async fn join(
     delivery: &Delivery,
     session: &Session,
     shares: Vec<(Share, u8)>,
-    lasts: bool,
+    expiry_s: u32,
 ) -> Result<(), Error> {
     let (app, device, generation) = (session.app, session.num, session.address.generation);
-    delivery.join_shares(JoinShares { app, device, shares, generation, lasts }).await
+    delivery.join_shares(JoinShares { app, device, shares, generation, expiry_s }).await
 }
 
-pub(super) async fn leave_shares(
+async fn leave_shares(
     delivery: &Delivery,
     session: &Session,
     what: Leave,
@@ -512,13 +572,39 @@ pub(super) async fn forget(
         && delivery.has_shares(session.app)
         && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
     {
-        tracing::warn!(%error, "shared subscriptions of a session that ended stay for now");
+        tracing::warn!(%error, "could not end the shared subscriptions of a session that ended; they end when it would have expired");
     }
+    unsubscribe(delivery, session, topics).await;
+    let failed = store.keep_session(session.num, kept).await.err();
+    if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
+        tracing::warn!(%error, "could not save what is left of a session");
+    }
+}
+
+async fn unsubscribe(delivery: &Arc<Delivery>, session: &Session, topics: &[Topic]) {
+    let store = delivery.store();
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
     delivery.device_changed(session.app, &session.device);
-    let failed = failed.or(store.keep_session(session.num, kept).await.err());
     if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
-        tracing::warn!(%error, "subscriptions of a session that ended stay for now");
+        tracing::warn!(%error, "could not remove the durable subscriptions of a session");
+    }
+}
+
+/// A job ended after its connection: the client was not told. What was subscribed to is undone before anything else is
+/// written; of what was unsubscribed from the session keeps nothing.
+fn undo(done: &Done, jobs: &mut VecDeque<Job>) {
+    match done {
+        Done::Subscribed { made, .. } if !made.is_empty() => {
+            jobs.push_front(Job::Undo { topics: made.clone() })
+        }
+        Done::Unsubscribed { request } => {
+            for job in jobs {
+                if let Job::Keep { kept, .. } = job {
+                    kept.subscriptions.retain(|held| request.filters().all(|filter| *filter != held.filter));
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -26,7 +26,7 @@ use crate::shard::Shard;
 /// A suite's connection that makes accounts for the others stays for as long as the suite may take.
 const REGISTRAR_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// Its lock guards the table only; nothing else is locked under it.
+/// Its lock guards the table only; nothing else is locked under it, and nothing waits.
 pub(super) struct Accounts(Mutex<xmpp::Accounts<Address>>);
 
 impl Accounts {
@@ -92,35 +92,36 @@ impl Shard {
         ask: impl FnOnce(&mut xmpp::Accounts<Address>, &str, Address, &mut Told<Address>) -> T,
     ) -> Option<T> {
         let (name, address) = self.account_of(slot)?;
-        let mut told = Told::new();
+        self.ask_table(|accounts, told| {
+            (!accounts.has_ended(address)).then(|| ask(accounts, &name, address, told))
+        })
+    }
+
+    /// Asks the table, and delivers what it tells. Every session receives stanzas in the order in which the table changed:
+    /// those for other shards are queued under the lock, and those for this one behind what other shards queued before.
+    fn ask_table<T>(&mut self, ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T) -> T {
         let shared = self.shared.clone();
+        let mut told = Told::new();
         let mut accounts = shared.xmpp.accounts.0.lock();
-        if accounts.has_ended(address) {
-            return None;
-        }
-        let answer = ask(&mut accounts, &name, address, &mut told);
+        let answer = ask(&mut accounts, &mut told);
+        let has_mail = !self.inlet.mail.is_empty() || !self.fanout.stalled.is_empty();
+        told.retain(|(to, stanza)| {
+            let is_at_once = to.shard == self.index && !has_mail;
+            if !is_at_once {
+                let mail = Mail::Stanza { to: *to, stanza: stanza.clone() };
+                // Stanzas between accounts are not kept: without room, or without the shard, the stanza is lost.
+                let _ = shared.mailboxes[usize::from(to.shard)].deliver(mail);
+            }
+            is_at_once
+        });
         drop(accounts);
-        self.tell(told);
-        Some(answer)
-    }
-
-    fn tell(&mut self, told: Told<Address>) {
         for (to, stanza) in told {
-            self.bring(to, stanza);
-        }
-    }
-
-    /// In order with what this connection is told itself.
-    fn bring(&mut self, to: Address, stanza: Bytes) {
-        if to.shard == self.index {
             if self.at(to.slot, to.generation).is_some() {
                 self.deliver_stanza(to.slot, &stanza);
                 self.arm(to.slot);
             }
-            return;
         }
-        // Stanzas between accounts are not kept: without room, or without the shard, the stanza is lost.
-        let _ = self.shared.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+        answer
     }
 
     /// A session began or goes on. It may be known already: what its client said at once was heard first.
@@ -138,9 +139,7 @@ impl Shard {
     pub(super) fn forget_account(&mut self, slot: u32, user: &str) {
         let session = self.connections.get(slot as usize).and_then(|it| it.session.as_ref());
         let Some(address) = session.map(|session| session.address) else { return };
-        let mut told = Told::new();
-        self.shared.xmpp.accounts.0.lock().detach(user, address, &mut told);
-        self.tell(told);
+        self.ask_table(|accounts, told| accounts.detach(user, address, told));
     }
 
     pub(super) fn announce(&mut self, slot: u32, presence: Relayed) {

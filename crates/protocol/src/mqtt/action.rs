@@ -185,7 +185,7 @@ impl SubscribeRequest {
     pub fn subscriptions(&self, since: i64) -> impl Iterator<Item = Subscription> {
         self.filters().map(move |(filter, options)| {
             let filter = filter.clone();
-            Subscription { filter, options, id: self.id, is_of_client: true, since }
+            Subscription { filter, options, id: self.id, is_of_client: true, since, retained_due: false }
         })
     }
 
@@ -284,6 +284,8 @@ pub struct Parting {
     pub will: Option<Box<Will>>,
     /// 0: the session ends here.
     pub session_expiry_s: u32,
+    pub subscriptions: Vec<Subscription>,
+    /// None if the session ends here.
     pub saved: Option<Box<Saved>>,
 }
 
@@ -326,18 +328,14 @@ pub struct Saved {
     pub(super) last_packet_id: u16,
     /// Some that were given out before are not known.
     pub(super) forgot_ids: bool,
-    pub subscriptions: Vec<Subscription>,
 }
 
 impl Saved {
     /// Bytes on the heap and its own, about.
     pub fn held_bytes(&self) -> usize {
-        let filters: usize = self.subscriptions.iter().map(|held| held.filter.as_str().len()).sum();
         size_of::<Self>()
             + self.sent.capacity() * size_of::<Sent>()
             + self.unreleased.capacity() * size_of::<u16>()
-            + self.subscriptions.capacity() * size_of::<Subscription>()
-            + filters
     }
 
     /// What was sent and not confirmed, in the order in which it was sent.

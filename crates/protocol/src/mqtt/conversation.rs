@@ -180,7 +180,8 @@ impl Conversation {
             return Parting::default();
         }
         let session_expiry_s = self.session_expiry_s;
-        let subscriptions = self.subscriptions.map(|subscriptions| subscriptions.into_list());
+        let subscriptions =
+            self.subscriptions.map(|subscriptions| subscriptions.into_list()).unwrap_or_default();
         let flight = self.flight.map(|flight| *flight).unwrap_or_default();
         let saved = (session_expiry_s > 0).then(|| {
             Box::new(Saved {
@@ -188,10 +189,9 @@ impl Conversation {
                 unreleased: flight.unreleased,
                 last_packet_id: self.last_packet_id,
                 forgot_ids: self.forgot_ids,
-                subscriptions: subscriptions.unwrap_or_default(),
             })
         });
-        Parting { will: self.will, session_expiry_s, saved }
+        Parting { will: self.will, session_expiry_s, subscriptions, saved }
     }
 
     /// Writes a packet, with what it may leave out left out if it is over the client's maximum. One that is

@@ -18,6 +18,8 @@ pub struct Subscription {
     pub is_of_client: bool,
     /// Where in the order of commits it was made: it brings nothing of what was accepted up to here.
     pub since: i64,
+    /// Its connection ended before what its topics retain was read for it.
+    pub retained_due: bool,
 }
 
 /// Invariant: both lists are ordered by filter, and each filter is there once.
@@ -108,7 +110,8 @@ mod tests {
     fn subscription(filter: &str, id: u32) -> Subscription {
         let filter = TopicFilter::parse(filter).unwrap();
         let options = SubscribeOptions::new(Qos::AtLeastOnce);
-        Subscription { filter, options, id, is_of_client: true, since: i64::from(id) }
+        let (is_of_client, since, retained_due) = (true, i64::from(id), false);
+        Subscription { filter, options, id, is_of_client, since, retained_due }
     }
 
     fn matching(subscriptions: &Subscriptions, name: &str) -> Vec<u32> {

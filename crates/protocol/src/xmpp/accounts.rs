@@ -43,7 +43,6 @@ pub use push::PushChange;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
 pub use roster::RosterChange;
-pub(in crate::xmpp) use roster::bare_of;
 pub use routing::Outcome;
 
 pub const ACCOUNTS_MAX: usize = 1_000;
@@ -56,9 +55,11 @@ const KEPT_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Contacts of one account, and the bytes of their addresses, names and groups: one answer has them all.
 const ROSTER_MAX: usize = 1_000;
 const ROSTER_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
-/// Requests for a subscription that wait for an account's answer. They are told with each initial presence, so with
-/// [`PRESENCE_BYTES_MAX`] they are half of what may be unsent.
+/// Presence subscription requests that an account has not answered.
 const PENDING_MAX: usize = 30;
+/// Bytes of the pending requests that the server sends at an initial presence: so many for subscriptions to presence, and
+/// as many for subscriptions to nodes. It sends the others once the account has answered some.
+const ASKED_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 8;
 /// Of one presence, its addresses aside.
 pub(in crate::xmpp) const PRESENCE_BYTES_MAX: usize = 4 << 10;
 /// Addresses that one resource sent its presence to besides its contacts.
@@ -188,12 +189,14 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// The account goes, and with it what others had to do with it; its sessions.
     pub fn remove(&mut self, user: &str, told: &mut Told<S>) -> Vec<S> {
+        // First, so that subscribers of its nodes hear that these end, not that they lose access.
+        self.forget_nodes(user, told);
+        self.forget_pushes(user);
         let contacts: Vec<Box<str>> =
             self.accounts.get(user).map(|it| it.roster.keys().cloned().collect()).unwrap_or_default();
         for contact in contacts {
             self.forget_contact(user, &contact, told);
         }
-        self.forget_nodes(user, told);
         let Some(account) = self.accounts.get(user) else { return Vec::new() };
         let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
         sessions.iter().for_each(|session| self.detach(user, *session, told));

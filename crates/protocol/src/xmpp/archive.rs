@@ -9,7 +9,7 @@ use noroshi_types::{Message, Timestamp, limits};
 use super::config::{Config, Framing};
 use super::encode;
 use super::error::StanzaError;
-use super::jid::Jid;
+use super::jid::{Jid, bare_part};
 use super::namespace as ns;
 use super::xml::Element;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
@@ -84,7 +84,7 @@ impl ArchiveQuery {
             let time = || Timestamp::parse(&value).map(Some).ok_or(BAD_REQUEST);
             match field.attribute("var").unwrap_or_default() {
                 "FORM_TYPE" if value == ns::ARCHIVE => {}
-                "with" => parsed.with = Some(canonical(&value).ok_or((StanzaError::JidMalformed, ""))?),
+                "with" => parsed.with = Some(canonical(&value)?),
                 "start" => parsed.since = time()?,
                 "end" => parsed.until = time()?,
                 // §4.1.5
@@ -101,8 +101,7 @@ impl ArchiveQuery {
 
     /// Whether something said to or by this address is asked for.
     pub fn is_with(&self, address: &str) -> bool {
-        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
-        self.with.as_deref().is_none_or(|with| *with == *address || *with == *bare)
+        self.with.as_deref().is_none_or(|with| *with == *address || *with == *bare_part(address))
     }
 }
 
@@ -190,13 +189,8 @@ fn place(query: Element<'_>) -> Result<(ArchivePlace, usize), Refused> {
     Ok((place, max))
 }
 
-fn canonical(address: &str) -> Option<Box<str>> {
-    let jid = Jid::parse(address).ok()?;
-    let bare = super::accounts::bare_of(&jid);
-    Some(match jid.resource {
-        Some(resource) => format!("{bare}/{resource}").into(),
-        None => bare,
-    })
+fn canonical(address: &str) -> Result<Box<str>, Refused> {
+    Jid::parse(address).map(|jid| jid.canonical()).map_err(|_| (StanzaError::JidMalformed, ""))
 }
 
 /// §4.1.4: what may be asked for.

@@ -90,8 +90,8 @@ impl StanzaError {
             StanzaError::NotAcceptable => {
                 "the service does not take this: a field is missing, or it is too much"
             }
-            StanzaError::NotAllowed => "nobody may do that here",
-            StanzaError::NotAuthorized => "log in first",
+            StanzaError::NotAllowed => "this is not allowed here",
+            StanzaError::NotAuthorized => "this needs an authorization that the account does not have",
             StanzaError::PolicyViolation => "this is over a limit of the service",
             StanzaError::RecipientUnavailable => "the recipient is not here now",
             StanzaError::Redirect => "the recipient has another address",
@@ -120,8 +120,7 @@ impl StanzaError {
             | StanzaError::SubscriptionRequired => "auth",
             StanzaError::RecipientUnavailable
             | StanzaError::RemoteServerTimeout
-            | StanzaError::ResourceConstraint
-            | StanzaError::UnexpectedRequest => "wait",
+            | StanzaError::ResourceConstraint => "wait",
             StanzaError::Conflict
             | StanzaError::FeatureNotImplemented
             | StanzaError::Gone
@@ -130,7 +129,9 @@ impl StanzaError {
             | StanzaError::NotAllowed
             | StanzaError::RemoteServerNotFound
             | StanzaError::ServiceUnavailable
-            | StanzaError::UndefinedCondition => "cancel",
+            | StanzaError::UndefinedCondition
+            // XEP-0060 §6.2.3.2, `not-subscribed`: the only use here.
+            | StanzaError::UnexpectedRequest => "cancel",
         }
     }
 }
@@ -140,6 +141,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Accounts that are logged in get these texts too, and a node may be closed to some accounts only.
+    #[test]
+    fn a_text_says_no_more_than_its_condition() {
+        for error in StanzaError::ALL {
+            let text = error.explain();
+            assert!(!text.contains("log in") && !text.contains("nobody may"), "{text}");
+        }
+    }
 
     #[test]
     fn every_condition_is_there_once() {

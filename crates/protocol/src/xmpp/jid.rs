@@ -23,10 +23,7 @@ pub struct Jid<'a> {
 impl<'a> Jid<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
         // RFC 7622 §3.1: the first '/' first, for a resource may hold any character.
-        let (bare, resource) = match text.split_once('/') {
-            Some((bare, resource)) => (bare, Some(resource)),
-            None => (text, None),
-        };
+        let (bare, resource) = split(text);
         let (local, domain) = match bare.split_once('@') {
             Some((local, domain)) => (Some(local), domain),
             None => (None, bare),
@@ -44,6 +41,34 @@ impl<'a> Jid<'a> {
         let (local, domain) = bare.split_once('@').map_or((None, bare), |(local, rest)| (Some(local), rest));
         self.local.as_deref() == local && self.domain == domain
     }
+
+    /// `local@domain`, or the domain alone.
+    pub fn bare(&self) -> Box<str> {
+        match &self.local {
+            Some(local) => format!("{local}@{}", self.domain).into(),
+            None => (*self.domain).into(),
+        }
+    }
+
+    /// The bare address, and the resource if there is one.
+    pub fn canonical(&self) -> Box<str> {
+        match self.resource {
+            Some(resource) => format!("{}/{resource}", self.bare()).into(),
+            None => self.bare(),
+        }
+    }
+}
+
+/// The bare part of an address, and its resource.
+pub fn split(address: &str) -> (&str, Option<&str>) {
+    match address.split_once('/') {
+        Some((bare, resource)) => (bare, Some(resource)),
+        None => (address, None),
+    }
+}
+
+pub fn bare_part(address: &str) -> &str {
+    split(address).0
 }
 
 fn sized(part: &str, what: &str) -> Result<(), Invalid> {
@@ -170,6 +195,9 @@ mod tests {
                 (local, domain, resource),
                 "{text}"
             );
+            let canonical = jid.canonical();
+            assert_eq!(split(&canonical), (&*jid.bare(), resource));
+            assert_eq!(Jid::parse(&canonical), Ok(jid), "{text}");
         };
         // RFC 7622 §3.5, table 1, as far as they need no normalization.
         check("juliet@example.com", Some("juliet"), "example.com", None);

@@ -19,6 +19,10 @@ use crate::{
 
 #[async_trait::async_trait]
 impl Sessions for Postgres {
+    fn inbox_rows(&self) -> u32 {
+        self.options.inbox_rows
+    }
+
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
         let all: Vec<&Login> = logins.iter().collect();
         let mut answers = self.read(async |tx: Tx| read_logins(&tx, self, &all).await).await?;

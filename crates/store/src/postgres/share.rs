@@ -6,7 +6,10 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::transaction::{Failed, Tx};
 use crate::share::{self, Counts, GroupRow, MemberState, held_bytes, held_ids};
-use crate::{Error, JoinShares, Leave, LeaveShares, Place, Share, ShareGroup, ShareMember, ShareNum, Shares};
+use crate::{
+    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum,
+    Shares,
+};
 
 #[async_trait::async_trait]
 impl Shares for Postgres {
@@ -26,44 +29,39 @@ impl Shares for Postgres {
         .await
     }
 
-    async fn settle_shares(
-        &self,
-        since: Vec<(ShareNum, Place)>,
-        over: Vec<(ShareNum, DeviceNum)>,
-    ) -> Result<(), Error> {
-        self.write(move |tx| w_settle(tx, since.clone(), over.clone())).await
+    async fn return_to_shares(&self, members: Vec<(DeviceNum, u64)>) -> Result<bool, Error> {
+        self.write(move |tx| w_return(tx, members.clone())).await
+    }
+
+    async fn settle_shares(&self, settle: SettleShares) -> Result<(), Error> {
+        self.write(move |tx| w_settle(tx, settle.clone())).await
     }
 }
 
+/// How often a join begins anew because the leader removed one of its groups at the same time. Each attempt makes the
+/// groups that are missing, so one is enough unless they are removed again.
+const ATTEMPTS: u32 = 8;
+
 async fn w_join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
     let (app, device) = (i64::from(join.app.0), join.device.0 as i64);
-    let (generation, lasts) = (join.generation as i64, i64::from(join.lasts));
+    let (generation, lasts) = (join.generation as i64, i64::from(join.expiry_s));
     let sql = "SELECT 1 FROM devices WHERE num = $1 AND app = $2 FOR NO KEY UPDATE";
     tx.query_opt(sql, &[&device, &app]).await?.ok_or(Error::NotFound)?;
     let now: i64 = tx.query_one("SELECT last FROM accept_order", &[]).await?.get(0);
-    // Always in one order, so that two devices that join the same groups do not wait for each other.
-    let mut shares = join.shares;
-    shares.sort_by(|(a, _), (b, _)| (&a.name, &a.filter).cmp(&(&b.name, &b.filter)));
-    for (Share { name, filter }, qos) in &shares {
-        let sql = "INSERT INTO share_groups (app, name, filter, since) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
-        tx.execute(sql, &[&app, name, filter, &now]).await?;
-        let sql =
-            "SELECT num FROM share_groups WHERE app = $1 AND name = $2 AND filter = $3 FOR NO KEY UPDATE";
-        // The leader may end an empty group at this moment: then the whole is tried again by its caller.
-        let found = tx.query_opt(sql, &[&app, name, filter]).await?;
-        let num: i64 = found.ok_or(Error::Overloaded)?.get(0);
-        // Nobody was to get what came since its last member left.
-        let sql = "UPDATE share_groups SET since = greatest(since, $2)
-             WHERE num = $1 AND NOT EXISTS (SELECT 1 FROM share_members WHERE share = $1 AND state <> 2)";
-        tx.execute(sql, &[&num, &now]).await?;
-        let sql = "INSERT INTO share_members AS m (share, device, qos, generation, lasts, state)
-             VALUES ($1, $2, $3, $4, $5, 0)
-             ON CONFLICT (share, device) DO UPDATE SET qos = excluded.qos, generation = excluded.generation,
-                 lasts = excluded.lasts, state = 0, held = NULL
-             WHERE m.generation <= excluded.generation";
-        tx.execute(sql, &[&num, &device, &i64::from(*qos), &generation, &lasts]).await?;
-    }
-    let sql = "SELECT (SELECT count(*) FROM share_members WHERE device = $2 AND state <> 2),
+    let (nums, levels) = lock_groups(&tx, app, now, join.shares).await?;
+    // Nobody was to get what came since the last member left.
+    let sql = "UPDATE share_groups AS g SET since = greatest(since, $2)
+         WHERE num = ANY($1::bigint[]) AND NOT EXISTS (
+             SELECT 1 FROM share_members AS m JOIN devices AS d ON d.num = m.device
+             WHERE m.share = g.num AND m.state < 2)";
+    tx.execute(sql, &[&nums, &now]).await?;
+    let sql = "INSERT INTO share_members AS m (share, device, qos, generation, lasts, state)
+         SELECT s.num, $3, s.qos, $4, $5, 0 FROM unnest($1::bigint[], $2::bigint[]) AS s (num, qos)
+         ON CONFLICT (share, device) DO UPDATE SET qos = excluded.qos, generation = excluded.generation,
+             lasts = excluded.lasts, state = 0, ends_at = NULL, held = NULL
+         WHERE m.generation <= excluded.generation";
+    tx.execute(sql, &[&nums, &levels, &device, &generation, &lasts]).await?;
+    let sql = "SELECT (SELECT count(*) FROM share_members WHERE device = $2 AND state < 2),
              (SELECT count(*) FROM share_groups AS g JOIN share_members AS m ON m.share = g.num WHERE g.app = $1),
              (SELECT count(*) FROM share_groups WHERE app = $1)";
     let row = tx.query_one(sql, &[&app, &device]).await?;
@@ -71,52 +69,83 @@ async fn w_join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Makes the groups that are missing and locks all of them. The numbers of the groups, and the QoS of each.
+async fn lock_groups(
+    tx: &Tx,
+    app: i64,
+    now: i64,
+    mut shares: Vec<(Share, u8)>,
+) -> Result<(Vec<i64>, Vec<i64>), Failed> {
+    // Rows are made in the order of their names and locked in the order of their numbers, here and in `w_settle`, so that
+    // no two transactions wait for each other.
+    shares.sort_by(|(a, _), (b, _)| (&a.name, &a.filter).cmp(&(&b.name, &b.filter)));
+    let (names, filters): (Vec<&str>, Vec<&str>) =
+        shares.iter().map(|(share, _)| (&*share.name, &*share.filter)).unzip();
+    let levels: Vec<i64> = shares.iter().map(|(_, qos)| i64::from(*qos)).collect();
+    for _ in 0..ATTEMPTS {
+        let sql = "INSERT INTO share_groups (app, name, filter, since)
+             SELECT $1, s.name, s.filter, $4 FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS s (name, filter, at)
+             ORDER BY s.at ON CONFLICT DO NOTHING";
+        tx.execute(sql, &[&app, &names, &filters, &now]).await?;
+        let sql = "SELECT g.num, s.qos FROM share_groups AS g
+             JOIN unnest($2::text[], $3::text[], $4::bigint[]) AS s (name, filter, qos)
+                 ON s.name = g.name AND s.filter = g.filter
+             WHERE g.app = $1 ORDER BY g.num FOR NO KEY UPDATE OF g";
+        let rows = tx.query(sql, &[&app, &names, &filters, &levels]).await?;
+        if rows.len() == shares.len() {
+            return Ok(rows.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1))).unzip());
+        }
+    }
+    Err(Error::Overloaded.into())
+}
+
 async fn w_leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
-    let all = "UPDATE share_members SET state = $3::bigint, held = coalesce($4, held)
-               WHERE device = $1 AND generation <= $2 AND state <> 2 AND (state <> 1 OR $3::bigint <> 1)";
-    let count = match &leave.what {
-        Leave::Connection => {
-            tx.execute(all, &[&device, &generation, &(MemberState::Away as i64), &held]).await?
-        }
-        Leave::Session => {
-            tx.execute(all, &[&device, &generation, &(MemberState::Left as i64), &held]).await?
-        }
-        Leave::Some(shares) => {
-            let sql = "UPDATE share_members SET state = 2, held = coalesce($3, held)
-                 WHERE device = $1 AND generation <= $2 AND state <> 2 AND share IN (
-                     SELECT g.num FROM share_groups AS g JOIN devices AS d ON d.app = g.app
-                     JOIN unnest($4::text[], $5::text[]) AS s (name, filter) ON s.name = g.name AND s.filter = g.filter
-                     WHERE d.num = $1)";
-            let (names, filters): (Vec<&str>, Vec<&str>) =
-                shares.iter().map(|share| (&*share.name, &*share.filter)).unzip();
-            tx.execute(sql, &[&device, &generation, &held, &names, &filters]).await?
-        }
+    let (state, ends_at) = (leave.what.state() as i64, leave.what.ends_at());
+    let Leave::Some(shares) = &leave.what else {
+        let sql = "UPDATE share_members SET state = $3::bigint, ends_at = $4, held = coalesce($5, held)
+                   WHERE device = $1 AND generation <= $2 AND state < $3::bigint";
+        return Ok(tx.execute(sql, &[&device, &generation, &state, &ends_at, &held]).await? > 0);
     };
-    Ok(count > 0)
+    let sql = "UPDATE share_members SET state = $3::bigint, ends_at = NULL, held = coalesce($4, held)
+         WHERE device = $1 AND generation <= $2 AND state < $3::bigint AND share IN (
+             SELECT g.num FROM share_groups AS g JOIN devices AS d ON d.app = g.app
+             JOIN unnest($5::text[], $6::text[]) AS s (name, filter) ON s.name = g.name AND s.filter = g.filter
+             WHERE d.num = $1)";
+    let (names, filters): (Vec<&str>, Vec<&str>) =
+        shares.iter().map(|share| (&*share.name, &*share.filter)).unzip();
+    Ok(tx.execute(sql, &[&device, &generation, &state, &held, &names, &filters]).await? > 0)
 }
 
-async fn w_settle(
-    tx: Tx,
-    since: Vec<(ShareNum, Place)>,
-    over: Vec<(ShareNum, DeviceNum)>,
-) -> Result<(), Failed> {
-    let (nums, places): (Vec<i64>, Vec<i64>) = since.iter().map(|(num, place)| (num.0, place.0)).unzip();
+async fn w_return(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, Failed> {
+    let (devices, generations): (Vec<i64>, Vec<i64>) =
+        members.iter().map(|(device, generation)| (device.0 as i64, *generation as i64)).unzip();
+    let sql = "UPDATE share_members AS m SET state = 0, ends_at = NULL
+               FROM unnest($1::bigint[], $2::bigint[]) AS s (device, generation)
+               WHERE m.device = s.device AND m.generation = s.generation AND m.state = 1";
+    Ok(tx.execute(sql, &[&devices, &generations]).await? > 0)
+}
+
+async fn w_settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
+    let mut touched: Vec<i64> = settle.since.iter().map(|(num, _)| num.0).collect();
+    touched.extend(settle.over.iter().map(|(num, _)| num.0));
+    // Whoever joins has the rows of the groups locked.
+    let sql = "SELECT num FROM share_groups WHERE num = ANY($1::bigint[]) ORDER BY num FOR UPDATE";
+    tx.query(sql, &[&touched]).await?;
+    let (nums, places): (Vec<i64>, Vec<i64>) =
+        settle.since.iter().map(|(num, place)| (num.0, place.0)).unzip();
     let sql = "UPDATE share_groups AS g SET since = greatest(g.since, s.place)
                FROM unnest($1::bigint[], $2::bigint[]) AS s (num, place) WHERE g.num = s.num";
     tx.execute(sql, &[&nums, &places]).await?;
-    if over.is_empty() {
+    if settle.over.is_empty() {
         return Ok(());
     }
     let (nums, devices): (Vec<i64>, Vec<i64>) =
-        over.iter().map(|(num, device)| (num.0, device.0 as i64)).unzip();
-    // Whoever joins has the group's row locked.
-    let sql = "SELECT num FROM share_groups WHERE num = ANY($1::bigint[]) ORDER BY num FOR UPDATE";
-    tx.query(sql, &[&nums]).await?;
+        settle.over.iter().map(|(num, device)| (num.0, device.0 as i64)).unzip();
     let sql = "DELETE FROM share_members AS m USING unnest($1::bigint[], $2::bigint[]) AS s (share, device)
                WHERE m.share = s.share AND m.device = s.device
-                   AND (m.state = 2 OR NOT EXISTS (SELECT 1 FROM devices WHERE num = m.device))";
+                   AND (m.state >= 2 OR NOT EXISTS (SELECT 1 FROM devices WHERE num = m.device))";
     tx.execute(sql, &[&nums, &devices]).await?;
     let sql = "DELETE FROM share_groups AS g WHERE num = ANY($1::bigint[])
                    AND NOT EXISTS (SELECT 1 FROM share_members WHERE share = g.num)";
@@ -138,9 +167,10 @@ fn row_of(row: &Row) -> GroupRow {
         device: row.get::<_, Option<&str>>(6).and_then(|id| DeviceId::parse(id).ok()),
         qos: row.get::<_, i64>(7) as u8,
         generation: row.get::<_, i64>(8) as u64,
-        lasts: row.get::<_, i64>(9) != 0,
+        expiry_s: u32::try_from(row.get::<_, i64>(9)).unwrap_or(u32::MAX),
         state: MemberState::of(row.get(10)),
-        held: held_ids(row.get(11)),
+        ends_at: share::time(row.get(11)),
+        held: held_ids(row.get(12)),
     });
     GroupRow { group, member }
 }

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 17] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -28,6 +28,7 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("../../migrations/0014_permissions.sql"),
     include_str!("../../migrations/0015_revocations.sql"),
     include_str!("../../migrations/0016_shares.sql"),
+    include_str!("../../migrations/0017_share_ends.sql"),
 ];
 
 /// The schema version this program writes.

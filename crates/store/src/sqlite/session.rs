@@ -19,6 +19,10 @@ use crate::{
 
 #[async_trait::async_trait]
 impl Sessions for Sqlite {
+    fn inbox_rows(&self) -> u32 {
+        self.inbox_rows
+    }
+
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
         let ids = Arc::clone(&self.ids);
         let logins = Arc::new(logins);

@@ -90,7 +90,7 @@ macro_rules! conformance_tests {
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
                 a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back, what_a_session_keeps_ends_with_its_holder,
                 what_a_session_had_sent_is_found_while_it_is_there;
-            shares: a_share_has_its_members, a_share_is_left, a_share_moves_forward_and_ends, a_share_that_all_left_begins_anew,
+            shares: a_share_has_its_members, a_share_is_left, a_member_that_was_given_up_returns, a_share_moves_forward_and_ends, a_share_that_all_left_begins_anew,
                 shares_are_bounded_and_go_with_their_app;
             topics: offsets_count_every_message, durable_subscribers_catch_up, positions_never_go_back,
                 everyone_is_a_topic_of_all, a_log_is_recovered, a_trimmed_log_is_not_complete,

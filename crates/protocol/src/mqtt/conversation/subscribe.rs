@@ -44,8 +44,9 @@ impl Conversation {
             let options = item.options;
             let reason = item.filter.and_then(|filter| {
                 let (filter_kept, id) = (filter.clone(), request.id);
+                let (is_of_client, retained_due) = (true, false);
                 let subscription =
-                    Subscription { filter: filter_kept, options, id, is_of_client: true, since };
+                    Subscription { filter: filter_kept, options, id, is_of_client, since, retained_due };
                 let list = self.subscriptions.get_or_insert_default();
                 let is_new =
                     list.put(subscription, config.subscriptions_max).ok_or(ReasonCode::QuotaExceeded)?;

@@ -152,6 +152,7 @@ struct Machine {
     /// The last word was said on this connection.
     over: bool,
     saved: Option<Box<Saved>>,
+    subscriptions: Vec<Subscription>,
     /// Packet ids the client has not confirmed, as the client sees it.
     in_flight: HashSet<u16>,
 }
@@ -167,6 +168,7 @@ impl Machine {
             answers: Vec::new(),
             over: false,
             saved: None,
+            subscriptions: Vec::new(),
             in_flight: HashSet::new(),
         }
     }
@@ -271,7 +273,8 @@ impl Machine {
 
     fn log_in(&mut self, present: bool, out: &mut Vec<u8>) {
         let saved = self.saved.take().filter(|_| present);
-        let subscriptions = saved.as_ref().map(|saved| saved.subscriptions.clone()).unwrap_or_default();
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        let subscriptions = if saved.is_some() { subscriptions } else { Vec::new() };
         let session = LoggedIn { device: "d", origin: 1, session_present: present, subscriptions, saved };
         let early = self.conversation.logged_in(&self.config, session, out);
         let mut rest = Vec::new();
@@ -289,7 +292,7 @@ impl Machine {
         let conversation = std::mem::take(&mut self.conversation);
         let parting = conversation.part();
         assert_eq!(parting.saved.is_some(), parting.session_expiry_s > 0 && parting.saved.is_some());
-        self.saved = parting.saved;
+        (self.saved, self.subscriptions) = (parting.saved, parting.subscriptions);
         self.answers.clear();
         self.in_flight.clear();
         self.over = false;

@@ -87,6 +87,7 @@ fn packet_ids_that_the_client_may_hold_are_released_before_they_are_used() {
         id: 0,
         is_of_client: true,
         since: 0,
+        retained_due: false,
     };
     let session = |session_present, saved| LoggedIn {
         session_present,
@@ -230,10 +231,8 @@ fn resumed(version: Version, parting: Parting, clean_start: bool) -> Peer {
     let mut peer = Peer::new(version);
     let asked = expiry(60);
     let properties = if version == Version::V5 { asked.properties() } else { Properties::default() };
-    let mut saved = parting.saved.unwrap();
-    let subscriptions = std::mem::take(&mut saved.subscriptions);
-    let session =
-        LoggedIn { session_present: true, subscriptions, saved: Some(saved), ..LoggedIn::default() };
+    let Parting { subscriptions, saved, .. } = parting;
+    let session = LoggedIn { session_present: true, subscriptions, saved, ..LoggedIn::default() };
     peer.log_in(&Connect { clean_start, properties, ..connect(version) }, session);
     peer
 }
@@ -285,13 +284,11 @@ fn a_clean_start_forgets() {
 
 #[test]
 fn repeated_messages_count_against_the_new_receive_maximum() {
-    let mut saved = interrupted(Version::V5).saved.unwrap();
-    let subscriptions = std::mem::take(&mut saved.subscriptions);
+    let Parting { subscriptions, saved, .. } = interrupted(Version::V5);
     let mut list = expiry(60);
     list.push(Property::ReceiveMaximum, Value::U16(2));
     let mut peer = Peer::new(Version::V5);
-    let session =
-        LoggedIn { session_present: true, subscriptions, saved: Some(saved), ..LoggedIn::default() };
+    let session = LoggedIn { session_present: true, subscriptions, saved, ..LoggedIn::default() };
     let connect = Connect { clean_start: false, properties: list.properties(), ..connect(Version::V5) };
     peer.log_in(&connect, session);
     // One is half done already.

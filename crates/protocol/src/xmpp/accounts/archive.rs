@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use noroshi_types::Timestamp;
 
-use super::{Accounts, bare_of};
+use super::Accounts;
 use crate::xmpp::action::Refusal;
 use crate::xmpp::archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 use crate::xmpp::error::StanzaError;
-use crate::xmpp::jid::Jid;
+use crate::xmpp::jid::{Jid, bare_part};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
@@ -60,9 +60,7 @@ impl ArchiveRules {
                 }
                 let text = jid.text();
                 let jid = Jid::parse(&text).map_err(|_| StanzaError::JidMalformed)?;
-                let bare = bare_of(&jid);
-                listed
-                    .push(jid.resource.map_or(bare.clone(), |resource| format!("{bare}/{resource}").into()));
+                listed.push(jid.canonical());
             }
             Ok(listed)
         };
@@ -86,7 +84,7 @@ impl ArchiveRules {
 
     /// `contact`: it is on the account's roster.
     fn takes(&self, address: &str, contact: bool) -> bool {
-        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
+        let bare = bare_part(address);
         let has = |list: &[Box<str>]| list.iter().any(|it| **it == *address || **it == *bare);
         let by_default = match self.default {
             ByDefault::Always => true,
@@ -156,8 +154,7 @@ impl<S: Copy + Eq> Accounts<S> {
     /// None: the account does not keep what it says to this address, or hears from it.
     fn next_number(&mut self, user: &str, address: &str) -> Option<u64> {
         let account = self.accounts.get_mut(user)?;
-        let bare = address.split_once('/').map_or(address, |(bare, _)| bare);
-        let is_contact = account.roster.get(bare).is_some_and(|item| item.listed);
+        let is_contact = account.roster.get(bare_part(address)).is_some_and(|item| item.listed);
         if !account.archive.rules.takes(address, is_contact) {
             return None;
         }

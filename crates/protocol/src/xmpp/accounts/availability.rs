@@ -4,6 +4,7 @@
 
 use super::subscription::Kind;
 use super::{Accounts, DIRECTED_MAX, Recipient, Relayed, Resource, Told};
+use crate::xmpp::jid;
 
 impl<S: Copy + Eq> Accounts<S> {
     /// Presence for all who may know it: without a type, or `unavailable`.
@@ -24,8 +25,7 @@ impl<S: Copy + Eq> Accounts<S> {
             }
             // §4.6.3: and to whom nothing of that went.
             for address in directed {
-                let (bare, resource) =
-                    address.split_once('/').map_or((&*address, None), |(b, r)| (b, Some(r)));
+                let (bare, resource) = jid::split(&address);
                 if before.is_none() || !self.is_heard_by(user, bare) {
                     self.deliver_presence(&from, bare, resource, &presence, told);
                 }
@@ -37,6 +37,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
         if priority >= 0 && before.is_none_or(|before| before.priority < 0) {
             self.tell_kept(user, session, told);
+            self.tell_approvals(user, session, told);
         }
     }
 
@@ -75,10 +76,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 self.probe(&own, &to.bare, resource, session, told);
             }
             kind => {
-                let address: Box<str> = match resource {
-                    Some(resource) => format!("{}/{resource}", to.bare).into(),
-                    None => to.bare.clone(),
-                };
+                let address = to.address();
                 if let Some(own) = self.session_mut(user, session) {
                     match kind {
                         "" if own.directed.len() < DIRECTED_MAX => drop(own.directed.insert(address)),

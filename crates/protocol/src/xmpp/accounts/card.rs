@@ -19,7 +19,7 @@ pub struct Card(Bytes);
 impl Card {
     /// None if it is too long.
     pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
-        let content = content_of(card, ns::CARD, CARD_BYTES_MAX, |_| false)?;
+        let content = content_of(card, Some(ns::CARD), CARD_BYTES_MAX, |_| false)?;
         let mut out = Vec::with_capacity(content.len() + 64);
         push_start(&mut out, "vCard", &[("xmlns", ns::CARD)]);
         out.extend_from_slice(&content);

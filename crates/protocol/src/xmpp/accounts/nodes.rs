@@ -14,6 +14,7 @@ use noroshi_types::limits;
 
 use super::{Accounts, Told};
 use crate::xmpp::error::StanzaError;
+use crate::xmpp::jid::bare_part;
 
 mod access;
 mod discovery;
@@ -35,12 +36,12 @@ const OWN_NODES_MAX: usize = 20;
 const OWN_BYTES_MAX: usize = 64 << 10;
 pub(super) const NAME_BYTES_MAX: usize = 255;
 const AFFILIATIONS_MAX: usize = 100;
-/// Owners of a node: each is asked about each subscription that has to be approved, and nobody asks an owner first.
+/// Owners of a node. Each owner receives every approval request, and an account can be made an owner without its consent.
 const OWNERS_MAX: usize = 10;
 const SUBSCRIBERS_MAX: usize = 100;
-/// Of an address that subscribes.
+/// Of an address that subscribes, escaped: one answer lists all subscribers of a node.
 const ADDRESS_BYTES_MAX: usize = 512;
-/// Of a list of an account's affiliations or subscriptions in one answer: others may name it at all nodes there are.
+/// Of a list of nodes, affiliations or subscriptions in one answer: other accounts decide how long these are.
 const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
@@ -109,17 +110,34 @@ pub(super) struct Node {
 struct Subscriber {
     /// Bare, or of one resource.
     jid: Box<str>,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Subscribed,
     /// An owner has to approve it.
-    pending: bool,
+    Pending,
+    /// The subscriber withdrew it before an owner answered. The node keeps it, so that it does not ask the owners again.
+    Withdrawn,
 }
 
 impl Subscriber {
     fn bare(&self) -> &str {
-        self.jid.split_once('/').map_or(&self.jid, |(bare, _)| bare)
+        bare_part(&self.jid)
     }
 
-    fn state(&self) -> &'static str {
-        if self.pending { "pending" } else { "subscribed" }
+    fn is_subscribed(&self) -> bool {
+        self.standing == Standing::Subscribed
+    }
+
+    /// None: the subscriber withdrew it.
+    fn state(&self) -> Option<&'static str> {
+        match self.standing {
+            Standing::Subscribed => Some("subscribed"),
+            Standing::Pending => Some("pending"),
+            Standing::Withdrawn => None,
+        }
     }
 }
 
@@ -127,7 +145,7 @@ impl Subscriber {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     id: Box<str>,
-    /// Its bare address.
+    /// Its bare address; empty once the account was removed.
     publisher: Box<str>,
     /// Empty where it has none.
     payload: Bytes,
@@ -145,7 +163,7 @@ impl Node {
     }
 
     fn is_subscribed(&self, bare: &str) -> bool {
-        self.subscribers.iter().any(|it| !it.pending && it.bare() == bare)
+        self.subscribers.iter().any(|it| it.is_subscribed() && it.bare() == bare)
     }
 
     fn bytes(&self) -> usize {
@@ -171,9 +189,13 @@ impl<S: Copy + Eq> Accounts<S> {
             }
             NodeRequest::OwnAffiliations { node } => self.own_affiliations(user, node.as_deref()),
             NodeRequest::OwnSubscriptions { node } => self.own_subscriptions(user, &node),
-            NodeRequest::Subscribe { node, jid } => self.subscribe_node(user, &node, &jid, told),
+            NodeRequest::Subscribe { node, jid, has_options } => {
+                self.subscribe_node(user, &node, &jid, has_options, told)
+            }
             NodeRequest::Unsubscribe { node, jid } => self.unsubscribe_node(user, &node, &jid),
-            NodeRequest::Publish { node, item } => self.publish_item(user, &node, item, told),
+            NodeRequest::Publish { node, item, has_options } => {
+                self.publish_item(user, &node, item, has_options, told)
+            }
             NodeRequest::Retract { node, id, tells } => self.retract_item(user, &node, &id, tells, told),
             NodeRequest::Items { node, ids, max } => self.node_items(user, &node, &ids, max),
             NodeRequest::Describe { node } => self.describe_node(user, &node),
@@ -202,10 +224,17 @@ impl<S: Copy + Eq> Accounts<S> {
         for name in made {
             self.end_node(&name, told);
         }
-        for node in self.nodes.values_mut() {
-            node.affiliations.remove(&*bare);
+        let mut owned = Vec::new();
+        for (name, node) in &mut self.nodes {
+            if node.affiliations.remove(&*bare) == Some(Affiliation::Owner) {
+                owned.push(name.clone());
+            }
             node.subscribers.retain(|it| it.bare() != bare);
+            for item in node.items.iter_mut().filter(|item| *item.publisher == *bare) {
+                item.publisher = "".into();
+            }
         }
+        owned.iter().for_each(|name| self.check_subscribers(name, told));
     }
 }
 

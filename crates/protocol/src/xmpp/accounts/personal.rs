@@ -10,13 +10,13 @@ use crate::xmpp::action::Refusal;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{content_of, push_empty, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, push_empty, push_end, push_start, written_len};
 
 /// Of the requests that ask clients what they can.
 pub(in crate::xmpp) const CAPABILITIES: &str = "capabilities";
 /// Nodes of one account.
 const NODES_MAX: usize = 20;
-/// Of an item, the names of its node and of itself among them.
+/// Of an item, escaped, with its id and the name of its node.
 const ITEM_BYTES_MAX: usize = 10_000;
 /// Nodes that one resource wants to hear of.
 const WANTED_MAX: usize = 100;
@@ -41,8 +41,9 @@ impl PersonalItem {
         let item = item.ok_or((StanzaError::BadRequest, "item-required"))?;
         // XEP-0060 §7.1.2: the service names what has no name.
         let id = item.attribute("id").filter(|id| !id.is_empty()).unwrap_or("current");
-        let left = ITEM_BYTES_MAX.checked_sub(node.len() + id.len());
-        let content = left.and_then(|left| content_of(item, ns::PUBSUB, left, |_| false));
+        let left = ITEM_BYTES_MAX.checked_sub(written_len(node) + written_len(id));
+        // An event has another default namespace than the request.
+        let content = left.and_then(|left| content_of(item, None, left, |_| false));
         let content = content.ok_or((StanzaError::NotAcceptable, "payload-too-big"))?; // §7.1.3.4
         Ok(Self { node: node.into(), id: id.into(), content: content.into() })
     }

@@ -1,16 +1,16 @@
-//! Push registrations of accounts (XEP-0357): where an account is told that a message waits for it while none of its
-//! resources takes it. There is no other server, so the service told is a resource of an account, which gets the
-//! request itself, or a node at the PubSub service, to which the account has to be allowed to publish.
+//! Push registrations of accounts (XEP-0357): where the server reports an account's stored messages while no resource is
+//! available. There is no other server, so that is a resource of another account, which receives the request itself, or a
+//! node at the PubSub service to which the account may publish.
 //!
-//! Invariant: what is told is how many messages wait, nothing of what they say or of who sent them (§12).
+//! Invariant: a report has the number of stored messages, not their content or senders (§12).
 
 use bytes::Bytes;
 
 use super::nodes::{NodeError, NodeRequest};
-use super::{Accounts, Relayed, Told, bare_of};
+use super::{Accounts, Relayed, Told};
 use crate::xmpp::action::Refusal;
 use crate::xmpp::error::StanzaError;
-use crate::xmpp::jid::Jid;
+use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text};
@@ -31,8 +31,10 @@ pub struct PushRegistration {
     jid: Box<str>,
     /// Empty where it has none.
     node: Box<str>,
-    /// `<publish-options/>`, if there are any.
+    /// `<publish-options/>`, if there are any; none for a node at the PubSub service.
     options: Bytes,
+    /// The number in the id of its last request; 0 before the first one.
+    request: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,11 +54,7 @@ impl PushChange {
         (domain, pubsub, own): (&str, &str, &str),
     ) -> Result<Self, StanzaError> {
         let jid = Jid::parse(command.attribute("jid").unwrap_or_default()).map_err(|_| BAD_REQUEST)?; // §5
-        let bare = bare_of(&jid);
-        let canonical: Box<str> = match &jid.resource {
-            Some(resource) => format!("{bare}/{resource}").into(),
-            None => bare.clone(),
-        };
+        let canonical = jid.canonical();
         let node = command.attribute("node").filter(|node| !node.is_empty());
         if node.is_some_and(|node| node.len() > NODE_BYTES_MAX) {
             return Err(StanzaError::NotAcceptable);
@@ -69,7 +67,7 @@ impl PushChange {
             return Err(StanzaError::RemoteServerNotFound); // RFC 6120 §8.3.3.16
         }
         // At the account itself nobody is told while nobody is there, and to an account its server answers.
-        if *bare == *own || (!is_service && (jid.local.is_none() || jid.resource.is_none())) {
+        if jid.has_bare(own) || (!is_service && (jid.local.is_none() || jid.resource.is_none())) {
             return Err(StanzaError::NotAcceptable);
         }
         if is_service && node.is_none() {
@@ -77,12 +75,15 @@ impl PushChange {
         }
         let options = match command.child(ns::FORM, "x") {
             None => Bytes::new(),
+            Some(_) if is_service => return Err(StanzaError::NotAcceptable),
             Some(_) => {
-                let content = content_of(command, ns::PUBSUB, OPTIONS_BYTES_MAX, |it| !it.is(ns::FORM, "x"));
+                let content =
+                    content_of(command, Some(ns::PUBSUB), OPTIONS_BYTES_MAX, |it| !it.is(ns::FORM, "x"));
                 content.ok_or(StanzaError::NotAcceptable)?.into()
             }
         };
-        Ok(Self::Enable(PushRegistration { jid: canonical, node: node.unwrap_or_default().into(), options }))
+        let node = node.unwrap_or_default().into();
+        Ok(Self::Enable(PushRegistration { jid: canonical, node, options, request: 0 }))
     }
 }
 
@@ -153,16 +154,14 @@ impl<S: Copy + Eq> Accounts<S> {
             return;
         }
         let content = notification(account.kept.len());
+        let mut pushes = std::mem::take(&mut account.pushes);
         let (own, service) = (self.bare(user), self.pubsub());
-        for registration in self.accounts.get(user).map(|it| it.pushes.clone()).unwrap_or_default() {
-            let is_taken = if *registration.jid == *service {
-                self.push_to_node(user, &registration, &content, told)
-            } else {
-                self.push_to_resource(&own, &registration, &content, told)
-            };
-            if !is_taken && let Some(account) = self.accounts.get_mut(user) {
-                account.pushes.retain(|it| *it != registration);
-            }
+        pushes.retain_mut(|registration| match *registration.jid == *service {
+            true => self.push_to_node(user, registration, &content, told),
+            false => self.push_to_resource(&own, registration, &content, told),
+        });
+        if let Some(account) = self.accounts.get_mut(user) {
+            account.pushes = pushes;
         }
     }
 
@@ -186,13 +185,14 @@ impl<S: Copy + Eq> Accounts<S> {
     fn push_to_resource(
         &mut self,
         own: &str,
-        registration: &PushRegistration,
+        registration: &mut PushRegistration,
         content: &[u8],
         told: &mut Told<S>,
     ) -> bool {
-        let Some((bare, resource)) = registration.jid.split_once('/') else { return false };
+        let (bare, Some(resource)) = jid::split(&registration.jid) else { return false };
         let Some(name) = self.name_of(bare).filter(|name| self.has(name)) else { return false };
         self.pushes_made += 1;
+        registration.request = self.pushes_made;
         let id = format!("{REQUEST}{}", self.pushes_made);
         if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
             told.push((session, registration.request(own, &id, content)));
@@ -200,20 +200,34 @@ impl<S: Copy + Eq> Accounts<S> {
         true
     }
 
-    /// An answer to such a request, to the account `name`: an error ends the registration (§8), unless it is to be tried
-    /// again. Whether the stanza is an answer to the account itself.
+    /// Handles an answer to such a request, which the account `name` made. Any error except type `wait` removes the
+    /// registration whose last request it answers (§7.1). False: the stanza is no such answer.
     pub(super) fn hear_push_answer(&mut self, name: &str, from: &str, answer: &Relayed) -> bool {
         let is_answer = answer.name == "iq" && matches!(&*answer.kind, "result" | "error");
-        if !is_answer || !answer.id.starts_with(REQUEST) {
-            return false;
-        }
+        let Some(number) = answer.id.strip_prefix(REQUEST).filter(|_| is_answer) else { return false };
         if *answer.kind == *"error"
             && !answer.may_be_tried_again
             && let Some(account) = self.accounts.get_mut(name)
         {
-            account.pushes.retain(|it| *it.jid != *from);
+            account.pushes.retain(|it| *it.jid != *from || *it.request.to_string() != *number);
         }
         true
+    }
+
+    /// Removes the registrations that name an account: whoever registers its name next must not receive their requests.
+    pub(super) fn forget_pushes(&mut self, user: &str) {
+        let bare = self.bare(user);
+        for account in self.accounts.values_mut() {
+            account.pushes.retain(|it| *jid::bare_part(&it.jid) != *bare);
+        }
+    }
+
+    /// Removes the registrations that name a node: whoever creates it next must not receive their items.
+    pub(super) fn forget_node_pushes(&mut self, node: &str) {
+        let service = self.pubsub();
+        for account in self.accounts.values_mut() {
+            account.pushes.retain(|it| *it.jid != *service || *it.node != *node);
+        }
     }
 }
 

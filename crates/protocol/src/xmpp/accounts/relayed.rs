@@ -7,6 +7,9 @@ use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
+/// Of an id, a type or a language. Escaped, each byte may take six.
+const ATTRIBUTE_BYTES_MAX: usize = 255;
+
 /// What was said, without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relayed {
@@ -46,16 +49,32 @@ pub struct Recipient {
     pub resource: Option<Box<str>>,
 }
 
+impl Recipient {
+    /// In canonical form.
+    pub(super) fn address(&self) -> Box<str> {
+        match &self.resource {
+            Some(resource) => format!("{}/{resource}", self.bare).into(),
+            None => self.bare.clone(),
+        }
+    }
+}
+
 impl Relayed {
-    /// None if its content is longer than `bytes_max` as its recipients get it.
+    /// None if its content is longer than `bytes_max` as its recipients get it, or its id, type or language is longer than
+    /// [`ATTRIBUTE_BYTES_MAX`].
     pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>, bytes_max: usize) -> Option<Self> {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
+        let lang = lang.map_or("", |it| it.2);
+        let kind = root.attribute("type").unwrap_or_default();
+        let id = root.attribute("id").unwrap_or_default();
+        if [kind, id, lang].iter().any(|it| it.len() > ATTRIBUTE_BYTES_MAX) {
+            return None;
+        }
         // XEP-0280 §7: that its sender keeps it to itself is nobody else's business; XEP-0359 §6: what it is called in an
         // archive nobody says but who has that.
-        let content = content_of(root, ns::CLIENT, bytes_max, |child| {
+        let content = content_of(root, Some(ns::CLIENT), bytes_max, |child| {
             child.is(ns::CARBONS, "private") || child.is(ns::STANZA_ID, "stanza-id")
         })?;
-        let kind = root.attribute("type").unwrap_or_default();
         // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
         let has_body = root.child(ns::CLIENT, "body").is_some();
         let says = kind != "chat" || has_body;
@@ -66,8 +85,8 @@ impl Relayed {
         Some(Self {
             name,
             kind: kind.into(),
-            id: root.attribute("id").unwrap_or_default().into(),
-            lang: lang.map_or("", |it| it.2).into(),
+            id: id.into(),
+            lang: lang.into(),
             content: content.into(),
             is_kept: says && !has_hint("no-store"),
             is_archived: is_said && !has_hint("no-store") && !has_hint("no-permanent-store"),

@@ -56,7 +56,7 @@ impl RosterChange {
         if jid.has_bare(own) {
             return Err(StanzaError::NotAllowed);
         }
-        let bare = bare_of(&jid);
+        let bare = jid.bare();
         if item.attribute("subscription") == Some("remove") {
             return Ok(Self { bare, put: None });
         }
@@ -77,13 +77,6 @@ impl RosterChange {
             return Err(StanzaError::NotAcceptable);
         }
         Ok(Self { bare, put: Some((name.into(), groups)) })
-    }
-}
-
-pub(in crate::xmpp) fn bare_of(jid: &Jid<'_>) -> Box<str> {
-    match &jid.local {
-        Some(local) => format!("{local}@{}", jid.domain).into(),
-        None => (*jid.domain).into(),
     }
 }
 
@@ -176,6 +169,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 let item = roster.entry(bare.clone()).or_default();
                 (item.listed, item.name, item.groups) = (true, name, groups);
                 self.push_item(user, &bare, told);
+                self.check_owned_nodes(user, told);
             }
         }
         Ok(())

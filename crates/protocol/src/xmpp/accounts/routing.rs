@@ -46,8 +46,7 @@ impl<S: Copy + Eq> Accounts<S> {
         if to.resource.is_none() && self.hear_push_answer(&name, &from, stanza) {
             return Outcome::Done;
         }
-        let address = to.resource.as_ref().map(|resource| format!("{}/{resource}", to.bare));
-        let address = address.as_deref().unwrap_or(&to.bare);
+        let address = &*to.address();
         let numbers = match stanza.is_archived {
             true => self.number(user, &from, &name, address),
             false => Numbers::default(),

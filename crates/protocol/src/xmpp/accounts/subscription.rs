@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::roster::Item;
-use super::{Accounts, PENDING_MAX, Relayed, Told};
+use super::{ASKED_BYTES_MAX, Accounts, PENDING_MAX, Relayed, Told};
 
 /// The four of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// Pushes what is listed, and drops what means nothing any more.
+    /// Pushes what is listed, drops what means nothing any more, and checks the subscriptions to the account's nodes.
     fn settle(&mut self, user: &str, contact: &str, changed: bool, told: &mut Told<S>) {
         if changed {
             self.push_item(user, contact, told);
@@ -234,13 +234,18 @@ impl<S: Copy + Eq> Accounts<S> {
         {
             account.roster.remove(contact);
         }
+        self.check_owned_nodes(user, told);
     }
 
     /// The requests that an account has not answered (§3.1.3), for a resource that is there now.
     pub(super) fn tell_pending(&self, user: &str, session: S, told: &mut Told<S>) {
         let Some(account) = self.accounts.get(user) else { return };
-        let pending = account.roster.values().filter_map(|item| item.pending.clone());
-        told.extend(pending.map(|stanza| (session, stanza)));
+        let mut left = ASKED_BYTES_MAX;
+        for stanza in account.roster.values().filter_map(|item| item.pending.as_ref()) {
+            let Some(rest) = left.checked_sub(stanza.len()) else { return };
+            left = rest;
+            told.push((session, stanza.clone()));
+        }
     }
 }
 

@@ -814,6 +814,69 @@ fn strangers_who_ask_do_not_fill_a_roster() {
     assert!(world.accounts.accounts["a"].roster["s34@x"].pending.is_some());
 }
 
+/// A quote takes six bytes in an attribute.
+#[test]
+fn requests_that_wait_fit_what_may_be_unsent() {
+    let mut world = World::new();
+    let largest = |kind: &str| {
+        let (attribute, status) = ("\"".to_owned() + &"'".repeat(255) + "\"", text(PRESENCE_BYTES_MAX - 100));
+        format!(
+            "<presence type='{kind}' id={attribute} xml:lang={attribute}><status>{status}</status></presence>"
+        )
+    };
+    for n in 0..PENDING_MAX {
+        let (name, session) = (format!("s{n:02}"), 100 + n as u8);
+        world.accounts.put(&name, "p", None).unwrap();
+        world.come(&name, session, "r");
+        world.say(&name, session, "a@x", &largest("subscribe"));
+    }
+    let told = |world: &mut World| {
+        world.told.clear();
+        world.announce("a", A, "<presence type='unavailable'/>");
+        world.announce("a", A, "<presence/>");
+        let asked = world.told.iter().filter(|(_, stanza)| short(stanza).starts_with("presence subscribe "));
+        let bytes: Vec<usize> = asked.map(|(_, stanza)| stanza.len()).collect();
+        assert!((1..=ASKED_BYTES_MAX).contains(&bytes.iter().sum()), "{bytes:?}");
+        bytes.len()
+    };
+    let at_once = told(&mut world);
+    assert!(at_once < PENDING_MAX / 2, "{at_once}");
+    // The others once these are answered.
+    for n in 0..PENDING_MAX - at_once {
+        world.subscription("a", A, &format!("s{n:02}@x"), "unsubscribed");
+    }
+    assert_eq!(told(&mut world), at_once);
+    assert_eq!(world.state("a", "s29@x"), "in");
+}
+
+#[test]
+fn a_personal_item_fits_what_may_be_unsent() {
+    let item = |count: usize, node: &str| {
+        let text = format!("<item id=\"{}\"><e xmlns='e'/></item>", "'".repeat(count));
+        let (scope, limits) = (Scope::default(), Limits::default());
+        PersonalItem::parse(node, Some(parse_element(&text, Some(&scope), &limits).unwrap().root()))
+    };
+    let mut world = World::friends();
+    world.accounts.want("b", B, vec!["n".into()], &mut world.told);
+    let kept = (0..).take_while(|count| item(*count, "n").is_ok()).count();
+    world.accounts.publish("a", item(kept - 1, "n").unwrap(), &mut world.told).unwrap();
+    let event = world.told.last().unwrap().1.len();
+    assert!((10_000..limits::SEND_QUEUE_SOFT_BYTES).contains(&event), "{event}");
+    assert_eq!(item(1, &"'".repeat(5_000)), Err((StanzaError::NotAcceptable, "payload-too-big")));
+}
+
+/// Under any element its payload is of the namespace that its publisher gave it.
+#[test]
+fn a_personal_item_keeps_its_namespace() {
+    let mut world = World::friends();
+    world.accounts.want("b", B, vec!["n".into()], &mut world.told);
+    let text = format!("<item xmlns='{}' id='1'><e/></item>", ns::PUBSUB);
+    let item = PersonalItem::parse("n", Some(parse_element(&text, None, &Limits::default()).unwrap().root()));
+    world.accounts.publish("a", item.unwrap(), &mut world.told).unwrap();
+    let event = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    assert!(event.contains("<e xmlns='http://jabber.org/protocol/pubsub'></e>"), "{event}");
+}
+
 #[test]
 fn last_items_fit_what_may_be_unsent() {
     let mut world = World::friends();

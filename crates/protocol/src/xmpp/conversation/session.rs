@@ -10,7 +10,7 @@ use super::{
     push_framed, push_start, push_text,
 };
 use crate::xmpp::accounts::{
-    CAPABILITIES, Card, PRESENCE_BYTES_MAX, PushChange, Recipient, Relayed, RosterChange, bare_of,
+    CAPABILITIES, Card, PRESENCE_BYTES_MAX, PushChange, Recipient, Relayed, RosterChange,
 };
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
@@ -172,19 +172,19 @@ impl Conversation {
                 let is_info = child.namespace() == ns::DISCO_INFO;
                 let namespace = if is_info { ns::DISCO_INFO } else { ns::DISCO_ITEMS };
                 let request = stanza.request(About::Account { namespace });
-                out.actions.push(Action::Describe { owner: bare_of(&to), request });
+                out.actions.push(Action::Describe { owner: to.bare(), request });
             }
             (Target::Other, Some(to))
                 if self.account && to.resource.is_none() && child.is(ns::PUBSUB, "pubsub") =>
             {
-                self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
+                self.handle_personal(cx, stanza, kind, Some(&to.bare()), child, out);
             }
             (Target::Other, Some(to))
                 if self.account && to.resource.is_none() && child.is(ns::CARD, "vCard") =>
             {
                 match kind {
                     "get" => {
-                        let (owner, request) = (Some(bare_of(&to)), stanza.request(About::Nothing));
+                        let (owner, request) = (Some(to.bare()), stanza.request(About::Nothing));
                         out.actions.push(Action::Card { owner, request });
                     }
                     // XEP-0054 §3.2: of nobody but the account itself.
@@ -462,7 +462,7 @@ impl Conversation {
         let Some(relayed) = self.relayed(cx, stanza, root, out) else { return };
         let kind = root.attribute("type").unwrap_or_default();
         let is_answered = stanza.name != "presence" && !matches!(kind, "result" | "error" | "headline");
-        let bare = bare_of(to);
+        let bare = to.bare();
         let asked = if stanza.asked.is_empty() { bare.clone() } else { stanza.asked.into() };
         let to = Recipient { asked, bare, resource: to.resource.map(Into::into) };
         out.actions.push(Action::Relay {

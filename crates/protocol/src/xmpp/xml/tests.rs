@@ -391,7 +391,7 @@ proptest! {
         let (scope, roomy) = (Scope::default(), Limits { depth_max: 64, ..Limits::default() });
         if let Ok(tree) = parse_element(&text, Some(&scope), &roomy) {
             let mut out = b"<o>".to_vec();
-            out.extend(write::content_of(tree.root(), ns::CLIENT, usize::MAX, |_| false).unwrap());
+            out.extend(write::content_of(tree.root(), Some(ns::CLIENT), usize::MAX, |_| false).unwrap());
             out.extend_from_slice(b"</o>");
             let out = String::from_utf8(out).unwrap();
             let again = parse_element(&out, Some(&scope), &roomy).unwrap();

@@ -79,12 +79,19 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
     push_end(out, name);
 }
 
-/// What stands inside of an element that was read, for one whose default namespace is `namespace`, without the children
-/// that `is_left_out`. None if it is longer than `bytes_max`: it may be much longer than what was read, since a namespace
+/// The length of text once it is escaped for an attribute; elsewhere it is no longer.
+pub(crate) fn written_len(text: &str) -> usize {
+    let mut out = Vec::new();
+    push_value(&mut out, text);
+    out.len()
+}
+
+/// What stands inside of an element that was read, for one whose default namespace is `namespace`, or for any if there is
+/// none, without the children that `is_left_out`. None if it is longer than `bytes_max`: it may be much longer than what was read, since a namespace
 /// that was declared once is written at each element that is of it.
 pub(crate) fn content_of(
     element: Element<'_>,
-    namespace: &str,
+    namespace: Option<&str>,
     bytes_max: usize,
     is_left_out: impl Fn(Element<'_>) -> bool,
 ) -> Option<Vec<u8>> {
@@ -97,7 +104,7 @@ pub(crate) fn content_of(
 fn push_content(
     out: &mut Vec<u8>,
     element: Element<'_>,
-    namespace: &str,
+    namespace: Option<&str>,
     bytes_max: usize,
     is_left_out: impl Fn(Element<'_>) -> bool,
 ) -> Option<()> {
@@ -112,7 +119,12 @@ fn push_content(
     (out.len() <= bytes_max).then_some(())
 }
 
-fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str, bytes_max: usize) -> Option<()> {
+fn push_element(
+    out: &mut Vec<u8>,
+    element: Element<'_>,
+    namespace: Option<&str>,
+    bytes_max: usize,
+) -> Option<()> {
     let own = element.namespace();
     out.push(b'<');
     out.extend_from_slice(element.name().as_bytes());
@@ -124,7 +136,7 @@ fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str, bytes_
         push_value(out, value);
         out.push(b'\'');
     };
-    if own != namespace {
+    if Some(own) != namespace {
         attribute(out, ["xmlns", ""], own);
     }
     for (count, (namespace, name, value)) in element.attributes().enumerate() {
@@ -142,7 +154,7 @@ fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str, bytes_
         }
     }
     out.push(b'>');
-    push_content(out, element, own, bytes_max, |_| false)?;
+    push_content(out, element, Some(own), bytes_max, |_| false)?;
     push_end(out, element.name());
     Some(())
 }

@@ -3,9 +3,10 @@
 use std::slice::from_ref;
 
 use noroshi_store::{
-    Error, JoinShares, Leave, LeaveShares, MemberState, Place, Share, ShareGroup, ShareNum, Store,
+    Error, JoinShares, Leave, LeaveShares, MemberState, Place, SettleShares, Share, ShareGroup, ShareNum,
+    Store,
 };
-use noroshi_types::{AppId, DeviceNum, NotificationId, limits};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp, limits};
 
 use super::world::*;
 
@@ -15,11 +16,18 @@ fn share(name: &str, filter: &str) -> Share {
 
 fn joining(app: AppId, device: DeviceNum, generation: u64, shares: &[Share]) -> JoinShares {
     let shares = shares.iter().map(|share| (share.clone(), 1)).collect();
-    JoinShares { app, device, shares, generation, lasts: true }
+    JoinShares { app, device, shares, generation, expiry_s: 60 }
 }
 
 async fn enter(store: &dyn Store, app: AppId, device: DeviceNum, generation: u64, shares: &[Share]) {
     store.join_shares(joining(app, device, generation, shares)).await.expect("joined");
+}
+
+/// An app, two devices of it and a share.
+async fn two_devices(store: &dyn Store) -> (AppId, [DeviceNum; 2], Share) {
+    let app = app(store, "app").await;
+    let (a, b) = (join(store, app, "a", "u", &[]).await, join(store, app, "b", "u", &[]).await);
+    (app, [a, b], share("jobs", "t"))
 }
 
 async fn leave(store: &dyn Store, device: DeviceNum, generation: u64, what: Leave) -> bool {
@@ -56,51 +64,62 @@ pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
     assert_eq!(members, [a, b]);
     let first = &found[0].members[0];
     assert_eq!(first.device, Some(device("a")));
-    assert_eq!((first.qos, first.generation, first.lasts, first.state), (1, 8, true, MemberState::Here));
+    assert_eq!((first.qos, first.generation, first.expiry_s, first.state), (1, 8, 60, MemberState::Here));
     let foreign = store.join_shares(joining(theirs, a, 9, &[jobs])).await;
     assert!(matches!(foreign, Err(Error::NotFound)), "a device of another app");
 }
 
 pub(crate) async fn a_share_is_left(store: &dyn Store) {
-    let app = app(store, "app").await;
-    let a = join(store, app, "a", "u", &[]).await;
-    let b = join(store, app, "b", "u", &[]).await;
-    let jobs = share("jobs", "t");
+    let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 1, from_ref(&jobs)).await;
     enter(store, app, b, 1, from_ref(&jobs)).await;
     let held = vec![NotificationId::from_bytes([7; 16]), NotificationId::from_bytes([8; 16])];
-    let away = LeaveShares { device: a, generation: 1, what: Leave::Connection, held: held.clone() };
-    assert!(store.leave_shares(away).await.expect("left"));
+    let what = Leave::Connection { ends_at: Timestamp(99) };
+    let away = LeaveShares { device: a, generation: 1, what: what.clone(), held: held.clone() };
+    assert!(store.leave_shares(away.clone()).await.expect("left"));
+    assert!(!store.leave_shares(away).await.expect("left"), "it is away");
     let found = groups(store).await;
-    assert_eq!(found[0].members[0].held, held);
+    assert_eq!((&found[0].members[0].held, found[0].members[0].ends_at), (&held, Some(Timestamp(99))));
     assert_eq!(states(store).await, [(a, MemberState::Away), (b, MemberState::Here)]);
     assert!(leave(store, a, 1, Leave::Session).await);
-    assert_eq!(
-        groups(store).await[0].members[0].held,
-        held,
-        "its session ended, and it may have them all the same"
-    );
+    let found = groups(store).await;
+    let ended = &found[0].members[0];
+    assert_eq!((ended.state, ended.ends_at), (MemberState::Ended, None));
+    assert_eq!(ended.held, held, "its session ended, and it may have them all the same");
+    assert!(!leave(store, a, 1, what).await, "it does not go back");
     enter(store, app, a, 2, from_ref(&jobs)).await;
     assert!(groups(store).await[0].members[0].held.is_empty(), "it is back");
     assert!(!leave(store, a, 1, Leave::Session).await, "a later connection has it");
     assert!(!leave(store, a, 2, Leave::Some(vec![share("jobs", "u")])).await, "it is not in that one");
     assert!(leave(store, a, 2, Leave::Some(vec![jobs.clone()])).await);
-    assert!(!leave(store, a, 2, Leave::Session).await, "it left");
     assert_eq!(states(store).await, [(a, MemberState::Left), (b, MemberState::Here)]);
+    assert!(leave(store, a, 2, Leave::Session).await, "the session outlived the subscription");
+    assert_eq!(states(store).await, [(a, MemberState::Ended), (b, MemberState::Here)]);
     enter(store, app, b, 0, &[jobs]).await;
     assert_eq!(groups(store).await[0].members[1].generation, 1, "an earlier connection came late");
 }
 
+pub(crate) async fn a_member_that_was_given_up_returns(store: &dyn Store) {
+    let (app, [a, b], jobs) = two_devices(store).await;
+    enter(store, app, a, 5, from_ref(&jobs)).await;
+    enter(store, app, b, 5, from_ref(&jobs)).await;
+    leave(store, a, 5, Leave::Connection { ends_at: Timestamp(99) }).await;
+    leave(store, b, 5, Leave::Session).await;
+    assert!(!store.return_to_shares(vec![(a, 4), (a, 6)]).await.expect("asked"), "other connections");
+    assert!(store.return_to_shares(vec![(a, 5), (b, 5)]).await.expect("asked"));
+    assert_eq!(states(store).await, [(a, MemberState::Here), (b, MemberState::Ended)]);
+    assert_eq!(groups(store).await[0].members[0].ends_at, None);
+    assert!(!store.return_to_shares(vec![(a, 5)]).await.expect("asked"), "it was here");
+}
+
 pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
-    let app = app(store, "app").await;
-    let a = join(store, app, "a", "u", &[]).await;
-    let b = join(store, app, "b", "u", &[]).await;
-    let jobs = share("jobs", "t");
+    let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 1, from_ref(&jobs)).await;
     enter(store, app, b, 1, from_ref(&jobs)).await;
     let num = groups(store).await[0].num;
     let settle = async |since: &[(ShareNum, Place)], over: &[(ShareNum, DeviceNum)]| {
-        store.settle_shares(since.to_vec(), over.to_vec()).await.expect("settled");
+        let settle = SettleShares { since: since.to_vec(), over: over.to_vec() };
+        store.settle_shares(settle).await.expect("settled");
     };
     settle(&[(num, Place(50))], &[]).await;
     settle(&[(num, Place(40))], &[(num, a)]).await;
@@ -122,15 +141,20 @@ pub(crate) async fn a_share_that_all_left_begins_anew(store: &dyn Store) {
     let a = join(store, app, "a", "u", &[]).await;
     let jobs = share("jobs", "t");
     enter(store, app, a, 1, from_ref(&jobs)).await;
-    leave(store, a, 1, Leave::Connection).await;
+    leave(store, a, 1, Leave::Connection { ends_at: Timestamp(99) }).await;
     let kept = groups(store).await[0].since;
     send(store, app, stored(to_topic("t"))).await;
     enter(store, app, a, 2, from_ref(&jobs)).await;
     assert_eq!(groups(store).await[0].since, kept, "it was only away");
     leave(store, a, 2, Leave::Session).await;
     let last = send(store, app, stored(to_topic("t"))).await;
-    enter(store, app, a, 3, &[jobs]).await;
+    enter(store, app, a, 3, from_ref(&jobs)).await;
     assert_eq!(groups(store).await[0].since, Place::of(last));
+    store.delete_device(app, &device("a"), NOW).await.expect("deleted");
+    let last = send(store, app, stored(to_topic("t"))).await;
+    let b = join(store, app, "b", "u", &[]).await;
+    enter(store, app, b, 1, &[jobs]).await;
+    assert_eq!(groups(store).await[0].since, Place::of(last), "its only member was deleted");
 }
 
 pub(crate) async fn shares_are_bounded_and_go_with_their_app(store: &dyn Store) {

@@ -2,7 +2,7 @@
 //! model.
 
 use super::form::{Access, Publishers};
-use super::{Accounts, Affiliation, Node, NodeError, Refused};
+use super::{Accounts, Affiliation, Node, NodeError, Refused, Told};
 use crate::xmpp::error::StanzaError;
 
 const FORBIDDEN: Refused = (StanzaError::Forbidden, "");
@@ -68,6 +68,18 @@ impl<S: Copy + Eq> Accounts<S> {
             },
         };
         may.then_some(()).ok_or(FORBIDDEN)
+    }
+
+    /// The roster of an account changed: ends subscriptions to its nodes that it no longer allows.
+    pub(in crate::xmpp::accounts) fn check_owned_nodes(&mut self, user: &str, told: &mut Told<S>) {
+        let bare = self.bare(user);
+        let is_concerned = |node: &Node| {
+            matches!(node.config.access, Access::Presence | Access::Roster)
+                && node.affiliation(&bare) == Affiliation::Owner
+        };
+        let concerned = self.nodes.iter().filter(|(_, node)| is_concerned(node));
+        let names: Vec<Box<str>> = concerned.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.check_subscribers(name, told));
     }
 
     /// Names of accounts.

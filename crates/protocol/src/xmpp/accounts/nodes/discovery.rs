@@ -1,10 +1,10 @@
-//! What is told about nodes (XEP-0060 §5.2 to §5.5): to those who may subscribe, all of it. To others a node that is closed
-//! is there by its name, since they would learn it by asking for a subscription.
+//! Service discovery (XEP-0060 §5.2 to §5.5): accounts that may subscribe see a node's metadata; others see only that the
+//! name is taken.
 
 use bytes::Bytes;
 
 use super::form::{push_field, push_form_start};
-use super::{Accounts, NodeAnswer};
+use super::{Accounts, LIST_BYTES_MAX, NodeAnswer};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start};
 
@@ -32,7 +32,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 push_empty(out, "feature", &[("var", feature)]);
             }
             if is_open {
-                let subscribers = node.subscribers.iter().filter(|it| !it.pending).count();
+                let subscribers = node.subscribers.iter().filter(|it| it.is_subscribed()).count();
                 push_form_start(out, "result", META_DATA);
                 push_field(out, "pubsub#type", "text-single", &node.config.kind);
                 push_field(out, "pubsub#creator", "jid-single", &self.bare(&node.maker));
@@ -54,6 +54,9 @@ impl<S: Copy + Eq> Accounts<S> {
             let open = self.nodes.iter().filter(|(_, node)| self.entry(&bare, node).is_ok());
             return Ok(Some(query(ns::DISCO_ITEMS, "", |out| {
                 for (name, node) in open.take(LISTED_MAX) {
+                    if out.len() > LIST_BYTES_MAX {
+                        break;
+                    }
                     let title = &*node.config.title;
                     push_empty(out, "item", &[("jid", &service), ("node", name), ("name", title)]);
                 }

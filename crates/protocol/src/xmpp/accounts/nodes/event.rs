@@ -3,9 +3,11 @@
 
 use bytes::Bytes;
 
-use super::form::{LastItem, push_authorization};
+use super::form::{LastItem, authorization};
 use super::subscriber::push_subscription;
 use super::{Accounts, Affiliation, Item, Told};
+use crate::xmpp::accounts::ASKED_BYTES_MAX;
+use crate::xmpp::jid;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_end, push_start};
 
@@ -45,7 +47,7 @@ impl<S: Copy + Eq> Accounts<S> {
     pub(super) fn tell_event(&self, name: &str, told: &mut Told<S>, build: impl FnOnce(&mut Vec<u8>)) {
         let Ok(node) = self.node(name) else { return };
         let content = event(build);
-        for subscriber in node.subscribers.iter().filter(|it| !it.pending) {
+        for subscriber in node.subscribers.iter().filter(|it| it.is_subscribed()) {
             self.send_to(&subscriber.jid, "headline", &content, told);
         }
     }
@@ -59,15 +61,30 @@ impl<S: Copy + Eq> Accounts<S> {
     /// §8.6
     pub(super) fn ask_owners(&self, name: &str, subscriber: &str, told: &mut Told<S>) {
         let Ok(node) = self.node(name) else { return };
-        let mut content = Vec::new();
-        push_authorization(&mut content, name, subscriber);
+        let content = authorization(name, subscriber);
         let owners = node.affiliations.iter().filter(|(_, known)| **known == Affiliation::Owner);
         owners.for_each(|(owner, _)| self.send_to(owner, "", &content, told));
     }
 
+    /// Sends the approval requests that no owner has answered (§8.6) to an owner's resource that became available. Those for
+    /// the nodes that the account made come first, since others can make it an owner of theirs.
+    pub(in crate::xmpp::accounts) fn tell_approvals(&self, user: &str, session: S, told: &mut Told<S>) {
+        let bare = self.bare(user);
+        let owned = self.nodes.iter().filter(|(_, node)| node.affiliation(&bare) == Affiliation::Owner);
+        let (made, others): (Vec<_>, Vec<_>) = owned.partition(|(_, node)| *node.maker == *user);
+        let mut left = ASKED_BYTES_MAX;
+        for (name, node) in made.into_iter().chain(others) {
+            for subscriber in node.subscribers.iter().filter(|it| !it.is_subscribed()) {
+                let request = self.message(&bare, "", &authorization(name, &subscriber.jid));
+                let Some(rest) = left.checked_sub(request.len()) else { return };
+                left = rest;
+                told.push((session, request));
+            }
+        }
+    }
+
     fn send_to(&self, jid: &str, kind: &str, content: &[u8], told: &mut Told<S>) {
-        let (bare, resource) =
-            jid.split_once('/').map_or((jid, None), |(bare, resource)| (bare, Some(resource)));
+        let (bare, resource) = jid::split(jid);
         let Some(name) = self.name_of(bare) else { return };
         let meant = self.available(&name).filter(|it| match resource {
             Some(resource) => *it.name == *resource,
@@ -77,14 +94,18 @@ impl<S: Copy + Eq> Accounts<S> {
         if sessions.is_empty() {
             return;
         }
+        let bytes = self.message(jid, kind, content);
+        told.extend(sessions.into_iter().map(|session| (session, bytes.clone())));
+    }
+
+    fn message(&self, to: &str, kind: &str, content: &[u8]) -> Bytes {
         let from = self.pubsub();
         let mut out = Vec::with_capacity(content.len() + 128);
-        let attributes = [("xmlns", ns::CLIENT), ("from", &*from), ("to", jid), ("type", kind)];
+        let attributes = [("xmlns", ns::CLIENT), ("from", &*from), ("to", to), ("type", kind)];
         push_start(&mut out, "message", &attributes);
         out.extend_from_slice(content);
         push_end(&mut out, "message");
-        let bytes = Bytes::from(out);
-        told.extend(sessions.into_iter().map(|session| (session, bytes.clone())));
+        out.into()
     }
 }
 

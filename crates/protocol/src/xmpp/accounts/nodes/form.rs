@@ -7,14 +7,16 @@ use super::Refused;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
+use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text, written_len};
 
-/// Of an item that is published, with its id.
+/// Of an item that is published.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 10_000;
 /// Items that a node keeps.
 const ITEMS_MAX: usize = 20;
 /// Of a title, a description or a type.
 const TEXT_BYTES_MAX: usize = 1_023;
+/// Of the title, description, type and groups together, escaped.
+const TEXTS_BYTES_MAX: usize = 10_000;
 const GROUPS_MAX: usize = 20;
 const FIELDS_MAX: usize = 40;
 
@@ -179,7 +181,9 @@ impl NodeConfig {
         for (name, values) in fields {
             changed.set(name, values)?;
         }
-        Ok(changed)
+        let texts = [&changed.title, &changed.description, &changed.kind].into_iter().chain(&changed.groups);
+        let bytes: usize = texts.map(|text| written_len(text)).sum();
+        (bytes <= TEXTS_BYTES_MAX).then_some(changed).ok_or(NOT_ACCEPTABLE)
     }
 
     fn set(&mut self, name: &str, values: &[Box<str>]) -> Result<(), Refused> {
@@ -281,12 +285,14 @@ fn push_choice(out: &mut Vec<u8>, name: &str, words: &[&str], value: &str) {
 }
 
 /// §8.6: asks an owner whether somebody may subscribe.
-pub(super) fn push_authorization(out: &mut Vec<u8>, node: &str, subscriber: &str) {
-    push_form_start(out, "form", FormKind::Authorization.as_str());
-    push_field(out, "pubsub#node", "text-single", node);
-    push_field(out, "pubsub#subscriber_jid", "jid-single", subscriber);
-    push_field(out, "pubsub#allow", "boolean", "0");
-    push_end(out, "x");
+pub(super) fn authorization(node: &str, subscriber: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_form_start(&mut out, "form", FormKind::Authorization.as_str());
+    push_field(&mut out, "pubsub#node", "text-single", node);
+    push_field(&mut out, "pubsub#subscriber_jid", "jid-single", subscriber);
+    push_field(&mut out, "pubsub#allow", "boolean", "0");
+    push_end(&mut out, "x");
+    out
 }
 
 /// The answer to that: node, subscriber, and whether it is allowed.

@@ -27,11 +27,15 @@ impl<S: Copy + Eq> Accounts<S> {
         user: &str,
         name: &str,
         item: Option<NewItem>,
+        has_options: bool,
         told: &mut Told<S>,
     ) -> NodeAnswer {
         let publisher = self.bare(user);
         let node = self.node(name)?;
         self.check_publisher(&publisher, node)?;
+        if has_options {
+            return Err((StanzaError::Conflict, "precondition-not-met").into()); // §7.1.5
+        }
         let config = &node.config;
         let has_items = config.is_persistent || config.has_payloads;
         match &item {

@@ -10,7 +10,7 @@ use super::form::{Field, NodeConfig};
 use super::request::NewAffiliation;
 use super::{
     AFFILIATIONS_MAX, Accounts, Affiliation, NODES_MAX, Node, NodeAnswer, OWN_NODES_MAX, OWNERS_MAX, Refused,
-    Told,
+    Standing, Told,
 };
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
@@ -89,26 +89,37 @@ impl<S: Copy + Eq> Accounts<S> {
     }
 
     /// Subscriptions that the access model does not allow any more end; those that it allows now need no approval.
-    fn check_subscribers(&mut self, name: &str, told: &mut Told<S>) {
+    pub(super) fn check_subscribers(&mut self, name: &str, told: &mut Told<S>) {
         let Ok(node) = self.node(name) else { return };
         let entries: Vec<_> = node.subscribers.iter().map(|it| self.entry(it.bare(), node)).collect();
         let Ok(node) = self.node_mut(name) else { return };
         let mut changed = Vec::new();
         let mut entries = entries.into_iter();
         node.subscribers.retain_mut(|subscriber| match entries.next() {
-            Some(Ok(Entry::Open)) if subscriber.pending => {
-                subscriber.pending = false;
-                changed.push((subscriber.jid.clone(), "subscribed"));
+            Some(Ok(Entry::Open)) if subscriber.standing == Standing::Pending => {
+                subscriber.standing = Standing::Subscribed;
+                changed.push((subscriber.jid.clone(), true));
                 true
             }
-            Some(Ok(_)) => true,
+            Some(Ok(Entry::Open)) => subscriber.is_subscribed(),
+            Some(Ok(Entry::Pending)) => true,
             Some(Err(_)) | None => {
-                changed.push((subscriber.jid.clone(), "none"));
+                if subscriber.standing != Standing::Withdrawn {
+                    changed.push((subscriber.jid.clone(), false));
+                }
                 false
             }
         });
-        for (jid, state) in changed {
-            self.tell_subscription(name, &jid, state, told);
+        for (jid, is_subscribed) in changed {
+            self.tell_changed(name, &jid, is_subscribed, told);
+        }
+    }
+
+    /// Tells a subscriber that an owner approved its subscription, or that it ended.
+    fn tell_changed(&self, name: &str, jid: &str, is_subscribed: bool, told: &mut Told<S>) {
+        self.tell_subscription(name, jid, if is_subscribed { "subscribed" } else { "none" }, told);
+        if is_subscribed {
+            self.tell_last_item(name, jid, told); // §6.1.7
         }
     }
 
@@ -123,6 +134,7 @@ impl<S: Copy + Eq> Accounts<S> {
             self.tell_event(name, told, |out| push_empty(out, "delete", &[("node", name)])); // §8.4.2
         }
         self.nodes.remove(name);
+        self.forget_node_pushes(name);
     }
 
     pub(super) fn purge_node(&mut self, user: &str, name: &str, told: &mut Told<S>) -> NodeAnswer {
@@ -187,9 +199,8 @@ impl<S: Copy + Eq> Accounts<S> {
         let node = self.owned(user, name)?;
         Ok(Some(owner_content(|out| {
             push_start(out, "subscriptions", &[("node", name)]);
-            for subscriber in &node.subscribers {
-                let attributes = [("jid", &*subscriber.jid), ("subscription", subscriber.state())];
-                push_empty(out, "subscription", &attributes);
+            for (jid, state) in node.subscribers.iter().filter_map(|it| Some((&*it.jid, it.state()?))) {
+                push_empty(out, "subscription", &[("jid", jid), ("subscription", state)]);
             }
             push_end(out, "subscriptions");
         })))
@@ -211,16 +222,17 @@ impl<S: Copy + Eq> Accounts<S> {
         for (jid, stays) in list {
             let node = self.node_mut(name)?;
             let Some(at) = node.subscribers.iter().position(|it| *it.jid == **jid) else { continue };
-            let was_pending = node.subscribers[at].pending;
+            let before = node.subscribers[at].standing;
+            // The subscriber withdrew it, so an approval changes nothing.
+            let stays = *stays && before != Standing::Withdrawn;
             match stays {
-                true => node.subscribers[at].pending = false,
+                true => node.subscribers[at].standing = Standing::Subscribed,
                 false => drop(node.subscribers.remove(at)),
             }
-            if !stays || was_pending {
-                self.tell_subscription(name, jid, if *stays { "subscribed" } else { "none" }, told);
-            }
-            if *stays && was_pending {
-                self.tell_last_item(name, jid, told);
+            match before {
+                Standing::Pending => self.tell_changed(name, jid, stays, told),
+                Standing::Subscribed if !stays => self.tell_changed(name, jid, false, told),
+                Standing::Subscribed | Standing::Withdrawn => {}
             }
         }
         Ok(None)

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::form::{Fields, FormKind, PAYLOAD_BYTES_MAX, parse_authorization, parse_form};
 use super::{Affiliation, NAME_BYTES_MAX, Refused};
-use crate::xmpp::accounts::bare_of;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::Jid;
 use crate::xmpp::namespace as ns;
@@ -13,6 +12,8 @@ use crate::xmpp::xml::write::content_of;
 
 /// Items in one answer, and changes in one request.
 const LIST_MAX: usize = 100;
+/// Of an item's id.
+const ID_BYTES_MAX: usize = 255;
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 const NODE_REQUIRED: Refused = (StanzaError::BadRequest, "nodeid-required");
@@ -68,19 +69,21 @@ pub enum NodeRequest {
     OwnSubscriptions {
         node: Box<str>,
     },
-    /// §6.1, §6.2
+    /// §6.1, §6.2. A node of an account refuses options (§6.3).
     Subscribe {
         node: Box<str>,
         jid: Box<str>,
+        has_options: bool,
     },
     Unsubscribe {
         node: Box<str>,
         jid: Box<str>,
     },
-    /// §7.1
+    /// §7.1. A node of an account refuses options (§7.1.5).
     Publish {
         node: Box<str>,
         item: Option<NewItem>,
+        has_options: bool,
     },
     /// §7.2
     Retract {
@@ -133,25 +136,24 @@ impl NodeRequest {
         let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
         let command = children.next()?;
         let and = children.next();
+        let has = |options: &str| pubsub.child(ns::PUBSUB, options).is_some();
         let node = || required(command);
         Some(match (kind, command.name()) {
             ("set", "create") => create(command, and),
-            ("set", "subscribe") if and.is_none() => {
-                address(command).and_then(|jid| Ok(NodeRequest::Subscribe { node: node()?, jid }))
-            }
+            ("set", "subscribe") => address(command).and_then(|jid| {
+                Ok(NodeRequest::Subscribe { node: node()?, jid, has_options: has("options") })
+            }),
             ("set", "unsubscribe") => {
                 address(command).and_then(|jid| Ok(NodeRequest::Unsubscribe { node: node()?, jid }))
             }
-            ("set", "publish") if and.is_none() => publish(command),
+            ("set", "publish") => publish(command, has("publish-options")),
             ("set", "retract") => retract(command),
             ("get", "items") => items(command),
             ("get", "affiliations") => {
                 Ok(NodeRequest::OwnAffiliations { node: named(command).map(Into::into) })
             }
             // Of all nodes: topics are among them, so the service asks for its own part.
-            ("get", "subscriptions") => {
-                NodeRequest::OwnSubscriptions { node: Box::from(named(command)?) }.into_ok()
-            }
+            ("get", "subscriptions") => Ok(NodeRequest::OwnSubscriptions { node: named(command)?.into() }),
             _ => return None,
         })
     }
@@ -201,11 +203,7 @@ impl NodeRequest {
     /// One item without an id.
     pub(in crate::xmpp::accounts) fn publish(node: &str, payload: &[u8]) -> Self {
         let item = NewItem { id: None, payload: Bytes::copy_from_slice(payload) };
-        NodeRequest::Publish { node: node.into(), item: Some(item) }
-    }
-
-    fn into_ok(self) -> Result<Self, Refused> {
-        Ok(self)
+        NodeRequest::Publish { node: node.into(), item: Some(item), has_options: false }
     }
 }
 
@@ -229,16 +227,11 @@ fn address(command: Element<'_>) -> Result<Box<str>, Refused> {
 }
 
 fn canonical(element: Element<'_>) -> Option<Box<str>> {
-    let jid = Jid::parse(element.attribute("jid")?).ok()?;
-    let bare = bare_of(&jid);
-    Some(match &jid.resource {
-        Some(resource) => format!("{bare}/{resource}").into(),
-        None => bare,
-    })
+    Jid::parse(element.attribute("jid")?).ok().map(|jid| jid.canonical())
 }
 
 /// §7.1.3: one item.
-fn publish(command: Element<'_>) -> Result<NodeRequest, Refused> {
+fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refused> {
     let node = required(command)?;
     let mut items = command.children().filter(|child| child.is(ns::PUBSUB, "item"));
     let item = items.next();
@@ -250,14 +243,17 @@ fn publish(command: Element<'_>) -> Result<NodeRequest, Refused> {
             return Err((StanzaError::BadRequest, "invalid-payload"));
         }
         let id = item.attribute("id").filter(|id| !id.is_empty());
-        let left = PAYLOAD_BYTES_MAX.checked_sub(id.map_or(0, str::len));
-        let payload = left.and_then(|left| content_of(item, ns::PUBSUB, left, |_| false));
+        if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
+            return Err((StanzaError::NotAcceptable, ""));
+        }
+        // An event has another default namespace than the request.
+        let payload = content_of(item, None, PAYLOAD_BYTES_MAX, |_| false);
         let payload = payload.ok_or((StanzaError::NotAcceptable, "payload-too-big"))?;
         // Text around a payload is none.
         let payload = if item.children().next().is_some() { payload.into() } else { Bytes::new() };
         Ok(NewItem { id: id.map(Into::into), payload })
     });
-    Ok(NodeRequest::Publish { node, item: item.transpose()? })
+    Ok(NodeRequest::Publish { node, item: item.transpose()?, has_options })
 }
 
 fn retract(command: Element<'_>) -> Result<NodeRequest, Refused> {

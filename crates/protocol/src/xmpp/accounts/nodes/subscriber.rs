@@ -4,12 +4,13 @@ use bytes::Bytes;
 
 use super::access::Entry;
 use super::{
-    ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, NodeAnswer, NodeError, Refused,
-    SUBSCRIBERS_MAX, Subscriber, Told,
+    ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, Node, NodeAnswer, NodeError, Refused,
+    SUBSCRIBERS_MAX, Standing, Subscriber, Told,
 };
 use crate::xmpp::error::StanzaError;
+use crate::xmpp::jid::bare_part;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start};
+use crate::xmpp::xml::write::{push_empty, push_end, push_start, written_len};
 
 const FORBIDDEN: Refused = (StanzaError::Forbidden, "");
 
@@ -26,8 +27,12 @@ pub(super) fn push_subscription(out: &mut Vec<u8>, node: &str, jid: &str, state:
     push_empty(out, "subscription", &[("node", node), ("jid", jid), ("subscription", state)]);
 }
 
-fn bare_part(jid: &str) -> &str {
-    jid.split_once('/').map_or(jid, |(bare, _)| bare)
+/// The subscriptions of one account.
+fn push_own(out: &mut Vec<u8>, name: &str, node: &Node, bare: &str) {
+    let own = node.subscribers.iter().filter(|it| it.bare() == bare);
+    for (jid, state) in own.filter_map(|it| Some((&*it.jid, it.state()?))) {
+        push_subscription(out, name, jid, state);
+    }
 }
 
 impl<S: Copy + Eq> Accounts<S> {
@@ -36,6 +41,7 @@ impl<S: Copy + Eq> Accounts<S> {
         user: &str,
         name: &str,
         jid: &str,
+        has_options: bool,
         told: &mut Told<S>,
     ) -> NodeAnswer {
         let bare = self.bare(user);
@@ -43,29 +49,46 @@ impl<S: Copy + Eq> Accounts<S> {
         if *bare_part(jid) != *bare {
             return Err((StanzaError::BadRequest, "invalid-jid").into()); // §6.1.3.1
         }
-        if jid.len() > ADDRESS_BYTES_MAX {
+        if has_options {
+            // §6.3.7
+            return Err((StanzaError::FeatureNotImplemented, "unsupported subscription-options").into());
+        }
+        if written_len(jid) > ADDRESS_BYTES_MAX {
             return Err((StanzaError::NotAcceptable, "").into());
         }
         let entry = self.entry(&bare, node)?;
-        if let Some(known) = node.subscribers.iter().find(|it| *it.jid == *jid) {
-            if known.pending {
+        let answer = |state: &str| Ok(Some(content(|out| push_subscription(out, name, jid, state))));
+        let known = node.subscribers.iter().position(|it| *it.jid == *jid);
+        match known.map(|at| (at, node.subscribers[at].standing)) {
+            None => {}
+            Some((_, Standing::Subscribed)) => return answer("subscribed"), // §6.1.6
+            Some((_, Standing::Pending)) => {
                 return Err((StanzaError::NotAuthorized, "pending-subscription").into()); // §6.1.3.7
             }
-            // §6.1.6: one subscription an address.
-            return Ok(Some(content(|out| push_subscription(out, name, jid, known.state()))));
+            Some((at, Standing::Withdrawn)) => {
+                self.node_mut(name)?.subscribers[at].standing = Standing::Pending;
+                return answer("pending");
+            }
         }
         let own = node.subscribers.iter().filter(|it| it.bare() == bare).count();
         if node.subscribers.len() >= SUBSCRIBERS_MAX || own >= ADDRESSES_MAX {
             return Err((StanzaError::PolicyViolation, "too-many-subscriptions").into()); // §6.1.3.9
         }
-        let subscriber = Subscriber { jid: jid.into(), pending: entry == Entry::Pending };
-        let answer = content(|out| push_subscription(out, name, jid, subscriber.state()));
-        self.node_mut(name)?.subscribers.push(subscriber);
+        let standing = match entry {
+            Entry::Pending => Standing::Pending,
+            Entry::Open => Standing::Subscribed,
+        };
+        self.node_mut(name)?.subscribers.push(Subscriber { jid: jid.into(), standing });
         match entry {
-            Entry::Pending => self.ask_owners(name, jid, told),
-            Entry::Open => self.tell_last_item(name, jid, told),
+            Entry::Pending => {
+                self.ask_owners(name, jid, told);
+                answer("pending")
+            }
+            Entry::Open => {
+                self.tell_last_item(name, jid, told);
+                answer("subscribed")
+            }
         }
-        Ok(Some(answer))
     }
 
     pub(super) fn unsubscribe_node(&mut self, user: &str, name: &str, jid: &str) -> NodeAnswer {
@@ -74,9 +97,12 @@ impl<S: Copy + Eq> Accounts<S> {
         if *bare_part(jid) != *bare {
             return Err(FORBIDDEN.into()); // §6.2.3.3
         }
-        let at = node.subscribers.iter().position(|it| *it.jid == *jid);
+        let at = node.subscribers.iter().position(|it| *it.jid == *jid && it.state().is_some());
         let at = at.ok_or(NodeError::Refused(StanzaError::UnexpectedRequest, "not-subscribed"))?;
-        node.subscribers.remove(at);
+        match node.subscribers[at].standing {
+            Standing::Pending => node.subscribers[at].standing = Standing::Withdrawn,
+            Standing::Subscribed | Standing::Withdrawn => drop(node.subscribers.remove(at)),
+        }
         Ok(None)
     }
 
@@ -85,8 +111,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let node = self.node(name)?;
         Ok(Some(content(|out| {
             push_start(out, "subscriptions", &[("node", name)]);
-            let own = node.subscribers.iter().filter(|it| it.bare() == bare);
-            own.for_each(|it| push_subscription(out, name, &it.jid, it.state()));
+            push_own(out, name, node, &bare);
             push_end(out, "subscriptions");
         })))
     }
@@ -98,8 +123,7 @@ impl<S: Copy + Eq> Accounts<S> {
             if out.len() > LIST_BYTES_MAX {
                 break;
             }
-            let own = node.subscribers.iter().filter(|it| it.bare() == bare);
-            own.for_each(|it| push_subscription(&mut out, name, &it.jid, it.state()));
+            push_own(&mut out, name, node, &bare);
         }
         out.into()
     }

@@ -1,7 +1,7 @@
 //! Three accounts and a stranger, and what each may do with a node. Requests are parsed as clients write them.
 
 use super::*;
-use crate::xmpp::accounts::{Recipient, Relayed};
+use crate::xmpp::accounts::{ASKED_BYTES_MAX, Recipient, Relayed, RosterChange};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
@@ -44,10 +44,14 @@ impl World {
 
     /// What the answer holds, without what is around it; of an error its condition and what XEP-0060 adds.
     fn run(&mut self, user: &str, kind: &str, namespace: &str, inside: &str) -> String {
+        let before = self.told.len();
         let answer = match Self::parse(kind, namespace, inside) {
             Ok(request) => self.accounts.ask_node(user, request, &mut self.told),
             Err((error, detail)) => Err(NodeError::Refused(error, detail)),
         };
+        let answered = answer.iter().flatten().map(Bytes::len);
+        let longest = answered.chain(self.told[before..].iter().map(|(_, bytes)| bytes.len())).max();
+        assert!(longest.is_none_or(|it| it < limits::SEND_QUEUE_BYTES), "{longest:?} for {inside:.80}");
         match answer {
             Ok(None) => "done".to_owned(),
             Ok(Some(content)) => {
@@ -92,6 +96,35 @@ impl World {
     fn affiliate(&mut self, user: &str, other: &str, affiliation: &str) -> String {
         let change = format!("<affiliation jid='{other}@x' affiliation='{affiliation}'/>");
         self.own(user, &format!("<affiliations node='news'>{change}</affiliations>"))
+    }
+
+    /// What an account says of presence to another.
+    fn presence(&mut self, user: &str, to: &str, kind: &str) {
+        let session = NAMES.iter().find(|(name, _)| *name == user).unwrap().1;
+        let to = format!("{to}@x");
+        let to = Recipient { asked: to.clone().into(), bare: to.into(), resource: None };
+        let presence = relayed(&format!("<presence type='{kind}'/>"));
+        self.accounts.direct(user, session, &to, &presence, &mut self.told);
+    }
+
+    /// `b` gets the presence of `a`.
+    fn befriend(&mut self) {
+        self.presence("b", "a", "subscribe");
+        self.presence("a", "b", "subscribed");
+    }
+
+    /// The account is there anew.
+    fn return_to(&mut self, user: &str, session: u8) {
+        self.accounts.announce(user, session, relayed("<presence type='unavailable'/>"), &mut self.told);
+        self.accounts.announce(user, session, relayed("<presence/>"), &mut self.told);
+    }
+
+    /// An owner's answer to the question whether `jid` may subscribe.
+    fn decide(&mut self, user: &str, jid: &str, allow: &str) -> NodeAnswer {
+        let fields = form(&[("node", "news"), ("subscriber_jid", jid), ("allow", allow)]);
+        let fields = fields.replace("#node_config", "#subscribe_authorization");
+        let tree = parse_element(&fields, None, &Limits::default()).unwrap();
+        self.accounts.ask_node(user, NodeRequest::parse_decision(tree.root()).unwrap(), &mut self.told)
     }
 
     /// What a session was told since.
@@ -341,11 +374,7 @@ fn access_is_as_the_node_says() {
         assert_eq!(world.heard(2), "");
     }
     // Who gets the owner's presence, and who is in the group.
-    let subscribe = Recipient { asked: "a@x".into(), bare: "a@x".into(), resource: None };
-    let approve = Recipient { asked: "b@x".into(), bare: "b@x".into(), resource: None };
-    let (ask, grant) = (relayed("<presence type='subscribe'/>"), relayed("<presence type='subscribed'/>"));
-    world.accounts.direct("b", 2, &subscribe, &ask, &mut world.told);
-    world.accounts.direct("a", 1, &approve, &grant, &mut world.told);
+    world.befriend();
     assert_eq!(world.subscribe("b"), "not-authorized not-in-roster-group");
     world.configure("a", &[("access_model", "presence")]);
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
@@ -384,32 +413,189 @@ fn an_owner_approves_a_subscription() {
     assert_eq!(world.get("b", "<items node='news'/>"), "not-authorized not-subscribed");
     world.publish("a", "2");
     assert_eq!(world.heard(2), "");
-    let decide = |world: &mut World, user: &str, allow: &str| {
-        let fields = form(&[("node", "news"), ("subscriber_jid", "b@x"), ("allow", allow)]);
-        let fields = fields.replace("#node_config", "#subscribe_authorization");
-        let tree = parse_element(&fields, None, &Limits::default()).unwrap();
-        let request = NodeRequest::parse_decision(tree.root()).unwrap();
-        world.accounts.ask_node(user, request, &mut world.told)
-    };
-    assert_eq!(decide(&mut world, "b", "1"), Err(NodeError::Refused(StanzaError::Forbidden, "")));
-    assert_eq!(decide(&mut world, "a", "1"), Ok(None));
+    assert_eq!(world.decide("b", "b@x", "1"), Err(NodeError::Refused(StanzaError::Forbidden, "")));
+    assert_eq!(world.decide("a", "b@x", "1"), Ok(None));
     let heard = world.heard(2);
     assert!(
         heard.contains("jid='b@x' subscription='subscribed'") && heard.contains("<item id='2'>"),
         "{heard}"
     );
     assert!(world.get("b", "<items node='news'/>").contains("<item id='1'>"));
-    assert_eq!(decide(&mut world, "a", "0"), Ok(None));
+    assert_eq!(world.decide("a", "b@x", "0"), Ok(None));
     assert!(world.heard(2).contains("jid='b@x' subscription='none'"));
     // Opened, the node needs no approval.
     world.subscribe("b");
     world.told.clear();
     world.configure("a", &[("access_model", "open")]);
-    assert!(world.heard(2).contains("jid='b@x' subscription='subscribed'"));
+    let heard = world.heard(2);
+    assert!(heard.contains("jid='b@x' subscription='subscribed'"), "{heard}");
+    assert!(heard.contains("<item id='2'>"), "§6.1.7: {heard}");
     assert_eq!(
         world.run("a", "get", ns::PUBSUB_OWNER, "<subscriptions node='news'/>"),
         "<subscriptions node='news'><subscription jid='b@x' subscription='subscribed'/></subscriptions>"
     );
+}
+
+const QUESTION: &str = "pubsub#subscribe_authorization";
+
+#[test]
+fn an_owner_is_asked_until_it_answers() {
+    let mut world = World::new();
+    world.configure("a", &[("access_model", "authorize")]);
+    world.affiliate("a", "c", "owner");
+    // Away, or with a priority at which no messages arrive.
+    world.accounts.announce("a", 1, relayed("<presence type='unavailable'/>"), &mut world.told);
+    world.subscribe("b");
+    assert_eq!(world.heard(3).matches(QUESTION).count(), 1);
+    let negative = relayed("<presence><priority>-1</priority></presence>");
+    world.accounts.announce("a", 1, negative, &mut world.told);
+    assert_eq!(world.heard(1).matches(QUESTION).count(), 0);
+    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.told);
+    let asked = world.heard(1);
+    assert!(
+        asked.contains("<message xmlns='jabber:client' from='pubsub.x' to='a@x'>")
+            && asked.contains("<value>news</value>")
+            && asked.contains("<value>b@x</value>"),
+        "{asked}"
+    );
+    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.told);
+    assert_eq!(world.heard(1).matches(QUESTION).count(), 0, "it is there already");
+    world.return_to("b", 2);
+    assert_eq!(world.heard(2).matches(QUESTION).count(), 0, "no owner");
+    world.decide("c", "b@x", "1").unwrap();
+    world.return_to("a", 1);
+    assert_eq!(world.heard(1).matches(QUESTION).count(), 0, "it was answered");
+}
+
+#[test]
+fn an_owner_is_asked_once_by_each_address() {
+    let mut world = World::new();
+    world.configure("a", &[("access_model", "authorize")]);
+    let unsubscribe = "<unsubscribe node='news' jid='b@x'/>";
+    let pending = "<subscription node='news' jid='b@x' subscription='pending'/>";
+    for _ in 0..20 {
+        assert_eq!(world.subscribe("b"), pending);
+        assert_eq!(world.ask("b", unsubscribe), "done");
+    }
+    assert_eq!(world.heard(1).matches(QUESTION).count(), 1);
+    // It is withdrawn for everybody.
+    assert_eq!(world.ask("b", unsubscribe), "unexpected-request not-subscribed");
+    let none = "<subscriptions node='news'></subscriptions>";
+    assert_eq!(world.get("b", "<subscriptions node='news'/>"), none);
+    assert_eq!(world.run("a", "get", ns::PUBSUB_OWNER, "<subscriptions node='news'/>"), none);
+    assert_eq!(world.accounts.subscriptions("b"), "");
+    // Other addresses are as many as one account may have.
+    for n in 0..20 {
+        let address = format!("node='news' jid='b@x/{n}'");
+        world.ask("b", &format!("<subscribe {address}/>"));
+        world.ask("b", &format!("<unsubscribe {address}/>"));
+    }
+    assert_eq!(world.heard(1).matches(QUESTION).count(), ADDRESSES_MAX - 1);
+    // Whatever the answer, there is no subscription that nobody wants; then it may be asked again.
+    world.decide("a", "b@x", "1").unwrap();
+    assert_eq!(world.heard(2), "");
+    assert_eq!(world.get("b", "<subscriptions node='news'/>"), none);
+    world.subscribe("b");
+    assert_eq!(world.heard(1).matches(QUESTION).count(), 1);
+    // An open node keeps nothing of it.
+    world.configure("a", &[("access_model", "open")]);
+    assert_eq!(world.accounts.nodes["news"].subscribers.len(), 1);
+    assert!(world.heard(2).contains("jid='b@x' subscription='subscribed'"));
+}
+
+/// XEP-0060 §4.5: whoever may not subscribe any more gets no more of it.
+#[test]
+fn a_subscription_ends_with_what_allowed_it() {
+    let mut world = World::new();
+    world.configure("a", &[("access_model", "presence"), ("roster_groups_allowed", "friends")]);
+    let ended = "jid='b@x' subscription='none'";
+    let nothing_more = |world: &mut World| {
+        assert!(world.heard(2).contains(ended));
+        world.publish("a", "1");
+        assert_eq!(world.heard(2), "");
+    };
+    // The owner's presence, which either of them ends.
+    for (user, other, kind) in [("a", "b", "unsubscribed"), ("b", "a", "unsubscribe")] {
+        world.befriend();
+        assert_eq!(world.subscribe("b"), SUBSCRIBED);
+        world.presence(user, other, kind);
+        nothing_more(&mut world);
+    }
+    let put = |world: &mut World, groups: &[&str]| {
+        let put = Some(("".into(), groups.iter().map(|group| (*group).into()).collect()));
+        let change = RosterChange { bare: "b@x".into(), put };
+        world.accounts.change_roster("a", change, &mut world.told).unwrap();
+    };
+    let remove = |world: &mut World| {
+        let change = RosterChange { bare: "b@x".into(), put: None };
+        world.accounts.change_roster("a", change, &mut world.told).unwrap();
+    };
+    put(&mut world, &[]);
+    world.befriend();
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    remove(&mut world);
+    nothing_more(&mut world);
+    // A group of the owner's roster.
+    world.configure("a", &[("access_model", "roster")]);
+    put(&mut world, &["friends"]);
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    put(&mut world, &["friends", "others"]);
+    assert!(!world.heard(2).contains(ended));
+    put(&mut world, &["others"]);
+    nothing_more(&mut world);
+    put(&mut world, &["friends"]);
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    remove(&mut world);
+    nothing_more(&mut world);
+    // The owner who let it in goes.
+    world.affiliate("a", "c", "owner");
+    let change = RosterChange { bare: "b@x".into(), put: Some(("".into(), vec!["friends".into()])) };
+    world.accounts.change_roster("c", change, &mut world.told).unwrap();
+    assert_eq!(world.subscribe("b"), SUBSCRIBED);
+    world.accounts.remove("c", &mut world.told);
+    nothing_more(&mut world);
+}
+
+/// XEP-0060 §7.1.5, §6.3.7
+#[test]
+fn a_node_takes_no_options() {
+    let mut world = World::new();
+    let publish = "<publish node='news'><item id='1'><e xmlns='e'/></item></publish>";
+    let field = "<field var='pubsub#access_model'><value>whitelist</value></field>";
+    let options =
+        format!("<publish-options><x xmlns='jabber:x:data' type='submit'>{field}</x></publish-options>");
+    assert_eq!(world.ask("a", &format!("{publish}{options}")), "conflict precondition-not-met");
+    assert_eq!(world.ask("b", &format!("{publish}{options}")), "forbidden");
+    assert_eq!(world.get("a", "<items node='news'/>"), "<items node='news'></items>");
+    let subscribe = "<subscribe node='news' jid='b@x'/><options/>";
+    assert_eq!(world.ask("b", subscribe), "feature-not-implemented unsupported subscription-options");
+    assert_eq!(world.get("b", "<subscriptions node='news'/>"), "<subscriptions node='news'></subscriptions>");
+    // Where no account made it, it is a topic.
+    assert_eq!(world.ask("a", &format!("{publish}{options}").replace("news", "none")), "absent");
+}
+
+#[test]
+fn a_payload_keeps_its_namespace() {
+    let mut world = World::new();
+    world.subscribe("b");
+    world.ask("a", "<publish node='news'><item id='1'><e><f xmlns=''/></e></item></publish>");
+    let item = "<item id='1'><e xmlns='http://jabber.org/protocol/pubsub'><f xmlns=''></f></e></item>";
+    let heard = world.heard(2);
+    assert!(heard.contains(item), "{heard}");
+    assert_eq!(world.get("b", "<items node='news'/>"), format!("<items node='news'>{item}</items>"));
+}
+
+#[test]
+fn whoever_has_a_name_next_is_no_publisher_of_the_one_before() {
+    let mut world = World::new();
+    world.configure("a", &[("publish_model", "open")]);
+    world.publish("b", "1");
+    world.accounts.remove("b", &mut world.told);
+    world.accounts.put("b", "p", None).unwrap();
+    assert_eq!(world.ask("b", "<retract node='news'><item id='1'/></retract>"), "forbidden");
+    assert_eq!(world.publish("b", "1"), "forbidden");
+    assert!(world.publish("b", "2").contains("<item id='2'/>"));
+    assert_eq!(world.ask("a", "<retract node='news'><item id='1'/></retract>"), "done");
 }
 
 #[test]
@@ -464,6 +650,13 @@ fn everything_is_bounded() {
     assert_eq!(world.ask("b", &subscribe(99)), "policy-violation too-many-subscriptions");
     let long = format!("<subscribe node='news' jid='c@x/{}'/>", "r".repeat(ADDRESS_BYTES_MAX));
     assert_eq!(world.ask("c", &long), "not-acceptable");
+    let long = format!("<subscribe node='news' jid=\"c@x/{}\"/>", quotes(ADDRESS_BYTES_MAX / 6));
+    assert_eq!(world.ask("c", &long), "not-acceptable", "as it is written");
+    let long = format!("<publish node='news'><item id='{}'><e xmlns='e'/></item></publish>", "i".repeat(256));
+    assert_eq!(world.ask("a", &long), "not-acceptable");
+    let texts = [("title", &*quotes(1_023)), ("description", &*quotes(1_023))];
+    assert_eq!(world.configure("a", &texts[..1]), "done");
+    assert_eq!(world.configure("a", &texts), "not-acceptable");
     let many = |affiliation: &str, count: usize| -> String {
         let change = |n: usize| format!("<affiliation jid='n{n}@x' affiliation='{affiliation}'/>");
         let changes: String = (0..count).map(change).collect();
@@ -489,6 +682,106 @@ fn what_others_make_of_an_account_fits_one_answer() {
     }
     let told = world.get("c", "<affiliations/>").len();
     assert!((100_000..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+}
+
+/// A quote takes six bytes in an attribute.
+fn quotes(count: usize) -> String {
+    "'".repeat(count)
+}
+
+/// Nodes whose names, titles and items are quotes, and subscribers with such addresses. [`World::run`] looks at each answer
+/// and event.
+#[test]
+fn what_is_full_of_quotes_fits_what_may_be_unsent() {
+    let mut world = World::new();
+    let title = form(&[("title", &quotes(1_023))]);
+    let mut nodes = Vec::new();
+    for maker in 0..NODES_MAX / OWN_NODES_MAX {
+        let name = format!("o{maker:02}");
+        world.accounts.put(&name, "p", None).unwrap();
+        for n in 0..OWN_NODES_MAX - 1 {
+            let node = format!("{maker:02}{n:02}{}", quotes(251));
+            let created =
+                world.ask(&name, &format!("<create node=\"{node}\"/><configure>{title}</configure>"));
+            assert!(created.starts_with("<create "), "{created}");
+            let list =
+                "<affiliation jid='c@x' affiliation='member'/><affiliation jid='b@x' affiliation='owner'/>";
+            world.own(&name, &format!("<affiliations node=\"{node}\">{list}</affiliations>"));
+            world.ask("c", &format!("<subscribe node=\"{node}\" jid='c@x'/>"));
+            nodes.push(node);
+        }
+    }
+    let list = NodeRequest::List { node: None };
+    let told = world.accounts.ask_node("c", list, &mut world.told).unwrap().unwrap().len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let told = world.get("c", "<affiliations/>").len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let told = world.accounts.subscriptions("c").len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    // As many subscribers as there may be, who all wait.
+    let node = &nodes[0];
+    let configure =
+        |fields: &[(&str, &str)]| format!("<configure node=\"{node}\">{}</configure>", form(fields));
+    assert_eq!(
+        world.own("o00", &configure(&[("access_model", "authorize"), ("notify_config", "1")])),
+        "done"
+    );
+    world.ask("c", &format!("<unsubscribe node=\"{node}\" jid='c@x'/>"));
+    let mut subscribers = 0;
+    for maker in 1..NODES_MAX / OWN_NODES_MAX {
+        for n in 0..ADDRESSES_MAX {
+            let jid = format!("o{maker:02}@x/{n}{}", quotes((ADDRESS_BYTES_MAX - 10) / 6));
+            let said =
+                world.ask(&format!("o{maker:02}"), &format!("<subscribe node=\"{node}\" jid=\"{jid}\"/>"));
+            subscribers += usize::from(said.contains("subscription='pending'"));
+        }
+    }
+    assert_eq!(subscribers, SUBSCRIBERS_MAX);
+    let told = world.run("o00", "get", ns::PUBSUB_OWNER, &format!("<subscriptions node=\"{node}\"/>")).len();
+    assert!((50_000..limits::SEND_QUEUE_BYTES / 2).contains(&told), "{told}");
+    // An owner who comes is asked about all of them, if not at once.
+    world.told.clear();
+    world.return_to("b", 2);
+    let heard = world.heard(2);
+    assert!((10..SUBSCRIBERS_MAX / 2).contains(&heard.matches(QUESTION).count()));
+    assert!(heard.len() < ASKED_BYTES_MAX + 1_000, "{}", heard.len());
+    // Items and their events.
+    world.own(
+        "o00",
+        &configure(&[("access_model", "open"), ("max_items", "max"), ("description", &quotes(500))]),
+    );
+    let item = |n: usize, bytes: usize| {
+        let (id, text) = (format!("{n:02}{}", quotes(253)), "x".repeat(bytes));
+        format!("<publish node=\"{node}\"><item id=\"{id}\"><e xmlns='e'>{text}</e></item></publish>")
+    };
+    let kept = (0..20).filter(|n| world.ask("o00", &item(*n, 3_000)).starts_with("<publish ")).count();
+    assert_eq!(kept, OWN_BYTES_MAX / (3_000 + 255 + "<e xmlns='e'></e>o00@x".len()));
+    let told = world.get("c", &format!("<items node=\"{node}\"/>")).len();
+    assert!((OWN_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let list = NodeRequest::List { node: Some(node.as_str().into()) };
+    let told = world.accounts.ask_node("c", list, &mut world.told).unwrap().unwrap().len();
+    assert!((20_000..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    world.ask("o00", &format!("<retract node=\"{node}\"><item id=\"00{}\"/></retract>", quotes(253)));
+    world.own("o00", &format!("<delete node=\"{node}\"/>"));
+}
+
+/// The largest configuration, to all subscribers.
+#[test]
+fn a_configuration_fits_what_may_be_unsent() {
+    let mut world = World::new();
+    world.subscribe("b");
+    let group = |n: usize| format!("<value>{n:02}{}</value>", "&amp;".repeat(1_021));
+    let configure = |count: usize| {
+        let groups: String = (0..count).map(group).collect();
+        let fields = form(&[("notify_config", "1")]);
+        let groups = format!("<field var='pubsub#roster_groups_allowed'>{groups}</field></x>");
+        format!("<configure node='news'>{}</configure>", fields.replace("</x>", &groups))
+    };
+    assert_eq!(world.own("a", &configure(10)), "not-acceptable");
+    assert_eq!(world.heard(2), "");
+    assert_eq!(world.own("a", &configure(1)), "done");
+    let event = world.heard(2).len();
+    assert!((5_000..limits::SEND_QUEUE_BYTES / 10).contains(&event), "{event}");
 }
 
 #[test]

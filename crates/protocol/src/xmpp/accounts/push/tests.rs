@@ -22,6 +22,11 @@ fn enable(attributes: &str) -> String {
     format!("<enable xmlns='urn:xmpp:push:0' {attributes}/>")
 }
 
+/// The answer to a request by its count.
+fn error(request: u64, kind: &str) -> String {
+    format!("<iq type='error' id='push-notification-{request}'><error type='{kind}'/></iq>")
+}
+
 impl World {
     fn new() -> Self {
         let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("p", "p")]);
@@ -50,6 +55,11 @@ impl World {
         assert_eq!(self.send("b", B, "message", "a@x", text), Outcome::Done);
         assert!(self.told.iter().all(|(session, _)| *session == P));
         self.told.iter().map(|(_, bytes)| std::str::from_utf8(bytes).unwrap()).collect()
+    }
+
+    /// Registrations of `a`.
+    fn pushes(&self) -> usize {
+        self.accounts.accounts["a"].pushes.len()
     }
 
     fn answer(&mut self, user: &str, session: u8, text: &str) {
@@ -103,22 +113,73 @@ fn a_registration_ends_when_it_is_disabled_or_refused() {
     world.change(&disable("jid='p@x/push'"));
     // An answer of somebody else, a result, an error that passes.
     world.change(&enable("jid='p@x/push'"));
-    let error = |kind: &str| format!("<iq type='error' id='push-notification-1'><error type='{kind}'/></iq>");
-    world.answer("b", B, &error("cancel"));
-    world.answer("p", P, &error("cancel").replace("push-notification-1", "other"));
-    world.answer("p", P, "<iq type='result' id='push-notification-1'/>");
-    world.answer("p", P, &error("wait"));
-    assert!(world.message().contains("<publish>"));
-    world.answer("p", P, &error("cancel"));
+    assert!(world.message().contains("push-notification-2'"));
+    world.answer("b", B, &error(2, "cancel"));
+    world.answer("p", P, &error(2, "cancel").replace("push-notification-2", "other"));
+    world.answer("p", P, "<iq type='result' id='push-notification-2'/>");
+    world.answer("p", P, &error(2, "wait"));
+    assert!(world.message().contains("push-notification-3'"));
+    world.answer("p", P, &error(3, "cancel"));
     assert_eq!(world.message(), "");
-    // Its resource may come back, its account not.
+    // Its resource may come back.
     world.change(&enable("jid='p@x/push'"));
     world.accounts.detach("p", P, &mut world.told);
     assert_eq!(world.message(), "");
-    assert_eq!(world.accounts.accounts["a"].pushes.len(), 1);
+    assert_eq!(world.pushes(), 1);
+}
+
+/// XEP-0357 §7.1: "the particular JID and node combination".
+#[test]
+fn an_error_ends_the_registration_that_it_answers() {
+    let mut world = World::new();
+    for node in ["1", "2"] {
+        world.change(&enable(&format!("jid='p@x/push' node='{node}'")));
+    }
+    let told = world.message();
+    assert!(told.contains("id='push-notification-1'") && told.contains("id='push-notification-2'"), "{told}");
+    world.answer("p", P, &error(1, "cancel"));
+    let told = world.message();
+    assert!(!told.contains("<publish node='1'>") && told.contains("<publish node='2'>"), "{told}");
+    // One that comes late, of a request before the registration was made anew.
+    world.change(&enable("jid='p@x/push' node='2'"));
+    world.answer("p", P, &error(3, "cancel"));
+    let told = world.message();
+    assert!(told.contains("id='push-notification-4'") && told.contains("<publish node='2'>"), "{told}");
+}
+
+/// Whoever has the name of a push service next is told nothing: the options may hold a secret.
+#[test]
+fn a_registration_ends_with_what_it_names() {
+    let mut world = World::new();
+    world.change(
+        "<enable xmlns='urn:xmpp:push:0' jid='p@x/push' node='n'><x xmlns='jabber:x:data' type='submit'>\
+         <field var='secret'><value>s</value></field></x></enable>",
+    );
+    world.accounts.put("pp", "p", None).unwrap();
+    world.change(&enable("jid='pp@x/push'"));
     world.accounts.remove("p", &mut world.told);
+    assert_eq!(world.pushes(), 1, "the other's name only begins alike");
+    world.accounts.put("p", "q", None).unwrap();
+    world.accounts.attach("p", P, "push", false, &mut world.told);
     assert_eq!(world.message(), "");
-    assert_eq!(world.accounts.accounts["a"].pushes.len(), 0);
+    // A node that another account makes after the one that was meant is gone.
+    let make = |name: &str| {
+        let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
+        NodeRequest::Create { node: Some(name.into()), form: open }
+    };
+    for name in ["first", "second"] {
+        world.accounts.ask_node("p", make(name), &mut world.told).unwrap();
+        world.change(&enable(&format!("jid='pubsub.x' node='{name}'")));
+    }
+    world.accounts.ask_node("p", NodeRequest::Delete { node: "first".into() }, &mut world.told).unwrap();
+    world.accounts.ask_node("b", make("first"), &mut world.told).unwrap();
+    world.message();
+    let items = |world: &mut World, user: &str, node: &str| {
+        let request = NodeRequest::Items { node: node.into(), ids: Vec::new(), max: 9 };
+        let items = world.accounts.ask_node(user, request, &mut world.told).unwrap().unwrap();
+        std::str::from_utf8(&items).unwrap().matches("<item ").count()
+    };
+    assert_eq!((items(&mut world, "b", "first"), items(&mut world, "p", "second")), (0, 1));
 }
 
 #[test]
@@ -126,7 +187,7 @@ fn a_node_is_told_where_the_account_may_publish() {
     let mut world = World::new();
     let node = |name: &str| NodeRequest::Create { node: Some(name.into()), form: Vec::new() };
     world.accounts.ask_node("p", node("waiting"), &mut world.told).unwrap();
-    let subscribe = NodeRequest::Subscribe { node: "waiting".into(), jid: "p@x".into() };
+    let subscribe = NodeRequest::Subscribe { node: "waiting".into(), jid: "p@x".into(), has_options: false };
     world.accounts.ask_node("p", subscribe, &mut world.told).unwrap();
     let presence = {
         let scope = Scope::default();
@@ -137,7 +198,7 @@ fn a_node_is_told_where_the_account_may_publish() {
     // It may not: the registration ends.
     world.change(&enable("jid='pubsub.x' node='waiting'"));
     assert_eq!(world.message(), "");
-    assert_eq!(world.accounts.accounts["a"].pushes.len(), 0);
+    assert_eq!(world.pushes(), 0);
     let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
     let open = NodeRequest::Configure { node: "waiting".into(), form: Some(open) };
     world.accounts.ask_node("p", open, &mut world.told).unwrap();
@@ -151,7 +212,7 @@ fn a_node_is_told_where_the_account_may_publish() {
     let gone = NodeRequest::Delete { node: "waiting".into() };
     world.accounts.ask_node("p", gone, &mut world.told).unwrap();
     world.message();
-    assert_eq!(world.accounts.accounts["a"].pushes.len(), 0);
+    assert_eq!(world.pushes(), 0);
 }
 
 #[test]
@@ -173,6 +234,10 @@ fn what_cannot_be_told_is_refused_and_the_rest_is_bounded() {
     let form = format!("<x xmlns='jabber:x:data'>{}</x>", "x".repeat(OPTIONS_BYTES_MAX));
     let large = enable("jid='p@x/push'").replace("/>", &format!(">{form}</enable>"));
     assert_eq!(change(&large), Err(StanzaError::NotAcceptable));
+    // A node has no use for options, and they may hold a secret.
+    let options = "<x xmlns='jabber:x:data' type='submit'/></enable>";
+    let with_options = enable("jid='pubsub.x' node='n'").replace("/>", &format!(">{options}"));
+    assert_eq!(change(&with_options), Err(StanzaError::NotAcceptable));
     let mut world = World::new();
     let one = |n: usize| change(&enable(&format!("jid='p@x/push' node='{n}'"))).unwrap();
     for n in 0..REGISTRATIONS_MAX {

@@ -412,6 +412,53 @@ fn a_short_stanza_does_not_become_a_long_one() {
     }
 }
 
+/// A quote takes six bytes in an attribute.
+#[test]
+fn the_attributes_of_what_is_for_others_are_short() {
+    let mut peer = account();
+    let long = "'".repeat(256);
+    for attribute in ["id", "xml:lang", "type"] {
+        let said =
+            peer.say(&format!("<message {attribute}=\"{long}\" to='o@x.example'><body>x</body></message>"));
+        assert!(said.contains("<policy-violation "), "{attribute}: {said}");
+        assert!(peer.take().is_empty());
+    }
+    let said = peer.say(&format!("<presence id=\"{long}\" type='subscribe' to='o@x.example'/>"));
+    assert!(said.contains("<policy-violation "), "{said}");
+    assert!(peer.take().is_empty());
+    let said = peer.say(&format!("<presence id=\"{}\" type='subscribe' to='o@x.example'/>", &long[1..]));
+    assert_eq!(said, "");
+    assert!(matches!(&peer.take()[..], [Action::Relay { .. }]));
+}
+
+/// XEP-0060 §7.1.5, §6.3: a node of an account hides the topic of its name, whatever else is asked for.
+#[test]
+fn a_request_with_options_is_one_for_a_node_too() {
+    use crate::xmpp::accounts::NodeRequest;
+    let mut peer = account();
+    let publish = "<publish node='chat/1'><item><json xmlns='urn:xmpp:json:0'>1</json></item></publish>";
+    for more in ["<publish-options/>", "<x xmlns='u'/><publish-options/>", "<other/><publish-options/>"] {
+        pubsub(&mut peer, "set", &format!("{publish}{more}"));
+        let actions = peer.take();
+        let [Action::Node { command: NodeRequest::Publish { has_options, .. }, topic: Ok(_), .. }] =
+            &actions[..]
+        else {
+            panic!("{actions:?}")
+        };
+        assert!(has_options, "{more}");
+    }
+    pubsub(&mut peer, "set", publish);
+    let actions = peer.take();
+    let [Action::Node { command: NodeRequest::Publish { has_options: false, .. }, .. }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    pubsub(&mut peer, "set", "<subscribe node='chat/1' jid='d1@x.example'/><options/>");
+    let actions = peer.take();
+    let [Action::Node { command, topic: Err(refused), .. }] = &actions[..] else { panic!("{actions:?}") };
+    assert!(matches!(command, NodeRequest::Subscribe { has_options: true, .. }));
+    assert_eq!(*refused, (StanzaError::FeatureNotImplemented, "unsupported subscription-options"));
+}
+
 #[test]
 fn an_archive_has_rules() {
     let prefs = |inside: &str| format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
@@ -556,6 +603,7 @@ fn topics_are_subscribed_for_good_or_for_now() {
         pubsub(&mut peer, "set", &format!("<unsubscribe node='news' jid='{jid}'/>"));
         let said = peer.answer(Answer::Refused(Refusal::NotSubscribed));
         assert_eq!(answer(&said), "unexpected-request not-subscribed");
+        assert!(said.contains("<error type='cancel'>"), "XEP-0060 §6.2.3.2: {said}");
     }
 }
 

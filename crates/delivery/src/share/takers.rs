@@ -1,0 +1,189 @@
+//! Members that can be sent something now: who is connected, and who has room.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_store::{Leave, LeaveShares, MemberState, Outstanding, ShareMember};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
+
+use super::copy;
+use super::group::{Connected, Group, Rooms};
+use crate::cluster::ask;
+use crate::delivery::{Delivery, Error};
+use crate::edge::GENERATION_BITS;
+
+/// Copies that a member may leave unconfirmed before it is passed over: two windows of an MQTT connection. In an inbox that
+/// holds few, a quarter of its rows, so that copies do not push each other out.
+const UNCONFIRMED_MAX: u32 = 128;
+/// A member whose node does not report the end of its connection is away after this.
+const UNSEEN: Duration = Duration::from_secs(5);
+/// How long a member is waited for that nobody saw leave, if its session was to end with its connection. The node that has
+/// the connection says so meanwhile, if there is one.
+const GRACE: Duration = Duration::from_secs(600);
+/// Memberships that are ended or given up in one look.
+const CHANGES: usize = 256;
+/// Members whose copies are counted when a group finds none with room, and in a turn.
+const COUNTED: usize = 16;
+const COUNTED_IN_A_TURN: usize = 128;
+
+pub(super) struct Takers {
+    connected: Connected,
+    /// Members that should be connected and are not, and since when.
+    unseen: HashMap<(DeviceNum, u64), Instant>,
+    rooms: Rooms,
+    counts_left: usize,
+}
+
+impl Takers {
+    pub(super) fn new(inbox_rows: u32) -> Self {
+        let most = UNCONFIRMED_MAX.min(inbox_rows / 4).max(1);
+        let rooms = Rooms::new(usize::try_from(most).unwrap_or(usize::MAX));
+        Self { connected: Connected::new(), unseen: HashMap::new(), rooms, counts_left: 0 }
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        self.counts_left = COUNTED_IN_A_TURN;
+    }
+
+    /// Whether more members may be counted in this turn.
+    pub(super) fn may_count(&self) -> bool {
+        self.counts_left > 0
+    }
+
+    pub(super) fn connected(&self) -> &Connected {
+        &self.connected
+    }
+
+    pub(super) fn retain(&mut self, members: &HashSet<DeviceNum>) {
+        self.rooms.retain(members);
+    }
+
+    /// The member whose turn it is for a message that is not stored: it needs no room.
+    pub(super) fn next_connected(&self, group: &mut Group) -> Option<DeviceId> {
+        let member = group.next(&self.connected, |_| true)?;
+        let (num, device) = (member.num, member.device.clone());
+        group.took(num);
+        device
+    }
+
+    /// The member with room whose turn it is. It is still its turn.
+    pub(super) async fn find(
+        &mut self,
+        delivery: &Delivery,
+        group: &mut Group,
+    ) -> Result<Option<(DeviceNum, DeviceId)>, Error> {
+        loop {
+            let may = |device| self.rooms.has(device) != Some(false);
+            let Some(member) = group.next(&self.connected, may) else {
+                match self.count(delivery, group).await? {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            };
+            let (num, Some(device)) = (member.num, member.device.clone()) else { return Ok(None) };
+            if self.rooms.has(num).is_some() {
+                return Ok(Some((num, device)));
+            }
+            // An earlier leader may have sent it some.
+            let copies = copy::in_inbox(delivery, group.of.app, &device).await?;
+            self.rooms.set(num, copies.iter().map(|(message, _)| message.id).collect());
+        }
+    }
+
+    /// The member with room whose turn it is. It takes the turn, and `message` a place among its copies.
+    pub(super) async fn take(
+        &mut self,
+        delivery: &Delivery,
+        group: &mut Group,
+        message: NotificationId,
+    ) -> Result<Option<(DeviceNum, DeviceId)>, Error> {
+        let found = self.find(delivery, group).await?;
+        if let Some((num, _)) = &found {
+            group.took(*num);
+            self.rooms.add(*num, message);
+        }
+        Ok(found)
+    }
+
+    /// What became of a message in [`Takers::take`].
+    pub(super) fn took(&mut self, member: DeviceNum, message: NotificationId, sent: Option<NotificationId>) {
+        self.rooms.replace(member, message, sent);
+    }
+
+    /// Counts again what some members have not confirmed. True if one of them has room.
+    async fn count(&mut self, delivery: &Delivery, group: &mut Group) -> Result<bool, Error> {
+        let now = delivery.clock().now();
+        let chosen = group.next_to_count(&self.connected, COUNTED.min(self.counts_left));
+        self.counts_left -= chosen.len();
+        let mut has_room = false;
+        for device in chosen {
+            let ids = self.rooms.of(device).to_vec();
+            let asked = Outstanding { app: group.of.app, device, ids, now };
+            let left = delivery.store.outstanding(asked).await?;
+            self.rooms.set(device, left.iter().map(|message| message.id).collect());
+            has_room |= self.rooms.has(device) == Some(true);
+        }
+        Ok(has_room)
+    }
+
+    /// Finds out who is connected. Gives up members that should be and are not, and ends those whose session has ended.
+    pub(super) async fn look(&mut self, delivery: &Arc<Delivery>, groups: &[Group]) {
+        let mut by_app: HashMap<AppId, HashMap<DeviceNum, DeviceId>> = HashMap::new();
+        for group in groups {
+            let here = group.of.members.iter().filter(|member| member.state != MemberState::Away);
+            let devices = here.filter_map(|member| Some((member.num, member.device.clone()?)));
+            by_app.entry(group.of.app).or_default().extend(devices);
+        }
+        let mut seen: HashMap<DeviceNum, ask::Connected> = HashMap::new();
+        for (app, members) in by_app {
+            let (nums, devices): (Vec<DeviceNum>, Vec<DeviceId>) = members.into_iter().unzip();
+            seen.extend(nums.into_iter().zip(delivery.generations(app, &devices).await));
+        }
+        let before = std::mem::take(&mut self.connected);
+        let mut gone = Vec::new();
+        let mut unseen = HashMap::new();
+        let (now, wall) = (Instant::now(), delivery.clock().now());
+        for group in groups {
+            for member in &group.of.members {
+                let key = (member.num, member.generation);
+                let is_connected = match seen.get(&member.num) {
+                    Some(ask::Connected::As(generation)) => *generation == member.generation,
+                    Some(ask::Connected::Unknown) => before.contains(&key),
+                    Some(ask::Connected::No) | None => false,
+                };
+                let is_known = seen.get(&member.num) != Some(&ask::Connected::Unknown);
+                if is_connected {
+                    self.connected.insert(key);
+                } else if member.state == MemberState::Here && member.device.is_some() && is_known {
+                    let since = *self.unseen.get(&key).unwrap_or(&now);
+                    if unseen.insert(key, since).is_none() && now - since >= UNSEEN {
+                        gone.push((group.of.app, member.clone(), given_up(member, wall)));
+                    }
+                } else if member.state == MemberState::Away && member.ends_at.is_some_and(|at| at <= wall) {
+                    gone.push((group.of.app, member.clone(), Some(Leave::Session)));
+                }
+            }
+        }
+        self.unseen = unseen;
+        for (app, member, what) in gone.into_iter().take(CHANGES) {
+            let Some(what) = what else { continue };
+            let (device, generation) = (member.num, member.generation);
+            let leave = LeaveShares { device, generation, what, held: Vec::new() };
+            if let Err(error) = delivery.leave_shares(app, leave).await {
+                tracing::warn!(%error, "could not end the membership of a device that is not connected; trying again");
+            }
+        }
+    }
+}
+
+/// Its node was killed: nobody reported the end of its connection. None if it may have logged in after the look.
+fn given_up(member: &ShareMember, now: Timestamp) -> Option<Leave> {
+    let logged_in_ms = member.generation >> GENERATION_BITS;
+    let age = now.0.saturating_sub(logged_in_ms);
+    let lasts = match member.expiry_s {
+        0 => GRACE,
+        seconds => Duration::from_secs(seconds.into()),
+    };
+    (u128::from(age) >= UNSEEN.as_millis()).then(|| Leave::Connection { ends_at: now.saturating_add(lasts) })
+}
