@@ -19,6 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
 use crate::registry::{Address, Key};
 use crate::shard::Shard;
+use crate::talk::Heard;
 use crate::topic_index::TopicIndex;
 
 /// Reads of one shard out at once: log-ins of a storm take turns.
@@ -272,7 +273,6 @@ impl Shard {
                 messages.retain(|message| shard.hears_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
                 let Some(catch_up) = &mut connection.catch_up else { return };
-                messages.retain(|message| !catch_up.ended().brought(message));
                 let paged = catch_up.take_log(messages, to, next);
                 shard.write_page(slot, paged);
             }
@@ -312,13 +312,23 @@ impl Shard {
 
     /// And not by its name, whose messages come with the backlog.
     fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
-        let Some(place) = &message.topic else { return false };
-        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_ref());
-        let Some(heard) = talk.map(|talk| talk.heard(&place.topic, Place::of(message.id))) else {
-            return false;
-        };
-        let key = self.shared.registry.topic_key(message.app, &place.topic);
-        heard.by_wildcard && (heard.before_name || !self.topics.hears(key, slot))
+        let Some(heard) = self.heard(slot, message) else { return false };
+        heard.by_wildcard && (heard.before_name || !self.hears_by_name(slot, message))
+    }
+
+    /// Whatever its name brought before it ended.
+    fn hears_by_wildcard_alone(&self, slot: u32, message: &Message) -> bool {
+        self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
+    }
+
+    fn heard(&self, slot: u32, message: &Message) -> Option<Heard> {
+        let talk = self.connections.get(slot as usize)?.talk.as_ref()?;
+        Some(talk.heard(&message.topic.as_ref()?.topic, Place::of(message.id)))
+    }
+
+    fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
+        let key = |topic| self.shared.registry.topic_key(message.app, topic);
+        message.topic.as_ref().is_some_and(|place| self.topics.hears(key(&place.topic), slot))
     }
 
     /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
@@ -335,28 +345,18 @@ impl Shard {
     /// matching it.
     pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        let sent_to = connection.as_of.max(self.fanout.offered);
-        let offered = self.before_marked(slot, Place::of(sent_to));
+        let offered = self.before_marked(slot, Place::of(connection.as_of.max(self.fanout.offered)));
         let mut own_topics = own_topics(connection, &self.topics);
         own_topics.retain(|own| own != topic);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.catch_up {
             catch_up.end_name(topic, behind, offered, connection.watermark);
-            catch_up.await_gaps(own_topics, sent_to);
+            catch_up.await_gaps(own_topics, noroshi_delivery::id_at(offered));
         }
     }
 
-    /// Up to where a name that is about to end brought everything of its topic that filters with wildcards match too.
-    pub(crate) fn brought_by_name(&self, slot: u32, topic: &Topic, behind: Place) -> Option<Place> {
-        let connection = self.connections.get(slot as usize)?;
-        let offered = Place::of(connection.as_of.max(self.fanout.offered));
-        let catch_up = connection.catch_up.as_ref()?;
-        let offered = self.before_marked(slot, offered);
-        Some(catch_up.brought_by_name(topic, behind, offered, connection.watermark))
-    }
-
     /// A place, or the one before what is marked at a connection and not offered.
-    fn before_marked(&self, slot: u32, to: Place) -> Place {
+    pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
         let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
         let places = self.fanout.ring.in_order(pending);
         let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
@@ -366,6 +366,9 @@ impl Shard {
 
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
+        // Their names ended while the page was read: filters with wildcards bring them.
+        let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
+        let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.catch_up else { return };
         let heads = page.heads.clone();
@@ -377,7 +380,8 @@ impl Shard {
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
-            if !retained && (catch_up.is_sent_again(message.id) || catch_up.is_confirmed(message.id)) {
+            let (id, log) = (message.id, !retained);
+            if log && (catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id)) {
                 return false;
             }
             if session.is_some_and(|session| session.holds_back(message)) {
@@ -487,7 +491,9 @@ impl Shard {
     pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = own_topics(connection, &self.topics);
-        let offered = connection.as_of.max(self.fanout.offered);
+        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.read_anew(after, own_topics, offered);
         self.advance(slot);

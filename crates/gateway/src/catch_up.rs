@@ -36,7 +36,7 @@ mod recovery;
 use confirmed::Confirmed;
 pub(crate) use ended::{Ended, EndedNames, Gap, Gaps};
 pub(crate) use held::Hold;
-use in_flight::Again;
+use in_flight::{Again, SentByName};
 pub(crate) use recovery::Reached;
 use recovery::Recovery;
 
@@ -100,6 +100,7 @@ pub(crate) struct CatchUp {
     logged: HashSet<NotificationId>,
     /// Read before everything else.
     again: Again,
+    sent_by_name: SentByName,
     /// Pages brought everything up to here; and where the read stands that is out, if it is the last.
     covered: Place,
     asked_at: Place,
@@ -208,6 +209,7 @@ impl CatchUp {
             as_of: Place(0),
             logged: HashSet::new(),
             again: Again::Read(HashSet::new()),
+            sent_by_name: SentByName::default(),
             covered: Place(0),
             asked_at: Place(0),
             ended: EndedNames::default(),
@@ -262,11 +264,12 @@ impl CatchUp {
         offered: NotificationId,
     ) {
         // What is held was offered to nobody yet, and goes out only if pages do not reach beyond it.
-        self.heard = match self.has_all_pages() {
+        let covered = match self.has_all_pages() {
             true => Some(self.before_held().map_or(offered, |before| before.min(offered))),
-            false => self.heard.max(self.after),
+            false => self.after,
         };
-        self.covered = self.covered.max(self.heard.map_or(Place(0), Place::of));
+        self.covered = self.covered.max(covered.map_or(Place(0), Place::of));
+        self.heard = if self.has_all_pages() { covered } else { self.heard.max(covered) };
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
         }

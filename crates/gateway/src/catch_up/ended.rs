@@ -108,6 +108,14 @@ impl Gaps {
         });
     }
 
+    /// Of a topic the client has everything up to `place`.
+    pub(super) fn begin_behind(&mut self, topic: &Topic, place: Place) {
+        for gap in self.0.iter_mut().filter(|gap| gap.topic.as_ref() == Some(topic)) {
+            gap.behind = gap.behind.max(place);
+        }
+        self.0.retain(|gap| gap.behind < gap.up_to);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_protocol::mqtt::Owed;
-use noroshi_types::{Message, NotificationId};
+use noroshi_store::Place;
+use noroshi_types::{Message, NotificationId, Topic};
 
 use super::{Brought, CatchUp, Paged};
 
@@ -17,6 +18,24 @@ pub(super) enum Again {
     Reading(Vec<Owed>),
     /// These were found.
     Read(HashSet<Owed>),
+}
+
+/// Up to where names brought what was in flight.
+#[derive(Default)]
+pub(super) struct SentByName {
+    to: HashMap<Topic, Place>,
+    /// Names that ended before that was known, and behind which places they were heard.
+    ended: Vec<(Topic, Place)>,
+}
+
+impl SentByName {
+    pub(super) fn to(&self, topic: &Topic) -> Place {
+        self.to.get(topic).copied().unwrap_or(Place(0))
+    }
+
+    pub(super) fn end(&mut self, topic: &Topic, behind: Place) {
+        self.ended.push((topic.clone(), behind));
+    }
 }
 
 impl CatchUp {
@@ -54,9 +73,24 @@ impl CatchUp {
         let again: Vec<Paged> = owed.iter().filter_map(find).collect();
         let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();
         self.rest.retain(|paged| !found.contains(&paged.owed()));
+        self.note_sent_by_name(&again);
         self.rest.splice(0..0, again);
         self.again = Again::Read(found.clone());
         found
+    }
+
+    /// A name brings its topic's messages in order: what was in flight tells that those before it were sent too.
+    fn note_sent_by_name(&mut self, again: &[Paged]) {
+        for Paged { message, .. } in again.iter().filter(|paged| !paged.retained) {
+            let Some(place) = &message.topic else { continue };
+            let to = self.sent_by_name.to.entry(place.topic.clone()).or_insert(Place(0));
+            *to = Place::of(message.id).max(*to);
+        }
+        for (topic, behind) in std::mem::take(&mut self.sent_by_name.ended) {
+            let to = self.sent_by_name.to(&topic);
+            self.ended.add(&topic, behind, to);
+            self.gaps.begin_behind(&topic, to);
+        }
     }
 
     /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what

@@ -38,6 +38,7 @@ impl CatchUp {
                 Brought::Again
             }
             None => {
+                messages.retain(|message| !self.ended.brought(message));
                 self.log = next;
                 self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
                 Brought::Log
@@ -73,7 +74,10 @@ impl CatchUp {
         offered: Place,
         watermark: NotificationId,
     ) {
-        let up_to = self.brought_by_name(topic, behind, offered, watermark);
+        let up_to = self.brought_by_name(topic, behind, offered, watermark).max(self.sent_by_name.to(topic));
+        if self.awaits_again() {
+            self.sent_by_name.end(topic, behind);
+        }
         for paged in &mut self.rest {
             if paged.by == Brought::Page && !paged.retained && is_of(topic, &paged.message) {
                 paged.by = Brought::Again;
@@ -82,8 +86,10 @@ impl CatchUp {
         // What is held for the name's own read goes with it.
         let mut of_topic = self.recoveries.iter().filter(|recovery| recovery.topic == *topic);
         let waits = of_topic.any(|recovery| recovery.missed || !recovery.held.is_empty());
-        let left_out_to = if waits { self.logged_to.max(offered) } else { self.logged_to };
-        self.ended.add(topic, behind, up_to);
+        let logged_to = self.log.map_or(self.logged_to, |log| log.max(self.logged_to));
+        let left_out_to = if waits { logged_to.max(offered) } else { logged_to };
+        // What the gap brings logs leave out too: a later connection may begin to read them before it.
+        self.ended.add(topic, behind, up_to.max(left_out_to));
         self.gaps.add(topic, up_to.max(behind), left_out_to);
     }
 
@@ -139,10 +145,12 @@ impl CatchUp {
             None => offered,
         };
         let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
-        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
-        let held = self.held.iter().chain(of_recoveries).filter(|dispatch| !dispatch.is_paged(watermark));
+        // What recoveries hold is heard by names.
+        let held = self.held.iter().filter(|dispatch| !dispatch.is_paged(watermark));
         let held = held.map(|dispatch| dispatch.message.id);
-        let waits = rest.chain(held.filter(|id| !self.is_logged(*id)));
+        // Logs brought what they had of it up to there, the rest has positions or is a gap.
+        let held = held.filter(|id| Place::of(*id) > self.logged_to && !self.is_logged(*id));
+        let waits = rest.chain(held);
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)
     }
 

@@ -251,6 +251,52 @@ fn what_is_confirmed_is_not_written_any_more() {
 }
 
 #[test]
+fn what_a_name_had_in_flight_when_it_ended_it_brought() {
+    let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
+    let owed = |id| Owed { id: message(id).id, retained: false };
+    for is_early in [true, false] {
+        let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+        catch_up.read_log(at(1), at(9));
+        catch_up.send_again(vec![owed(7)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        // The fifth and the sixth are confirmed; the page ends before the seventh, and waits for it.
+        let paged = catch_up.take_page(page(&[3], &[], true));
+        catch_up.defer(paged);
+        if is_early {
+            catch_up.end_name(&news, at(2), at(9), message(3).id);
+            assert_eq!(catch_up.unsent(), [owed(7), owed(3)], "neither has a position now");
+        }
+        catch_up.take_again(&[message(7)]);
+        if !is_early {
+            catch_up.end_name(&news, at(2), at(9), message(3).id);
+        }
+        assert_eq!(
+            [2, 3, 6, 7, 8].map(|id| catch_up.ended().brought(&message(id))),
+            [false, true, true, true, false]
+        );
+    }
+}
+
+#[test]
+fn what_is_held_where_logs_were_read_holds_no_log_back() {
+    let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
+    let mut catch_up = CatchUp::live();
+    // Of the fourth the log has nothing: it is heard by its name, or expired meanwhile.
+    catch_up.park(&Dispatch::new(message(4)), Vec::new());
+    catch_up.hold(&Dispatch::new(message(6)), None);
+    catch_up.read_log(at(1), at(3));
+    catch_up.take_log(vec![message(6)], Some(at(7)), None);
+    assert_eq!(catch_up.sent_to(at(9), message(3).id), at(9), "the sixth was sent, and perhaps confirmed");
+    catch_up.hold(&Dispatch::new(message(8)), None);
+    assert_eq!(catch_up.sent_to(at(9), message(3).id), Place(at(8).0 - 1));
+    // If it was heard by a name that ends, logs bring it after all.
+    catch_up.end_name(&news, at(2), at(9), message(3).id);
+    assert!(catch_up.gaps().has(&message(4)));
+    let begin = catch_up.gaps().begin().expect("a gap");
+    assert!(at(2) < begin && begin < at(4));
+}
+
+#[test]
 fn what_a_name_brought_before_it_ended_is_left_out_of_logs() {
     let at = |id| Place::of(message(id).id);
     let news = Topic::from_trusted("news");
@@ -309,9 +355,29 @@ fn what_a_name_left_out_of_logs_they_bring_when_it_ends() {
     let paged = catch_up.take_log(vec![message(5), message(8)], Some(at(8)), None);
     assert_eq!(ids(&paged), [(5, false)]);
     assert!(paged.iter().all(|paged| paged.by == Brought::Again) && catch_up.gaps().is_empty());
+    // A connection that reads logs from before the gap does not bring it once more.
+    next.gaps().restore(Vec::new());
+    next.ended().restore(catch_up.ended().behind(at(1)));
+    next.read_log(at(1), at(9));
+    assert_eq!(ids(&next.take_log(vec![message(5), message(8)], Some(at(8)), None)), [(8, false)]);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("logs") };
     assert_eq!(since, at(7));
+}
+
+#[test]
+fn a_backlog_that_is_read_anew_brought_what_its_pages_did() {
+    let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    // By wildcards it hears everything from 9 on; of names pages bring the rest.
+    catch_up.hear_from(message(9).id);
+    catch_up.take_page(page(&[2, 3], &[], true));
+    catch_up.read_anew(None, Vec::new(), message(9).id);
+    assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
+    // One that had all its pages was offered everything.
+    let mut live = CatchUp::live();
+    live.read_anew(None, Vec::new(), message(9).id);
+    assert_eq!(live.brought_by_name(&news, at(0), at(9), message(3).id), at(9));
 }
 
 #[test]
@@ -321,6 +387,7 @@ fn what_was_held_for_a_names_own_read_comes_from_logs_when_it_ends() {
     let mut catch_up = CatchUp::live();
     catch_up.copy_retained(1, 5, news.clone());
     assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
+    assert_eq!(catch_up.sent_to(at(6), message(0).id), at(6), "other topics are live");
     catch_up.end_name(&news, at(2), at(6), message(0).id);
     catch_up.await_gaps(Vec::new(), message(6).id);
     catch_up.forget_topics(&HashSet::from([5]));

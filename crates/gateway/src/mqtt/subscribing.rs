@@ -15,7 +15,7 @@ use super::Mqtt;
 use super::work::Job;
 use crate::backlog::own_topics;
 use crate::catch_up::CatchUp;
-use crate::connection::Subscription;
+use crate::connection::{Phase, Subscription};
 use crate::shard::Shard;
 
 /// What the conformance suites expect to be refused, with the one code that all versions have (0x80).
@@ -130,16 +130,19 @@ impl Shard {
         if !self.queue_job(slot, Job::Retained { filters: retained, up_to: offered }) {
             return self.begin_close(slot, CloseReason::RateLimited);
         }
+        let before_marked = noroshi_delivery::id_at(self.before_marked(slot, Place::of(offered)));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = own_topics(connection, &self.topics);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.await_retained(filters, own_topics, offered);
+        catch_up.await_retained(filters, own_topics, before_marked);
     }
 
     pub(crate) fn end_mqtt_subscriptions(&mut self, slot: u32, request: UnsubscribeRequest) {
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         let has_shares = request.filters().any(|filter| filter.share().is_some());
         if !lasts && !has_shares && !self.has_work(slot) {
+            let ending = self.mqtt(slot).map(|mqtt| mqtt.names_ended_by(&request)).unwrap_or_default();
+            self.end_names(slot, &names_of(&request), &ending);
             return self.finish_unsubscribe(slot, request);
         }
         let held = Vec::new();
@@ -148,36 +151,44 @@ impl Shard {
         }
     }
 
+    /// UNSUBACK, and the rest of the request where [`Shard::end_names`] did its part.
     pub(super) fn finish_unsubscribe(&mut self, slot: u32, request: UnsubscribeRequest) {
         let Some(app) = self.app_of(slot) else { return };
-        self.end_names(slot, &request);
-        let topics = request.filters().filter_map(TopicFilter::topic);
-        let keys: Vec<_> = topics.map(|topic| self.shared.registry.topic_key(app, &topic)).collect();
-        self.unsubscribe(slot, &keys);
         for filter in request.filters().filter(|filter| filter.has_wildcards()) {
             self.wildcards.remove(app, filter.as_str(), slot);
         }
         self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
     }
 
-    fn end_names(&mut self, slot: u32, request: &UnsubscribeRequest) {
-        let ending = self.mqtt(slot).map(|mqtt| mqtt.names_ended_by(request)).unwrap_or_default();
+    /// Hears topics no more by their names. `ending`: those that filters with wildcards go on matching, and behind which
+    /// places they were heard.
+    fn end_names(&mut self, slot: u32, topics: &[Topic], ending: &[(Topic, Place)]) {
+        let Some(app) = self.app_of(slot) else { return };
         for (topic, behind) in ending {
-            self.end_name(slot, &topic, behind);
+            self.end_name(slot, topic, *behind);
         }
+        let keys: Vec<_> = topics.iter().map(|topic| self.shared.registry.topic_key(app, topic)).collect();
+        self.unsubscribe(slot, &keys);
     }
 
-    /// Where the first message stands that filters with wildcards are still to bring of topics whose names ended, or end
-    /// with the job that is next.
-    pub(super) fn left_out_behind(&mut self, slot: u32) -> Option<Place> {
-        let mqtt = self.mqtt(slot)?;
-        let ending = match mqtt.queue.as_ref().and_then(|queue| queue.front()) {
-            Some(Job::Unsubscribe { request, lasts: true, .. }) => mqtt.names_ended_by(request),
-            _ => Vec::new(),
+    /// If the job that is next is UNSUBSCRIBE, its names end before the store is asked: pages that are read while it is
+    /// out may have them or not.
+    pub(super) fn end_names_next(&mut self, slot: u32, generation: u64) {
+        if self.at(slot, generation).is_none_or(|connection| connection.phase != Phase::Open) {
+            return;
+        }
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        let Some(Job::Unsubscribe { request, .. }) = mqtt.queue.as_ref().and_then(|queue| queue.front())
+        else {
+            return;
         };
-        let gap = self.connection(slot)?.catch_up.as_mut().and_then(|catch_up| catch_up.gaps().begin());
-        let ending = ending.iter().filter_map(|(topic, behind)| self.brought_by_name(slot, topic, *behind));
-        ending.chain(gap).min()
+        let (topics, ending) = (names_of(request), mqtt.names_ended_by(request));
+        self.end_names(slot, &topics, &ending);
+    }
+
+    /// Where the first message stands that filters with wildcards are still to bring of topics whose names ended.
+    pub(super) fn left_out_behind(&mut self, slot: u32) -> Option<Place> {
+        self.connection(slot)?.catch_up.as_mut()?.gaps().begin()
     }
 
     fn app_of(&mut self, slot: u32) -> Option<AppId> {
@@ -195,6 +206,10 @@ impl Mqtt {
         let ending = held.filter(|held| request.filters().any(|filter| *filter == held.filter));
         ending.filter_map(|held| Some((held.filter.topic()?, Place(held.since)))).collect()
     }
+}
+
+fn names_of(request: &UnsubscribeRequest) -> Vec<Topic> {
+    request.filters().filter_map(TopicFilter::topic).collect()
 }
 
 /// What a shared subscription shares.

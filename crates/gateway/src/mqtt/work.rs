@@ -193,6 +193,7 @@ impl Shard {
     fn send_jobs(&mut self) {
         while self.works.out < OUT_MAX {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
+            self.end_names_next(slot, generation);
             let floor = self.mqtt(slot).map_or(Place(0), |mqtt| mqtt.since);
             let (sent, from) = (self.sent_by_wildcard(slot, floor), self.heard_from(slot));
             let left_out = self.left_out_behind(slot);

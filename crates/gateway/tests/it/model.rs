@@ -1,7 +1,8 @@
 //! What every device received is compared with what it was owed, over random sequences of steps.
 //!
-//! A run is decided by its seed. `NOROSHI_MODEL_SEED` chooses one, `NOROSHI_MODEL_STEPS` the length (CONTRIBUTING.md); a
-//! difference names both and the last steps. A seed also decides the kind of run ([`Kind`]).
+//! A seed decides what each step of a run does, and the kind of run ([`Kind`]); how threads interleave it does not decide.
+//! `NOROSHI_MODEL_SEED` chooses a seed, `NOROSHI_MODEL_STEPS` the length and `NOROSHI_MODEL_RUNS` how many seeds from there on
+//! (CONTRIBUTING.md). A difference names the seed, the length and the last steps.
 
 mod ledger;
 mod mqtt;
@@ -14,6 +15,7 @@ mod xmpp;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use noroshi_types::{Request, Ttl, When};
 
 use crate::node::{Node, PATIENCE, request, topic, user};
@@ -28,6 +30,8 @@ const XMPP: usize = 2;
 const SHORT: Duration = Duration::from_secs(60);
 /// How long a session outlasts its connection, where it ends.
 const EXPIRY_S: u32 = 3_600;
+/// Most of a step is waiting: for commits, for confirmations to be written, for the other end of a socket.
+const RUNS_AT_ONCE: usize = 4;
 /// Nobody's token ends within a run.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -161,6 +165,7 @@ struct Run {
     retains: bool,
     /// Devices share what comes.
     shares: bool,
+    seed: u64,
     random: Random,
     kind: Kind,
     /// The first differences.
@@ -194,7 +199,7 @@ impl Run {
         }
         let (retains, shares) = (speaks == Speaks::Mqtt, speaks == Speaks::Shared);
         let (ledger, differences) = (Ledger::new(DEVICES), String::new());
-        Self { world, ledger, devices, retains, shares, random, kind, differences }
+        Self { world, ledger, devices, retains, shares, seed, random, kind, differences }
     }
 
     /// A device, and what it works with.
@@ -222,6 +227,7 @@ impl Run {
 
     async fn step(&mut self) {
         self.ledger.step += 1;
+        self.random = Random::of_step(self.seed, self.ledger.step);
         self.world.advance(Duration::from_millis(1));
         let at = self.random.below(DEVICES);
         match self.random.below(1_000) {
@@ -488,13 +494,23 @@ fn number(name: &str) -> Option<u64> {
 async fn check(speaks: Speaks) {
     let steps = number("NOROSHI_MODEL_STEPS").map_or(400, |steps| steps as usize);
     let chosen = number("NOROSHI_MODEL_SEED");
-    let seeds = chosen.map_or(0..4, |seed| seed..seed + 1);
+    let count = number("NOROSHI_MODEL_RUNS").unwrap_or(1);
+    let seeds = chosen.map_or(0..4, |seed| seed..seed + count);
+    let start = |seed| async move { (seed, tokio::spawn(run(seed, steps, speaks)).await) };
+    let mut runs = futures_util::stream::iter(seeds).map(start).buffer_unordered(RUNS_AT_ONCE);
     let mut failed = String::new();
-    for seed in seeds {
-        let (tally, differences) = run(seed, steps, speaks).await;
+    while let Some((seed, result)) = runs.next().await {
+        let (tally, differences) = match result {
+            Ok(result) => result,
+            Err(panic) => {
+                let _ = writeln!(failed, "seed {seed}, {steps} steps: {panic}");
+                continue;
+            }
+        };
         println!("{speaks:?}, seed {seed}, {steps} steps, {:?}: {tally:?}", Kind::of(seed));
-        // In long runs order and repeats still differ now and then, as threads happen to run.
-        if tally.lost > 0 || (chosen.is_some() && !differences.is_empty()) {
+        // Confirmed messages of groups still come again where a member leaves its group and joins it once more.
+        let is_strict = chosen.is_some() || speaks != Speaks::Shared;
+        if tally.lost > 0 || (is_strict && !differences.is_empty()) {
             let _ = writeln!(failed, "seed {seed}, {steps} steps, {tally:?}\n{differences}");
         }
     }

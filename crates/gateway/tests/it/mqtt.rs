@@ -482,6 +482,56 @@ async fn what_came_by_a_name_that_ended_does_not_come_again() {
     client.is_quiet().await;
 }
 
+/// The store forgets the name's position while pages are read, which may have the name's messages or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_ends_between_pages_loses_nothing() {
+    const COUNT: usize = 150;
+    let node = node().await;
+    // With the 50th confirmation there is room for the rest of the first page, and the second is read.
+    for (round, behind) in [1, 10, 20, 30, 35, 40, 43, 45, 46, 47, 48, 49].into_iter().enumerate() {
+        let device = format!("d{round}");
+        node.device(&device, &device, &[]).await;
+        let asked = Asked { receive_maximum: 50, ..Asked::lasting(&device) };
+        let mut client = Client::connect(&node, asked).await;
+        assert_eq!(client.next().await, "connack 0x00 false");
+        let (name, filter) = (format!("w{round}/a"), format!("w{round}/#"));
+        client.subscribe(&[(&filter, Qos::AtLeastOnce), (&name, Qos::AtLeastOnce)]).await;
+        assert_eq!(client.next().await, "suback [1, 1]");
+        drop(client);
+        node.until_sessions(0).await;
+        for n in 0..COUNT {
+            node.publish(topic(&name), When::Stored, &n.to_string()).await;
+        }
+        let mut client = Client::connect(&node, asked).await;
+        assert_eq!(client.next().await, "connack 0x00 true");
+        let (mut heard, mut unconfirmed) = (Vec::<usize>::new(), Vec::new());
+        while heard.len() < COUNT {
+            let said = client.next().await;
+            if said == "unsuback [0]" {
+                continue;
+            }
+            let (said, packet_id) =
+                said.split_once(" qos1 #").unwrap_or_else(|| panic!("{said:?} at {heard:?}"));
+            let number = said.strip_prefix(&name).and_then(|number| number.trim().parse().ok());
+            heard.push(number.expect("a number"));
+            unconfirmed.push(packet_id.parse().expect("an id"));
+            if heard.len() < 50 {
+                continue;
+            }
+            for (at, packet_id) in unconfirmed.drain(..).enumerate() {
+                if (heard.len(), at) == (50, behind) {
+                    let filters = Unsubscribe::filters_of(&[&name]);
+                    let properties = Properties::default();
+                    client.send(Packet::Unsubscribe(Unsubscribe::new(8, properties, &filters))).await;
+                }
+                client.send(Packet::PubAck(Ack::success(packet_id))).await;
+            }
+        }
+        client.is_quiet().await;
+        assert_eq!(heard, (0..COUNT).collect::<Vec<usize>>(), "each once, in order");
+    }
+}
+
 /// What a client confirmed is written together with others', some milliseconds later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backlog_is_read_behind_what_was_confirmed_before() {

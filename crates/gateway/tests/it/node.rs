@@ -326,6 +326,13 @@ pub(crate) struct Client<S = TcpStream> {
     pub(crate) socket: WebSocketStream<S>,
 }
 
+impl Client {
+    /// Small frames do not wait for what the kernel has not heard of the ones before.
+    pub(crate) fn send_at_once(&self) {
+        self.socket.get_ref().set_nodelay(true).expect("set");
+    }
+}
+
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
     pub(crate) async fn over(stream: S, path: &str) -> Self {
         let url = format!("ws://localhost{path}");

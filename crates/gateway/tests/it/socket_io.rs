@@ -125,6 +125,10 @@ impl Socket {
         socket
     }
 
+    pub(crate) fn send_at_once(&self) {
+        self.0.send_at_once();
+    }
+
     pub(crate) async fn say(&mut self, text: &str) {
         self.0.socket.send(Message::text(text)).await.expect("sent");
     }

@@ -50,6 +50,11 @@ impl Peer {
         Self { socket: TcpStream::connect(address).await.expect("connected"), heard: String::new() }
     }
 
+    /// Small stanzas do not wait for what the kernel has not heard of the ones before.
+    pub(crate) fn send_at_once(&self) {
+        self.socket.set_nodelay(true).expect("set");
+    }
+
     /// With a socket that takes little.
     pub(crate) async fn dial_narrow(node: &Node, listener: usize) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");

@@ -60,6 +60,7 @@ impl Speaker for Device {
         let before = self.link.take();
         let token = scene.node.token_for(scene.name, YEARS);
         let mut client = scene.node.open(&format!("/v1/connect?token={token}")).await;
+        client.send_at_once();
         let ready = client.next().await;
         drop(before);
         if ready["t"] != "ready" {

@@ -7,6 +7,11 @@ impl Random {
         Self(seed)
     }
 
+    /// The numbers of one step. How many the steps before it drew depends on what devices received.
+    pub(crate) fn of_step(seed: u64, step: usize) -> Self {
+        Self(Self(seed ^ (step as u64).rotate_left(32)).next())
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

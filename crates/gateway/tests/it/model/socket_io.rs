@@ -94,6 +94,7 @@ impl Speaker for Device {
     async fn connect(&mut self, scene: &mut Scene<'_>, _entry: Entry) -> Came {
         let before = self.link.take();
         let mut socket = Socket::session(scene.node, "/socket.io/").await;
+        socket.send_at_once();
         let token = scene.node.token_for(scene.name, YEARS);
         let mut asked = json!({"token": token, "topics": self.own, "offsets": self.offsets});
         let (pid, offset) = &self.last;

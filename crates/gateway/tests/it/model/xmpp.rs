@@ -103,6 +103,7 @@ impl Speaker for Device {
     async fn connect(&mut self, scene: &mut Scene<'_>, _entry: Entry) -> Came {
         let before = self.link.take();
         let mut peer = Peer::dial(scene.node, XMPP).await;
+        peer.send_at_once();
         peer.prove(scene.name, &scene.node.token_for(scene.name, YEARS)).await;
         scene.hears(&self.topics);
         peer.ask(HEADER, FEATURES).await;
