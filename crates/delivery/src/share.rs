@@ -27,7 +27,7 @@ pub(crate) mod metrics;
 mod reclaim;
 mod takers;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,8 +43,9 @@ use crate::delivery::{Delivery, Error};
 
 pub(crate) use leader::run;
 
-/// Messages that are not stored and wait for the leader.
+/// Messages that are not stored and wait for the leader, and of those the messages of one app.
 const LIVE_MAX: usize = 4_096;
+const LIVE_OF_APP_MAX: usize = 1_024;
 
 /// What the rest of the node tells the leader's task.
 pub(crate) struct Shares {
@@ -65,8 +66,16 @@ pub(crate) struct Shares {
 #[derive(Default)]
 struct Waiting {
     live: VecDeque<Arc<Message>>,
+    /// How many of them each app has.
+    live_of: HashMap<AppId, usize>,
     /// Their groups may have something to assign.
     touched: HashSet<AppId>,
+}
+
+impl Waiting {
+    fn has_room(&self, app: AppId) -> bool {
+        self.live.len() < LIVE_MAX && self.live_of.get(&app).is_none_or(|count| *count < LIVE_OF_APP_MAX)
+    }
 }
 
 impl Shares {
@@ -91,8 +100,9 @@ impl Shares {
         let mut waiting = self.waiting.lock();
         if message.when == When::Stored {
             waiting.touched.insert(message.app);
-        } else if waiting.live.len() < LIVE_MAX {
+        } else if waiting.has_room(message.app) {
             waiting.live.push_back(message.clone());
+            *waiting.live_of.entry(message.app).or_default() += 1;
         } else {
             drop(waiting);
             self.metrics.dropped.inc();
@@ -145,7 +155,7 @@ impl Shares {
     }
 
     fn take_waiting(&self) -> (VecDeque<Arc<Message>>, HashSet<AppId>) {
-        let Waiting { live, touched } = std::mem::take(&mut *self.waiting.lock());
+        let Waiting { live, touched, .. } = std::mem::take(&mut *self.waiting.lock());
         (live, touched)
     }
 }
@@ -167,8 +177,8 @@ impl Delivery {
         Ok(())
     }
 
-    /// Whether devices of the app share subscriptions, as far as this node knows: seconds behind where another node could
-    /// not tell.
+    /// Whether devices of the app share subscriptions, as far as this node knows: it may lag by seconds if another node could
+    /// not report the change.
     pub fn has_shares(&self, app: AppId) -> bool {
         self.shares.has(app)
     }

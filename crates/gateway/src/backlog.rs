@@ -316,7 +316,7 @@ impl Shard {
         heard.by_wildcard && (heard.before_name || !self.hears_by_name(slot, message))
     }
 
-    /// Whatever its name brought before it ended.
+    /// Whether only filters with wildcards match the message now, even if a name matched it before.
     fn hears_by_wildcard_alone(&self, slot: u32, message: &Message) -> bool {
         self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
     }

@@ -6,6 +6,8 @@
 //!
 //! A group begins with its first member and ends with its last. It gets nothing of what was accepted before it began.
 
+use std::collections::BTreeMap;
+
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp, limits};
 
 use crate::{Error, Place};
@@ -68,7 +70,7 @@ pub struct ShareGroup {
 pub struct JoinShares {
     pub app: AppId,
     pub device: DeviceNum,
-    /// With the QoS that was granted.
+    /// With the QoS that was granted. Of a share that is there twice the last one counts (MQTT 5 §3.8.4).
     pub shares: Vec<(Share, u8)>,
     pub generation: u64,
     /// How long the session outlives its connection.
@@ -93,7 +95,7 @@ pub enum Leave {
     /// All of them become [`MemberState::Ended`].
     Session,
     /// These become [`MemberState::Left`].
-    Some(Vec<Share>),
+    Shares(Vec<Share>),
 }
 
 impl Leave {
@@ -101,7 +103,7 @@ impl Leave {
         match self {
             Self::Connection { .. } => MemberState::Away,
             Self::Session => MemberState::Ended,
-            Self::Some(_) => MemberState::Left,
+            Self::Shares(_) => MemberState::Left,
         }
     }
 
@@ -154,6 +156,13 @@ impl MemberState {
             _ => Self::Ended,
         }
     }
+}
+
+/// Each share once, in the order of their names.
+pub(crate) fn distinct(shares: Vec<(Share, u8)>) -> Vec<(Share, u8)> {
+    let shares: BTreeMap<(Box<str>, Box<str>), u8> =
+        shares.into_iter().map(|(Share { name, filter }, qos)| ((name, filter), qos)).collect();
+    shares.into_iter().map(|((name, filter), qos)| (Share { name, filter }, qos)).collect()
 }
 
 /// Memberships of a device and of its app, and groups of the app, as they would be.

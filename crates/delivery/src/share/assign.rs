@@ -81,7 +81,7 @@ pub(super) async fn stored(
     for _ in 0..PAGES {
         let page = pages.read(delivery, group.of.app, group.since).await?;
         for messages in page.messages.chunks(AT_ONCE) {
-            if !some(delivery, takers, group, messages).await? {
+            if !batch(delivery, takers, group, messages).await? {
                 return Ok(Progress::Blocked);
             }
         }
@@ -100,7 +100,7 @@ struct Chosen<'m> {
 }
 
 /// False if one of them found no member with room. The group's place is behind what was assigned.
-async fn some(
+async fn batch(
     delivery: &Arc<Delivery>,
     takers: &mut Takers,
     group: &mut Group,
@@ -138,7 +138,7 @@ async fn some(
         match result {
             Ok(Sent::Copy(_)) => drop(delivery.shares.metrics.assigned.inc()),
             Ok(Sent::Expired) => {}
-            // Nobody has room, or an error: from here on again. Those behind that were sent are found by their keys.
+            // Nobody has room, or an error: from here on again. Messages behind it that were sent are found by their keys.
             Ok(Sent::NoDevice) => {
                 failed.get_or_insert((message, None));
             }

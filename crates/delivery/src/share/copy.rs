@@ -7,7 +7,7 @@ use std::time::Duration;
 use noroshi_protocol::mqtt::ShareCopy;
 use noroshi_store::{Idempotency, InboxPlace, InboxRange, ShareNum};
 use noroshi_types::{
-    AppId, DeviceId, Message, NotificationId, Push, Request, Target, Timestamp, Ttl, When, limits,
+    AppId, DeviceId, Message, NotificationId, Outcome, Push, Request, Target, Timestamp, Ttl, When, limits,
 };
 use ring::digest::{SHA256, digest};
 
@@ -22,8 +22,7 @@ pub(super) enum Sent {
     NoDevice,
 }
 
-/// To how many members a message was assigned before it is assigned again: none if it is the topic's own, else one more
-/// than were before this copy.
+/// The turn of the next copy: 0 for the topic's own message, else this copy's turn plus 1.
 pub(super) fn turn_of(message: &Message) -> u32 {
     ShareCopy::of(message).map_or(0, |copy| copy.turn.saturating_add(1))
 }
@@ -43,10 +42,24 @@ pub(super) async fn send(
     let is_kept = request.when == When::Stored;
     let key = is_kept.then(|| key(num, of, turn));
     let receipt = delivery.publish_copy(message.app, request, key).await?;
-    Ok(match is_kept && receipt.kept == 0 && !receipt.replayed {
-        true => Sent::NoDevice,
-        false => Sent::Copy(receipt.id),
-    })
+    let is_there = match is_kept {
+        true if receipt.replayed => was_kept(delivery, message.app, receipt.id, now).await?,
+        true => receipt.kept > 0,
+        false => true,
+    };
+    Ok(if is_there { Sent::Copy(receipt.id) } else { Sent::NoDevice })
+}
+
+/// Whether an inbox took a copy that was sent before, whatever became of it since. The key is remembered also where the
+/// device had been deleted.
+async fn was_kept(
+    delivery: &Delivery,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let state = delivery.store.notification(app, id, now).await?;
+    Ok(state.is_none_or(|state| state.counts.iter().any(|(outcome, _)| *outcome == Outcome::Kept)))
 }
 
 fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timestamp) -> Option<Request> {

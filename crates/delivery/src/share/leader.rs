@@ -25,8 +25,8 @@ const RENEW: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Groups and members are read when they change, which another node may have failed to tell.
 const READ: Duration = Duration::from_secs(5);
-/// After groups or connections were read, so many times as long passes before they are read again: many that join at once
-/// make few reads.
+/// The leader waits this many times the duration of the last read before the next one, so that a burst of joins causes few
+/// reads.
 const PAUSES: u32 = 4;
 /// Between two looks while members have no room; confirmations at this node wake the task.
 const RETRY: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ pub(crate) async fn run(delivery: &Arc<Delivery>) {
             continue;
         }
         pause = leader.turn(delivery).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not look after all shared subscriptions; trying again");
+            tracing::warn!(%error, "could not assign messages of shared subscriptions; retrying");
             INTERVAL
         });
     }
@@ -60,9 +60,12 @@ struct Leader {
     /// When this node asked last, and whether it was told that it leads.
     asked: Option<(Instant, bool)>,
     read: Option<Instant>,
-    /// Not before: groups are read, connections are looked for.
-    read_again: Instant,
-    look_again: Instant,
+    /// When groups may be read again, and connections looked for.
+    next_read: Instant,
+    next_look: Instant,
+    looked: Option<Instant>,
+    /// Groups were read that changed, and connections not looked for since.
+    wants_look: bool,
     groups: Vec<Group>,
     takers: Takers,
     reclaim: Reclaim,
@@ -83,8 +86,10 @@ impl Leader {
             holder,
             asked: None,
             read: None,
-            read_again: now,
-            look_again: now,
+            next_read: now,
+            next_look: now,
+            looked: None,
+            wants_look: false,
             groups: Vec::new(),
             takers,
             reclaim: Reclaim::default(),
@@ -101,20 +106,23 @@ impl Leader {
         // Before groups are read: a message that waits may be for one that is new.
         let (live, touched) = delivery.shares.take_waiting();
         let changed = self.read(delivery).await?;
+        self.wants_look |= changed;
         if self.groups.is_empty() || !self.leads(delivery).await? {
+            return Ok(self.until_read(delivery, INTERVAL));
+        }
+        self.look(delivery).await;
+        // Nodes that do not answer may have taken a while.
+        if !self.leads(delivery).await? {
             return Ok(INTERVAL);
         }
         let now = Instant::now();
         self.takers.begin_turn();
-        if changed || self.look_again <= now {
-            self.takers.look(delivery, &self.groups).await;
-            self.look_again = Instant::now() + INTERVAL.max(now.elapsed() * PAUSES);
-        }
         let mut result = Ok(());
         if changed || self.reclaimed.is_none_or(|at| now - at >= RECLAIM) {
             result = self.reclaim(delivery).await;
             self.reclaimed = Some(now);
         }
+        self.takers.begin_turn();
         for message in live {
             assign::live(delivery, &self.takers, &mut self.groups, &message).await;
         }
@@ -123,16 +131,38 @@ impl Leader {
             self.went_round = Some(now);
         }
         result = result.and(self.assign(delivery, |app| is_round || touched.contains(&app)).await);
-        self.save(delivery, Vec::new()).await?;
-        result?;
         let blocked = self.groups.iter().filter(|group| group.progress == Progress::Blocked).count();
         delivery.shares.metrics.waiting.set(i64::try_from(blocked).unwrap_or(i64::MAX));
         delivery.shares.waits.store(blocked > 0, Ordering::Relaxed);
-        Ok(match (blocked, self.is_saved()) {
+        self.save(delivery, Vec::new()).await?;
+        if let Err(error) = result {
+            tracing::warn!(%error, "could not assign messages of some shared subscriptions; retrying");
+        }
+        let pause = match (blocked, self.is_saved()) {
             (0, true) => INTERVAL,
             (0, false) => SAVE,
             _ => RETRY,
-        })
+        };
+        Ok(self.until_read(delivery, pause))
+    }
+
+    /// A pause that ends when groups may be read that changed, or connections looked for.
+    fn until_read(&self, delivery: &Delivery, pause: Duration) -> Duration {
+        let now = Instant::now();
+        let read = delivery.shares.is_changed().then(|| self.next_read.saturating_duration_since(now));
+        let look = self.wants_look.then(|| self.next_look.saturating_duration_since(now));
+        read.into_iter().chain(look).fold(pause, Duration::min)
+    }
+
+    /// Looks for connections of members, if groups changed or it is time.
+    async fn look(&mut self, delivery: &Arc<Delivery>) {
+        let now = Instant::now();
+        let is_due = self.wants_look || self.looked.is_none_or(|at| now - at >= INTERVAL);
+        if is_due && self.next_look <= now {
+            self.takers.look(delivery, &self.groups).await;
+            (self.wants_look, self.looked) = (false, Some(now));
+            self.next_look = Instant::now() + now.elapsed() * PAUSES;
+        }
     }
 
     async fn leads(&mut self, delivery: &Delivery) -> Result<bool, Error> {
@@ -147,7 +177,7 @@ impl Leader {
         if leads && !led {
             // Another may have led meanwhile.
             self.takers = Takers::new(delivery.store.inbox_rows());
-            (self.reclaim, self.look_again) = (Reclaim::default(), asked);
+            (self.reclaim, self.wants_look) = (Reclaim::default(), true);
         }
         self.asked = Some((asked, leads));
         delivery.shares.follows.store(!leads, Ordering::Relaxed);
@@ -156,20 +186,21 @@ impl Leader {
 
     /// Reads groups and members, if they changed. True if they did, as far as this node was told.
     async fn read(&mut self, delivery: &Arc<Delivery>) -> Result<bool, Error> {
-        if delivery.shares.is_changed() {
-            tokio::time::sleep_until(self.read_again.into()).await;
+        let now = Instant::now();
+        // Meanwhile the groups that are known go on.
+        if self.next_read > now {
+            return Ok(false);
         }
         let changed = delivery.shares.take_changed();
         if !changed && self.read.is_some_and(|at| at.elapsed() < READ) {
             return Ok(false);
         }
-        let now = Instant::now();
         if let Err(error) = self.refresh(delivery).await {
             delivery.shares.look_again();
             return Err(error);
         }
         self.read = Some(now);
-        self.read_again = Instant::now() + now.elapsed() * PAUSES;
+        self.next_read = Instant::now() + now.elapsed() * PAUSES;
         Ok(changed)
     }
 

@@ -1,11 +1,11 @@
 //! What members did not confirm before their connection or session ended, or before they unsubscribed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_store::{MemberState, ShareMember, ShareNum};
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId};
 
 use super::assign;
 use super::copy::{self, Sent};
@@ -15,8 +15,13 @@ use crate::delivery::{Delivery, Error};
 
 /// Inboxes that are read in one turn.
 const INBOXES: usize = 64;
+/// Until a member is looked at again whose copies nobody could take, or could not be read.
+const RETRY: Duration = Duration::from_millis(500);
 /// Between two looks at what a member that left still confirms.
 const HELD: Duration = Duration::from_secs(5);
+/// How long a member that unsubscribed has to subscribe again and go on with what it has. Otherwise two members would get
+/// what the leader gives away at this moment.
+const SETTLED: Duration = Duration::from_secs(1);
 /// How long the deletion of a device waits until the end of its connection is known, and how often it looks.
 const PARTING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
@@ -88,6 +93,7 @@ impl Reclaim {
         read: &mut usize,
         over: &mut Vec<(ShareNum, DeviceNum)>,
     ) -> Result<(), Error> {
+        let mut result = Ok(());
         let deleted = group.of.members.iter().filter(|member| member.device.is_none());
         over.extend(deleted.map(|member| (group.of.num, member.num)));
         if group.is_alive() && !group.has_takers(takers.connected()) {
@@ -104,19 +110,27 @@ impl Reclaim {
             if *read >= INBOXES || !is_due(&self.looked, &mark) {
                 continue;
             }
-            *read += 1;
-            match take_back(delivery, takers, group, &member).await? {
-                Leftover::Nothing if member.state == MemberState::Away => {
-                    self.looked.insert(mark, None);
-                }
-                Leftover::Nothing => over.push((group.of.num, member.num)),
-                Leftover::Held => {
-                    self.looked.insert(mark, Some(now + HELD));
-                }
-                Leftover::NoRoom => break,
+            if member.state == MemberState::Left && !self.looked.contains_key(&mark) {
+                self.looked.insert(mark, Some(now + SETTLED));
+                continue;
             }
+            *read += 1;
+            let again = match take_back(delivery, takers, group, &member).await {
+                Ok(Leftover::Nothing) if member.state == MemberState::Away => None,
+                Ok(Leftover::Nothing) => {
+                    over.push((group.of.num, member.num));
+                    Some(now + RETRY)
+                }
+                Ok(Leftover::Held) => Some(now + HELD),
+                Ok(Leftover::NoRoom) => Some(now + RETRY),
+                Err(error) => {
+                    result = result.and(Err(error));
+                    Some(now + RETRY)
+                }
+            };
+            self.looked.insert(mark, again);
         }
-        Ok(())
+        result
     }
 }
 
@@ -183,17 +197,34 @@ pub(super) async fn release(delivery: &Arc<Delivery>, app: AppId, device: &Devic
     let copies = copy::in_inbox(delivery, app, device).await?;
     for (group, member) in &groups {
         let of_group = copies.iter().filter(|(_, copy)| copy.share == group.share);
-        let mut others = others(group, member.num).into_iter().cycle();
+        let mut others = VecDeque::from(others(group, member.num));
         for (message, copy) in of_group {
             let has_ended = ShareMember { state: MemberState::Ended, ..member.clone() };
-            if fate(&has_ended, message.id, copy, false) != Fate::Moves {
-                continue;
+            if fate(&has_ended, message.id, copy, false) == Fate::Moves {
+                send_to_one(delivery, group, message, &mut others).await?;
             }
-            let Some(to) = others.next() else { break };
-            let turn = copy::turn_of(message);
-            copy::send(delivery, (group.of.num, &group.share), message, turn, to).await?;
-            delivery.shares.metrics.moved.inc();
         }
+    }
+    Ok(())
+}
+
+/// Sends a copy to the first of these devices that is there, and puts that one behind the others.
+async fn send_to_one(
+    delivery: &Arc<Delivery>,
+    group: &Group,
+    message: &Message,
+    devices: &mut VecDeque<&DeviceId>,
+) -> Result<(), Error> {
+    let mut turn = copy::turn_of(message);
+    while let Some(to) = devices.front() {
+        let sent = copy::send(delivery, (group.of.num, &group.share), message, turn, to).await?;
+        if sent != Sent::NoDevice {
+            delivery.shares.metrics.moved.inc();
+            devices.rotate_left(1);
+            return Ok(());
+        }
+        devices.pop_front();
+        turn = turn.saturating_add(1);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use noroshi_store::{Leave, LeaveShares, MemberState, Outstanding, ShareMember};
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
 
@@ -18,9 +19,12 @@ use crate::edge::GENERATION_BITS;
 const UNCONFIRMED_MAX: u32 = 128;
 /// A member whose node does not report the end of its connection is away after this.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// How long a member is waited for that nobody saw leave, if its session was to end with its connection. The node that has
-/// the connection says so meanwhile, if there is one.
+/// How long the leader keeps a member whose disconnect no node reported, if its session ends with its connection. If a node
+/// still has the connection, that node corrects this.
 const GRACE: Duration = Duration::from_secs(600);
+/// How long a look takes at most, and of how many apps the members are asked for at once.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+const APPS_AT_ONCE: usize = 16;
 /// Memberships that are ended or given up in one look.
 const CHANGES: usize = 256;
 /// Members whose copies are counted when a group finds none with room, and in a turn.
@@ -135,11 +139,7 @@ impl Takers {
             let devices = here.filter_map(|member| Some((member.num, member.device.clone()?)));
             by_app.entry(group.of.app).or_default().extend(devices);
         }
-        let mut seen: HashMap<DeviceNum, ask::Connected> = HashMap::new();
-        for (app, members) in by_app {
-            let (nums, devices): (Vec<DeviceNum>, Vec<DeviceId>) = members.into_iter().unzip();
-            seen.extend(nums.into_iter().zip(delivery.generations(app, &devices).await));
-        }
+        let seen = seen(delivery, by_app).await;
         let before = std::mem::take(&mut self.connected);
         let mut gone = Vec::new();
         let mut unseen = HashMap::new();
@@ -149,32 +149,52 @@ impl Takers {
                 let key = (member.num, member.generation);
                 let is_connected = match seen.get(&member.num) {
                     Some(ask::Connected::As(generation)) => *generation == member.generation,
-                    Some(ask::Connected::Unknown) => before.contains(&key),
-                    Some(ask::Connected::No) | None => false,
+                    Some(ask::Connected::No) => false,
+                    Some(ask::Connected::Unknown) | None => before.contains(&key),
                 };
-                let is_known = seen.get(&member.num) != Some(&ask::Connected::Unknown);
+                let is_known = seen.get(&member.num).is_some_and(|seen| *seen != ask::Connected::Unknown);
                 if is_connected {
                     self.connected.insert(key);
                 } else if member.state == MemberState::Here && member.device.is_some() && is_known {
                     let since = *self.unseen.get(&key).unwrap_or(&now);
-                    if unseen.insert(key, since).is_none() && now - since >= UNSEEN {
-                        gone.push((group.of.app, member.clone(), given_up(member, wall)));
+                    if unseen.insert(key, since).is_none()
+                        && now - since >= UNSEEN
+                        && let Some(leave) = given_up(member, wall)
+                    {
+                        gone.push((group.of.app, key, leave));
                     }
                 } else if member.state == MemberState::Away && member.ends_at.is_some_and(|at| at <= wall) {
-                    gone.push((group.of.app, member.clone(), Some(Leave::Session)));
+                    gone.push((group.of.app, key, Leave::Session));
                 }
             }
         }
         self.unseen = unseen;
-        for (app, member, what) in gone.into_iter().take(CHANGES) {
-            let Some(what) = what else { continue };
-            let (device, generation) = (member.num, member.generation);
+        for (app, (device, generation), what) in gone.into_iter().take(CHANGES) {
             let leave = LeaveShares { device, generation, what, held: Vec::new() };
             if let Err(error) = delivery.leave_shares(app, leave).await {
                 tracing::warn!(%error, "could not end the membership of a device that is not connected; trying again");
             }
         }
     }
+}
+
+/// What is known of connections. Members that are missing were not asked for, or no answer came in time.
+async fn seen(
+    delivery: &Delivery,
+    by_app: HashMap<AppId, HashMap<DeviceNum, DeviceId>>,
+) -> HashMap<DeviceNum, ask::Connected> {
+    let ask = |(app, members): (AppId, HashMap<DeviceNum, DeviceId>)| async move {
+        let (nums, devices): (Vec<DeviceNum>, Vec<DeviceId>) = members.into_iter().unzip();
+        let known = delivery.generations(app, &devices).await;
+        nums.into_iter().zip(known).collect::<Vec<_>>()
+    };
+    let mut answers = futures_util::stream::iter(by_app.into_iter().map(ask)).buffer_unordered(APPS_AT_ONCE);
+    let until = tokio::time::Instant::now() + LOOK_MAX;
+    let mut seen = HashMap::new();
+    while let Ok(Some(known)) = tokio::time::timeout_at(until, answers.next()).await {
+        seen.extend(known);
+    }
+    seen
 }
 
 /// Its node was killed: nobody reported the end of its connection. None if it may have logged in after the look.

@@ -93,8 +93,7 @@ impl CatchUp {
         }
     }
 
-    /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what
-    /// topics retain.
+    /// Messages the client is owed that no log would bring again, and that the connection did not send.
     pub(crate) fn unsent(&self) -> Vec<Owed> {
         let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
         let rest = rest.map(Paged::owed);

@@ -284,7 +284,7 @@ impl Shard {
         let last = match expiry_s {
             0 if lasted => Some(Job::Forget { topics: topics.clone(), turn: Some(announce(true)) }),
             0 => None,
-            // What the job that is out writes is undone.
+            // The running job may still write the session; this write replaces it.
             _ if wild.is_empty() && due.is_empty() && !is_busy && !owed.iter().any(|owed| owed.retained) => {
                 None
             }

@@ -99,7 +99,7 @@ impl Shard {
         let held: Vec<Share> =
             mqtt.conversation.subscriptions().filter_map(|held| share(&held.filter)).collect();
         shares.retain(|share| !held.contains(share));
-        let leave = Job::LeaveShares { what: Leave::Some(shares.clone()), held: Vec::new() };
+        let leave = Job::LeaveShares { what: Leave::Shares(shares.clone()), held: Vec::new() };
         if !shares.is_empty() && !self.queue_job(slot, leave) {
             self.begin_close(slot, CloseReason::RateLimited);
         }

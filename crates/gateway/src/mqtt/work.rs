@@ -106,14 +106,17 @@ pub(crate) enum Done {
         request: SubscribeRequest,
         lasts: bool,
         rules: Option<Arc<AppRules>>,
-        /// The durable subscriptions that are new.
+        /// The durable and the shared subscriptions that are new.
         made: Vec<Topic>,
+        joined: Vec<Share>,
     },
     Unsubscribed {
         request: UnsubscribeRequest,
     },
     Forgotten,
     Retained(Result<Vec<Arc<Message>>, StoreError>),
+    /// The session's shared subscriptions are over the app's limits.
+    OverQuota,
     /// By a defect: the client is not answered.
     Failed,
 }
@@ -246,13 +249,13 @@ impl Shard {
                 }
                 _ => None,
             };
-            let lasts_s = mqtt.expiry_s;
+            let expiry_s = mqtt.expiry_s;
             self.works.out += 1;
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let delivery = self.delivery.clone();
             self.delivery.work(async move {
                 let words = shared.lefts.last_words();
-                let run = run(&delivery, words, &session, job, kept, lasts_s);
+                let run = run(&delivery, words, &session, job, kept, expiry_s);
                 let ran = AssertUnwindSafe(run).catch_unwind().await;
                 let done = ran.unwrap_or_else(|_| {
                     shared.metrics.panics.inc();
@@ -305,6 +308,7 @@ impl Shard {
                 self.answer_mqtt(slot, |conversation, out| conversation.published(answer, result, out));
             }
             Done::Published { answer: None, .. } | Done::Forgotten => {}
+            Done::OverQuota => self.begin_close(slot, CloseReason::QuotaExceeded),
             Done::Failed => self.begin_close(slot, CloseReason::Internal),
             Done::Subscribed { request, lasts, rules, .. } => {
                 self.finish_subscribe(slot, request, lasts);
@@ -380,23 +384,28 @@ async fn run(
         }
         Job::Subscribe { mut request, lasts, rules, had } => {
             let kept = join_shares(delivery, session, &mut request, expiry_s, kept).await;
-            let joined: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();
+            let joined = request.shares().filter_map(|(filter, _)| share(filter));
+            let mut joined: Vec<Share> = joined.filter(|share| !had.contains(share)).collect();
             let mut made = Vec::new();
             if lasts && let Err(refused) = subscribe(delivery, session, &request, kept, &mut made).await {
                 request.refuse(|_| Some(refused));
                 unsubscribe(delivery, session, &std::mem::take(&mut made)).await;
-                let new: Vec<Share> = joined.into_iter().filter(|share| !had.contains(share)).collect();
-                if !new.is_empty()
-                    && let Err(error) = leave_shares(delivery, session, Leave::Some(new), Vec::new()).await
+                let joined = std::mem::take(&mut joined);
+                if !joined.is_empty()
+                    && let Err(error) =
+                        leave_shares(delivery, session, Leave::Shares(joined), Vec::new()).await
                 {
                     tracing::warn!(%error, "could not undo shared subscriptions that were refused");
                     return Done::Failed;
                 }
             }
-            Done::Subscribed { request, lasts, rules, made }
+            Done::Subscribed { request, lasts, rules, made, joined }
         }
         Job::Join { shares } => {
             if let Err(error) = join(delivery, session, shares, expiry_s).await {
+                if matches!(error, Error::Store(StoreError::Limit(_))) {
+                    return Done::OverQuota;
+                }
                 tracing::warn!(%error, "could not restore a session's shared subscriptions; closing its connection");
                 return Done::Failed;
             }
@@ -411,7 +420,7 @@ async fn run(
         Job::Unsubscribe { request, lasts, held } => {
             let shares: Vec<Share> = request.filters().filter_map(share).collect();
             if !shares.is_empty()
-                && let Err(error) = leave_shares(delivery, session, Leave::Some(shares), held).await
+                && let Err(error) = leave_shares(delivery, session, Leave::Shares(shares), held).await
             {
                 tracing::warn!(%error, "could not end shared subscriptions; closing the connection");
                 return Done::Failed;
@@ -572,7 +581,7 @@ pub(super) async fn forget(
         && delivery.has_shares(session.app)
         && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
     {
-        tracing::warn!(%error, "could not end the shared subscriptions of a session that ended; they end when it would have expired");
+        tracing::warn!(%error, "could not end a session's shared subscriptions; the leader ends them when the session expires");
     }
     unsubscribe(delivery, session, topics).await;
     let failed = store.keep_session(session.num, kept).await.err();
@@ -591,12 +600,17 @@ async fn unsubscribe(delivery: &Arc<Delivery>, session: &Session, topics: &[Topi
     }
 }
 
-/// A job ended after its connection: the client was not told. What was subscribed to is undone before anything else is
-/// written; of what was unsubscribed from the session keeps nothing.
+/// A job ended after its connection: the client was not told. New subscriptions are undone before anything else is written.
+/// The saved session drops the filters that were unsubscribed.
 fn undo(done: &Done, jobs: &mut VecDeque<Job>) {
     match done {
-        Done::Subscribed { made, .. } if !made.is_empty() => {
-            jobs.push_front(Job::Undo { topics: made.clone() })
+        Done::Subscribed { made, joined, .. } => {
+            if !joined.is_empty() {
+                jobs.push_front(Job::LeaveShares { what: Leave::Shares(joined.clone()), held: Vec::new() });
+            }
+            if !made.is_empty() {
+                jobs.push_front(Job::Undo { topics: made.clone() });
+            }
         }
         Done::Unsubscribed { request } => {
             for job in jobs {

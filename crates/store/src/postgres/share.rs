@@ -49,7 +49,7 @@ async fn w_join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
     tx.query_opt(sql, &[&device, &app]).await?.ok_or(Error::NotFound)?;
     let now: i64 = tx.query_one("SELECT last FROM accept_order", &[]).await?.get(0);
     let (nums, levels) = lock_groups(&tx, app, now, join.shares).await?;
-    // Nobody was to get what came since the last member left.
+    // A group without members skips what was published since its last member left.
     let sql = "UPDATE share_groups AS g SET since = greatest(since, $2)
          WHERE num = ANY($1::bigint[]) AND NOT EXISTS (
              SELECT 1 FROM share_members AS m JOIN devices AS d ON d.num = m.device
@@ -74,11 +74,11 @@ async fn lock_groups(
     tx: &Tx,
     app: i64,
     now: i64,
-    mut shares: Vec<(Share, u8)>,
+    shares: Vec<(Share, u8)>,
 ) -> Result<(Vec<i64>, Vec<i64>), Failed> {
     // Rows are made in the order of their names and locked in the order of their numbers, here and in `w_settle`, so that
-    // no two transactions wait for each other.
-    shares.sort_by(|(a, _), (b, _)| (&a.name, &a.filter).cmp(&(&b.name, &b.filter)));
+    // two first attempts never deadlock. PostgreSQL ends other deadlocks, and the transaction runs again.
+    let shares = share::distinct(shares);
     let (names, filters): (Vec<&str>, Vec<&str>) =
         shares.iter().map(|(share, _)| (&*share.name, &*share.filter)).unzip();
     let levels: Vec<i64> = shares.iter().map(|(_, qos)| i64::from(*qos)).collect();
@@ -103,7 +103,7 @@ async fn w_leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
     let (state, ends_at) = (leave.what.state() as i64, leave.what.ends_at());
-    let Leave::Some(shares) = &leave.what else {
+    let Leave::Shares(shares) = &leave.what else {
         let sql = "UPDATE share_members SET state = $3::bigint, ends_at = $4, held = coalesce($5, held)
                    WHERE device = $1 AND generation <= $2 AND state < $3::bigint";
         return Ok(tx.execute(sql, &[&device, &generation, &state, &ends_at, &held]).await? > 0);

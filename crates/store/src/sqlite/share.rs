@@ -46,7 +46,7 @@ fn w_join(db: &Connection, join: &JoinShares) -> Result<(), Error> {
         .optional()?;
     known.ok_or(Error::NotFound)?;
     let now = maintenance::place(db)?;
-    for (Share { name, filter }, qos) in &join.shares {
+    for (Share { name, filter }, qos) in &share::distinct(join.shares.clone()) {
         db.prepare_cached(
             "INSERT INTO share_groups (app, name, filter, since) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
         )?
@@ -54,7 +54,7 @@ fn w_join(db: &Connection, join: &JoinShares) -> Result<(), Error> {
         let num: i64 = db
             .prepare_cached("SELECT num FROM share_groups WHERE app = ?1 AND name = ?2 AND filter = ?3")?
             .query_row((app, name, filter), |row| row.get(0))?;
-        // Nobody was to get what came since its last member left.
+        // A group without members skips what was published since its last member left.
         db.prepare_cached(
             "UPDATE share_groups SET since = max(since, ?2)
              WHERE num = ?1 AND NOT EXISTS (
@@ -86,7 +86,7 @@ fn w_leave(db: &Connection, leave: &LeaveShares) -> Result<bool, Error> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
     let (state, ends_at) = (leave.what.state() as i64, leave.what.ends_at());
-    let Leave::Some(shares) = &leave.what else {
+    let Leave::Shares(shares) = &leave.what else {
         let sql = "UPDATE share_members SET state = ?3, ends_at = ?4, held = coalesce(?5, held)
                    WHERE device = ?1 AND generation <= ?2 AND state < ?3";
         return Ok(db.prepare_cached(sql)?.execute((device, generation, state, ends_at, held))? > 0);

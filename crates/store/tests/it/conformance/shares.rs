@@ -65,6 +65,10 @@ pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
     let first = &found[0].members[0];
     assert_eq!(first.device, Some(device("a")));
     assert_eq!((first.qos, first.generation, first.expiry_s, first.state), (1, 8, 60, MemberState::Here));
+    let mut twice = joining(mine, a, 8, &[jobs.clone(), jobs.clone()]);
+    twice.shares[1].1 = 2;
+    store.join_shares(twice).await.expect("joined");
+    assert_eq!(groups(store).await[0].members[0].qos, 2, "the later one counts (§3.8.4)");
     let foreign = store.join_shares(joining(theirs, a, 9, &[jobs])).await;
     assert!(matches!(foreign, Err(Error::NotFound)), "a device of another app");
 }
@@ -90,8 +94,8 @@ pub(crate) async fn a_share_is_left(store: &dyn Store) {
     enter(store, app, a, 2, from_ref(&jobs)).await;
     assert!(groups(store).await[0].members[0].held.is_empty(), "it is back");
     assert!(!leave(store, a, 1, Leave::Session).await, "a later connection has it");
-    assert!(!leave(store, a, 2, Leave::Some(vec![share("jobs", "u")])).await, "it is not in that one");
-    assert!(leave(store, a, 2, Leave::Some(vec![jobs.clone()])).await);
+    assert!(!leave(store, a, 2, Leave::Shares(vec![share("jobs", "u")])).await, "it is not in that one");
+    assert!(leave(store, a, 2, Leave::Shares(vec![jobs.clone()])).await);
     assert_eq!(states(store).await, [(a, MemberState::Left), (b, MemberState::Here)]);
     assert!(leave(store, a, 2, Leave::Session).await, "the session outlived the subscription");
     assert_eq!(states(store).await, [(a, MemberState::Ended), (b, MemberState::Here)]);
