@@ -130,7 +130,7 @@ async fn batch(
             Sent::Copy(id) => Some(*id),
             Sent::Expired | Sent::NoDevice => None,
         });
-        takers.took(num, message.id, sent);
+        takers.settle(num, message.id, sent);
         let result = match result {
             Ok(Sent::NoDevice) if failed.is_none() => next_of(delivery, takers, group, message, 1).await,
             result => result,
@@ -172,7 +172,7 @@ pub(super) async fn next_of(
             Ok(Sent::Copy(id)) => Some(id),
             _ => None,
         };
-        takers.took(num, message.id, sent);
+        takers.settle(num, message.id, sent);
         match result {
             Ok(Sent::NoDevice) => turn = turn.saturating_add(1),
             result => return result,

@@ -127,7 +127,7 @@ impl Group {
     }
 
     /// It was this member's turn.
-    pub(super) fn took(&mut self, member: DeviceNum) {
+    pub(super) fn advance_turn(&mut self, member: DeviceNum) {
         self.last = member;
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let connected = connected(members);
         let mut turn = || {
             let num = group.next(&connected, |num| rooms.has(num) != Some(false))?.num;
-            group.took(num);
+            group.advance_turn(num);
             Some(num.0)
         };
         (0..count).map(|_| turn()).collect()

@@ -105,22 +105,20 @@ impl Leader {
     async fn turn(&mut self, delivery: &Arc<Delivery>) -> Result<Duration, Error> {
         // Before groups are read: a message that waits may be for one that is new.
         let (live, touched) = delivery.shares.take_waiting();
-        let changed = self.read(delivery).await?;
-        self.wants_look |= changed;
-        if self.groups.is_empty() || !self.leads(delivery).await? {
-            return Ok(self.until_read(delivery, INTERVAL));
-        }
-        self.look(delivery).await;
-        // Nodes that do not answer may have taken a while.
-        if !self.leads(delivery).await? {
-            return Ok(INTERVAL);
-        }
+        let ready = self.prepare(delivery).await;
+        let Ok(Some(changed)) = ready else {
+            // Before the first read messages of apps without groups wait too.
+            if !self.groups.is_empty() {
+                delivery.shares.metrics.dropped.inc_by(live.len() as u64);
+            }
+            return ready.map(|_| self.until_read(delivery, INTERVAL));
+        };
         let now = Instant::now();
         self.takers.begin_turn();
         let mut result = Ok(());
         if changed || self.reclaimed.is_none_or(|at| now - at >= RECLAIM) {
-            result = self.reclaim(delivery).await;
             self.reclaimed = Some(now);
+            result = self.reclaim(delivery).await;
         }
         self.takers.begin_turn();
         for message in live {
@@ -144,6 +142,19 @@ impl Leader {
             _ => RETRY,
         };
         Ok(self.until_read(delivery, pause))
+    }
+
+    /// Reads groups and looks for connections, as far as it is time. None if there is nothing to do for this node, else
+    /// whether groups changed.
+    async fn prepare(&mut self, delivery: &Arc<Delivery>) -> Result<Option<bool>, Error> {
+        let changed = self.read(delivery).await?;
+        self.wants_look |= changed;
+        if self.groups.is_empty() || !self.leads(delivery).await? {
+            return Ok(None);
+        }
+        self.look(delivery).await;
+        // Nodes that do not answer may have taken a while.
+        Ok(self.leads(delivery).await?.then_some(changed))
     }
 
     /// A pause that ends when groups may be read that changed, or connections looked for.

@@ -67,7 +67,7 @@ impl Takers {
     pub(super) fn next_connected(&self, group: &mut Group) -> Option<DeviceId> {
         let member = group.next(&self.connected, |_| true)?;
         let (num, device) = (member.num, member.device.clone());
-        group.took(num);
+        group.advance_turn(num);
         device
     }
 
@@ -104,14 +104,19 @@ impl Takers {
     ) -> Result<Option<(DeviceNum, DeviceId)>, Error> {
         let found = self.find(delivery, group).await?;
         if let Some((num, _)) = &found {
-            group.took(*num);
+            group.advance_turn(*num);
             self.rooms.add(*num, message);
         }
         Ok(found)
     }
 
     /// What became of a message in [`Takers::take`].
-    pub(super) fn took(&mut self, member: DeviceNum, message: NotificationId, sent: Option<NotificationId>) {
+    pub(super) fn settle(
+        &mut self,
+        member: DeviceNum,
+        message: NotificationId,
+        sent: Option<NotificationId>,
+    ) {
         self.rooms.replace(member, message, sent);
     }
 
