@@ -2,4 +2,5 @@
 
 mod config;
 mod documentation;
+mod layers;
 mod tidy;
