@@ -9,10 +9,13 @@ fn root() -> PathBuf {
     root.canonicalize().expect("the workspace")
 }
 
+/// The folders that hold the workspace's crates: `crates` is what ships, `tools` measures, simulates and fakes.
+const CRATE_FOLDERS: [&str; 2] = ["crates", "tools"];
+
 /// Every `.rs` file of the workspace's crates.
 fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![root().join("crates")];
+    let mut folders: Vec<PathBuf> = CRATE_FOLDERS.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("folder").map(|entry| entry.expect("entry").path()) {
             match entry.is_dir() {
@@ -37,7 +40,8 @@ fn assert_none(what: &str, found: &[String]) {
 
 /// The `[dependencies]` of each of our crates.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let folders = std::fs::read_dir(root().join("crates")).expect("folder");
+    let folders =
+        CRATE_FOLDERS.iter().flat_map(|folder| std::fs::read_dir(root().join(folder)).expect("folder"));
     let manifests = folders.map(|entry| entry.expect("entry").path().join("Cargo.toml"));
     manifests.map(|path| normal_dependencies(&path)).collect()
 }
@@ -229,12 +233,12 @@ fn is_root(path: &Path) -> bool {
     let name = shown(path);
     let parts: Vec<&str> = name.split('/').collect();
     matches!(
-        parts.as_slice(),
-        ["crates", _, "build.rs"]
-            | ["crates", _, "src", "lib.rs" | "main.rs"]
-            | ["crates", _, "src", "bin", _]
-            | ["crates", _, "tests" | "benches" | "examples", _]
-            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+        parts.get(2..).unwrap_or_default(),
+        ["build.rs"]
+            | ["src", "lib.rs" | "main.rs"]
+            | ["src", "bin", _]
+            | ["tests" | "benches" | "examples", _]
+            | ["tests" | "benches" | "examples", _, "main.rs"]
     )
 }
 
