@@ -4,3 +4,4 @@ mod config;
 mod documentation;
 mod layers;
 mod tidy;
+mod unused;
