@@ -121,6 +121,14 @@ pub struct Quota {
 impl Quota {
     pub const UNLIMITED: Self =
         Self { per_second: None, burst: 0.0, ramp_up: Duration::ZERO, per_device: &[] };
+
+    /// The service's quota with an operator's rate instead of its own; the burst becomes one second's worth.
+    pub(crate) fn with_rate(self, per_second: Option<f64>) -> Self {
+        match per_second {
+            Some(rate) => Self { per_second, burst: rate.max(1.0), ..self },
+            None => self,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use crate::credential::Invalid;
 use crate::curve;
+use crate::object::Invalid;
 
 /// id-ecPublicKey (RFC 5480 §2.1.1), then the curve.
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];

@@ -15,9 +15,13 @@
 
 pub mod backoff;
 pub mod breaker;
+mod catalog;
+mod collapse;
+pub mod config;
 pub mod content;
 pub mod credential;
 pub mod exchange;
+pub mod fields;
 pub mod metrics;
 mod pool;
 pub mod push;
@@ -29,11 +33,16 @@ mod apns;
 mod curve;
 mod fcm;
 mod key;
+mod object;
+mod service;
 mod webpush;
 
-pub use content::{Content, Fields, Unfit, check_content};
-pub use credential::Credential;
+pub use catalog::check_content;
+pub use config::Config;
+pub use content::Content;
+pub use credential::{Credential, CredentialStatus};
+pub use fields::{Fields, Unfit};
 pub use metrics::Metrics;
 pub use push::{Answer, Answered, Push, Reply};
-pub use services::{Config, CredentialStatus, Services};
+pub use services::Services;
 pub use vault::Vault;

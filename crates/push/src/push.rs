@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, Lane, PushToken, Timestamp, TraceContext};
 
-use crate::Content;
+use crate::content::Content;
+use crate::fields::Unfit;
 
 /// One push to one device.
 #[derive(Debug)]
@@ -64,4 +65,40 @@ pub enum Answer {
     Unconfigured,
     /// Its time ended while it waited here.
     Expired,
+}
+
+impl From<&Unfit> for Answer {
+    fn from(unfit: &Unfit) -> Self {
+        Answer::Refused { reason: unfit.reason() }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use noroshi_types::{JsonText, PushEnvironment, PushService};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fields::Fields;
+
+    /// A push of such a message to a device that only a test knows; nobody hears the answer.
+    pub(crate) fn push(service: PushService, token: &Value, fields: Fields) -> Push {
+        struct Nobody;
+        impl Answered for Nobody {
+            fn answered(&self, _: u32, _: Answer) {}
+        }
+        Push {
+            app: AppId(1),
+            lane: Lane::Direct,
+            token: PushToken {
+                service,
+                environment: PushEnvironment::Production,
+                json: JsonText::from_valid(token.to_string()),
+            },
+            content: Arc::new(Content::new(fields)),
+            id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
+            trace: None,
+            reply: Reply { to: Arc::new(Nobody), index: 0 },
+        }
+    }
 }

@@ -20,8 +20,7 @@ use serde_json::json;
 use super::config::{Authentication, Config};
 use super::error;
 use super::payload::{Payload, PushType};
-use crate::content::is_header_value;
-use crate::credential::quota_of;
+use crate::fields::is_header_value;
 use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
 use crate::key::EcKey;
 use crate::push::{Answer, Push, Reason};
@@ -62,7 +61,7 @@ impl Client {
                 Authentication::Certificate(certified) => Signing::Certificate(certified),
             },
             // Apple names no rate.
-            quota: quota_of(Quota::UNLIMITED, per_second),
+            quota: Quota::UNLIMITED.with_rate(per_second),
         }
     }
 
@@ -123,7 +122,7 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.apns()?;
+        let payload = push.content.payload::<Payload>()?;
         let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
             .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
         // It goes into the path, so nothing but a token may stand there.

@@ -8,8 +8,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Map, Value, json};
 
-use crate::content::is_header_value;
-use crate::credential::{Invalid, Object};
+use crate::fields::is_header_value;
+use crate::object::{Invalid, Object};
 use crate::key::{EcKey, fingerprint, private_key};
 
 const PRODUCTION: &str = "https://api.push.apple.com";

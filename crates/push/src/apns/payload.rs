@@ -12,17 +12,16 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use noroshi_types::{PushService, Timestamp, Urgency};
 use serde_json::{Map, Value, json};
 
-use crate::content::{Fields, Unfit, is_header_value, merge_patch, own_fields, own_headers};
+use crate::collapse;
+use crate::content;
+use crate::fields::{Fields, Unfit, merge_patch, own_fields, own_headers};
 
 const PAYLOAD_BYTES_MAX: usize = 4_096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5_120;
-const COLLAPSE_ID_BYTES_MAX: usize = 64;
 
 /// The keys of `aps` that a person notices.
 const SHOWN: [&str; 3] = ["alert", "badge", "sound"];
@@ -133,8 +132,10 @@ impl Expiration {
     }
 }
 
-impl Payload {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+impl content::Payload for Payload {
+    const SERVICE: PushService = PushService::Apns;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit> {
         let mut own = own_fields(PushService::Apns, fields.apns.as_ref(), &["headers", "payload"])?;
         let headers = Headers::read(&mut own)?;
         let own_payload = match own.remove("payload") {
@@ -168,7 +169,7 @@ impl Payload {
             expiration: headers.expiration.map_or_else(|| expiration(fields.expires_at), Expiration::Own),
             collapse_id: headers
                 .collapse_id
-                .or_else(|| fields.collapse_key.as_deref().map(|key| collapse_id(key).into())),
+                .or_else(|| fields.collapse_key.as_deref().map(|key| collapse::apns_id(key).into())),
         })
     }
 }
@@ -201,7 +202,7 @@ impl Headers {
                 }
                 EXPIRATION if value.parse::<u32>().is_ok() => headers.expiration = Some(value.into()),
                 EXPIRATION => return Err(wrong("must be a time in seconds since 1970, or 0")),
-                _ if value.len() <= COLLAPSE_ID_BYTES_MAX => headers.collapse_id = Some(value.into()),
+                _ if value.len() <= collapse::APNS_ID_BYTES_MAX => headers.collapse_id = Some(value.into()),
                 _ => return Err(wrong("must be at most 64 bytes")),
             }
         }
@@ -311,14 +312,6 @@ fn check_aps(push_type: PushType, aps: &Value) -> Result<(), Unfit> {
 /// Rounded down: nothing is delivered later than its time.
 fn expiration(time: Timestamp) -> Expiration {
     Expiration::At { time, seconds: (time.0 / 1_000).to_string().into() }
-}
-
-/// SHA-256 in base64url is 43 bytes, within the 64 that APNs takes.
-pub(crate) fn collapse_id(key: &str) -> String {
-    match is_header_value(key) && key.len() <= COLLAPSE_ID_BYTES_MAX {
-        true => key.to_owned(),
-        false => URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, key.as_bytes())),
-    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::config::Config;
 use super::error;
-use crate::content::is_header_value;
-use crate::credential::quota_of;
+use super::payload::Payload;
+use crate::fields::is_header_value;
 use crate::exchange::{
     self, Authorization, DeviceLimit, Header, Quota, Request, Response, TokenRequest, Verdict,
 };
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Access {
 impl Client {
     pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
         let path = format!("/v1/projects/{}/messages:send", config.project_id);
-        Self { config, path, quota: quota_of(QUOTA, per_second), access: Mutex::new(None) }
+        Self { config, path, quota: QUOTA.with_rate(per_second), access: Mutex::new(None) }
     }
 }
 
@@ -168,7 +168,7 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.fcm()?;
+        let payload = push.content.payload::<Payload>()?;
         let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
             .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
         // It goes into JSON as it is.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::credential::{Invalid, Object};
+use crate::object::{Invalid, Object};
 use crate::key::{RsaKey, fingerprint};
 
 const ORIGIN: &str = "https://fcm.googleapis.com";

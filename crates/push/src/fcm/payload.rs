@@ -19,8 +19,9 @@ use noroshi_types::{PushService, Timestamp, Urgency};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use crate::content::{Fields, Shown, Unfit, merge_patch, own_fields};
-use crate::{apns, webpush};
+use crate::collapse;
+use crate::content;
+use crate::fields::{Fields, Shown, Unfit, merge_patch, own_fields};
 
 /// Of what reaches the device: notification and data.
 const PAYLOAD_BYTES_MAX: usize = 4_096;
@@ -59,8 +60,10 @@ struct TimeLeft {
     webpush: bool,
 }
 
-impl Payload {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+impl content::Payload for Payload {
+    const SERVICE: PushService = PushService::Fcm;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit> {
         let own = canonical(own_fields(PushService::Fcm, fields.fcm.as_ref(), &OWN)?, &OPAQUE);
         let android = match own.contains_key("androidV2") {
             true => "androidV2",
@@ -88,7 +91,9 @@ impl Payload {
         };
         Ok(Self { message, expires_at: fields.expires_at, time_left, rendered: Mutex::new(None) })
     }
+}
 
+impl Payload {
     /// The request's body.
     pub(super) fn body(&self, token: &str, now: Timestamp) -> Bytes {
         let message = self.rendered(now);
@@ -158,8 +163,8 @@ fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
     put(&mut message, &["webpush", "headers"], "Urgency", fields.urgency.as_str());
     if let Some(key) = &fields.collapse_key {
         put(&mut message, &[android], "collapseKey", &**key);
-        put(&mut message, &["apns", "headers"], "apns-collapse-id", apns::collapse_id(key));
-        put(&mut message, &["webpush", "headers"], "Topic", webpush::topic(key));
+        put(&mut message, &["apns", "headers"], "apns-collapse-id", collapse::apns_id(key));
+        put(&mut message, &["webpush", "headers"], "Topic", collapse::web_push_topic(key));
     }
     match (is_shown, fields.urgency) {
         // "When sending payloads containing only data fields to iOS devices, only normal priority is allowed."

@@ -20,11 +20,12 @@ use super::Pool;
 use super::pending::RETRY_AFTER;
 use crate::backoff::{Backoff, chance};
 use crate::breaker::{Breaker, Pass};
+use crate::config::Config;
+use crate::credential::CredentialStatus;
 use crate::exchange::{Authorization, Client, Response, Verdict};
 use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::quota::{Devices, Rate};
-use crate::services::{Config, CredentialStatus};
 use crate::{Answer, Credential};
 
 /// How long everything stops when a push service is overloaded and does not say for how long.

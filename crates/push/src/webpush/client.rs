@@ -24,7 +24,7 @@ use url::{Position, Url};
 use super::config::Config;
 use super::encryption::{self, Keys};
 use super::error;
-use crate::credential::quota_of;
+use super::payload::Payload;
 use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
 use crate::push::{Answer, Push, Reason};
 
@@ -69,7 +69,7 @@ impl Signed {
 
 impl Client {
     pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
-        let quota = quota_of(Quota::UNLIMITED, per_second);
+        let quota = Quota::UNLIMITED.with_rate(per_second);
         Self { config, random: SystemRandom::new(), quota, signed: RwLock::default() }
     }
 
@@ -157,7 +157,7 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.webpush()?;
+        let payload = push.content.payload::<Payload>()?;
         let suspect = |reason| Answer::Suspect { reason };
         let subscription = Subscription::parse(&push.token).map_err(suspect)?;
         let url = subscription.url().map_err(suspect)?;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::credential::{Invalid, Object};
+use crate::object::{Invalid, Object};
 use crate::key::{EcKey, fingerprint};
 
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
-use crate::content::Fields;
-use crate::content::tests::{fields, json_text, push};
+use crate::fields::Fields;
+use crate::fields::tests::{fields, json_text};
+use crate::push::tests::push;
 use crate::credential::tests::{fcm_json, parsed};
 
 fn token_response(status: u16, body: &str, second: u64) -> Response<'_> {

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
-use crate::content::Fields;
-use crate::content::tests::{fields, json_text, push};
+use crate::fields::Fields;
+use crate::fields::tests::{fields, json_text};
+use crate::push::tests::push;
 use crate::credential::tests::{parsed, webpush_json};
 
 const HOUR: u64 = 3_600_000;
