@@ -24,6 +24,7 @@ pub mod heap;
 mod map;
 #[cfg(feature = "cpu")]
 mod pprof;
+mod profile;
 pub mod profiler;
 pub mod push;
 #[cfg(feature = "cpu")]

@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::map::{self, Map};
-use crate::profiler::{Detail, Error};
+use crate::profile::{Detail, Error};
 use crate::symbol::{Function, Symbols};
 
 /// What values mean.

@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use backtrace::SymbolName;
 
 use crate::map::{self, Map};
-use crate::profiler::Detail;
+use crate::profile::Detail;
 use table::Table;
 
 /// Looked up one after the other, in order, so that neighbours share what is read for them.

@@ -54,7 +54,8 @@ mod tests {
     fn web_push_topic_hashes_a_key_that_is_not_base64url() {
         assert_eq!(web_push_topic("score_7-A"), "score_7-A");
         assert_eq!(web_push_topic(&"k".repeat(32)), "k".repeat(32));
-        for key in ["k".repeat(33), "a b".to_owned(), "スコア".to_owned(), "a/b".to_owned(), String::new()] {
+        for key in ["k".repeat(33), "a b".to_owned(), "スコア".to_owned(), "a/b".to_owned(), String::new()]
+        {
             let topic = web_push_topic(&key);
             assert_eq!(topic.len(), 32, "{key:?}");
             assert!(is_web_push_topic(&topic));

@@ -7,30 +7,30 @@ use crate::backoff::Backoff;
 /// Bounds of the pools. All durations are positive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Connections of a pool. Few are enough: one carries a thousand requests at a time, and push services
-    /// refuse those who open many.
+    /// Connections per pool. A few suffice: one carries a thousand requests at a time, and push services reject clients
+    /// that open many.
     pub connections_max: usize,
-    /// Requests open on a connection, as far as the peer allows.
+    /// Concurrent requests per connection, if the peer allows them.
     pub streams_max: usize,
-    /// Pushes that wait in one lane of a pool: as much as a fast pool sends in a fraction of a second.
+    /// Pushes in one lane of a pool: what a fast pool sends in a fraction of a second.
     pub queue_max: usize,
-    /// Pools of one credential: more than one only for Web Push, whose origins come from clients.
+    /// Pools per credential. Only Web Push, whose origins come from clients, needs more than one.
     pub pools_max: usize,
-    /// From sending a push to giving its answer up. Push services do answer after 10 s and more.
+    /// From sending a push until its answer is given up. Push services sometimes answer after 10 s and more.
     pub request_timeout: Duration,
-    /// From resolving the name to the peer's first word.
+    /// From resolving the name to the peer's first bytes.
     pub connect_timeout: Duration,
-    /// A peer that said nothing for so long is pinged.
+    /// A peer that was silent for this long gets a ping.
     pub ping_after: Duration,
-    /// A ping is answered within this; and a peer that owes answers is pinged after such a silence.
+    /// The deadline of a ping. A peer that owes answers gets a ping after this much silence.
     pub ping_timeout: Duration,
-    /// A connection to a Web Push origin closes when it was not used for so long; those to APNs and FCM stay.
+    /// A connection to a Web Push origin closes when it was unused for this long; those to APNs and FCM stay open.
     pub idle_close: Duration,
-    /// Pushes wait here for a pause (`Retry-After`) of at most so long; before a longer one they are
+    /// Pushes wait in the pool for a pause (`Retry-After`) of at most this length; before a longer one they are
     /// answered `Later`.
     pub hold_max: Duration,
-    /// Between probes of a credential that is not taken: a bad key is not mended in seconds, and nobody wants
-    /// to wait an hour after it was.
+    /// Between probes of a rejected credential: nobody fixes a key within seconds, and nobody wants to wait an hour
+    /// after the fix.
     pub probes: Backoff,
 }
 
@@ -53,14 +53,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How often a connection looks for what is late.
+    /// How often a connection checks its timeouts.
     pub(crate) fn tick(&self) -> Duration {
         let shortest = self.request_timeout.min(self.ping_after).min(self.ping_timeout).min(self.idle_close);
         (shortest / 10).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// How long a push waits for a stream of connections that are there: as long as those before it may take
-    /// twice. It has more time where it waits for a quota or a pause.
+    /// How long a push waits for a stream while connections exist: twice the timeout of the pushes before it. Waits for
+    /// a quota or a pause may take longer.
     pub(crate) fn queue_wait_max(&self) -> Duration {
         self.request_timeout * 2
     }

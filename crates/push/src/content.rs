@@ -38,8 +38,9 @@ impl Content {
 
     /// Renders on the first call, then returns the same payload to every caller.
     pub(crate) fn payload<P: Payload>(&self) -> Result<&P, &Unfit> {
-        let payload = self.payloads[P::SERVICE as usize - 1]
-            .get_or_init(|| P::new(&self.fields).map(|payload| Box::new(payload) as Box<dyn Any + Send + Sync>));
+        let payload = self.payloads[P::SERVICE as usize - 1].get_or_init(|| {
+            P::new(&self.fields).map(|payload| Box::new(payload) as Box<dyn Any + Send + Sync>)
+        });
         let payload = payload.as_ref()?;
         Ok(payload.downcast_ref().expect("a service has one type of payload"))
     }

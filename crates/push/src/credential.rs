@@ -25,10 +25,10 @@ const CREDENTIAL_BYTES_MAX: usize = 64 * 1_024;
 pub struct Credential {
     pub service: PushService,
     pub environment: PushEnvironment,
-    /// The operator's own word for it; empty: none given.
+    /// The operator's own name for it, possibly empty.
     pub name: String,
     pub client: Arc<dyn Client>,
-    /// What may be shown again: never a secret, but a fingerprint to tell two apart.
+    /// The part that may be shown again: no secret, but a fingerprint.
     pub shown: JsonText,
 }
 
@@ -47,7 +47,7 @@ pub struct CredentialStatus {
 }
 
 impl Credential {
-    /// Reads the body of the admin API, which is also what the vault seals.
+    /// Reads the body of an admin API request, which is also what the vault seals.
     pub fn parse(json: &[u8]) -> Result<Self, Invalid> {
         if json.len() > CREDENTIAL_BYTES_MAX {
             return Err(Invalid::new("credential", "must be at most 64 KiB"));
@@ -89,10 +89,10 @@ fn environment(service: &Service, object: &mut Object) -> Result<PushEnvironment
     }
 }
 
-/// An operator's own `per_second`.
+/// The operator's own `per_second`.
 fn quota(object: &mut Object) -> Result<Option<f64>, Invalid> {
     let Some(mut quota) = object.object("quota", "quota.")? else { return Ok(None) };
-    let wrong = || Invalid::new("quota.per_second", "must be a number over 0 and at most 1000000");
+    let wrong = || Invalid::new("quota.per_second", "must be a number above 0 and at most 1000000");
     let per_second = quota.number("per_second").ok_or_else(wrong)?;
     quota.finish()?;
     match per_second > 0.0 && per_second <= 1_000_000.0 {

@@ -10,30 +10,30 @@ use noroshi_types::{JsonText, NotificationId, PushService, Timestamp, Urgency};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What a provider asked for, as far as push services are concerned.
+/// The fields of a provider's request that concern push services.
 #[derive(Debug, Clone)]
 pub struct Fields {
-    /// Told to the device with the push, so that it can drop what it already had live or in its inbox.
+    /// Sent to the device with the push, so that it can drop what it received live or from its inbox.
     pub notification_id: Option<NotificationId>,
-    /// The object of `title`, `body`, `image`, `url`.
+    /// The object with `title`, `body`, `image`, `url`.
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub urgency: Urgency,
     pub collapse_key: Option<Box<str>>,
-    /// No push service shall deliver it later.
+    /// No push service may deliver it later.
     pub expires_at: Timestamp,
-    /// Each service's own fields: they override what is derived.
+    /// Fields for one service only: they override derived ones.
     pub apns: Option<JsonText>,
     pub fcm: Option<JsonText>,
     pub webpush: Option<JsonText>,
 }
 
-/// Why a push service would not take what a provider asked for: said before anything is accepted.
+/// Why a push service would reject the content. Reported before anything is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    #[error("the payload for {} would be {bytes} bytes, and at most {bytes_max} fit", service.as_str())]
+    #[error("the payload for {} would have {bytes} bytes, the limit is {bytes_max}", service.as_str())]
     TooLarge { service: PushService, bytes: usize, bytes_max: usize },
-    /// A field that the service is known to refuse: its path in the request, and the rule.
+    /// A field that the service is known to reject: its path in the request, and the rule.
     #[error("{field}: {rule}")]
     Invalid { service: PushService, field: String, rule: Cow<'static, str> },
 }
@@ -55,8 +55,8 @@ impl Unfit {
     }
 }
 
-/// What is shown, as far as push services know it. Other keys, and values that are no strings, are the
-/// app's own affair and reach it live or by its inbox.
+/// The visible part of a notification, as far as push services know it. Other keys, and values that are not strings,
+/// reach the app live or through its inbox.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Shown {
     #[serde(default, deserialize_with = "string_or_nothing")]
@@ -77,7 +77,7 @@ fn string_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resul
 }
 
 impl Fields {
-    /// None: a message of data alone, of which nothing is shown.
+    /// None: a data message without a visible part.
     pub(crate) fn shown(&self) -> Option<Shown> {
         serde_json::from_str(self.notification.as_ref()?.as_str()).ok()
     }
@@ -87,7 +87,7 @@ impl Fields {
     }
 }
 
-/// A provider's own fields for one service: an object with some of these keys.
+/// A provider's own fields for one service: an object with only these keys.
 pub(crate) fn own_fields(
     service: PushService,
     json: Option<&JsonText>,
@@ -102,13 +102,13 @@ pub(crate) fn own_fields(
         Some(key) => Err(Unfit::invalid(
             service,
             format!("{path}.{key}"),
-            format!("is not one of the fields that may be passed through: {}", allowed.join(", ")),
+            format!("is not allowed; allowed fields are {}", allowed.join(", ")),
         )),
         None => Ok(fields),
     }
 }
 
-/// The header values of a provider's own fields: strings or whole numbers, by lower-case name.
+/// The headers among a provider's own fields: strings or whole numbers, by lower-case name.
 pub(crate) fn own_headers(
     service: PushService,
     fields: &mut Map<String, Value>,
@@ -123,7 +123,7 @@ pub(crate) fn own_headers(
     let header = |(name, value): (String, Value)| {
         let path = format!("{path}.{name}");
         let known = allowed.iter().find(|known| known.eq_ignore_ascii_case(&name)).ok_or_else(|| {
-            let rule = format!("is not a header that may be set: {}", allowed.join(", "));
+            let rule = format!("is not allowed; allowed headers are {}", allowed.join(", "));
             Unfit::invalid(service, path.clone(), rule)
         })?;
         let value = match value {
@@ -142,7 +142,7 @@ pub(crate) fn own_headers(
     headers.into_iter().map(header).collect()
 }
 
-/// RFC 9110 §5.5, without spaces and obs-text: no header of a push service needs them.
+/// RFC 9110 §5.5, without spaces and obs-text, which no header of a push service needs.
 pub(crate) fn is_header_value(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -176,7 +176,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Fields with nothing in them, an id that tests can write, and a day from the epoch to live.
+    /// Empty fields with a fixed id and one day to live from the epoch.
     pub(crate) fn fields() -> Fields {
         Fields {
             notification_id: NotificationId::parse("0197b3f0-1111-7222-8333-444455556666").ok(),
@@ -202,8 +202,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_patch_is_laid_over_as_rfc_7396_says() {
-        // Appendix A, the rows whose target and patch are objects.
+    fn merge_patch_follows_rfc_7396() {
+        // Appendix A: the rows whose target and patch are objects.
         check(json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"}));
         check(json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"}));
         check(json!({"a": "b"}), json!({"a": null}), json!({}));
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_whatever_else_stands_there() {
+    fn unknown_keys_and_types_of_a_notification_are_ignored() {
         let odd = json!({"title": "t", "body": 5, "extra": {"x": []}});
         let shown = Fields { notification: json_text(&odd), ..fields() }.shown().unwrap();
         assert_eq!((shown.title.as_deref(), shown.body, shown.url), (Some("t"), None, None));

@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 const TEXT_BYTES_MAX: usize = 255;
 
-/// Why a credential was refused: which field, and the rule it breaks. Never the value.
+/// Why a credential was rejected: the field and the rule, never the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {rule}")]
 pub struct Invalid {
@@ -23,9 +23,9 @@ impl Invalid {
     }
 }
 
-/// A JSON object that is taken apart field by field; what is left at the end is refused.
+/// A JSON object whose fields are taken out one by one; [`Object::finish`] rejects the rest.
 pub(crate) struct Object {
-    /// Before the name of each field, in errors.
+    /// The prefix of field names in errors.
     path: &'static str,
     fields: Map<String, Value>,
 }
@@ -39,7 +39,7 @@ impl Object {
         format!("{}{field}", self.path)
     }
 
-    /// A short text. The field's absence is no error; null, an empty and a blank text are.
+    /// A short text. A missing field is allowed; null, an empty and a blank text are not.
     pub(crate) fn text(&mut self, field: &str) -> Result<Option<String>, Invalid> {
         match self.long_text(field)? {
             Some(text) if text.len() > TEXT_BYTES_MAX || text.contains(char::is_control) => {
@@ -54,7 +54,7 @@ impl Object {
         match self.fields.remove(field) {
             None => Ok(None),
             Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text)),
-            Some(_) => Err(Invalid::new(self.named(field), "must be a text that is not empty")),
+            Some(_) => Err(Invalid::new(self.named(field), "must be a non-empty string")),
         }
     }
 
@@ -66,7 +66,7 @@ impl Object {
         self.long_text(field)?.ok_or_else(|| self.missing(field))
     }
 
-    /// None if the field is missing or no number.
+    /// None if the field is missing or not a number.
     pub(crate) fn number(&mut self, field: &str) -> Option<f64> {
         self.fields.remove(field).and_then(|value| value.as_f64())
     }
@@ -83,19 +83,19 @@ impl Object {
         }
     }
 
-    /// Scheme, host and port of another server than the service's own.
+    /// Scheme, host and port of a server that replaces the service's own.
     pub(crate) fn origin(&mut self, field: &str) -> Result<Option<Arc<str>>, Invalid> {
         let Some(url) = self.url(field, false)? else { return Ok(None) };
         match url.path() == "/" && url.query().is_none() {
             true => Ok(Some(url.origin().ascii_serialization().into())),
             false => Err(Invalid::new(
                 self.named(field),
-                "must be scheme, host and port alone (\"https://push.example:443\")",
+                "must be scheme, host and port only (\"https://push.example:443\")",
             )),
         }
     }
 
-    /// `loopback`: whether http will do where nothing leaves the machine.
+    /// `loopback`: whether http is allowed for loopback addresses.
     pub(crate) fn url(&mut self, field: &str, loopback: bool) -> Result<Option<Url>, Invalid> {
         let Some(text) = self.text(field)? else { return Ok(None) };
         let url = Url::parse(&text).map_err(|_| Invalid::new(self.named(field), "must be a URL"))?;
@@ -108,7 +108,7 @@ impl Object {
             (true, true) => Ok(Some(url)),
             (false, _) => Err(Invalid::new(self.named(field), "must be an https URL")),
             (true, false) => {
-                Err(Invalid::new(self.named(field), "must be without user name, password and fragment"))
+                Err(Invalid::new(self.named(field), "must have no user name, password or fragment"))
             }
         }
     }
@@ -117,17 +117,17 @@ impl Object {
         Invalid::new(self.named(field), "is missing")
     }
 
-    /// Nothing else may stand there: a misspelt field is told, not ignored.
+    /// Rejects remaining fields, so that a misspelt name is reported.
     pub(crate) fn finish(self) -> Result<(), Invalid> {
         match self.fields.keys().next() {
             None => Ok(()),
-            // A name out of ordinary letters is no secret that slipped out of its place.
+            // A name of ordinary letters is not a misplaced secret.
             Some(field)
                 if field.len() <= 32 && field.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') =>
             {
                 Err(Invalid::new(self.named(field), "is not a field of this credential"))
             }
-            Some(_) => Err(Invalid::new("credential", "has a field of a name that no credential has")),
+            Some(_) => Err(Invalid::new("credential", "has an unknown field")),
         }
     }
 }

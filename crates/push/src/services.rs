@@ -1,7 +1,7 @@
-//! The handle of the whole crate: credentials come in, pools come of them, pushes go to the right one.
+//! The handle of the crate: holds the credentials and their pools, and routes each push to its pool.
 //!
-//! Nothing here waits for a push service but [`Services::send`], and that only for room in a queue. A change of
-//! credentials touches the pools of the changed ones alone: an account is kept if its `client` is the same.
+//! Only [`Services::send`] waits, and only for room in a queue. A change of credentials affects only the pools of the
+//! changed ones: an account with the same `client` stays.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::{Answer, Credential, Push};
 
 type Key = (AppId, PushService, PushEnvironment);
 
-/// Every push service of every app.
+/// All push services of all apps.
 #[derive(Debug)]
 pub struct Services {
     means: Means,
     metrics: Metrics,
-    /// Never held while anything is awaited, or another lock but an account's is taken.
+    /// Never held across an `.await`; under it, only an account's lock is taken.
     accounts: RwLock<HashMap<Key, Arc<Account>>>,
-    /// Accounts of credentials that were replaced, with pools that still have something to do.
+    /// Pools of replaced credentials that still have work.
     leaving: Mutex<Vec<Arc<Pool>>>,
     draining: AtomicBool,
 }
@@ -48,8 +48,8 @@ impl Services {
         })
     }
 
-    /// All credentials of an app, which replace those it had. A credential whose `client` is the same as before
-    /// keeps its connections; pools of the others finish what they have and close.
+    /// Replaces all credentials of an app. A credential with the same `client` as before keeps its connections; pools
+    /// of the others finish their work and close.
     pub fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
         let mut removed = Vec::new();
         {
@@ -75,8 +75,8 @@ impl Services {
         }
     }
 
-    /// Waits while the queue of this push's lane is full. The answer comes through [`Push::reply`] exactly once,
-    /// whatever happens. Not cancel-safe: dropped while it waits, the push is answered `Later`.
+    /// Waits while the push's lane is full. The answer arrives through [`Push::reply`] exactly once in any case. Not
+    /// cancel-safe: if dropped while waiting, the push is answered `Later`.
     pub async fn send(&self, push: Push) {
         match self.pool_of(&push) {
             Ok(pool) => pool.send(Pending::new(push, wall_clock())).await,
@@ -94,14 +94,14 @@ impl Services {
                 return Err(Answer::Later { reason: "drain", after: Duration::ZERO });
             }
             let account = self.accounts.read().get(&key).cloned().ok_or(Answer::Unconfigured)?;
-            // An account is closed after it has left the map: the next look finds its successor or nothing.
+            // An account leaves the map before it closes: the next iteration finds its successor or nothing.
             if let Some(pool) = account.pool(&push.token)? {
                 return Ok(pool);
             }
         }
     }
 
-    /// What has no room in a lane at the moment: whoever takes work for these would wait.
+    /// The pools whose lane is full: a caller with work for them would wait.
     pub fn busy(&self, lane: Lane) -> Vec<(AppId, PushService)> {
         let accounts: Vec<(Key, Arc<Account>)> =
             self.accounts.read().iter().map(|(key, account)| (*key, account.clone())).collect();
@@ -110,8 +110,8 @@ impl Services {
         busy.map(|((app, service, _), _)| (app, service)).collect()
     }
 
-    /// Takes nothing new, waits for the answers to what it has, and closes all connections. What has no
-    /// answer at the deadline is answered `Later`.
+    /// Accepts nothing new, waits for the outstanding answers, and closes all connections. At the deadline the rest is
+    /// answered `Later`.
     pub async fn drain(&self, deadline: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let end = Instant::now() + deadline;
@@ -124,12 +124,12 @@ impl Services {
         self.means.tasks.close();
         if tokio::time::timeout_at(end, self.means.tasks.wait()).await.is_err() {
             pools.iter().for_each(|pool| pool.abort());
-            // A tick, and the farewell to the peer.
+            // One tick, and the time to send GOAWAY.
             let _ = tokio::time::timeout(self.means.config.tick() * 2, self.means.tasks.wait()).await;
         }
     }
 
-    /// For operators.
+    /// The state of an app's credentials, for operators.
     pub fn status(&self, app: AppId) -> Vec<CredentialStatus> {
         let accounts: Vec<Arc<Account>> = {
             let accounts = self.accounts.read();

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
+use crate::credential::tests::{parsed, webpush_json};
 use crate::fields::Fields;
 use crate::fields::tests::{fields, json_text};
 use crate::push::tests::push;
-use crate::credential::tests::{parsed, webpush_json};
 
 const HOUR: u64 = 3_600_000;
 /// The browser of RFC 8291 §5.
