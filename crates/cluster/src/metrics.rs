@@ -118,11 +118,7 @@ impl Metrics {
         };
         counter("leases_gained", "Leases that this node gained, each with a new epoch", &m.leases_gained);
         counter("leases_lapsed", "Leases that this node lost", &m.leases_lapsed);
-        counter(
-            "forgotten",
-            "Times that Redis may have lost entries (restart, failover)",
-            &m.forgotten,
-        );
+        counter("forgotten", "Times that Redis may have lost entries (restart, failover)", &m.forgotten);
         counter("lookups", "Requests to the directory, each for many keys", &m.look_ups);
         counter("lookup_keys", "Devices and users looked up", &m.keys_located);
         counter(
@@ -133,7 +129,11 @@ impl Metrics {
         counter("entries_removed", "Directory entries of dead nodes that were removed", &m.entries_removed);
         counter("bus_unheard", "Messages published without a listening node", &m.unheard);
         counter("bus_gaps", "Gaps in sequence numbers, each a loss of messages", &m.gaps);
-        counter("bus_stale", "Messages dropped because they were for an expired epoch of this node", &m.stale);
+        counter(
+            "bus_stale",
+            "Messages dropped because they were for an expired epoch of this node",
+            &m.stale,
+        );
         counter("bus_overflows", "Messages dropped because this node did not keep up", &m.overflows);
         counter("bus_malformed", "Messages with an invalid format", &m.malformed);
         registry.register("cluster_commands", "Commands sent to Redis", m.commands.clone());

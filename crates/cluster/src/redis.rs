@@ -92,7 +92,9 @@ impl Config {
     fn check(&self) -> Result<(), Invalid> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(plain) {
-            return Err(Invalid::new("the prefix of Redis keys must have 1 to 64 letters, digits, '-', '_' and '.'"));
+            return Err(Invalid::new(
+                "the prefix of Redis keys must have 1 to 64 letters, digits, '-', '_' and '.'",
+            ));
         }
         if !(1..=slot::BUCKETS_MAX).contains(&self.buckets) {
             return Err(Invalid::new(format!("buckets must be 1 to {}", slot::BUCKETS_MAX)));

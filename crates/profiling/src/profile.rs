@@ -1,4 +1,4 @@
-//! What a caller requests and what it gets: the vocabulary of all other modules. Names none of them.
+//! What a caller requests and what it gets: the types that all other modules share. Names none of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ pub const SECONDS_MAX: u64 = 60;
 /// Samples per second of CPU time. The kernel's tick limits the rate.
 pub const HZ_MAX: u32 = 250;
 
-/// Prime to common timer rates, so that sampling does not align with periodic work.
+/// Differs from common timer rates, so that sampling does not align with periodic work.
 pub const HZ_DEFAULT: u32 = 99;
 
 /// A request for a CPU profile.

@@ -128,7 +128,11 @@ fn scheme_parts(scheme: &str) -> Result<(bool, &str), Invalid> {
     let tls = match base {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
-        _ => return Err(invalid("must begin with redis:// or rediss://, redis-cluster:// or redis-sentinel://")),
+        _ => {
+            return Err(invalid(
+                "must begin with redis:// or rediss://, redis-cluster:// or redis-sentinel://",
+            ));
+        }
     };
     match kind {
         "" | "cluster" | "sentinel" => Ok((tls, kind)),
@@ -137,7 +141,8 @@ fn scheme_parts(scheme: &str) -> Result<(bool, &str), Invalid> {
 }
 
 fn parse_login(text: &str) -> Result<Login, Invalid> {
-    let (user, password) = text.split_once(':').ok_or_else(|| invalid("must have user:password before the @"))?;
+    let (user, password) =
+        text.split_once(':').ok_or_else(|| invalid("must have user:password before the @"))?;
     let user = match user {
         "" => None,
         user => Some(decoded(user)?),

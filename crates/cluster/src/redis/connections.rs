@@ -240,9 +240,9 @@ impl Connections {
         }
         let scripts: Vec<(Vec<Command>, Option<&Host>)> =
             of(true).map(|(command, _)| (script::loads(command.command.slot), command.redirected)).collect();
-        let loads = scripts
-            .iter()
-            .flat_map(|(loads, redirected)| loads.iter().map(|command| Routed { command, redirected: *redirected }));
+        let loads = scripts.iter().flat_map(|(loads, redirected)| {
+            loads.iter().map(|command| Routed { command, redirected: *redirected })
+        });
         self.send(Kind::Upkeep, &loads.collect::<Vec<_>>()).await;
     }
 

@@ -216,10 +216,7 @@ fn json_of(info: &NodeInfo) -> String {
     match serde_json::to_string(info) {
         Ok(json) if json.len() <= INFO_BYTES_MAX => json,
         _ => {
-            tracing::warn!(
-                name = info.name,
-                "this node's info is too long; it reports only its roles"
-            );
+            tracing::warn!(name = info.name, "this node's info is too long; it reports only its roles");
             let short = NodeInfo { roles: info.roles, ..NodeInfo::default() };
             serde_json::to_string(&short).unwrap_or_default()
         }

@@ -265,5 +265,7 @@ async fn messages_to_dead_nodes_are_not_an_error(engine: &Engine) {
     let message = Bytes::from_static(b"m");
     let sends = vec![(nobody, message.clone()), (b.epoch(), message.clone())];
     a.cluster.bus.send(sends).await.expect("send");
-    b.events.until("the message", |events| events.contains(&Event::Message(a.epoch(), message.clone()))).await;
+    b.events
+        .until("the message", |events| events.contains(&Event::Message(a.epoch(), message.clone())))
+        .await;
 }

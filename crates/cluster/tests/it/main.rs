@@ -7,6 +7,6 @@ mod conformance;
 mod engine;
 mod fail_over;
 mod faults;
-mod recorder;
 mod race;
+mod recorder;
 mod server;

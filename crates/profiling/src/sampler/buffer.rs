@@ -154,7 +154,7 @@ mod tests {
         #[inline(never)]
         fn here(buffer: &Buffer) -> usize {
             let mut context = std::mem::MaybeUninit::<libc::ucontext_t>::zeroed();
-            // SAFETY: zeros are a context, and it is written to only here.
+            // SAFETY: all-zero bytes are a valid context, and only getcontext writes to it.
             let context = unsafe {
                 assert_eq!(libc::getcontext(context.as_mut_ptr()), 0);
                 context.assume_init()

@@ -1,7 +1,7 @@
 //! Walks the stack of the interrupted thread, inside the signal handler: takes no lock and allocates nothing.
 //!
 //! It uses the exception tables in the mapped files. A walk along frame pointers would miss the running function and
-//! callers of libc. Memory without a file, such as the vDSO, has no buffer. The kernel copies the stack
+//! callers of libc. Memory without a file, such as the vDSO, has no table. The kernel copies the stack
 //! (`process_vm_readv`), so a bad address is an error and not a crash.
 
 #![allow(unsafe_code)] // one system call; its use says what makes it sound
@@ -188,7 +188,7 @@ mod tests {
             "over several pages"
         );
         assert_eq!(stack.word(from - 8), None, "below the stack");
-        assert_eq!(stack.word(from + STACK_BYTES as u64 - 7), None, "beyond what is looked at");
+        assert_eq!(stack.word(from + STACK_BYTES as u64 - 7), None, "beyond the copied part");
         for nowhere in [0, 8, u64::MAX - 4, 0xffff_8000_0000_0000] {
             let mut stack = Stack { from: nowhere, bytes: &mut bytes, filled: 0 };
             assert_eq!(stack.word(nowhere), None, "{nowhere:#x}");
