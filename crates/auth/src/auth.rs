@@ -1,143 +1,49 @@
-//! The one place that is asked.
+//! The handle of the crate: reads apps and keys from the store, follows their changes, keeps JWK sets fresh, and answers
+//! who a caller is. Verification itself is [`crate::verify`]; the state that both read is [`crate::snapshot`].
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
-use noroshi_store::{App, AppSettings, Before, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
+use noroshi_store::{App, AppSettings, Before, EndpointHash, Error, Key, NewKey, Store};
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
-use noroshi_types::rule::{Claims, TopicRules};
-use noroshi_types::{
-    AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
-};
+use noroshi_types::rule::TopicRules;
+use noroshi_types::{AppId, AppName, DeviceId, KeyId, NotificationId, Scopes, Timestamp};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::task::JoinSet;
 
 use crate::capability::{Capabilities, Permit};
 use crate::failures::FailureLimits;
+use crate::identity::{Access, Identity};
 use crate::jwk_sets::{FETCHES_MAX, JwkSets, Source, source};
 use crate::key::{self, ApiKey};
+use crate::mirror::{self, MirrorKey};
 use crate::pool::Pool;
-use crate::select::{self, Directory};
-use crate::verify::{Checked, Credential, Verifier};
-use crate::{Refused, jwt, provider, subject, token, topic_rules};
-
-/// A provider, by its API key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
-    pub app: AppId,
-    pub key: KeyId,
-    pub scopes: Scopes,
-}
-
-impl Access {
-    pub fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(scope)
-    }
-}
-
-/// A consumer, by its device token or app JWT.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    pub app: AppId,
-    pub device: DeviceId,
-    /// Named by an app JWT.
-    pub user: Option<UserId>,
-    /// An app JWT makes its device on first use.
-    pub create: bool,
-    /// In a device token; compared with the device's own at log-in.
-    pub token_version: Option<u32>,
-    /// By an app JWT; compared with when such were revoked.
-    pub issued: Issued,
-    /// Durable subscriptions that an app JWT names and the app's topic rules do not deny.
-    pub topics: Vec<Topic>,
-    /// Filters in the JWT's claim `topics`, until the rules of its app are applied.
-    pub(crate) topic_filters: Vec<Box<str>>,
-    /// Subscriptions that the JWT names and the app's topic rules deny.
-    pub denied_topics: Vec<Topic>,
-    /// What the app's topic rules have to know of a JWT. None without rules, and for a device token, which carries no
-    /// claims.
-    pub claims: Option<Arc<Claims>>,
-    pub expires_at: Timestamp,
-}
-
-impl Identity {
-    /// Of a device that came without a token.
-    pub fn anonymous(app: AppId, device: DeviceId) -> Self {
-        Self {
-            app,
-            device,
-            user: None,
-            create: true,
-            token_version: None,
-            issued: Issued::Elsewhere,
-            topics: Vec::new(),
-            topic_filters: Vec::new(),
-            denied_topics: Vec::new(),
-            claims: None,
-            expires_at: Timestamp(u64::MAX),
-        }
-    }
-}
-
-/// The topic rules of each app that has some, with the app's name.
-pub type RulesByApp = HashMap<AppId, (AppName, Arc<TopicRules>)>;
-
-/// Apps and keys as of the last change.
-#[derive(Default)]
-struct Snapshot {
-    rules: RulesByApp,
-    apps: Vec<App>,
-    directory: Directory,
-    keys: HashMap<KeyHash, Key>,
-}
-
-impl Snapshot {
-    fn app(&self, id: AppId) -> Option<&App> {
-        self.directory.by_id(&self.apps, id)
-    }
-
-    /// The topic rules of an app. It parses them only if their text is new: rules can be large, and a change of any app
-    /// reads all apps again.
-    fn rules_for(&self, app: &App) -> Option<Arc<TopicRules>> {
-        let text = app.settings.topic_rules.as_deref()?;
-        let known = self.rules.get(&app.id).map(|(_, rules)| rules);
-        let text_before = self.app(app.id).and_then(|app| app.settings.topic_rules.as_deref());
-        if let (Some(known), true) = (known, text_before == Some(text)) {
-            return Some(known.clone());
-        }
-        let read = topic_rules::read(text).unwrap_or_else(|error| {
-            tracing::error!(app = %app.name, %error, "the app's topic rules cannot be read: every topic is denied");
-            TopicRules::denying_all()
-        });
-        // Rules that mean the same are the same: nobody has to check anything again.
-        Some(known.filter(|known| ***known == read).cloned().unwrap_or_else(|| Arc::new(read)))
-    }
-}
+use crate::refused::Refused;
+use crate::snapshot::{RulesByApp, Snapshot};
+use crate::verify::{Checked, Costly, Credential, Verifier};
+use crate::{provider, select, token};
 
 /// Shared as `Arc<Auth>`.
 pub struct Auth {
     store: Arc<dyn Store>,
-    snapshot: ArcSwap<Snapshot>,
-    /// Held from the reading of a snapshot until it is in its place: one that was read earlier must not
-    /// come later, or a revoked key would be good again. The JWK sets and the watchers are locked under it.
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    /// Held from reading a snapshot until it is in place: an older snapshot must not replace a newer one, or a revoked
+    /// key would be valid again. The JWK sets and the watchers are locked under it.
     reloading: tokio::sync::Mutex<()>,
-    signer: token::Signer,
     capabilities: Capabilities,
-    jwk_sets: JwkSets,
-    verifier: Arc<Verifier>,
-    pool: Pool,
+    jwk_sets: Arc<JwkSets>,
+    verifier: Verifier,
     random: SystemRandom,
-    /// Set once, where other nodes are to be told.
+    /// Notifies other nodes of changes. Set once, in a cluster.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Called after every reload. The lock guards the list; watchers run under it.
     watchers: Mutex<Vec<Watcher>>,
 }
 
-/// Called with all apps and their topic rules, one call at a time and in order; must not block.
+/// Called with all apps and their topic rules, sequentially and in order; must not block.
 type Watcher = Box<dyn Fn(&[App], &RulesByApp) + Send + Sync>;
 
 impl Auth {
@@ -146,7 +52,7 @@ impl Auth {
         Self::open_with(store, egress, FailureLimits::default(), &Threads::default()).await
     }
 
-    /// [`Auth::open`] with limits of the operator's. `threads`: where the threads that verify report progress.
+    /// [`Auth::open`] with the operator's limits. `threads` supervises the threads that verify.
     pub async fn open_with(
         store: Arc<dyn Store>,
         egress: Arc<Egress>,
@@ -161,20 +67,19 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
-        let snapshot = ArcSwap::from_pointee(load(&*store, &Snapshot::default()).await?);
-        let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
-        let verifier = Arc::new(Verifier::new(limits));
+        let snapshot = Snapshot::read(&*store, &Snapshot::default()).await?;
+        let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
+        let jwk_sets = Arc::new(JwkSets::new(egress));
         let pool = Pool::start(threads)
-            .map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+            .map_err(|error| Error::Engine(format!("failed to start a verification thread: {error}")))?;
+        let verifier = Verifier::new(snapshot.clone(), signer, jwk_sets.clone(), pool, limits);
         let auth = Self {
             store,
             snapshot,
-            reloading,
-            signer,
+            reloading: tokio::sync::Mutex::default(),
             capabilities,
             jwk_sets,
             verifier,
-            pool,
             random,
             changed: OnceLock::new(),
             watchers: Mutex::default(),
@@ -183,7 +88,7 @@ impl Auth {
         Ok(Arc::new(auth))
     }
 
-    /// Sets that apps give directly are there before the first device is; `run` fetches the others.
+    /// Loads the sets that apps give directly before the first device logs in; `run` fetches the others.
     async fn load_given_sets(&self) {
         for app in self.apps() {
             if matches!(source(&app.settings), Some(Source::Given(_))) {
@@ -192,7 +97,7 @@ impl Auth {
         }
     }
 
-    /// Who the provider with this API key is.
+    /// Identifies the provider with this API key.
     pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
         let snapshot = self.snapshot.load();
         let key = snapshot
@@ -202,63 +107,35 @@ impl Auth {
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
-    /// [`Auth::authenticate`] for a caller that has a thread to spare: it blocks while the pool verifies.
+    /// [`Auth::authenticate`] for a caller that may block: waits on the calling thread while the pool verifies.
     pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
-        match self.check(Credential { token, app, client: None }, now) {
-            Checked::Known(result) => result,
-            Checked::Costly(costly) => {
-                let (answer, answered) = std::sync::mpsc::sync_channel(1);
-                // Fails only if this thread is gone.
-                self.submit(costly, move |result| drop(answer.send(result)));
-                answered.recv().unwrap_or(Err(Refused::Busy))
-            }
-        }
+        self.verifier.authenticate_blocking(Credential { token, app, client: None }, now)
     }
 
-    /// What a JWT claims, completed with what the topic rules of its app have to know. Its signature is checked elsewhere.
-    pub(crate) fn claimed(&self, token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
-        let identity = jwt::claimed(token, app, now)?;
-        let rules = self.topic_rules(app.id);
-        subject::complete(identity, token, rules.as_deref())
+    /// Identifies a device, as far as this takes microseconds.
+    pub fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
+        self.verifier.check(credential, now)
     }
 
-    pub(crate) fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
-        let identity = self.signer.verify(token, now)?;
-        // The app may be gone while its tokens live on.
-        if self.has_app(identity.app) { Ok(identity) } else { Err(Refused::Unknown) }
+    /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
+    /// queue has no room for the app.
+    pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
+        self.verifier.submit(costly, done);
     }
 
-    pub(crate) fn is_key(&self, hash: &KeyHash) -> bool {
-        self.snapshot.load().keys.contains_key(hash)
-    }
-
-    /// Calls `then` with the app that a JWT belongs to; an app may be large, so it is not copied.
-    pub(crate) fn with_app_of<T>(
+    /// [`Auth::check`], with the costly part done by the pool. Cancel-safe: the pool finishes the verification and
+    /// discards its result.
+    pub async fn authenticate(
         &self,
-        token: &str,
-        named: Option<&str>,
-        then: impl FnOnce(&App) -> T,
-    ) -> Result<T, Refused> {
-        let snapshot = self.snapshot.load();
-        let app = snapshot.directory.select(&snapshot.apps, &jwt::unverified(token)?, named)?;
-        Ok(then(app))
+        credential: Credential<'_>,
+        now: Timestamp,
+    ) -> Result<Identity, Refused> {
+        self.verifier.authenticate(credential, now).await
     }
 
-    pub(crate) fn verifier(&self) -> &Arc<Verifier> {
-        &self.verifier
-    }
-
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    pub(crate) fn jwk_sets(&self) -> &JwkSets {
-        &self.jwk_sets
-    }
-
-    /// Once, before the registry is shown.
+    /// Call it once, before the registry is shown.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.verifier.metrics.register(registry);
+        self.verifier.metrics().register(registry);
     }
 
     /// Another app that an app of this name with these settings would newly share tokens with: both have the same
@@ -268,34 +145,34 @@ impl Auth {
         snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())
     }
 
-    /// Whether these settings would make `app` the second app that signs tokens. From then on the tokens of the first
-    /// one have to name their app.
+    /// Whether these settings would make `app` the second app that signs tokens. Tokens of the first app then have to
+    /// name their app.
     pub fn ends_unnamed_tokens(&self, app: AppId, settings: &AppSettings) -> bool {
         let snapshot = self.snapshot.load();
         select::signs(settings) && snapshot.directory.only(&snapshot.apps).is_some_and(|only| only.id != app)
     }
 
-    /// A device token.
+    /// Issues a device token.
     pub fn issue(&self, app: AppId, device: &DeviceId, token_version: u32, expires_at: Timestamp) -> String {
-        self.signer.issue(app, device, token_version, expires_at)
+        self.verifier.signer().issue(app, device, token_version, expires_at)
     }
 
-    /// The secret of a new Web Push endpoint, to be shown once.
+    /// The secret of a new Web Push endpoint, which is shown once.
     pub fn draw_endpoint(&self) -> Result<String, Error> {
         self.capabilities.draw_endpoint(&self.random).map_err(no_randomness)
     }
 
-    /// Under which hash an endpoint is kept; none for what was never given out.
+    /// The hash that identifies an endpoint in the store; none for a token that was never issued.
     pub fn endpoint(&self, token: &str) -> Option<EndpointHash> {
         self.capabilities.endpoint(token)
     }
 
-    /// What permits its holder something about a message.
+    /// A token that permits its holder one action on a message.
     pub fn permit(&self, permit: Permit, app: AppId, id: NotificationId) -> String {
         self.capabilities.message(permit, app, id)
     }
 
-    /// What a permit is about. None for what was never given out, or is of an app that is gone.
+    /// The message of a permit. None if it was never issued, or if its app is deleted.
     pub fn permitted(&self, permit: Permit, token: &str) -> Option<(AppId, NotificationId)> {
         let (app, id) = self.capabilities.message_of(permit, token)?;
         self.has_app(app).then_some((app, id))
@@ -323,7 +200,7 @@ impl Auth {
         snapshot.directory.by_name(&snapshot.apps, name).map(|app| app.id)
     }
 
-    /// Calls `then` with an app; an app may be large, so it is not copied.
+    /// Calls `then` with the app instead of copying it, because an app may be large.
     pub fn with_app<T>(&self, id: AppId, then: impl FnOnce(&App) -> T) -> Option<T> {
         self.snapshot.load().app(id).map(then)
     }
@@ -357,14 +234,14 @@ impl Auth {
         Ok(app)
     }
 
-    /// The app's quotas as checked JSON; none: the node's defaults.
+    /// Sets the app's quotas, as validated JSON; none: the node's defaults.
     pub async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
         let app = self.store.set_quotas(app, Before::Any, quotas).await?;
         self.reload().await?;
         Ok(app)
     }
 
-    /// As [`Auth::set_quotas`], if they still are what they were `before`; else [`Error::Conflict`].
+    /// As [`Auth::set_quotas`], if the quotas are still `before`; else [`Error::Conflict`].
     pub async fn change_quotas(
         &self,
         app: AppId,
@@ -376,17 +253,16 @@ impl Auth {
         Ok(app)
     }
 
-    /// Sets or removes the topic rules of an app. Its other settings stay, also those that somebody changes at the same
-    /// time.
+    /// Sets or removes the topic rules of an app. Its other settings stay, including concurrent changes.
     pub async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
         let app = self.store.set_topic_rules(app, rules).await?;
         self.reload().await?;
         Ok(app)
     }
 
-    /// The topic rules of an app that has some.
+    /// The topic rules of an app, if it has some.
     pub fn topic_rules(&self, app: AppId) -> Option<Arc<TopicRules>> {
-        self.snapshot.load().rules.get(&app).map(|(_, rules)| rules.clone())
+        self.snapshot.load().topic_rules(app).cloned()
     }
 
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
@@ -394,7 +270,7 @@ impl Auth {
         self.reload().await
     }
 
-    /// A new key; the clear text is in the answer and nowhere else.
+    /// Creates a key; only the return value contains its clear text.
     pub async fn create_key(
         &self,
         app: AppId,
@@ -408,7 +284,7 @@ impl Auth {
         Ok((key, secret))
     }
 
-    /// A key that the operator chose. Adopting it again is the same key.
+    /// Adopts a key that the operator chose. Idempotent.
     pub async fn adopt_key(
         &self,
         app: AppId,
@@ -431,6 +307,54 @@ impl Auth {
         self.reload().await
     }
 
+    /// Creates or updates an app that a front owns: its settings, and exactly these keys. [`Error::Exists`] if one of
+    /// the keys belongs to another app. Not atomic: after a failure, repeat it.
+    pub async fn mirror(
+        &self,
+        name: AppName,
+        settings: AppSettings,
+        keys: Vec<MirrorKey>,
+        now: Timestamp,
+    ) -> Result<App, Error> {
+        // Another node of the cell may have mirrored the app already.
+        self.follow().await?;
+        let quotas = settings.quotas.clone();
+        let rules = settings.topic_rules.clone();
+        let app = match self.app(name.as_str()) {
+            None => self.create_app(name, settings, now).await?,
+            Some(app) => {
+                // Quotas and topic rules have their own calls; an update does not change them.
+                let AppSettings { quotas, topic_rules, .. } = app.settings.clone();
+                let updated = AppSettings { quotas, topic_rules, ..settings };
+                if app.settings == updated { app } else { self.update_app(app.id, updated).await? }
+            }
+        };
+        let app = match app.settings.quotas == quotas {
+            true => app,
+            false => self.set_quotas(app.id, quotas).await?,
+        };
+        let app = match app.settings.topic_rules == rules {
+            true => app,
+            false => self.set_topic_rules(app.id, rules).await?,
+        };
+        let change = mirror::change(&self.keys(app.id), keys);
+        let changed = !change.revoke.is_empty() || !change.create.is_empty();
+        for key in change.revoke {
+            match self.store.revoke_key(app.id, key).await {
+                // Another node was faster.
+                Ok(()) | Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for MirrorKey { name, hash, scopes } in change.create {
+            self.store.create_key(NewKey { app: app.id, name, hash, scopes }, now).await?;
+        }
+        if changed {
+            self.reload().await?;
+        }
+        Ok(app)
+    }
+
     /// Keeps JWK sets fresh until `drain` resolves.
     pub async fn run(self: Arc<Self>, drain: impl Future<Output = ()>) {
         tokio::select! {
@@ -450,7 +374,7 @@ impl Auth {
             }
             let until_next = async {
                 match next {
-                    // Where all places are taken, the next one that is free is what counts.
+                    // With all slots in use, only a finished fetch matters.
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -471,12 +395,12 @@ impl Auth {
         let result = self.jwk_sets.refresh(app, is_current).await;
         let fetches = matches!(source(&app.settings), Some(Source::Url(_)));
         if fetches {
-            let metrics = &self.verifier.metrics;
+            let metrics = self.verifier.metrics();
             let counter = if result.is_ok() { &metrics.fetched } else { &metrics.not_fetched };
             counter.inc();
         }
         if let Err(error) = result {
-            tracing::warn!(app = %app.name, %error, "the JWK set of an app could not be refreshed; its last set stays in use");
+            tracing::warn!(app = %app.name, %error, "failed to refresh the JWK set of an app; its last set stays in use");
         }
     }
 
@@ -484,20 +408,16 @@ impl Auth {
         self.load_again().await?;
         self.tell_others();
         self.refresh(app).await;
-        // `run` learns when the next fetch is due.
+        // `run` recomputes when the next fetch is due.
         self.jwk_sets.changed.notify_one();
         Ok(())
     }
 
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    /// After a change made here: others are told.
-    pub(crate) async fn reload(&self) -> Result<(), Error> {
+    /// Call it after a local change: notifies other nodes.
+    async fn reload(&self) -> Result<(), Error> {
         self.load_again().await?;
         self.tell_others();
-        // What it loaded may hold changes of other nodes besides.
+        // The reload may include changes of other nodes.
         self.jwk_sets.changed.notify_one();
         Ok(())
     }
@@ -508,7 +428,7 @@ impl Auth {
         }
     }
 
-    /// Calls `changed` after every change of apps or keys that is made here. A second call is ignored.
+    /// Calls `changed` after every local change of apps or keys. A second call is ignored.
     pub fn tell_changes(&self, changed: impl Fn() + Send + Sync + 'static) {
         let _ = self.changed.set(Box::new(changed));
     }
@@ -527,21 +447,21 @@ impl Auth {
         watchers.iter().for_each(|watcher| watcher(&snapshot.apps, &snapshot.rules));
     }
 
-    /// Follows a change that was made on another node, if there was one.
+    /// Reloads, to follow changes of other nodes.
     pub async fn follow(&self) -> Result<(), Error> {
         self.load_again().await?;
-        // `run` fetches what is new: an address that hangs must not delay what other nodes changed besides.
+        // `run` fetches new sets: a server that hangs must not delay other changes.
         self.jwk_sets.changed.notify_one();
         Ok(())
     }
 
-    /// Drops keys from a former source, even if the new ones cannot be fetched. Every reload does: one after a local
-    /// change may be the first to load what another node changed.
+    /// Also drops keys from a replaced source, even if the new ones cannot be fetched: a reload after a local change
+    /// may be the first to see another node's change.
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         let before = self.snapshot.load_full();
-        let now = Arc::new(load(&*self.store, &before).await?);
-        // The snapshot comes first: from then on a fetch for the old settings changes nothing.
+        let now = Arc::new(Snapshot::read(&*self.store, &before).await?);
+        // The snapshot is replaced first, so that a fetch for the old settings has no effect.
         self.snapshot.store(now.clone());
         for gone in before.apps.iter().filter(|app| now.app(app.id).is_none()) {
             self.jwk_sets.remove(gone.id);
@@ -562,43 +482,6 @@ impl Auth {
     }
 }
 
-async fn load(store: &dyn Store, before: &Snapshot) -> Result<Snapshot, Error> {
-    let apps = store.apps().await?;
-    let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    let rules_of = |app: &App| Some((app.id, (app.name.clone(), before.rules_for(app)?)));
-    let rules = apps.iter().filter_map(rules_of).collect();
-    Ok(Snapshot { rules, directory: Directory::of(&apps), apps, keys })
-}
-
 fn no_randomness(_: ring::error::Unspecified) -> Error {
     Error::Engine("the system has no randomness".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn topic_rules_are_parsed_when_their_text_changes() {
-        let app = |topic: &str| App {
-            id: AppId(1),
-            name: AppName::parse("a").expect("a name"),
-            created_at: Timestamp(0),
-            settings: AppSettings {
-                topic_rules: Some(format!(r#"{{"subscribe":[{{"topic":"{topic}","allow":"anyone"}}]}}"#)),
-                ..AppSettings::default()
-            },
-        };
-        let (old, new) = (app("old"), app("new"));
-        // Not what the text says, so it tells whether the text was parsed.
-        let known = Arc::new(TopicRules::denying_all());
-        let snapshot = Snapshot {
-            rules: RulesByApp::from([(old.id, (old.name.clone(), known.clone()))]),
-            directory: Directory::of(std::slice::from_ref(&old)),
-            apps: vec![old.clone()],
-            keys: HashMap::new(),
-        };
-        assert!(snapshot.rules_for(&old).is_some_and(|rules| Arc::ptr_eq(&rules, &known)));
-        assert!(snapshot.rules_for(&new).is_some_and(|rules| *rules != *known));
-    }
 }

@@ -1,9 +1,9 @@
-//! Addresses that are permissions: Web Push endpoints, the messages posted to them and their receipts. Whoever knows
-//! one may use it (RFC 8030 §8.3), so none can be guessed.
+//! Capability URLs: Web Push endpoints, the messages posted to them, and their receipts. Anyone who knows one may use
+//! it (RFC 8030 §8.3), so none can be guessed.
 //!
-//! All are base64url with a tag by HMAC-SHA256 under a key that the nodes of a cell share. By the tag a node knows
-//! without asking the store what was never given out: a flood of guesses costs no read, and of what was given out and
-//! is not there any more it can say that it is gone.
+//! All are base64url with an HMAC-SHA256 tag under a key that the nodes of a cell share. The tag shows, without the
+//! store, which tokens were never issued: a flood of guesses costs no read, and a deleted capability can be answered
+//! "gone".
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,21 +13,21 @@ use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::SecureRandom;
 
-/// 192 random bits; UnifiedPush asks for 160.
+/// 192 random bits; UnifiedPush requires 160.
 const SECRET_BYTES: usize = 24;
-/// Not what protects an endpoint: its secret is.
+/// The tag does not protect an endpoint; its secret does.
 const ENDPOINT_TAG_BYTES: usize = 8;
-/// What protects a message: its id is no secret.
+/// The tag protects a message, whose id is not secret.
 const MESSAGE_TAG_BYTES: usize = 16;
 /// App and id.
 const MESSAGE_BYTES: usize = 20;
 
-/// What an address of a message permits.
+/// The action that a message's URL permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// To take the message back.
+    /// Delete the message.
     Cancel,
-    /// To be told what became of it.
+    /// Read its receipt.
     Receipt,
 }
 
@@ -38,7 +38,7 @@ impl Capabilities {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// A new endpoint's secret, to be shown once.
+    /// A new endpoint's secret, which is shown once.
     pub(crate) fn draw_endpoint(
         &self,
         random: &dyn SecureRandom,
@@ -50,7 +50,7 @@ impl Capabilities {
         Ok(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Under which hash it is kept. None for what was never given out.
+    /// The hash that identifies it in the store. None if it was never issued.
     pub(crate) fn endpoint(&self, token: &str) -> Option<EndpointHash> {
         let mut bytes = [0; SECRET_BYTES + ENDPOINT_TAG_BYTES];
         read(token, &mut bytes)?;
@@ -68,7 +68,7 @@ impl Capabilities {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The message that an address with this permit is of.
+    /// The message of a URL with this permit.
     pub(crate) fn message_of(&self, permit: Permit, token: &str) -> Option<(AppId, NotificationId)> {
         let mut bytes = [0; MESSAGE_BYTES + MESSAGE_TAG_BYTES];
         read(token, &mut bytes)?;
@@ -81,13 +81,13 @@ impl Capabilities {
     fn tag(&self, purpose: &[u8], bytes: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(purpose);
-        // No purpose is the beginning of another one with this behind it.
+        // No purpose is a prefix of another.
         context.update(&[0]);
         context.update(bytes);
         context.sign()
     }
 
-    /// Compared in constant time: what differs first is not told.
+    /// Constant-time comparison, so that timing reveals nothing.
     fn verify(&self, purpose: &[u8], bytes: &[u8], tag: &[u8]) -> Option<()> {
         let expected = self.tag(purpose, bytes);
         let pairs = expected.as_ref().iter().zip(tag);
@@ -104,7 +104,7 @@ impl Permit {
     }
 }
 
-/// Exactly as many bytes as there is room for.
+/// Decodes to exactly N bytes.
 fn read(token: &str, bytes: &mut [u8]) -> Option<()> {
     // Three bytes are four characters.
     if token.len() != (bytes.len() * 4).div_ceil(3) {
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_known_by_its_tag_alone() {
+    fn an_endpoint_is_recognized_by_its_tag() {
         let random = ring::rand::SystemRandom::new();
         let ours = Capabilities::new(&[7; 32]);
         let token = ours.draw_endpoint(&random).expect("randomness");
         assert_eq!(token.len(), 43);
         let hash = ours.endpoint(&token).expect("ours");
         assert_ne!(ours.endpoint(&ours.draw_endpoint(&random).expect("randomness")), Some(hash));
-        assert_eq!(Capabilities::new(&[8; 32]).endpoint(&token), None, "another cell's");
+        assert_eq!(Capabilities::new(&[8; 32]).endpoint(&token), None, "of another cell");
         for at in [0, 20, 41] {
             assert_eq!(ours.endpoint(&changed(&token, at)), None, "changed at {at}");
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_permits_one_thing() {
+    fn a_url_permits_one_action() {
         let (ours, id) = (Capabilities::new(&[7; 32]), NotificationId::from_bytes([9; 16]));
         for (permit, other) in [(Permit::Cancel, Permit::Receipt), (Permit::Receipt, Permit::Cancel)] {
             let token = ours.message(permit, AppId(3), id);

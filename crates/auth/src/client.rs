@@ -1,24 +1,24 @@
-//! Which client a connection or request belongs to, for limits, access logs and rate limits of failed
-//! log-ins: the one place that decides it.
+//! Identifies the client of a connection or request, for limits, access logs and rate limits of failed log-ins. Nothing
+//! else decides this.
 //!
-//! A client is the peer of the socket. Where that is a trusted proxy, it is the rightmost address in the
-//! forwarding header that is not a trusted proxy: everything left of it is the client's own claim. Only one
-//! header is believed, because a proxy that writes one passes the other through unchanged.
+//! The client is the peer of the socket. If the peer is a trusted proxy, the client is the rightmost address in the
+//! forwarding header that is not a trusted proxy: everything to its left is the client's own claim. Only one header is
+//! trusted, because a proxy that writes one passes the other through unchanged.
 //!
-//! Limits count networks, not addresses: an IPv4 address, or an IPv6 /64, which one subscriber line gets.
+//! Limits count networks, not addresses: an IPv4 address, or an IPv6 /64, which is what one subscriber line gets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// The network that limits count a client by.
+/// The network by which limits count a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientNetwork(u64);
 
 impl ClientNetwork {
-    /// No client: for connections without a socket. Multicast, so it is nobody's source address.
+    /// No client, for connections without a socket. A multicast address, which is never a source address.
     pub const NONE: ClientNetwork = ClientNetwork(u64::MAX);
-    /// Above all prefixes of unicast addresses (multicast is ff00::/8).
+    /// Greater than all unicast prefixes (multicast is ff00::/8).
     const IPV4: u64 = 0xFFFF_FFFE_0000_0000;
     const LOOPBACK: ClientNetwork = ClientNetwork(Self::IPV4 | 0x7F00_0001);
 
@@ -74,7 +74,7 @@ impl ForwardingHeader {
     }
 }
 
-/// Proxies whose forwarding header is believed.
+/// The proxies whose forwarding header is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     pub networks: Vec<IpNet>,
@@ -87,12 +87,12 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client of a request that came from `peer`. `values` are the lines of [`ForwardingHeader::name`], in
-    /// the order of the head; they are not looked at unless the peer is trusted.
+    /// The client of a request from `peer`. `values` are the lines of [`ForwardingHeader::name`], in their order; they
+    /// are ignored unless the peer is trusted.
     ///
-    /// A hop that is no address (`unknown`, `_hidden`, nonsense) ends the search: what stands left of it was
-    /// passed on by a stranger. The result is then the last trusted hop. Nothing is read from left to right, so no quote
-    /// and no byte of the stranger's changes what the proxies behind it wrote.
+    /// A hop that is not an address (`unknown`, `_hidden`, nonsense) ends the search, because an untrusted party wrote
+    /// everything to its left. The result is then the last trusted hop. Parsing runs from right to left, so nothing
+    /// that a client writes changes how the proxies' entries are read.
     pub fn client<'a>(&self, peer: IpAddr, values: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
@@ -135,7 +135,7 @@ fn address(node: &str) -> Option<IpAddr> {
     parsed.map(|address| address.to_canonical())
 }
 
-/// The parts of a value between separators that are not inside quotes, the last first.
+/// The parts of a value between separators outside quotes, last first.
 fn rsplit_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     value.rsplit(move |byte| {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_does_not_hide_behind_its_proxy_by_what_it_writes_before_it() {
+    fn a_client_cannot_forge_the_entries_of_its_proxy() {
         let networks = vec!["10.0.0.0/8".parse().expect("a network")];
         for (header, proxys) in
             [(ForwardingHeader::XForwardedFor, "192.0.2.1"), (ForwardingHeader::Forwarded, "for=192.0.2.1")]
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_read_as_rfc_7239_writes_it() {
+    fn forwarded_follows_rfc_7239() {
         let proxies = TrustedProxies {
             networks: vec!["10.0.0.0/8".parse().expect("a network")],
             header: ForwardingHeader::Forwarded,

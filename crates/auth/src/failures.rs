@@ -1,20 +1,20 @@
 //! Limits on failed log-ins, per client and per app.
 //!
 //! A client is a network, as [`crate::client`] counts them. Each client and each app has an allowance of failures: a
-//! token bucket. Over the allowance, only work that a stranger could make expensive is limited. Device tokens, HS256
-//! tokens and tokens that a key set has verified before cost some microseconds and are always checked, so a valid one is
-//! accepted whatever its neighbours behind the same NAT do. A token that needs a public-key verification takes from a
-//! second, slower bucket then ([`CLIENT_TRIES`], [`APP_TRIES`]); without room there it is refused unverified with the
-//! time to wait. So a new valid token from an abused client still succeeds, after some retries at worst, and one client
-//! costs at most 20 verifications a second (some 2 ms of CPU with RSA-2048, 6 ms with RSA-4096).
+//! token bucket. Over the allowance, only expensive work is limited. Device tokens, HS256 tokens and tokens that a key
+//! set has verified before cost microseconds and are always checked, so a valid one is accepted regardless of other
+//! clients behind the same NAT. A token that needs a public-key verification then takes from a second, slower bucket
+//! ([`CLIENT_TRIES`], [`APP_TRIES`]); if that is empty, the token is rejected unverified with the time to wait. A new
+//! valid token from an abused client thus succeeds after some retries, and one client costs at most 20 verifications
+//! per second (2 ms of CPU with RSA-2048, 6 ms with RSA-4096).
 //!
-//! A failure counts for the app only while its client is within the client's own allowance. So one client charges an app
-//! with at most 60 failures a minute by default, of the app's 6,000, and cannot push the app over its limit. Clients
-//! without a known address (behind a trusted proxy that names none) share one allowance per app, half of the app's. A
-//! token that is refused unverified counts for neither.
+//! A failure counts for the app only while its client is within the client's own allowance. One client thus charges an
+//! app with at most 60 failures per minute by default, of the app's 6,000, and cannot push the app over its limit.
+//! Clients without a known address (behind a trusted proxy that names none) share one allowance per app, half of the
+//! app's. A token that is rejected unverified counts for neither.
 //!
-//! The tables are bounded. An evicted client starts again with a full allowance; whoever can afford tens of thousands
-//! of addresses is limited by the app's bucket and the verification queue.
+//! The tables are bounded. An evicted client starts again with a full allowance; an attacker with tens of thousands of
+//! addresses is limited by the app's bucket and the verification queue.
 
 use noroshi_types::{AppId, Recent, Timestamp, limits};
 use parking_lot::Mutex;
@@ -32,10 +32,10 @@ const APP_TRIES: Rate = Rate { per_minute: 100 * 60, burst: 100 };
 
 const MICRO: u64 = 1_000_000;
 
-/// How many log-ins may fail before the client or the app is limited.
+/// How many log-ins may fail before a client or an app is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureLimits {
-    /// Of one IPv4 address or IPv6 /64.
+    /// Per IPv4 address or IPv6 /64.
     pub per_client_per_minute: u32,
     pub per_app_per_minute: u32,
 }
@@ -56,7 +56,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// A minute's worth at once.
+    /// The burst: one minute's worth.
     fn of_minute(per_minute: u32) -> Self {
         Self { per_minute, burst: per_minute }
     }
@@ -83,7 +83,7 @@ impl Bucket {
     }
 
     fn refill(&mut self, rate: Rate, now: Timestamp) {
-        // A clock that was set back refills nothing, and stops nothing either.
+        // A clock that was set back refills nothing, and does not block later refills.
         let elapsed_ms = now.0.saturating_sub(self.refilled_ms);
         self.microtokens = self.microtokens.saturating_add(rate.refill(elapsed_ms)).min(rate.full());
         self.refilled_ms = now.0;
@@ -102,7 +102,7 @@ impl Bucket {
         has_one
     }
 
-    /// Until there is one, a second at least.
+    /// The time until a token is available, at least a second.
     fn wait_s(&self, rate: Rate) -> u32 {
         let missing = MICRO.saturating_sub(self.microtokens);
         let per_second = (u64::from(rate.per_minute) * MICRO / 60).max(1);
@@ -123,19 +123,19 @@ pub(crate) enum Limited {
     App { retry_after_s: u32 },
 }
 
-/// Who may have a token verified.
+/// The priority of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
-    /// Over an allowance: only where there is room.
+    /// Over an allowance: verified only if there is room.
     Suspect,
 }
 
-/// Each lock guards its own table; nothing else is locked under it.
+/// Each lock guards its own table; no other lock is taken under it.
 pub(crate) struct Failures {
     limits: FailureLimits,
     clients: Mutex<Recent<ClientNetwork, Allowance>>,
-    /// By app: what its clients without a known address share.
+    /// By app: shared by its clients without a known address.
     unknown_clients: Mutex<Recent<AppId, Allowance>>,
     apps: Mutex<Recent<AppId, Allowance>>,
 }
@@ -162,7 +162,7 @@ impl Failures {
         Rate::of_minute(self.limits.per_app_per_minute)
     }
 
-    /// Counts a failure. If the client is over its allowance, how many seconds it shall wait.
+    /// Counts a failure. If the client is over its allowance, returns how many seconds it has to wait.
     pub(crate) fn count(
         &self,
         client: Option<ClientNetwork>,
@@ -179,11 +179,11 @@ impl Failures {
         if let (None, Some(app)) = (wait_s, app) {
             take(&self.apps, app, self.app_rate(), APP_TRIES, now);
         }
-        // Unknown clients are many: none is told to wait for another's failures.
+        // Unknown clients share an allowance: none has to wait for the failures of others.
         client.and(wait_s)
     }
 
-    /// Whether a token that nothing is known of may be verified with a public key.
+    /// Whether an unknown token may be verified with a public key.
     pub(crate) fn admit(
         &self,
         client: Option<ClientNetwork>,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_over_its_allowance_has_few_tokens_verified() {
+    fn a_client_over_its_allowance_gets_few_verifications() {
         let failures = failures(3, 1_000);
         let (bad, other) = (client("192.0.2.1"), client("192.0.2.2"));
         assert_eq!([(); 3].map(|()| failures.count(bad, Some(APP), NOW)), [None; 3]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_many_clients_attack_is_limited_and_no_other() {
+    fn an_app_under_attack_by_many_clients_is_limited_alone() {
         let failures = failures(10, 20);
         for number in 0..20 {
             failures.count(client(&format!("192.0.2.{number}")), Some(APP), NOW);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_one_client_leave_an_app_its_allowance() {
+    fn one_client_cannot_use_up_an_apps_allowance() {
         let failures = failures(10, 20);
         for _ in 0..1_000 {
             failures.count(client("192.0.2.1"), Some(APP), NOW);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_unknown_clients_leave_an_app_half_its_allowance() {
+    fn unknown_clients_use_at_most_half_of_an_apps_allowance() {
         let failures = failures(10, 20);
         for _ in 0..1_000 {
             assert_eq!(failures.count(None, Some(APP), NOW), None);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_stops_no_refill() {
+    fn a_clock_that_was_set_back_does_not_block_refills() {
         let failures = failures(60, 60);
         let bad = client("192.0.2.1");
         for _ in 0..61 {

@@ -1,5 +1,5 @@
-//! What the fuzz targets call: everything that reads a token or a key set before a signature is verified. A fuzzer cannot
-//! sign, so it would never come past [`crate::Auth`].
+//! Entry points of the fuzz targets: all code that reads a token or a key set before a signature is verified. A fuzzer
+//! cannot sign, so it would never get through [`crate::Auth`].
 
 use noroshi_store::App;
 use noroshi_types::Timestamp;
@@ -7,7 +7,7 @@ use noroshi_types::Timestamp;
 use crate::jwks::{KeySet, Strictness, TRIED_KEYS_MAX};
 use crate::{Identity, Refused, jwt};
 
-/// Reads a token as if its signature were right, and verifies it with a set.
+/// Reads a token as if its signature were valid, and tries to verify it with a set.
 pub fn jwt(token: &str, app: &App, jwks: &str, now: Timestamp) -> Result<Identity, Refused> {
     crate::provider::install();
     let header = jwt::header(token)?;
@@ -25,7 +25,7 @@ pub fn jwt(token: &str, app: &App, jwks: &str, now: Timestamp) -> Result<Identit
     Ok(identity)
 }
 
-/// Whatever is given to an app can also be loaded.
+/// A set that is accepted when given can also be loaded later.
 pub fn jwks(json: &str) {
     let (given, found) = (KeySet::parse(json, Strictness::Given), KeySet::parse(json, Strictness::Found));
     assert!(given.is_err() || found.is_ok());

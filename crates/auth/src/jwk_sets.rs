@@ -1,13 +1,12 @@
-//! Where the JWK sets of all apps come from, and when they are fetched.
+//! Fetches the JWK sets of all apps and decides when.
 //!
-//! The node fetches a set when an operator makes or changes the app, then every ten minutes, and early when a token names
-//! a key that the set lacks. A stranger can cause such a miss, so an early fetch concerns the token's app only, waits
-//! until thirty seconds after the last one, and backs off while fetches fail. While fetches fail, the last set stays in
-//! use.
+//! A set is fetched when an operator creates or changes the app, then every ten minutes, and early when a token names a
+//! key that the set lacks. Anyone can cause such a miss, so an early fetch concerns only the token's app, happens at
+//! most every thirty seconds, and backs off while fetches fail. While fetches fail, the last set stays in use.
 //!
 //! At most [`FETCHES_MAX`] fetches run at once, each with its own deadline, so a server that does not answer delays no
-//! other app. A stranger may have chosen the URL: the fetch goes through [`Egress`], which refuses addresses that are not
-//! public, and follows no redirect.
+//! other app. The URL may come from an untrusted party: the fetch goes through [`Egress`], which rejects addresses that
+//! are not public, and follows no redirects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,15 +24,15 @@ use crate::jwks::{Error, KeySet, Strictness};
 const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
 const EARLY_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 const FETCH: Limits = Limits { body_bytes_max: 256 << 10, timeout: Duration::from_secs(10) };
-/// Each holds a socket and at most 256 KiB. 32 addresses that hang for their 10 s delay the others by 10 s at most,
-/// and are asked again after [`EARLY_REFRESH_INTERVAL`] at the earliest, then less and less often.
+/// Each fetch holds a socket and at most 256 KiB. 32 servers that hang until the timeout of 10 s delay the others by at
+/// most 10 s, and are retried after [`EARLY_REFRESH_INTERVAL`] at the earliest, with backoff.
 pub(crate) const FETCHES_MAX: usize = 32;
 
-/// What is known of one app.
+/// The state of one app.
 #[derive(Default)]
 struct Entry {
     set: Option<Arc<KeySet>>,
-    /// When the last fetch began.
+    /// When the last fetch started.
     fetched_at: Option<Instant>,
     failures: u32,
     /// A token named a key that the set lacks.
@@ -42,7 +41,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// When the next fetch is due. None: now, because none was made yet.
+    /// When the next fetch is due. None: now, because there was none yet.
     fn due_at(&self) -> Option<Instant> {
         let fetched_at = self.fetched_at?;
         let early = EARLY_REFRESH_INTERVAL.saturating_mul(1 << self.failures.min(8)).min(REFRESH_INTERVAL);
@@ -52,10 +51,10 @@ impl Entry {
 }
 
 pub(crate) struct JwkSets {
-    /// Guards the map; nothing is awaited while it is held.
+    /// The lock guards the map and is never held across an `.await`.
     entries: RwLock<HashMap<AppId, Entry>>,
     egress: Arc<Egress>,
-    /// A fetch may be due earlier than it was.
+    /// Notified when a fetch may be due earlier.
     pub(crate) changed: Notify,
 }
 
@@ -73,7 +72,7 @@ impl JwkSets {
         if app.settings.jwks_url.is_none() || app.settings.jwks.is_some() {
             return; // A set that is given directly changes with the app.
         }
-        // Most misses are repeated: those take no write lock.
+        // Repeated misses, the common case, take no write lock.
         if self.entries.read().get(&app.id).is_some_and(|entry| entry.missed) {
             return;
         }
@@ -85,7 +84,7 @@ impl JwkSets {
         self.entries.write().remove(&app);
     }
 
-    /// Drops an app's keys at once, because its keys have a new source. The new ones may take a while.
+    /// Drops an app's keys at once because their source changed. Fetching the new ones may take a while.
     pub(crate) fn forget(&self, app: AppId) {
         self.entries.write().remove(&app);
         self.changed.notify_one();

@@ -1,11 +1,11 @@
 //! JWK sets (RFC 7517): the public keys with which apps sign RS256 and ES256 tokens.
 //!
-//! What a set may hold bounds what a token may cost: RSA moduli of 2,048 to 4,096 bits, [`SET_KEYS_MAX`] keys, and at
-//! most [`TRIED_KEYS_MAX`] of them are tried for one token. A set that an app gives directly is refused as a whole
-//! if a key breaks a rule, so that whoever gives it learns of it. Of a set that is fetched, or was stored by an earlier
-//! version, such keys are left out and logged.
+//! Limits of a set bound the cost of a token: RSA moduli of 2,048 to 4,096 bits, [`SET_KEYS_MAX`] keys, and at most
+//! [`TRIED_KEYS_MAX`] keys tried per token. A set that an app gives directly is rejected as a whole if a key violates a
+//! rule, so that its author notices. From a set that is fetched, or was stored by an earlier version, such keys are
+//! omitted and logged.
 //!
-//! Where sets come from and when they are fetched is the business of `jwk_sets`.
+//! `jwk_sets` decides where sets come from and when they are fetched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,42 +14,42 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 
-/// Keys of one set: identity providers publish two to five.
+/// Keys per set: identity providers publish two to five.
 const SET_KEYS_MAX: usize = 64;
 
-/// Keys that one token is tried against: those with its `kid`, or any where it has none. Without a `kid` a set of two
-/// keys (one in use, one to come) is what providers have; each more costs up to 150 µs a token.
+/// Keys tried per token: those with its `kid`, or any if it has none. Providers without a `kid` publish two keys (the
+/// present one and the next); each further key costs up to 150 µs per token.
 pub(crate) const TRIED_KEYS_MAX: usize = 4;
 
-/// Below, RFC 7518 §3.3 forbids it; above, one verification costs up to 0.5 ms and no provider uses it.
+/// RFC 7518 §3.3 forbids smaller keys; larger ones cost up to 0.5 ms per verification and no provider uses them.
 const RSA_BITS_MIN: usize = 2_048;
 const RSA_BITS_MAX: usize = 4_096;
 
-/// Why a JWK set could not be used.
+/// Why a JWK set is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the JWK set could not be fetched: {0}")]
+    #[error("failed to fetch the JWK set: {0}")]
     Fetch(#[from] noroshi_egress::Error),
     #[error("the JWK set is not UTF-8")]
     NotText,
-    #[error("the JWK set is not valid: {0}")]
+    #[error("the JWK set is invalid: {0}")]
     Set(serde_json::Error),
-    #[error("the JWK set holds no RS256 or ES256 key")]
+    #[error("the JWK set has no RS256 or ES256 key")]
     Empty,
-    #[error("the JWK set holds more than {SET_KEYS_MAX} keys")]
+    #[error("the JWK set has more than {SET_KEYS_MAX} keys")]
     TooManyKeys,
     #[error(
-        "key {index} of the JWK set is an RSA key of {bits} bits: {RSA_BITS_MIN} to {RSA_BITS_MAX} are accepted"
+        "key {index} of the JWK set is an RSA key of {bits} bits; accepted are {RSA_BITS_MIN} to {RSA_BITS_MAX}"
     )]
     RsaSize { index: usize, bits: usize },
 }
 
-/// What becomes of a set with a key that breaks a rule.
+/// How to treat a key that violates a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// It is refused.
+    /// Reject the set.
     Given,
-    /// The key is left out.
+    /// Omit the key.
     Found,
 }
 
@@ -63,9 +63,9 @@ struct SetKey {
 /// The keys of one app.
 #[derive(Debug)]
 pub(crate) struct KeySet {
-    /// Unique in this process: another set has another.
+    /// Unique in this process.
     version: u64,
-    /// What it was parsed from.
+    /// The text it was parsed from.
     digest: [u8; 32],
     keys: Vec<SetKey>,
 }
@@ -82,7 +82,7 @@ impl KeySet {
             match (set_key(index, jwk), strictness) {
                 (Ok(key), _) => keys.extend(key),
                 (Err(error), Strictness::Given) => return Err(error),
-                (Err(error), Strictness::Found) => tracing::warn!(%error, "a key of a JWK set is left out"),
+                (Err(error), Strictness::Found) => tracing::warn!(%error, "a key of a JWK set is omitted"),
             }
         }
         if keys.is_empty() {
@@ -110,7 +110,7 @@ impl KeySet {
     }
 }
 
-/// None for a key that no token of ours is signed with.
+/// None for a key of a type that is not supported.
 fn set_key(index: usize, jwk: &Jwk) -> Result<Option<SetKey>, Error> {
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) => {
@@ -127,7 +127,7 @@ fn set_key(index: usize, jwk: &Jwk) -> Result<Option<SetKey>, Error> {
     Ok(Some(SetKey { kid: jwk.common.key_id.clone(), algorithm, key }))
 }
 
-/// Of a number, the most significant byte first.
+/// The bit length of a big-endian number.
 fn bits(number: &[u8]) -> usize {
     let begin = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
     let significant = &number[begin..];
@@ -150,7 +150,7 @@ mod tests {
         KeySet::parse(json, Strictness::Given)
     }
 
-    /// Its modulus is no product of primes, which nobody can see.
+    /// The modulus is not a product of two primes, which no check detects.
     fn rsa(bits: usize) -> String {
         let mut modulus = vec![0; bits.div_ceil(8)];
         modulus[0] = 1 << ((bits - 1) % 8);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_what_can_be_used() {
+    fn a_set_keeps_the_usable_keys() {
         let p384 = r#"{"kty":"EC","crv":"P-384","kid":"b","x":"MKBC","y":"4Etl"}"#;
         let set = parse(&format!(r#"{{"keys":[{P256},{p384}]}}"#)).expect("a set");
         let mut header = Header::new(Algorithm::ES256);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_tried_against_few_keys_whatever_the_set_holds() {
+    fn a_token_is_tried_against_few_keys() {
         let set = parse(&format!(r#"{{"keys":[{}]}}"#, vec![P256; SET_KEYS_MAX].join(","))).expect("a set");
         let mut header = Header::new(Algorithm::ES256);
         assert_eq!(set.candidates(&header).count(), TRIED_KEYS_MAX);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_has_a_version_of_its_own() {
+    fn every_set_has_its_own_version() {
         let json = format!(r#"{{"keys":[{P256}]}}"#);
         let (first, second) = (parse(&json).expect("a set"), parse(&json).expect("a set"));
         assert_ne!(first.version(), second.version());

@@ -1,9 +1,9 @@
 //! App JWTs (RFC 7519): the app signs them itself with HS256, RS256 or ES256.
 //!
-//! `sub` is the user, `device` the device, `exp` the end of life, `iat` the time of issue, with which revocations are
-//! compared where the device is read; `topics` are durable subscriptions. [`crate::select`] finds the app, whose keys
-//! verify the token. `iss` must then equal the app's issuer where the app declares one, and `aud` must contain the
-//! app's audience: always where the app declares one, else if the token has an `aud`.
+//! `sub` is the user, `device` the device, `exp` the expiry, `iat` the time of issue (compared with revocations when
+//! the device is read), `topics` are durable subscriptions. [`crate::select`] finds the app, whose keys verify the
+//! token. `iss` must equal the app's issuer if the app declares one. `aud` must contain the app's audience if the app
+//! declares one or the token has an `aud`.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_store::{App, Issued};
@@ -11,10 +11,11 @@ use noroshi_types::rule::claims::is_filter;
 use noroshi_types::{DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
 
+use crate::identity::Identity;
+use crate::refused::Refused;
 use crate::select::{Audience, Named, audience_of};
-use crate::{Identity, Refused};
 
-/// RFC 7519 sets no bound; 1,000 topics do not belong into a token.
+/// RFC 7519 sets no limit; a token is no place for 1,000 topics.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8_192;
 
 #[derive(Deserialize)]
@@ -34,20 +35,20 @@ struct Claims {
     aud: Option<Audience>,
 }
 
-/// The issuer and the audience that a token names, before it is verified.
+/// The issuer and the audience of a token before verification.
 pub(crate) fn unverified(token: &str) -> Result<Named, Refused> {
     jsonwebtoken::dangerous::insecure_decode_claims(token)
-        .map_err(|_| Refused::Malformed("the claims of a JWT are JSON, iss a string, aud one or several"))
+        .map_err(|_| Refused::Malformed("the claims of a JWT must be JSON, with a string as iss and a string or an array of strings as aud"))
 }
 
 pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     if token.len() > TOKEN_BYTES_MAX {
-        return Err(Refused::Malformed("a JWT is at most 8 KiB long"));
+        return Err(Refused::Malformed("a JWT must have at most 8 KiB"));
     }
     let header = decode_header(token).map_err(|_| Refused::Malformed("neither a device token nor a JWT"))?;
     match header.alg {
         Algorithm::HS256 | Algorithm::RS256 | Algorithm::ES256 => Ok(header),
-        _ => Err(Refused::Malformed("a JWT is signed with HS256, RS256 or ES256")),
+        _ => Err(Refused::Malformed("a JWT must be signed with HS256, RS256 or ES256")),
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn is_signed_by(token: &str, algorithm: Algorithm, key: &DecodingKey)
     jsonwebtoken::crypto::verify(signature, message.as_bytes(), key, algorithm).unwrap_or(false)
 }
 
-/// Whose token it is. The caller has checked the signature.
+/// The identity in the claims. The caller has verified the signature.
 pub(crate) fn claimed(token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
     const CLAIMS: Refused = Refused::Malformed("a JWT needs the claims sub, device and exp");
     let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Claims>(token).map_err(|_| CLAIMS)?;
@@ -65,7 +66,7 @@ pub(crate) fn claimed(token: &str, app: &App, now: Timestamp) -> Result<Identity
     identity(claims, app, now)
 }
 
-/// Whether the token was issued by whom and for what the app declares.
+/// Checks issuer and audience against what the app declares.
 fn check_named(claims: &Claims, app: &App) -> Result<(), Refused> {
     if app.settings.issuer.as_ref().is_some_and(|issuer| claims.iss.as_ref() != Some(issuer)) {
         return Err(Refused::Issuer);
@@ -86,26 +87,24 @@ fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refus
         return Err(Refused::NotYet);
     }
     if claims.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
-        return Err(Refused::Malformed("a JWT names at most 1,000 topics"));
+        return Err(Refused::Malformed("a JWT must name at most 1,000 topics"));
     }
-    // A filter subscribes to nothing: topic rules may ask whether the token lists a topic.
+    // A filter is no subscription; topic rules may check whether the token lists it.
     let (filters, names): (Vec<&String>, Vec<&String>) =
         claims.topics.iter().partition(|topic| topic.contains(['+', '#']) && is_filter(topic));
     let topics: Result<Vec<Topic>, _> = names.iter().map(|topic| Topic::parse_subscription(topic)).collect();
     Ok(Identity {
         app: app.id,
         device: DeviceId::parse(&claims.device).map_err(|_| {
-            Refused::Malformed("the claim device is 1 to 128 bytes without control characters")
+            Refused::Malformed("the claim device must have 1 to 128 bytes without control characters")
         })?,
-        user: Some(
-            UserId::parse(&claims.sub).map_err(|_| {
-                Refused::Malformed("the claim sub is 1 to 255 bytes without control characters")
-            })?,
-        ),
+        user: Some(UserId::parse(&claims.sub).map_err(|_| {
+            Refused::Malformed("the claim sub must have 1 to 255 bytes without control characters")
+        })?),
         create: true,
         token_version: None,
         issued: claims.iat.map_or(Issued::Unknown, |iat| Issued::At(timestamp(iat))),
-        topics: topics.map_err(|_| Refused::Malformed("the claim topics holds an invalid topic"))?,
+        topics: topics.map_err(|_| Refused::Malformed("the claim topics has an invalid topic"))?,
         topic_filters: filters.into_iter().map(|filter| filter.as_str().into()).collect(),
         denied_topics: Vec::new(),
         claims: None,
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_tokens_say_what_is_wrong() {
+    fn each_defect_of_a_token_has_its_reason() {
         let good = r#"{"sub":"u1","device":"d1","exp":2000}"#;
         assert_eq!(check(good, b"another secret"), Err(Refused::Signature));
         assert_eq!(check(r#"{"sub":"u1","device":"d1","exp":1000}"#, SECRET), Err(Refused::Expired));
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsigned_token_is_refused() {
+    fn an_unsigned_token_is_rejected() {
         let token = signed(r#"{"alg":"none"}"#, r#"{"sub":"u1","device":"d1","exp":2000}"#);
         assert!(matches!(header(&token), Err(Refused::Malformed(_))));
         let token = signed(r#"{"alg":"HS512"}"#, "{}");
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn issuer_and_audience_are_the_apps() {
+    fn issuer_and_audience_must_match_the_app() {
         let with = |extra: &str| format!(r#"{{"sub":"u1","device":"d1","exp":2000{extra}}}"#);
         let check = |app: &App, extra: &str| check_for(app, &with(extra), SECRET).map(|_| ());
         let plain = app(None, None);
@@ -214,12 +213,12 @@ mod tests {
         assert_eq!(check(&declared, r#","iss":"https://id""#), Err(Refused::Audience));
         assert_eq!(check(&declared, r#","iss":"https://id/","aud":"api""#), Err(Refused::Issuer));
         assert_eq!(check(&declared, r#","aud":"api""#), Err(Refused::Issuer));
-        // A signature that is wrong says nothing about the rest.
+        // The signature is checked first.
         assert_eq!(check_for(&declared, &with(""), b"another secret"), Err(Refused::Signature));
     }
 
     #[test]
-    fn a_claim_that_stands_twice_names_nothing() {
+    fn a_repeated_claim_is_malformed() {
         let named = |claims: &str| unverified(&signed(r#"{"alg":"HS256"}"#, claims));
         assert!(named(r#"{"aud":["x","game"],"iss":"a","sub":1}"#).is_ok());
         for claims in

@@ -1,4 +1,4 @@
-//! API keys: 256 bits of randomness, shown once, kept as their SHA-256.
+//! API keys: 256 random bits, shown once, stored as SHA-256.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use noroshi_store::KeyHash;
 use ring::digest::{SHA256, digest};
 use ring::rand::SecureRandom;
 
-/// A new key in the clear, to be shown once. `Display` is the key; `Debug` is not.
+/// A new key in clear text, to be shown once. `Display` shows the key, `Debug` does not.
 pub struct ApiKey(String);
 
-/// Lets secret scanners and people recognise one.
+/// Makes a key recognizable for secret scanners and people.
 const PREFIX: &str = "nk_";
 
 impl ApiKey {

@@ -1,4 +1,4 @@
-//! What verification costs, and whom its limits refuse.
+//! The metrics of verification: its cost, and rejections by its limits.
 
 use noroshi_telemetry::Registry;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -60,17 +60,17 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "signature_verifications",
-            "Signatures of app JWTs verified with a public key (RS256, ES256), by outcome: one for each key tried",
+            "Public-key verifications of app JWTs (RS256, ES256), one for each key tried, by outcome",
             self.verifications.clone(),
         );
         registry.register(
             "verified_tokens_recalled",
-            "App JWTs whose signature was verified before with the same key set, by outcome",
+            "App JWTs whose signature was verified earlier with the same key set, by outcome",
             self.recalled.clone(),
         );
         registry.register(
             "log_ins_throttled",
-            "Log-ins refused with advice to retry: failures of the client (peer) or of the app, or no room in the verification queue",
+            "Log-ins rejected with advice to retry, by reason: too many failures of the client (peer) or of the app, or a full verification queue",
             self.throttled.clone(),
         );
         registry.register("jwks_fetches", "JWK sets fetched, by outcome", self.fetches.clone());

@@ -1,15 +1,12 @@
-//! Apps that another place owns: here they are made to be what they are there, keys by their hashes.
-//!
-//! Repeating it changes nothing, so whoever owns them may say it again whenever in doubt.
+//! Keys of an app that a front owns: what to change here so that the app has exactly the front's keys. Pure; the front
+//! may repeat its request at any time, and an unchanged app needs no change.
 
 use std::collections::HashSet;
 
-use noroshi_store::{App, AppSettings, Error, KeyHash, NewKey};
-use noroshi_types::{AppName, Scopes, Timestamp};
+use noroshi_store::{Key, KeyHash};
+use noroshi_types::{KeyId, Scopes};
 
-use crate::Auth;
-
-/// A key whose clear text only its owner has seen.
+/// A key that is known by its hash only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorKey {
     pub name: String,
@@ -17,57 +14,19 @@ pub struct MirrorKey {
     pub scopes: Scopes,
 }
 
-impl Auth {
-    /// Makes the app, or brings it up to date: its settings, and exactly these keys. [`Error::Exists`] if one of
-    /// the keys is another app's. Stopped in the middle, some of it is done: repeat it.
-    pub async fn mirror(
-        &self,
-        name: AppName,
-        settings: AppSettings,
-        keys: Vec<MirrorKey>,
-        now: Timestamp,
-    ) -> Result<App, Error> {
-        // Another node of the cell may have been told before.
-        self.follow().await?;
-        let quotas = settings.quotas.clone();
-        let rules = settings.topic_rules.clone();
-        let app = match self.app(name.as_str()) {
-            None => self.create_app(name, settings, now).await?,
-            Some(app) => {
-                // Quotas and topic rules have calls of their own; an update leaves them as they are.
-                let AppSettings { quotas, topic_rules, .. } = app.settings.clone();
-                let updated = AppSettings { quotas, topic_rules, ..settings };
-                if app.settings == updated { app } else { self.update_app(app.id, updated).await? }
-            }
-        };
-        let app = match app.settings.quotas == quotas {
-            true => app,
-            false => self.set_quotas(app.id, quotas).await?,
-        };
-        let app = match app.settings.topic_rules == rules {
-            true => app,
-            false => self.set_topic_rules(app.id, rules).await?,
-        };
-        let there = self.keys(app.id);
-        let wanted: HashSet<(KeyHash, Scopes)> = keys.iter().map(|key| (key.hash, key.scopes)).collect();
-        let stale: Vec<_> = there.iter().filter(|key| !wanted.contains(&(key.hash, key.scopes))).collect();
-        let known: HashSet<KeyHash> =
-            there.iter().filter(|key| wanted.contains(&(key.hash, key.scopes))).map(|key| key.hash).collect();
-        let mut changed = !stale.is_empty();
-        for key in stale {
-            match self.store().revoke_key(app.id, key.id).await {
-                // Somebody else was faster.
-                Ok(()) | Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for MirrorKey { name, hash, scopes } in keys.into_iter().filter(|key| !known.contains(&key.hash)) {
-            self.store().create_key(NewKey { app: app.id, name, hash, scopes }, now).await?;
-            changed = true;
-        }
-        if changed {
-            self.reload().await?;
-        }
-        Ok(app)
+pub(crate) struct Change {
+    pub(crate) revoke: Vec<KeyId>,
+    pub(crate) create: Vec<MirrorKey>,
+}
+
+/// A key whose scopes differ is revoked and created anew.
+pub(crate) fn change(present: &[Key], wanted: Vec<MirrorKey>) -> Change {
+    let is_wanted: HashSet<(KeyHash, Scopes)> = wanted.iter().map(|key| (key.hash, key.scopes)).collect();
+    let (kept, stale): (Vec<&Key>, Vec<&Key>) =
+        present.iter().partition(|key| is_wanted.contains(&(key.hash, key.scopes)));
+    let kept: HashSet<KeyHash> = kept.into_iter().map(|key| key.hash).collect();
+    Change {
+        revoke: stale.into_iter().map(|key| key.id).collect(),
+        create: wanted.into_iter().filter(|key| !kept.contains(&key.hash)).collect(),
     }
 }

@@ -1,13 +1,13 @@
-//! Threads that verify tokens with public keys, so that neither a shard nor a thread of the API's runtime does.
+//! Threads that verify tokens with public keys, so that neither a shard nor an API thread does.
 //!
-//! The queue is bounded, and apps share it: an app may add a task while it holds fewer than three for each free place
-//! (the dynamic thresholds of packet switches). So one app alone fills three quarters of the queue, a second one three
-//! quarters of the rest, and when several keep flooding it their shares level out as the queue drains. A suspect
-//! (`failures`) may add a task while its app holds fewer than one for each free place, so suspects leave room for others.
-//! The pool drops a task without room; the log-in is refused with advice to retry.
+//! The queue is bounded and shared by the apps: an app may add a task while it has fewer than three per free place (the
+//! dynamic thresholds of packet switches). One app thus fills at most three quarters of the queue, a second one three
+//! quarters of the rest, and under a continued flood their shares converge as the queue drains. A suspect (`failures`)
+//! may add a task while its app has fewer than one per free place, so suspects leave room for others. A task without
+//! room is dropped, and the log-in is rejected with advice to retry.
 //!
-//! The threads serve apps in turn, one task each, so an app's next task waits for one task of each other app, not for
-//! all of them. The threads end when the pool is dropped, after the tasks that are queued.
+//! The threads serve the apps in turn, one task each, so an app's next task waits for at most one task of each other
+//! app. When the pool is dropped, the threads finish the queued tasks and end.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,9 +20,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::failures::Standing;
 
-/// Tasks that wait, of all apps: 0.2 s of one thread's work (RSA-2048 or P-256, 50 µs each).
+/// Queued tasks of all apps: 0.2 s of one thread's work (RSA-2048 or P-256, 50 µs each).
 pub const QUEUE_MAX: usize = 4_096;
-/// A quarter of the cores: the others deliver.
+/// A quarter of the cores; the others serve connections.
 const THREADS_MAX: usize = 8;
 
 pub(crate) type Task = Box<dyn FnOnce() + Send>;
@@ -32,12 +32,12 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
-    /// Guards the queue. Nothing else is locked under it, and no task runs or is dropped under it.
+    /// The lock guards the queue. No other lock is taken under it, and no task runs or is dropped under it.
     queue: Mutex<Queue>,
     ready: Condvar,
 }
 
-/// Invariants: `turns` lists each app of `tasks` once, and none of these has an empty list; `len` is the sum of their
+/// Invariants: `turns` lists each app of `tasks` once, and their lists are not empty; `len` is the sum of their
 /// lengths.
 struct Queue {
     tasks: HashMap<AppId, VecDeque<Task>>,
@@ -48,7 +48,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns the task if there is no room for it.
+    /// Returns the task if there is no room.
     fn push(&mut self, app: AppId, standing: Standing, task: Task) -> Result<(), Task> {
         let held = self.tasks.get(&app).map_or(0, VecDeque::len);
         let free = self.len_max - self.len;
@@ -97,9 +97,9 @@ impl Pool {
         Ok(pool)
     }
 
-    /// False if the app found no room; the task is dropped then.
+    /// False if there is no room for the app; then the task is dropped.
     pub(crate) fn submit(&self, app: AppId, standing: Standing, task: Task) -> bool {
-        // A task that comes back is dropped after the lock is.
+        // Drops a rejected task after releasing the lock.
         let pushed = self.shared.queue.lock().push(app, standing, task);
         if pushed.is_ok() {
             self.shared.ready.notify_one();
@@ -115,7 +115,7 @@ impl Drop for Pool {
     }
 }
 
-/// None: the pool was dropped, and every task was taken.
+/// None if the pool was dropped and the queue is empty.
 fn next(shared: &Shared) -> Option<Task> {
     let mut queue = shared.queue.lock();
     loop {
@@ -132,9 +132,9 @@ fn work(shared: &Shared, pulse: &Pulse) {
         pulse.waiting();
         let Some(task) = next(shared) else { return };
         pulse.working();
-        // Whoever waits for the task is told when it is dropped (`verify::Answer`).
+        // Dropping the task answers the caller (`verify::Answer`).
         if catch_unwind(AssertUnwindSafe(task)).is_err() {
-            tracing::error!("the verification of a token panicked; its log-in is refused");
+            tracing::error!("the verification of a token panicked; the log-in is rejected");
         }
     }
 }
@@ -151,7 +151,7 @@ mod tests {
         Queue { tasks: HashMap::new(), turns: VecDeque::new(), len: 0, len_max, is_closed: false }
     }
 
-    /// How many tasks find room.
+    /// The number of accepted tasks.
     fn flood(queue: &mut Queue, app: AppId, standing: Standing) -> usize {
         (0..1_000).filter(|_| queue.push(app, standing, Box::new(|| {})).is_ok()).count()
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_of_apps_that_keep_flooding_level_out() {
+    fn the_shares_of_flooding_apps_converge() {
         let mut queue = queue(64);
         for _ in 0..1_000 {
             for app in [LOUD, QUIET, AppId(3)] {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn suspects_leave_room_for_the_others() {
+    fn suspects_leave_room_for_others() {
         let mut queue = queue(64);
         assert_eq!(flood(&mut queue, LOUD, Standing::Suspect), 32);
         assert_eq!(flood(&mut queue, LOUD, Standing::Good), 16);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_its_task_only_and_the_end_of_the_pool_none() {
+    fn a_panic_ends_only_its_task_and_dropping_the_pool_ends_none() {
         let pool = Pool::with(1, 16, &Threads::default()).expect("threads");
         let (done, finished) = mpsc::sync_channel(4);
         let submit = |task: Task| assert!(pool.submit(LOUD, Standing::Good, task));
@@ -216,6 +216,6 @@ mod tests {
             submit(Box::new(move || done.send(()).expect("the test listens")));
         }
         drop((pool, done));
-        assert_eq!(finished.iter().count(), 3, "what is queued is done");
+        assert_eq!(finished.iter().count(), 3, "queued tasks are done");
     }
 }

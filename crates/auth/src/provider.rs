@@ -1,5 +1,5 @@
-//! The signatures that app JWTs may carry, on ring: `jsonwebtoken` leaves the cryptography to the
-//! program, and its own choices would add a second crypto library to the binary.
+//! The signature algorithms of app JWTs, on ring: `jsonwebtoken` lets the program choose the crypto library, and its
+//! own choices would add a second one to the binary.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -16,13 +16,13 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Once for the process; later calls do nothing.
+/// Installs them for the process; later calls do nothing.
 pub(crate) fn install() {
     let _ = PROVIDER.install_default();
 }
 
 fn signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
-    // Noroshi only verifies app JWTs.
+    // Noroshi only verifies app JWTs and never signs them.
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
 

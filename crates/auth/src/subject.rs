@@ -1,7 +1,7 @@
-//! What topic rules have to know of a JWT, taken from it after its signature was verified.
+//! The claims of a verified JWT that topic rules need.
 //!
-//! Only claims that the app's rules name are kept. The topics that a JWT subscribes its device to pass the rules too: a
-//! topic that they deny is left out of [`Identity::topics`] and named in [`Identity::denied_topics`].
+//! Only claims that the app's rules name are kept. The topics of the JWT are checked against the rules too: denied ones
+//! move from [`Identity::topics`] to [`Identity::denied_topics`].
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use noroshi_types::rule::claims::{VALUE_BYTES_MAX, VALUES_MAX};
 use noroshi_types::rule::{Action, ClaimName, Claims, Decision, Subject, TopicRules};
 use serde_json::{Map, Value};
 
-use crate::{Identity, Refused};
+use crate::identity::Identity;
+use crate::refused::Refused;
 
-/// Completes an identity that a verified JWT gave.
+/// Completes the identity of a verified JWT.
 pub(crate) fn complete(
     mut identity: Identity,
     token: &str,
@@ -19,10 +20,10 @@ pub(crate) fn complete(
 ) -> Result<Identity, Refused> {
     let filters = std::mem::take(&mut identity.topic_filters);
     let Some(rules) = rules else {
-        // Without rules a filter allows nothing: the token's author expects something that does not happen.
+        // Without rules a filter has no effect, which its author would not expect.
         return match filters.is_empty() {
             true => Ok(identity),
-            false => Err(Refused::Malformed("the claim topics holds an invalid topic")),
+            false => Err(Refused::Malformed("the claim topics has an invalid topic")),
         };
     };
     let needs = rules.needs().clone();
@@ -42,7 +43,7 @@ pub(crate) fn complete(
     Ok(identity)
 }
 
-/// The values of the claims that rules name: text, whole numbers, and lists of them.
+/// The values of the claims that rules name: strings, whole numbers, and lists of them.
 fn values(token: &str, names: &[ClaimName]) -> Vec<(ClaimName, Box<str>)> {
     if names.is_empty() {
         return Vec::new();
@@ -66,7 +67,7 @@ fn text(value: &Value) -> Option<Box<str>> {
         Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
         _ => return None,
     };
-    // Longer or empty, it fits into no topic.
+    // An empty or longer value matches no topic.
     (1..=VALUE_BYTES_MAX).contains(&text.len()).then(|| text.into())
 }
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rules_name_is_kept() {
+    fn only_claims_that_rules_name_are_kept() {
         let rules = crate::topic_rules::read(
             r#"{"subscribe":[{"topic":"team/{claim:team}/#","allow":"anyone"},{"topic":"paid/#","allow":"token"},
                 {"topic":"n/{claim:number}","allow":"anyone"}]}"#,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_nothing_is_kept_and_a_filter_is_refused() {
+    fn without_rules_no_claims_are_kept_and_a_filter_is_rejected() {
         let kept = complete(identity(&["a"], &[]), "", None).expect("complete");
         assert!(kept.claims.is_none() && kept.topics.len() == 1);
         assert!(complete(identity(&["a"], &["a/#"]), "", None).is_err());

@@ -1,7 +1,7 @@
 //! Device tokens: `nd1.` payload `.` HMAC-SHA256, both base64url.
 //!
-//! The payload is the app, the device's token version, the end of life and the device id; a node
-//! checks it without asking anyone. Raising the device's version revokes every token before it.
+//! The payload is the app, the device's token version, the expiry and the device id; a node verifies it locally.
+//! Incrementing the device's version revokes all earlier tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,17 +9,18 @@ use noroshi_store::Issued;
 use noroshi_types::{AppId, DeviceId, Timestamp};
 use ring::hmac;
 
-use crate::{Identity, Refused};
+use crate::identity::Identity;
+use crate::refused::Refused;
 
 pub(crate) const PREFIX: &str = "nd1.";
 
-/// App (4), version (4), end of life in ms (8).
+/// App (4), version (4), expiry in ms (8).
 const FIXED_BYTES: usize = 16;
 
-/// Longer is no token of ours, whatever it says.
+/// Longer tokens are not ours.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// Holds the key that every node of a cluster shares.
+/// Holds the key that all nodes of a cluster share.
 pub(crate) struct Signer(hmac::Key);
 
 impl Signer {
@@ -72,7 +73,7 @@ impl Signer {
     }
 }
 
-/// Without looking at the signature. The app is the issuer's number of it.
+/// Without verifying the signature. The app is a number of the issuer.
 pub(crate) fn device_named(token: &str) -> Option<(AppId, DeviceId)> {
     let (payload, _) = token.strip_prefix(PREFIX)?.split_once('.')?;
     if token.len() > TOKEN_BYTES_MAX {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_it_is() {
+    fn a_token_identifies_its_device() {
         let (signer, token) = issued();
         let identity = signer.verify(&token, Timestamp(999)).expect("valid");
         assert_eq!((identity.app, identity.device.as_str()), (AppId(3), "d-1"));
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
+    fn every_changed_byte_is_detected() {
         let (signer, token) = issued();
         for at in PREFIX.len()..token.len() {
             let mut bytes = token.clone().into_bytes();

@@ -1,7 +1,6 @@
-//! Topic rules as JSON: what the API takes and shows, and what the store keeps with the app.
+//! Topic rules as JSON: the formats of the API and of the store.
 //!
-//! The kept text has the webhook's secret; [`show`] leaves it out. What a rule means is the business of
-//! `noroshi_types::rule`.
+//! The stored text has the webhook's secret; [`show`] omits it. `noroshi_types::rule` defines the meaning of rules.
 
 use std::time::Duration;
 
@@ -11,19 +10,18 @@ use noroshi_types::rule::{Action, Allow, Pattern, RULES_BYTES_MAX, RULES_MAX, Ru
 use noroshi_types::time::{format_duration, parse_duration};
 use serde::{Deserialize, Serialize};
 
-/// A device waits for the answer: longer, and it has given up.
+/// A device waits for the answer and gives up after this time.
 const TIMEOUT_MAX: Duration = Duration::from_secs(10);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
-/// Without an `expires_in`, in an answer and in the rules.
+/// The default of `expires_in`, in an answer and in the rules.
 const EXPIRES_IN_DEFAULT: Duration = Duration::from_secs(300);
-/// How long an answer may count.
+/// The maximum lifetime of an answer.
 pub const EXPIRES_IN_MAX: Duration = Duration::from_secs(86_400);
 const URL_BYTES_MAX: usize = 2_048;
 const SECRET_PREFIX: &str = "whsec_";
-const SECRET_RULE: &str =
-    "it is \"whsec_\" and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` gives";
+const SECRET_RULE: &str = "must be \"whsec_\" and 24 to 64 bytes in base64, such as the output of `echo whsec_$(openssl rand -base64 32)`";
 
-/// As it is written. A secret that is absent stays what it was.
+/// The format of requests. Without a secret the previous one stays.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesBody {
@@ -48,7 +46,7 @@ struct AskBody {
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
-    /// In answers. It may come back, and changes nothing.
+    /// Part of answers. Accepted in requests and ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret_set: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +61,7 @@ impl std::fmt::Debug for AskBody {
     }
 }
 
-/// Rules that cannot be used: where, and why.
+/// Why rules are invalid, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct RulesInvalid {
@@ -77,18 +75,18 @@ fn invalid(field: impl Into<String>, reason: impl ToString) -> RulesInvalid {
 }
 
 impl RulesBody {
-    /// The address of the webhook, for whoever knows which addresses its author may name.
+    /// The URL of the webhook, for a caller that knows which URLs its author may use.
     pub fn ask_url(&self) -> Option<&str> {
         self.ask.as_ref().map(|ask| ask.url.as_str())
     }
 
-    /// Checks everything. `kept` are the rules so far, whose secret stays where none is given.
+    /// Validates the rules. `kept` are the present rules, whose secret stays if none is given.
     pub fn check(self, kept: Option<&TopicRules>) -> Result<TopicRules, RulesInvalid> {
         let (subscribe, publish) = (list(self.subscribe, "subscribe")?, list(self.publish, "publish")?);
         if subscribe.is_none() && publish.is_none() {
             return Err(invalid(
                 "subscribe",
-                "at least one of the lists \"subscribe\" and \"publish\" is needed",
+                "must have at least one of the lists \"subscribe\" and \"publish\"",
             ));
         }
         let webhook = self.ask.map(|ask| webhook(ask, kept.and_then(TopicRules::webhook))).transpose()?;
@@ -99,12 +97,12 @@ impl RulesBody {
 fn list(rules: Option<Vec<RuleBody>>, name: &str) -> Result<Option<Vec<Rule>>, RulesInvalid> {
     let Some(rules) = rules else { return Ok(None) };
     if rules.len() > RULES_MAX {
-        return Err(invalid(name, format!("an app has at most {RULES_MAX} topic rules")));
+        return Err(invalid(name, format!("must have at most {RULES_MAX} topic rules in total")));
     }
     let rule = |(index, rule): (usize, RuleBody)| {
         let pattern =
             Pattern::parse(&rule.topic).map_err(|error| invalid(format!("{name}[{index}].topic"), error))?;
-        let expected = "it is \"anyone\", \"token\", \"server\" or \"ask\"";
+        let expected = "must be \"anyone\", \"token\", \"server\" or \"ask\"";
         let allow =
             Allow::parse(&rule.allow).ok_or_else(|| invalid(format!("{name}[{index}].allow"), expected))?;
         Ok(Rule { pattern, allow })
@@ -118,7 +116,7 @@ fn webhook(ask: AskBody, kept: Option<&Webhook>) -> Result<Webhook, RulesInvalid
         || host.is_empty()
         || ask.url.contains(|c: char| c.is_whitespace() || c.is_control())
     {
-        return Err(invalid("ask.url", "it is an http or https URL of at most 2,048 bytes"));
+        return Err(invalid("ask.url", "must be an http or https URL of at most 2,048 bytes"));
     }
     let secret = match (&ask.secret, kept) {
         (Some(text), _) => {
@@ -132,7 +130,7 @@ fn webhook(ask: AskBody, kept: Option<&Webhook>) -> Result<Webhook, RulesInvalid
     let span = |text: Option<String>, field: &str, default: Duration, max: Duration| {
         let Some(text) = text else { return Ok(default) };
         let span = parse_duration(&text).map_err(|error| invalid(field, error))?;
-        let rule = || invalid(field, format!("it is 1ms to {}", format_duration(max)));
+        let rule = || invalid(field, format!("must be 1ms to {}", format_duration(max)));
         (!span.is_zero() && span <= max).then_some(span).ok_or_else(rule)
     };
     Ok(Webhook {
@@ -163,23 +161,23 @@ fn body(rules: &TopicRules, with_secret: bool) -> RulesBody {
     }
 }
 
-/// What the API shows: everything but the secret.
+/// The API's answer: everything except the secret.
 pub fn show(rules: &TopicRules) -> RulesBody {
     body(rules, false)
 }
 
-/// What the store keeps.
+/// The text for the store.
 pub fn kept_text(rules: &TopicRules) -> Result<String, RulesInvalid> {
     let text = serde_json::to_string(&body(rules, true)).map_err(|error| invalid("", error))?;
     match text.len() <= RULES_BYTES_MAX {
         true => Ok(text),
         false => {
-            Err(invalid("subscribe", format!("topic rules are at most {RULES_BYTES_MAX} bytes of JSON")))
+            Err(invalid("subscribe", format!("must have at most {RULES_BYTES_MAX} bytes of JSON in total")))
         }
     }
 }
 
-/// Reads what the store keeps.
+/// Parses the stored text.
 pub fn read(text: &str) -> Result<TopicRules, RulesInvalid> {
     let body: RulesBody = serde_json::from_str(text).map_err(|error| invalid("", error))?;
     body.check(None)
@@ -196,7 +194,7 @@ mod tests {
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     #[test]
-    fn rules_are_kept_with_their_secret_and_shown_without() {
+    fn rules_are_stored_with_their_secret_and_shown_without() {
         let text = format!(
             r#"{{"subscribe":[{{"topic":"room/+","allow":"ask"}}],"ask":{{"url":"https://a.example/","secret":"{SECRET}"}}}}"#
         );
@@ -207,13 +205,13 @@ mod tests {
         let shown = serde_json::to_string(&show(&rules)).expect("JSON");
         assert!(!shown.contains("whsec_") && shown.contains(r#""secret_set":true"#), "{shown}");
         assert!(!format!("{rules:?} {:?}", body_of(&text)).contains(SECRET));
-        // What was shown can be given back.
+        // An answer is a valid request.
         assert_eq!(body_of(&shown).check(Some(&rules)), Ok(rules.clone()));
         assert_eq!(body_of(&shown).check(None).expect_err("no secret").field, "ask.secret");
     }
 
     #[test]
-    fn a_bad_rule_is_named_by_its_place() {
+    fn an_invalid_rule_is_named_by_its_path() {
         let check = |text: &str, field: &str, reason: &str| {
             let error = body_of(text).check(None).expect_err(text);
             assert_eq!(error.field, field, "{error}");

@@ -1,7 +1,6 @@
-//! VAPID (RFC 8292), the push service's side: who posts to an endpoint that is bound to a key has to prove that it
-//! holds the key.
+//! VAPID (RFC 8292), the push service's side: the sender to a key-bound endpoint proves that it has the key.
 //!
-//! Two forms are understood: `Authorization: vapid t=…, k=…`, and what libraries of before the standard send with
+//! Supports two forms: `Authorization: vapid t=…, k=…`, and the form that libraries used before the standard, with
 //! `Content-Encoding: aesgcm`, `Authorization: WebPush …` and the key in `Crypto-Key: p256ecdsa=…`.
 
 use base64::Engine;
@@ -11,17 +10,17 @@ use noroshi_types::Timestamp;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// RFC 8292 §2: a token lives at most 24 hours.
+/// RFC 8292 §2: a token is valid for at most 24 hours.
 const LIFETIME_MAX_S: u64 = 86_400;
-/// Clocks of others are not exactly ours.
+/// Tolerance for the sender's clock.
 const LEEWAY_S: u64 = 60;
-/// Real ones have some 300.
+/// Real ones have about 300 bytes.
 const TOKEN_BYTES_MAX: usize = 4_096;
 
-/// Why a signature does not do. The text is public and holds nothing of the credential.
+/// Why a signature is rejected. The text is public and contains nothing of the credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VapidRefused {
-    #[error("the endpoint is bound to a key: the header \"Authorization: vapid t=…, k=…\" is missing")]
+    #[error("the endpoint is bound to a key and needs the header \"Authorization: vapid t=…, k=…\"")]
     Missing,
     #[error("the VAPID credential is malformed: {0}")]
     Malformed(&'static str),
@@ -42,15 +41,15 @@ struct Header {
     alg: String,
 }
 
-/// Other claims, such as `sub`, are for people.
+/// Other claims, such as `sub`, are informative.
 #[derive(Deserialize)]
 struct Claims {
     aud: Audience,
-    /// Seconds; some libraries write fractions.
+    /// Seconds; some libraries send fractions.
     exp: f64,
 }
 
-/// RFC 7519 §4.1.3: one, or several.
+/// RFC 7519 §4.1.3: one or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Audience {
@@ -58,7 +57,7 @@ enum Audience {
     Several(Vec<String>),
 }
 
-/// Checks the headers of a request to an endpoint bound to `bound`, whose origin is `origin`.
+/// Verifies the headers of a request to an endpoint that is bound to `bound` and has the origin `origin`.
 pub fn verify_vapid(
     authorization: Option<&str>,
     crypto_key: Option<&str>,
@@ -91,7 +90,7 @@ fn credential<'a>(
     Ok((token, parameter(rest, "k").ok_or(VapidRefused::Malformed("k is missing"))?))
 }
 
-/// Of `name=value` with commas or semicolons between them.
+/// A parameter of `name=value` pairs that are separated by commas or semicolons.
 fn parameter<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     list.split([',', ';']).find_map(|pair| {
         let (key, value) = pair.trim().split_once('=')?;
@@ -99,7 +98,7 @@ fn parameter<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Base64url; some libraries leave the padding on.
+/// Base64url; some libraries keep the padding.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }

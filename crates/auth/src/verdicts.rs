@@ -1,10 +1,10 @@
-//! Which tokens a key set has verified, and which it has not.
+//! A cache of signature verifications.
 //!
-//! An entry is the hash of a token and of the version of the key set that decided. It holds only whether the signature
-//! is right, which never changes for one token and one set. Claims, expiry and revocation are checked for each log-in
-//! anew, so an entry needs no lifetime: a changed key set has another version, and no entry of the old one is found.
+//! An entry is a hash of the token and of the version of the key set. It stores only whether the signature is valid,
+//! which never changes for one token and one set. Claims, expiry and revocation are checked at each log-in, so an entry
+//! needs no lifetime: a changed key set has a new version, which matches no old entry.
 //!
-//! Good and bad tokens have separate tables. A stranger who sends many bad tokens evicts other bad ones, never a good one.
+//! Valid and invalid tokens have separate tables, so a flood of invalid tokens evicts no valid one.
 
 use noroshi_types::Recent;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ const GOOD_MAX: usize = 65_536;
 /// Some 1 MiB when full.
 const BAD_MAX: usize = 16_384;
 
-/// A token, and the key set that it was verified with.
+/// The cache key: a token and the key set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Question([u8; 32]);
 
@@ -30,7 +30,7 @@ impl Question {
     }
 }
 
-/// Each lock guards its own table; nothing else is locked under it.
+/// Each lock guards its own table; no other lock is taken under it.
 pub(crate) struct Verdicts {
     good: Mutex<Recent<Question, ()>>,
     bad: Mutex<Recent<Question, ()>>,
@@ -41,7 +41,7 @@ impl Verdicts {
         Self { good: Mutex::new(Recent::new(GOOD_MAX)), bad: Mutex::new(Recent::new(BAD_MAX)) }
     }
 
-    /// Whether the signature is right, if that is known.
+    /// Whether the signature is valid, if that is known.
     pub(crate) fn recall(&self, question: &Question) -> Option<bool> {
         if self.good.lock().get_mut(question).is_some() {
             return Some(true);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_tokens_evict_no_good_one() {
+    fn invalid_tokens_evict_no_valid_one() {
         let verdicts = Verdicts::new();
         let good = Question::new(1, "good");
         verdicts.keep(good, true);

@@ -1,34 +1,39 @@
-//! From a credential of a device to an identity, in two steps.
+//! Turns a device's credential into an identity, in two steps.
 //!
-//! [`Auth::check`] decides at once whatever costs some microseconds: device tokens, HS256, and tokens that a key set has
-//! verified before. What is left needs a public key (30 to 300 µs for each of up to four keys) and comes back as
-//! [`Checked::Costly`]. [`Auth::submit`] has that done by the pool's threads and calls back from one of them, so no
-//! shard and no thread of the API's runtime ever verifies a device's token with a public key. [`Auth::authenticate`] is
-//! both for async callers.
+//! [`Verifier::check`] decides at once what takes microseconds: device tokens, HS256, and tokens that a key set has
+//! verified before. The rest needs a public key (30 to 300 µs for each of up to four keys) and comes back as
+//! [`Checked::Costly`]. [`Verifier::submit`] passes it to the pool, whose threads call back, so no shard and no API
+//! thread verifies a token with a public key. [`Verifier::authenticate`] combines both for async callers.
 //!
-//! Failed log-ins are counted here, and limited as `failures` describes.
+//! Counts failed log-ins, and limits them as `failures` describes.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use noroshi_store::App;
 use noroshi_types::{AppId, Timestamp};
 
-use crate::auth::{Auth, Identity};
 use crate::client::ClientNetwork;
 use crate::failures::{FailureLimits, Failures, Limited, Standing};
+use crate::identity::Identity;
+use crate::jwk_sets::JwkSets;
 use crate::jwks::KeySet;
 use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::refused::Refused;
+use crate::snapshot::Snapshot;
+use crate::token::Signer;
 use crate::verdicts::{Question, Verdicts};
-use crate::{Refused, jwt, key, token};
+use crate::{jwt, key, subject, token};
 
-/// What a device brings.
+/// The credential of a device.
 #[derive(Clone, Copy)]
 pub struct Credential<'a> {
     pub token: &'a str,
-    /// The app that the request names.
+    /// The app named in the request.
     pub app: Option<&'a str>,
-    /// The client that failed log-ins count for. None: it has no known address.
+    /// The client that is charged with failed log-ins. None: its address is unknown.
     pub client: Option<ClientNetwork>,
 }
 
@@ -37,13 +42,13 @@ pub enum Checked {
     Costly(Box<Costly>),
 }
 
-/// A token that has to be verified with a public key.
+/// A token that needs a verification with a public key.
 pub struct Costly {
     token: Box<str>,
     header: Header,
     app: AppId,
     set: Arc<KeySet>,
-    /// What is answered if the signature is right.
+    /// The result if the signature is valid.
     claimed: Result<Identity, Refused>,
     client: Option<ClientNetwork>,
     standing: Standing,
@@ -57,20 +62,16 @@ impl Costly {
     }
 }
 
-/// Everything that verification needs and shares; held by tasks of the pool.
-pub(crate) struct Verifier {
+/// What verification shares with the tasks of the pool.
+struct Checks {
     verdicts: Verdicts,
     failures: Failures,
-    pub(crate) metrics: Metrics,
+    metrics: Metrics,
 }
 
-impl Verifier {
-    pub(crate) fn new(limits: FailureLimits) -> Self {
-        Self { verdicts: Verdicts::new(), failures: Failures::new(limits), metrics: Metrics::new() }
-    }
-
-    /// Counts a failed log-in whose cause is a guess, and tells its client to wait if it failed too often. Expired tokens,
-    /// API keys and missing tokens do not count as guesses.
+impl Checks {
+    /// Counts a failed log-in that may be a guess, and makes its client wait if it failed too often. Expired tokens,
+    /// API keys and missing tokens are not guesses.
     fn refuse(
         &self,
         refused: Refused,
@@ -88,10 +89,10 @@ impl Verifier {
         }
     }
 
-    /// Whether a key of the set signed the token. Costs what verifications cost.
+    /// Whether a key of the set signed the token. Runs on the pool.
     fn is_signed(&self, costly: &Costly) -> bool {
         let question = Question::new(costly.set.version(), &costly.token);
-        // Another connection may have come with it meanwhile.
+        // Another connection may have had it verified meanwhile.
         self.verdicts.recall(&question).unwrap_or_else(|| {
             let is_good = costly.set.candidates(&costly.header).any(|key| self.try_key(costly, key));
             self.verdicts.keep(question, is_good);
@@ -116,7 +117,7 @@ impl Verifier {
 
 type Done = Box<dyn FnOnce(Result<Identity, Refused>) + Send>;
 
-/// Is given once, whatever becomes of the task.
+/// Calls back exactly once, even if the task is dropped.
 struct Answer(Option<Done>);
 
 impl Answer {
@@ -135,11 +136,40 @@ impl Drop for Answer {
     }
 }
 
-impl Auth {
-    /// Who the device with this credential is, as far as that can be said in microseconds.
-    pub fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
+/// Verifies credentials of devices.
+pub(crate) struct Verifier {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    signer: Signer,
+    jwk_sets: Arc<JwkSets>,
+    pool: Pool,
+    checks: Arc<Checks>,
+}
+
+impl Verifier {
+    pub(crate) fn new(
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        signer: Signer,
+        jwk_sets: Arc<JwkSets>,
+        pool: Pool,
+        limits: FailureLimits,
+    ) -> Self {
+        let failures = Failures::new(limits);
+        let checks = Arc::new(Checks { verdicts: Verdicts::new(), failures, metrics: Metrics::new() });
+        Self { snapshot, signer, jwk_sets, pool, checks }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.checks.metrics
+    }
+
+    pub(crate) fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    /// Decides what takes microseconds; the rest comes back as [`Checked::Costly`].
+    pub(crate) fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
         let Credential { token, app: named, client } = credential;
-        let refuse = |refused, app| Err(self.verifier().refuse(refused, client, app, now));
+        let refuse = |refused, app| Err(self.checks.refuse(refused, client, app, now));
         if token.is_empty() {
             return Checked::Known(Err(Refused::Missing));
         }
@@ -149,31 +179,43 @@ impl Auth {
         }
         let header = match jwt::header(token) {
             Ok(header) => header,
-            Err(_) if self.is_key(&key::hash(token)) => return Checked::Known(Err(Refused::NotAToken)),
+            Err(_) if self.snapshot.load().keys.contains_key(&key::hash(token)) => {
+                return Checked::Known(Err(Refused::NotAToken));
+            }
             Err(why) => return Checked::Known(refuse(why, None)),
         };
-        let checked = self.with_app_of(token, named, |app| match header.alg {
-            Algorithm::HS256 if is_signed_with_secret(token, app) => {
-                Checked::Known(self.claimed(token, app, now))
+        let snapshot = self.snapshot.load();
+        match snapshot.app_of_token(token, named) {
+            Ok(app) if header.alg != Algorithm::HS256 => {
+                self.check_public(&snapshot, credential, header, app, now)
             }
-            Algorithm::HS256 => Checked::Known(refuse(Refused::Signature, Some(app.id))),
-            _ => self.check_public(credential, header, app, now),
-        });
-        checked.unwrap_or_else(|refused| Checked::Known(refuse(refused, None)))
+            Ok(app) if is_signed_with_secret(token, app) => {
+                Checked::Known(claimed(&snapshot, token, app, now))
+            }
+            Ok(app) => Checked::Known(refuse(Refused::Signature, Some(app.id))),
+            Err(refused) => Checked::Known(refuse(refused, None)),
+        }
     }
 
-    /// A token that is signed with a public key.
-    fn check_public(&self, credential: Credential<'_>, header: Header, app: &App, now: Timestamp) -> Checked {
+    /// Checks a token that is signed with a public key.
+    fn check_public(
+        &self,
+        snapshot: &Snapshot,
+        credential: Credential<'_>,
+        header: Header,
+        app: &App,
+        now: Timestamp,
+    ) -> Checked {
         let Credential { token, client, .. } = credential;
-        let Verifier { verdicts, metrics, .. } = &**self.verifier();
+        let Checks { verdicts, metrics, .. } = &*self.checks;
         let refuse =
-            || Checked::Known(Err(self.verifier().refuse(Refused::Signature, client, Some(app.id), now)));
-        let set = self.jwk_sets().get(app.id).filter(|set| set.candidates(&header).next().is_some());
+            || Checked::Known(Err(self.checks.refuse(Refused::Signature, client, Some(app.id), now)));
+        let set = self.jwk_sets.get(app.id).filter(|set| set.candidates(&header).next().is_some());
         let Some(set) = set else {
-            self.jwk_sets().miss(app);
+            self.jwk_sets.miss(app);
             return refuse();
         };
-        let claimed = self.claimed(token, app, now);
+        let claimed = claimed(snapshot, token, app, now);
         match verdicts.recall(&Question::new(set.version(), token)) {
             Some(true) => {
                 metrics.recalled_good.inc();
@@ -202,8 +244,17 @@ impl Auth {
         }
     }
 
+    fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
+        let identity = self.signer.verify(token, now)?;
+        // The app may be deleted while its tokens are still valid.
+        match self.snapshot.load().app(identity.app) {
+            Some(_) => Ok(identity),
+            None => Err(Refused::Unknown),
+        }
+    }
+
     fn admit(&self, client: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Refused> {
-        let Verifier { failures, metrics, .. } = &**self.verifier();
+        let Checks { failures, metrics, .. } = &*self.checks;
         failures.admit(client, app, now).map_err(|limited| {
             let (counter, retry_after_s) = match limited {
                 Limited::Client { retry_after_s } => (&metrics.throttled_peer, retry_after_s),
@@ -216,17 +267,39 @@ impl Auth {
 
     /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
     /// queue has no room for the app.
-    pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
-        let (verifier, answer) = (self.verifier().clone(), Answer(Some(Box::new(done))));
+    pub(crate) fn submit(
+        &self,
+        costly: Box<Costly>,
+        done: impl FnOnce(Result<Identity, Refused>) + Send + 'static,
+    ) {
+        let (checks, answer) = (self.checks.clone(), Answer(Some(Box::new(done))));
         let (app, standing) = (costly.app, costly.standing);
-        let task = move || answer.give(verifier.verify(*costly));
-        if !self.pool().submit(app, standing, Box::new(task)) {
-            self.verifier().metrics.throttled_queue.inc();
+        let task = move || answer.give(checks.verify(*costly));
+        if !self.pool.submit(app, standing, Box::new(task)) {
+            self.checks.metrics.throttled_queue.inc();
         }
     }
 
-    /// [`Auth::check`], and what is costly by the pool. Cancel-safe: a verification under way is finished for nobody.
-    pub async fn authenticate(
+    /// For a caller that may block: waits on the calling thread while the pool verifies.
+    pub(crate) fn authenticate_blocking(
+        &self,
+        credential: Credential<'_>,
+        now: Timestamp,
+    ) -> Result<Identity, Refused> {
+        match self.check(credential, now) {
+            Checked::Known(result) => result,
+            Checked::Costly(costly) => {
+                let (answer, answered) = std::sync::mpsc::sync_channel(1);
+                // Fails only if this thread is gone.
+                self.submit(costly, move |result| drop(answer.send(result)));
+                answered.recv().unwrap_or(Err(Refused::Busy))
+            }
+        }
+    }
+
+    /// [`Verifier::check`], with the costly part done by the pool. Cancel-safe: the pool finishes the verification and
+    /// discards its result.
+    pub(crate) async fn authenticate(
         &self,
         credential: Credential<'_>,
         now: Timestamp,
@@ -240,6 +313,13 @@ impl Auth {
         self.submit(costly, move |result| drop(answer.send(result)));
         answered.await.unwrap_or(Err(Refused::Busy))
     }
+}
+
+/// What a JWT claims, completed with what the app's topic rules need. The caller checks the signature.
+fn claimed(snapshot: &Snapshot, token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+    let identity = jwt::claimed(token, app, now)?;
+    let rules = snapshot.topic_rules(app.id);
+    subject::complete(identity, token, rules.map(|rules| &**rules))
 }
 
 fn is_signed_with_secret(token: &str, app: &App) -> bool {

@@ -1,27 +1,25 @@
-//! One cell as a front sees it: where it is, whether it answers, how much waits for it.
+//! One cell as the front sees it: its address, whether it answers, and how much is queued for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use axum::response::{IntoResponse, Response};
-use http::header;
 use noroshi_api::{Code, Problem};
 use noroshi_store::cells::{CellNum, CellRecord};
 use noroshi_types::AppId;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::client::{Answer, Ask, Client, Error};
+use crate::client::{CellRequest, CellResponse, Client, Error};
 use crate::config::CellConfig;
 use crate::metrics::CellMetrics;
 
-/// Requests to one cell at once, those of the relay apart: a slow cell must not take all that the front has.
+/// Concurrent requests to one cell, not counting the relay: a slow cell must not use up the front's resources.
 const REQUESTS_MAX: usize = 256;
-/// A cell whose nodes are upgraded one after the other was never away: whether it takes traces by now has to be tried.
-const TRACES_AGAIN: Duration = Duration::from_secs(600);
+/// A cell whose nodes are upgraded one by one is never down, so the front retries traces after this time.
+const TRACES_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// Whether a cell takes lines that name a trace: those of older versions refuse a field that they do not know.
+/// Whether a cell accepts relay lines with a trace: older versions reject unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Traces {
     Untried,
@@ -34,30 +32,30 @@ pub(crate) struct Cell {
     pub(crate) config: CellConfig,
     pub(crate) metrics: CellMetrics,
     client: Client,
-    /// Which of the URLs is used.
+    /// Index of the URL in use.
     url: AtomicUsize,
     weight: AtomicU32,
     draining: AtomicBool,
-    /// Whether it answers. True until it is known better.
+    /// Whether it answers. Initially true.
     up: watch::Sender<bool>,
-    /// What became of the last line that named a trace, and when. The lock is held to read or replace it.
+    /// The outcome of the last line with a trace, and when. The lock is held to read or replace it.
     traces: Mutex<(Traces, Instant)>,
-    /// The front's apps by the numbers that the cell's device tokens have for them, as its admin address told them.
-    /// The lock is held for a look-up or a replacement.
+    /// The front's app ids by the numbers in the cell's device tokens, as its admin address reported them. The lock is
+    /// held for a lookup or a replacement.
     apps: RwLock<HashMap<AppId, AppId>>,
     requests: Semaphore,
-    /// Something new waits for it.
+    /// Notified when messages are queued for it.
     pub(crate) work: Notify,
-    /// Somebody could not reach it.
-    pub(crate) doubt: Notify,
-    /// Devices have to be moved.
+    /// Notified when a request to it failed.
+    pub(crate) probe_due: Notify,
+    /// Notified when devices have to move.
     pub(crate) moving: Notify,
-    /// Parts that wait, about.
+    /// The approximate number of queued parts.
     pub(crate) waiting: AtomicU64,
-    /// An app was not known there.
+    /// Notified when the cell does not know an app.
     pub(crate) unprovisioned: Notify,
-    /// Apps that it refuses for now, such as those over a quota there. The lock is held for a look or a replacement.
-    apart: RwLock<Vec<AppId>>,
+    /// Apps that it rejects for now, for example over a quota. The lock is held for a lookup or a replacement.
+    deferred: RwLock<Vec<AppId>>,
 }
 
 impl Cell {
@@ -75,14 +73,14 @@ impl Cell {
             apps: RwLock::default(),
             requests: Semaphore::new(REQUESTS_MAX),
             work: Notify::new(),
-            doubt: Notify::new(),
+            probe_due: Notify::new(),
             moving: Notify::new(),
             waiting: AtomicU64::new(0),
             unprovisioned: Notify::new(),
-            apart: RwLock::default(),
+            deferred: RwLock::default(),
             config,
         };
-        cell.said(record);
+        cell.apply(record);
         cell
     }
 
@@ -90,13 +88,13 @@ impl Cell {
         &self.config.name
     }
 
-    /// Takes over what was said of it at run time.
-    pub(crate) fn said(&self, record: &CellRecord) {
+    /// Adopts the settings that operators changed at run time.
+    pub(crate) fn apply(&self, record: &CellRecord) {
         self.weight.store(record.weight.unwrap_or(self.config.weight), Ordering::Relaxed);
         self.draining.store(record.draining, Ordering::Relaxed);
     }
 
-    /// Its share of newcomers now.
+    /// Its present share of new devices.
     pub(crate) fn weight(&self) -> u32 {
         self.weight.load(Ordering::Relaxed)
     }
@@ -109,11 +107,11 @@ impl Cell {
         *self.up.borrow()
     }
 
-    /// True if that is new.
+    /// True if the state changed.
     pub(crate) fn set_up(&self, up: bool) -> bool {
         self.metrics.up.set(up.into());
         if up && !self.is_up() {
-            // Perhaps in another version.
+            // It may run another version now.
             self.note_traces(Traces::Untried);
         }
         self.up.send_if_modified(|was| std::mem::replace(was, up) != up)
@@ -128,24 +126,24 @@ impl Cell {
     pub(crate) fn traces(&self) -> Traces {
         let (traces, since) = *self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         match traces {
-            Traces::Refused if since.elapsed() >= TRACES_AGAIN => Traces::Untried,
+            Traces::Refused if since.elapsed() >= TRACES_RETRY_AFTER => Traces::Untried,
             _ => traces,
         }
     }
 
-    /// Tells what it was before.
+    /// Returns the previous value.
     pub(crate) fn note_traces(&self, traces: Traces) -> Traces {
         let noted = (traces, Instant::now());
         std::mem::replace(&mut *self.traces.lock().unwrap_or_else(PoisonError::into_inner), noted).0
     }
 
-    /// The front's app that the cell means by this number in its device tokens.
+    /// The front's app with this number in the cell's device tokens.
     pub(crate) fn app_of(&self, number: AppId) -> Option<AppId> {
         self.apps.read().unwrap_or_else(PoisonError::into_inner).get(&number).copied()
     }
 
-    /// How many apps it told its numbers of.
-    pub(crate) fn apps_told(&self) -> usize {
+    /// The number of apps whose numbers it has reported.
+    pub(crate) fn apps_reported(&self) -> usize {
         self.apps.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
@@ -153,104 +151,54 @@ impl Cell {
         *self.apps.write().unwrap_or_else(PoisonError::into_inner) = apps;
     }
 
-    /// Whether the cell refuses what is for this app for now.
+    /// Whether the cell rejects messages of this app for now.
     pub(crate) fn refuses(&self, app: AppId) -> bool {
-        self.apart.read().unwrap_or_else(PoisonError::into_inner).contains(&app)
+        self.deferred.read().unwrap_or_else(PoisonError::into_inner).contains(&app)
     }
 
-    pub(crate) fn set_apart(&self, apps: Vec<AppId>) {
-        *self.apart.write().unwrap_or_else(PoisonError::into_inner) = apps;
+    pub(crate) fn set_deferred(&self, apps: Vec<AppId>) {
+        *self.deferred.write().unwrap_or_else(PoisonError::into_inner) = apps;
     }
 
-    /// For a request that somebody waits for: refused at once while the cell is known to be away.
-    pub(crate) async fn request(&self, ask: Ask) -> Result<Answer, Problem> {
+    /// For a request that a client waits for: fails at once while the cell is known to be down.
+    pub(crate) async fn send_if_up(&self, request: CellRequest) -> Result<CellResponse, Problem> {
         if !self.is_up() {
             return Err(self.away());
         }
         let Ok(_permit) = self.requests.try_acquire() else {
             return Err(Problem::new(
                 Code::Overloaded,
-                format!("the cell {} has too much to do", self.name()),
+                format!("the cell {} has too many requests in flight", self.name()),
             ));
         };
-        self.ask(ask).await.map_err(|_| self.away())
+        self.send(request).await.map_err(|_| self.away())
     }
 
-    /// Asks whatever is known of the cell.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
+    /// Sends even to a cell that is known to be down.
+    pub(crate) async fn send(&self, request: CellRequest) -> Result<CellResponse, Error> {
         let at = self.url.load(Ordering::Relaxed);
         let urls = &self.config.urls;
-        let result = self.client.ask(&urls[at % urls.len()], ask).await;
+        let result = self.client.send(&urls[at % urls.len()], request).await;
         if let Err(error) = &result {
             self.metrics.failed.inc();
-            tracing::debug!(cell = self.name(), %error, "a request failed");
-            // Whoever fails first turns to the next address; the others only fail.
+            tracing::debug!(cell = self.name(), %error, "a request to the cell failed");
+            // Only the first failure switches to the next address.
             let _ = self.url.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
-            self.doubt.notify_one();
+            self.probe_due.notify_one();
         }
         result
     }
 
-    /// At the admin address, as the operator.
-    pub(crate) async fn operate(&self, ask: Ask) -> Result<Answer, Error> {
-        self.client.ask(&self.config.admin_url, ask).await
+    /// Sends to the admin address, as the operator.
+    pub(crate) async fn operate(&self, request: CellRequest) -> Result<CellResponse, Error> {
+        self.client.send(&self.config.admin_url, request).await
     }
 
     pub(crate) fn away(&self) -> Problem {
-        away(self.name())
+        unavailable(self.name())
     }
 }
 
-pub(crate) fn away(name: &str) -> Problem {
-    Problem::new(
-        Code::CellUnavailable,
-        format!("the cell {name} does not answer; what lives there waits for it"),
-    )
-}
-
-impl Ask {
-    pub(crate) const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
-    pub(crate) const NDJSON: http::HeaderValue = http::HeaderValue::from_static("application/x-ndjson");
-
-    pub(crate) fn get(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {
-        let (path, method) = (path.into(), http::Method::GET);
-        Self { method, path, bearer, trace: None, content_type: None, body: Default::default(), timeout }
-    }
-
-    pub(crate) fn delete(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {
-        Self { method: http::Method::DELETE, ..Self::get(path, bearer, timeout) }
-    }
-
-    pub(crate) fn post(
-        path: impl Into<String>,
-        bearer: http::HeaderValue,
-        timeout: Duration,
-        content_type: http::HeaderValue,
-        body: impl Into<bytes::Bytes>,
-    ) -> Self {
-        let content_type = Some(content_type);
-        Self {
-            method: http::Method::POST,
-            content_type,
-            body: body.into(),
-            ..Self::get(path, bearer, timeout)
-        }
-    }
-}
-
-impl Answer {
-    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Problem::internal(format!("a cell's answer: {error}")))
-    }
-}
-
-impl IntoResponse for Answer {
-    fn into_response(self) -> Response {
-        let Answer { status, mut headers, body } = self;
-        if body.is_empty() {
-            headers.remove(header::CONTENT_TYPE);
-        }
-        (status, headers, body).into_response()
-    }
+pub(crate) fn unavailable(name: &str) -> Problem {
+    Problem::new(Code::CellUnavailable, format!("the cell {name} does not answer; its devices have to wait"))
 }

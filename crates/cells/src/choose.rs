@@ -1,11 +1,11 @@
-//! Which cell a newcomer gets: weighted rendezvous hashing. Whoever is asked about decides by name alone, so that two
-//! fronts that have not heard of each other's decision make the same one. Pure.
+//! Chooses the cell of a new device by weighted rendezvous hashing. Only names count, so two fronts make the same
+//! choice without communicating. Pure.
 
 use std::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher24;
 
-/// A cell that may be chosen.
+/// A candidate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a, T> {
     pub(crate) cell: T,
@@ -13,7 +13,7 @@ pub(crate) struct Candidate<'a, T> {
     pub(crate) weight: u32,
 }
 
-/// None if none has a weight. A cell that comes or goes changes only what goes to it.
+/// None if no candidate has a weight. Adding or removing a cell affects only the keys that it gains or loses.
 pub(crate) fn choose<'a, T: Copy>(
     key: &(impl Hash + ?Sized),
     candidates: impl Iterator<Item = Candidate<'a, T>>,
@@ -22,12 +22,12 @@ pub(crate) fn choose<'a, T: Copy>(
     scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, cell)| cell)
 }
 
-/// -weight / ln(u) with u uniform in (0, 1): the largest is each cell's with a probability that is its share of the
-/// weights (Schindelhauer and Schomaker, "Weighted distributed hash tables", SPAA 2005).
+/// -weight / ln(u) with u uniform in (0, 1): each cell wins with the probability of its share of the weights
+/// (Schindelhauer and Schomaker, "Weighted distributed hash tables", SPAA 2005).
 fn score<T>(key: &(impl Hash + ?Sized), candidate: &Candidate<'_, T>) -> f64 {
     let mut hasher = SipHasher24::new_with_keys(0x6e6f_726f_7368_6963, 0x656c_6c73_2d66_726f);
     (candidate.name, key).hash(&mut hasher);
-    // 53 bits are what a double holds; the half keeps it off 0 and 1.
+    // A double holds 53 bits exactly; the half avoids 0 and 1.
     let uniform = ((hasher.finish() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(candidate.weight) / uniform.ln()
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_goes_moves_only_its_own() {
+    fn removing_a_cell_moves_only_its_keys() {
         let (all, fewer) = ([("a", 1), ("b", 1), ("c", 1)], [("a", 1), ("b", 1), ("c", 0)]);
         for n in 0..2_000 {
             let key = format!("user-{n}");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_chosen_without_a_weight() {
+    fn a_cell_without_weight_is_never_chosen() {
         assert_eq!(chosen(&[("a", 0)], "u"), None);
         assert_eq!(chosen(&[], "u"), None);
     }

@@ -1,11 +1,12 @@
-//! HTTP to cells: connections that are kept and used again, over the one way out ([`noroshi_egress`]), with a limit
-//! on every answer's time and size.
+//! The HTTP client for cells: pooled connections through [`noroshi_egress`], with a timeout and a size limit for every
+//! response.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -14,20 +15,21 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use noroshi_api::Problem;
 use noroshi_egress::{Egress, Stream, Tls};
 use noroshi_types::TraceContext;
 use rustls_pki_types::CertificateDer;
 
-/// An answer to 10,000 lines is some MiB; a page of devices less.
+/// A response to 10,000 lines has some MiB, a page of devices less.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
-/// Shorter than servers keep a connection, so that none is used while it is being closed.
+/// Shorter than the servers' own timeout, so that no closing connection is used.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_PER_CELL_MAX: usize = 64;
 const HTTP_1_1: &[u8] = b"http/1.1";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Of a cell's answer, these are handed on.
-const HANDED_ON: [HeaderName; 5] = [
+/// The headers of a cell's response that the front forwards.
+const FORWARDED_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::RETRY_AFTER,
     header::WWW_AUTHENTICATE,
@@ -35,24 +37,24 @@ const HANDED_ON: [HeaderName; 5] = [
     HeaderName::from_static("idempotent-replayed"),
 ];
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Nothing was sent.
-    #[error("it cannot be reached: {0}")]
+    #[error("unreachable: {0}")]
     Unreachable(String),
-    /// It may have been heard.
-    #[error("it did not answer: {0}")]
+    /// The cell may have processed the request.
+    #[error("no answer: {0}")]
     Unanswered(String),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct CellRequest {
     pub(crate) method: Method,
     /// With its query.
     pub(crate) path: String,
     pub(crate) bearer: HeaderValue,
-    /// Of the request that is asked for.
+    /// The trace of the client's request.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) body: Bytes,
@@ -60,10 +62,57 @@ pub(crate) struct Ask {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct CellResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl CellRequest {
+    pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    pub(crate) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+
+    pub(crate) fn get(path: impl Into<String>, bearer: HeaderValue, timeout: Duration) -> Self {
+        let (path, method) = (path.into(), Method::GET);
+        Self { method, path, bearer, trace: None, content_type: None, body: Default::default(), timeout }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>, bearer: HeaderValue, timeout: Duration) -> Self {
+        Self { method: Method::DELETE, ..Self::get(path, bearer, timeout) }
+    }
+
+    pub(crate) fn post(
+        path: impl Into<String>,
+        bearer: HeaderValue,
+        timeout: Duration,
+        content_type: HeaderValue,
+        body: impl Into<Bytes>,
+    ) -> Self {
+        let content_type = Some(content_type);
+        Self { method: Method::POST, content_type, body: body.into(), ..Self::get(path, bearer, timeout) }
+    }
+}
+
+impl CellResponse {
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Problem::internal(format!("invalid answer of a cell: {error}")))
+    }
+}
+
+impl IntoResponse for CellResponse {
+    fn into_response(self) -> Response {
+        let CellResponse { status, mut headers, body } = self;
+        if body.is_empty() {
+            headers.remove(header::CONTENT_TYPE);
+        }
+        (status, headers, body).into_response()
+    }
+}
+
+/// Escapes a segment of a path.
+pub(crate) fn escaped(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[derive(Clone)]
@@ -84,9 +133,9 @@ impl Client {
         Ok(Self { http })
     }
 
-    /// Whatever the status. Cancel-safe, but what was sent may have been heard.
-    pub(crate) async fn ask(&self, base: &str, ask: Ask) -> Result<Answer, Error> {
-        let Ask { method, path, bearer, trace, content_type, body, timeout } = ask;
+    /// Returns the response whatever its status. Cancel-safe, but the cell may have processed the request.
+    pub(crate) async fn send(&self, base: &str, request: CellRequest) -> Result<CellResponse, Error> {
+        let CellRequest { method, path, bearer, trace, content_type, body, timeout } = request;
         let uri = format!("{}{path}", base.trim_end_matches('/'));
         let mut request = Request::builder().method(method).uri(uri).header(header::AUTHORIZATION, bearer);
         if let Some(trace) = trace {
@@ -98,30 +147,30 @@ impl Client {
         let request = request.body(Full::new(body)).map_err(|error| Error::Unreachable(error.to_string()))?;
         match tokio::time::timeout(timeout, self.exchange(request)).await {
             Ok(answer) => answer,
-            Err(_) => Err(Error::Unanswered(format!("nothing within {} s", timeout.as_secs_f32()))),
+            Err(_) => Err(Error::Unanswered(format!("timeout after {} s", timeout.as_secs_f32()))),
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Error> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<CellResponse, Error> {
         let response = self.http.request(request).await.map_err(|error| match error.is_connect() {
-            true => Error::Unreachable(whole(&error)),
-            false => Error::Unanswered(whole(&error)),
+            true => Error::Unreachable(error_chain(&error)),
+            false => Error::Unanswered(error_chain(&error)),
         })?;
         let (mut parts, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Error::Unanswered(error.to_string()))?.to_bytes();
-        let mut headers = HeaderMap::with_capacity(HANDED_ON.len());
-        for name in HANDED_ON {
+        let mut headers = HeaderMap::with_capacity(FORWARDED_HEADERS.len());
+        for name in FORWARDED_HEADERS {
             if let Some(value) = parts.headers.remove(&name) {
                 headers.insert(name, value);
             }
         }
-        Ok(Answer { status: parts.status, headers, body })
+        Ok(CellResponse { status: parts.status, headers, body })
     }
 }
 
-/// hyper's text alone does not say why.
-fn whole(error: &dyn std::error::Error) -> String {
+/// hyper's own text omits the cause.
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut inner = error.source();
     while let Some(error) = inner {
@@ -156,7 +205,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-/// A connection as the pool wants it.
+/// A connection in the form that the pool expects.
 struct Opened(TokioIo<Stream>);
 
 impl Connection for Opened {

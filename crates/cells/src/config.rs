@@ -1,4 +1,4 @@
-//! What an operator says of a front and its cells.
+//! The configuration of a front and its cells.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use rustls_pki_types::CertificateDer;
 /// One cell.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CellConfig {
-    /// Known by it for ever: devices are assigned to the name, not to the address.
+    /// Its permanent name: devices are assigned to the name, not to the address.
     pub name: String,
-    /// Base URLs of its provider API, at least one; the first that answers is used.
+    /// Base URLs of its provider API, at least one; requests go to the first that answers.
     pub urls: Vec<String>,
-    /// Base URL of its admin address, where apps and keys are put.
+    /// Base URL of its admin address, for apps and keys.
     pub admin_url: String,
     pub operator_token: String,
-    /// Where devices connect, such as `https://c1.push.example.com`; none: the first of `urls`. Only told to those
-    /// who try to connect to the front.
+    /// Where devices connect, such as `https://c1.push.example.com`; none: the first of `urls`. Only sent to clients
+    /// that try to connect to the front.
     pub public_url: Option<String>,
-    /// Its share of newcomers, relative to the others'; 0: none.
+    /// Its share of new devices, relative to the others; 0: none.
     pub weight: u32,
 }
 
@@ -34,19 +34,19 @@ impl std::fmt::Debug for CellConfig {
     }
 }
 
-/// A front.
+/// The configuration of a front.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub cells: Vec<CellConfig>,
-    /// Trusted for cells, beside the roots of the web.
+    /// Trusted for cells, in addition to the public roots.
     pub ca: Vec<CertificateDer<'static>>,
-    /// Parts that may wait for one cell; what concerns it and would be more is refused.
+    /// Queued parts per cell; further messages for the cell are rejected.
     pub outbox_parts_max: u64,
-    /// One request to a cell, with its answer.
+    /// Timeout of one request to a cell.
     pub request_timeout: Duration,
     /// Between two probes of a cell.
     pub probe_interval: Duration,
-    /// How long what became of a message is told.
+    /// How long the outcome of a message can be queried.
     pub retention: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Default for Config {
         Self {
             cells: Vec::new(),
             ca: Vec::new(),
-            // At 1 KiB each 1 GiB: a day of 10 a second for a cell that is away.
+            // 1 GiB at 1 KiB each: a day of 10 per second for a cell that is down.
             outbox_parts_max: 1_000_000,
             request_timeout: Duration::from_secs(30),
             probe_interval: Duration::from_secs(2),
@@ -64,37 +64,37 @@ impl Default for Config {
     }
 }
 
-/// The most cells of one front: a topic message has a part for each.
+/// The maximum number of cells of one front: a topic message has a part for each.
 pub const CELLS_MAX: usize = 64;
 pub const CELL_NAME_BYTES_MAX: usize = 32;
 
 impl Config {
-    /// All that is wrong, each with its path in the configuration.
+    /// All problems, each with its path in the configuration.
     pub fn problems(&self) -> Vec<(String, &'static str)> {
         let mut wrong = Vec::new();
         if self.cells.is_empty() || self.cells.len() > CELLS_MAX {
-            wrong.push(("cells".to_owned(), "a front has 1 to 64 cells"));
+            wrong.push(("cells".to_owned(), "must have 1 to 64 cells"));
         }
         for (i, cell) in self.cells.iter().enumerate() {
             let mut say = |field: &str, rule| wrong.push((format!("cells[{i}].{field}"), rule));
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
             if !(1..=CELL_NAME_BYTES_MAX).contains(&cell.name.len()) || !cell.name.bytes().all(plain) {
-                say("name", "a name is 1 to 32 of a-z, 0-9 and '-'");
+                say("name", "must have 1 to 32 characters of a-z, 0-9 and '-'");
             }
             if self.cells[..i].iter().any(|other| other.name == cell.name) {
-                say("name", "another cell has this name");
+                say("name", "must be unique: another cell has this name");
             }
             if cell.urls.is_empty() || !cell.urls.iter().all(|url| is_base(url)) {
-                say("urls", "at least one http or https URL without a path");
+                say("urls", "must have at least one http or https URL without a path");
             }
             if !is_base(&cell.admin_url) {
-                say("admin_url", "an http or https URL without a path");
+                say("admin_url", "must be an http or https URL without a path");
             }
             if cell.public_url.as_ref().is_some_and(|url| !is_base(url)) {
-                say("public_url", "an http or https URL without a path");
+                say("public_url", "must be an http or https URL without a path");
             }
             if cell.operator_token.is_empty() {
-                say("operator_token", "it is missing");
+                say("operator_token", "must not be empty");
             }
         }
         wrong
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_named() {
+    fn all_problems_are_reported() {
         let check = |cells: Vec<CellConfig>, expected: &[&str]| {
             let problems = Config { cells, ..Config::default() }.problems();
             assert_eq!(problems.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), expected);

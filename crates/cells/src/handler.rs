@@ -1,5 +1,5 @@
-//! One file per noun, as in the API: a handler finds out which cells are concerned, asks them, and puts their answers
-//! together. Who asks and what a body may say is the API's ([`noroshi_api::parts`]).
+//! The handlers, one file per noun, as in the API: a handler finds the cells concerned, sends requests to them, and
+//! merges their answers. The API authenticates callers and validates bodies ([`noroshi_api::parts`]).
 
 pub(crate) mod admin;
 pub(crate) mod devices;
@@ -19,53 +19,55 @@ use noroshi_api::Problem;
 use noroshi_types::{AppId, TraceContext};
 
 use crate::cell::Cell;
-use crate::client::{Answer, Ask};
+use crate::cell_set::CellSet;
+use crate::client::{CellRequest, CellResponse};
 use crate::front::Front;
 
-/// What handlers are given beside the API's own.
-pub(crate) type Fronted = axum::Extension<Arc<Front>>;
+/// The extension through which handlers reach the front.
+pub(crate) type FrontExtension = axum::Extension<Arc<Front>>;
 
-/// One cell's answer to a request of the front; an app that the cell does not know yet is told and asked again once.
-pub(crate) async fn ask(
-    front: &Front,
+/// Sends one request to a cell with the front's key. If the cell does not know the app yet, provisions it and retries
+/// once.
+pub(crate) async fn send(
+    cells: &CellSet,
     cell: &Cell,
     app: AppId,
     trace: Option<TraceContext>,
-    make: impl Fn(http::HeaderValue) -> Ask,
-) -> Result<Answer, Problem> {
-    let key = front.key(cell, app)?;
-    let answer = cell.request(Ask { trace, ..make(key.clone()) }).await?;
+    make: impl Fn(http::HeaderValue) -> CellRequest,
+) -> Result<CellResponse, Problem> {
+    let key = cells.key(cell, app)?;
+    let answer = cell.send_if_up(CellRequest { trace, ..make(key.clone()) }).await?;
     if answer.status != StatusCode::UNAUTHORIZED {
         return Ok(answer);
     }
     cell.unprovisioned.notify_one();
     tokio::time::sleep(PROVISIONED_AFTER).await;
-    let again = cell.request(Ask { trace, ..make(key) }).await?;
+    let again = cell.send_if_up(CellRequest { trace, ..make(key) }).await?;
     match again.status {
-        // The front's own key is nothing that a client could mend.
+        // The client cannot fix the front's own key.
         StatusCode::UNAUTHORIZED => Err(cell.away()),
         _ => Ok(again),
     }
 }
 
-/// A cell is told of a new app within this time.
+/// A cell learns of a new app within this time.
 const PROVISIONED_AFTER: std::time::Duration = std::time::Duration::from_millis(700);
 
-/// Several cells at once, answers in their order.
-pub(crate) async fn ask_each(
-    front: &Front,
+/// Sends to several cells concurrently. Answers in order.
+pub(crate) async fn send_each(
+    cells: &CellSet,
     app: AppId,
     trace: Option<TraceContext>,
-    asked: impl IntoIterator<Item = (Arc<Cell>, Ask)>,
-) -> Vec<(Arc<Cell>, Result<Answer, Problem>)> {
-    let asked = asked.into_iter().map(async |(cell, request)| {
-        let answer = ask(front, &cell, app, trace, |bearer| Ask { bearer, ..request.clone() }).await;
+    requests: impl IntoIterator<Item = (Arc<Cell>, CellRequest)>,
+) -> Vec<(Arc<Cell>, Result<CellResponse, Problem>)> {
+    let requests = requests.into_iter().map(async |(cell, request)| {
+        let answer = send(cells, &cell, app, trace, |bearer| CellRequest { bearer, ..request.clone() }).await;
         (cell, answer)
     });
-    join_all(asked).await
+    join_all(requests).await
 }
 
-/// Stands where [`ask`] puts the front's key.
+/// A placeholder that [`send`] replaces with the front's key.
 pub(crate) fn no_key() -> http::HeaderValue {
     http::HeaderValue::from_static("")
 }

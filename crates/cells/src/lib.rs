@@ -1,25 +1,26 @@
-//! A front: one API over several independent clusters, its *cells*. It keeps no connections; a dead cell delays
-//! only who lives there.
+//! A front: one API over several independent clusters, its *cells*. It holds no device connections; a dead cell affects
+//! only the devices assigned to it.
 //!
 //! ```text
 //!   provider ──► front ──► outbox (one commit) ──► 202
-//!                  │            └─ a worker for each cell ──► POST /v1/notifications/relay, in order, once by key
-//!                  ├─ asks the cells concerned, adds up ──► states, presence, topics
-//!   device ────────┴─ assigns a cell (by user), hands on ─► the cell answers: token, addresses to connect to
+//!                  │            └─ one worker per cell ──► POST /v1/notifications/relay, in order, deduplicated by key
+//!                  ├─ queries the cells, merges answers ──► states, presence, topics
+//!   device ────────┴─ assigns a cell (by user), forwards ─► the cell answers: token, addresses to connect to
 //! ```
 //!
-//! Reading order: [`config`], `cell` (one cell as it is seen from here), `client`, `choose` (which cell a newcomer
-//! gets), [`front`], then the work behind requests: `outbox` (accepting), `relay` (handing on), `provision` (apps and
-//! keys), `moves`, `upkeep`; then [`mod@router`] with its handlers. What is kept is `noroshi_store::cells`.
+//! Reading order: [`config`], `cell` (one cell as the front sees it), `client`, `cell_set`, `choose` (the cell of a new
+//! device), `placement`, then the workers: `outbox` (accepting), `relay` (forwarding), `provision` (apps and keys),
+//! `moves`, `probe`, `upkeep`; then [`front`], which assembles them, and [`mod@router`] with its handlers. The stored
+//! state is `noroshi_store::cells`.
 //!
-//! Invariants: what was answered 202 is in the store first, and is handed on until its cell has answered or its time
-//! is over, with a key under which the cell takes it once; cells are asked with a key of the front's own, which is no
-//! provider's; a front decides who a provider is and never who a device is: that is the cell's.
+//! Invariants: a message is in the store before it is answered 202, and is forwarded until its cell answers or it
+//! expires, with a key by which the cell deduplicates. The front calls cells with its own key, never with a provider's.
+//! The front authenticates providers; only cells authenticate devices.
 //!
-//! Device tokens are signed by the cell that issued them, and cells do not share keys. The front reads the device's
-//! id from the token unverified, finds the cell by it, and lets the cell decide; where devices of several apps have
-//! that id, the cells are asked one after the other, and only the right one's signature fits. App JWTs are verified
-//! here too, before a device that is not known gets a place.
+//! The cell that issued a device token signed it, and cells share no keys. The front reads the device id from the
+//! unverified token, finds the cell, and lets the cell decide. If devices of several apps have that id, the front tries
+//! their cells one after the other; only the issuer's signature fits. The front verifies app JWTs itself before it
+//! assigns a cell to an unknown device.
 
 pub mod config;
 pub mod front;
@@ -27,11 +28,14 @@ pub mod metrics;
 pub mod router;
 
 mod cell;
+mod cell_set;
 mod choose;
 mod client;
+mod error;
 mod handler;
 mod moves;
 mod outbox;
+mod placement;
 mod probe;
 mod provision;
 mod relay;
@@ -39,5 +43,6 @@ mod splice;
 mod upkeep;
 
 pub use config::{CellConfig, Config};
-pub use front::{Error, Front};
+pub use error::Error;
+pub use front::Front;
 pub use metrics::Metrics;

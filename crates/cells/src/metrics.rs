@@ -1,4 +1,4 @@
-//! What a front counts, by cell.
+//! The metrics of a front, by cell.
 
 use noroshi_telemetry::Registry;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -23,7 +23,7 @@ pub struct Metrics {
     moved: Family<ByCell, Counter>,
 }
 
-/// Those of one cell.
+/// The metrics of one cell.
 #[derive(Debug, Clone)]
 pub(crate) struct CellMetrics {
     pub(crate) up: Gauge,
@@ -36,7 +36,7 @@ pub(crate) struct CellMetrics {
     pub(crate) moved: Counter,
 }
 
-/// For a list of all that there is.
+/// Registers one series of each metric, for the documentation.
 pub fn describe(registry: &mut Registry) {
     Metrics::new(registry).of("");
 }
@@ -55,17 +55,17 @@ impl Metrics {
         };
         let registry = registry.sub_registry_with_prefix("cells");
         registry.register("up", "1 while the cell answers", metrics.up.clone());
-        registry.register("outbox_parts", "Messages that wait for the cell", metrics.outbox_parts.clone());
+        registry.register("outbox_parts", "Messages queued for the cell", metrics.outbox_parts.clone());
         registry.register(
             "outbox_oldest_seconds",
-            "Age of the oldest message that waits for the cell",
+            "Age of the oldest message queued for the cell",
             metrics.outbox_oldest_seconds.clone(),
         );
-        registry.register("forwarded", "Messages that the cell took", metrics.forwarded.clone());
-        registry.register("refused", "Messages that the cell refused for good", metrics.refused.clone());
+        registry.register("forwarded", "Messages that the cell accepted", metrics.forwarded.clone());
+        registry.register("refused", "Messages that the cell rejected permanently", metrics.refused.clone());
         registry.register(
             "expired",
-            "Messages whose ttl ended before the cell took them",
+            "Messages that expired before the cell accepted them",
             metrics.expired.clone(),
         );
         registry.register("failed", "Requests that the cell did not answer", metrics.failed.clone());

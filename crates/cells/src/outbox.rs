@@ -1,31 +1,31 @@
-//! Accepting: what concurrent requests want to be kept goes into one commit, and whoever waits is told after it.
+//! Accepts messages: concurrent requests share one commit and are answered after it.
 //!
-//! The answer does not wait for the cells. Even where all of them answer at once it would be the slowest one's time,
-//! and the promise of `202` is the same: it is on disk, and goes out whatever happens.
+//! The answer does not wait for the cells. Waiting would take as long as the slowest cell, and `202` promises the same
+//! either way: the message is on disk and will be forwarded.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use noroshi_api::{Code, Problem};
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
-use noroshi_types::AppId;
+use noroshi_types::{AppId, NotificationId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::cell::Cell;
-use crate::front::Front;
+use crate::cell_set::CellSet;
 
-/// Requests that wait for a commit; one more is answered 503.
+/// Requests that wait for a commit; further ones are answered 503.
 const WAITERS_MAX: usize = 4_096;
 /// Messages in one commit.
 pub(crate) const COMMIT_MESSAGES_MAX: usize = 500;
 
-/// Who waits for a message to be kept.
+/// A request that waits for its commit.
 pub(crate) struct Waiter {
     message: NewMessage,
     answer: oneshot::Sender<Result<Taken, Problem>>,
 }
 
-/// The way to the commits.
+/// Queues messages for the next commit.
 pub(crate) struct Outbox(mpsc::Sender<Waiter>);
 
 pub(crate) fn new() -> (Outbox, mpsc::Receiver<Waiter>) {
@@ -34,10 +34,10 @@ pub(crate) fn new() -> (Outbox, mpsc::Receiver<Waiter>) {
 }
 
 impl Outbox {
-    /// Kept when it is answered. Dropped, the message may be kept all the same.
+    /// The message is stored when this returns. If the future is dropped, it may be stored as well.
     pub(crate) async fn keep(&self, message: NewMessage) -> Result<Taken, Problem> {
         let (answer, answered) = oneshot::channel();
-        let full = || Problem::new(Code::Overloaded, "the front has more to accept than it can; try again");
+        let full = || Problem::new(Code::Overloaded, "the front is overloaded; try again");
         self.0.try_send(Waiter { message, answer }).map_err(|_| full())?;
         answered
             .await
@@ -45,25 +45,30 @@ impl Outbox {
     }
 }
 
-pub(crate) async fn run(front: Arc<Front>, mut waiters: mpsc::Receiver<Waiter>) {
+pub(crate) async fn run(cells: Arc<CellSet>, mut waiters: mpsc::Receiver<Waiter>) {
     let mut group = Vec::new();
     while waiters.recv_many(&mut group, COMMIT_MESSAGES_MAX).await > 0 {
         let (messages, answers): (Vec<_>, Vec<_>) =
             group.drain(..).map(|Waiter { message, answer }| (message, answer)).unzip();
-        for (answer, result) in answers.into_iter().zip(keep_all(&front, messages).await) {
-            // Whoever asked may have gone away.
+        for (answer, result) in answers.into_iter().zip(keep_all(&cells, messages).await) {
+            // Fails only if the client is gone.
             let _ = answer.send(result);
         }
     }
 }
 
-/// In one commit, answers in order.
-pub(crate) async fn keep_all(front: &Front, messages: Vec<NewMessage>) -> Vec<Result<Taken, Problem>> {
+/// An id of the front. Cells assign their own in the order of their commits.
+pub(crate) fn new_id() -> NotificationId {
+    NotificationId(uuid::Uuid::now_v7())
+}
+
+/// Stores messages in one commit. Answers in order.
+pub(crate) async fn keep_all(cells: &CellSet, messages: Vec<NewMessage>) -> Vec<Result<Taken, Problem>> {
     let count = messages.len();
-    match front.store.keep(messages, front.state.now()).await {
+    match cells.store.keep(messages, cells.state.now()).await {
         Ok(kept) => {
             for num in kept.iter().flatten().flat_map(|taken| &taken.cells) {
-                if let Ok(cell) = front.cell(*num) {
+                if let Ok(cell) = cells.get(*num) {
                     cell.waiting.fetch_add(1, Ordering::Relaxed);
                     cell.work.notify_one();
                 }
@@ -74,13 +79,12 @@ pub(crate) async fn keep_all(front: &Front, messages: Vec<NewMessage>) -> Vec<Re
     }
 }
 
-/// Cells for which nothing more of the app can be kept. An app that the cell refuses for now leaves half of the outbox
-/// to the others.
-pub(crate) fn full(front: &Front, app: AppId) -> Arc<[CellNum]> {
-    let max = front.config.outbox_parts_max;
+/// Cells whose outbox is full for the app. An app that the cell rejects for now may use half of the outbox.
+pub(crate) fn full(cells: &CellSet, app: AppId) -> Arc<[CellNum]> {
+    let max = cells.config.outbox_parts_max;
     let is_full = |cell: &&Arc<Cell>| {
         let max = if cell.refuses(app) { max / 2 } else { max };
         cell.waiting.load(Ordering::Relaxed) >= max
     };
-    front.cells.iter().filter(is_full).map(|cell| cell.num).collect()
+    cells.iter().filter(is_full).map(|cell| cell.num).collect()
 }

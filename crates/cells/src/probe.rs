@@ -1,5 +1,5 @@
-//! Whether a cell answers. It is away after two failures in a row, and back with the first answer. A request that
-//! failed brings the next probe forward, so a cell that died is known within a fraction of a second.
+//! Probes whether a cell answers. Two failures in a row mark it as down, the first answer as up. A failed request
+//! triggers a probe, so a dead cell is detected within a fraction of a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +7,14 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::cell::Cell;
-use crate::client::Ask;
-use crate::front::Front;
+use crate::client::CellRequest;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Between a failure and the probe that decides.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Between a failure and the probe that confirms it.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 const FAILURES: u32 = 2;
 
-pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
+pub(crate) async fn run(cell: Arc<Cell>, interval: Duration) {
     let mut failures = 0;
     loop {
         match answers(&cell).await {
@@ -29,14 +28,14 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
             false => {
                 failures += 1;
                 if failures >= FAILURES && cell.set_up(false) {
-                    tracing::warn!(cell = cell.name(), "the cell does not answer; what is for it waits");
+                    tracing::warn!(cell = cell.name(), "the cell does not answer; its messages are queued");
                 }
             }
         }
-        let pause = if failures == 1 { AGAIN } else { front.config.probe_interval };
-        // A doubt about a cell that is known to be away is nothing new.
+        let pause = if failures == 1 { RETRY_AFTER } else { interval };
+        // A failed request to a cell that is known to be down is no news.
         let _ = match cell.is_up() {
-            true => tokio::time::timeout(pause, cell.doubt.notified()).await.is_ok(),
+            true => tokio::time::timeout(pause, cell.probe_due.notified()).await.is_ok(),
             false => {
                 tokio::time::sleep(pause).await;
                 false
@@ -45,10 +44,10 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
     }
 }
 
-/// Any answer of its provider API but a failure or that of a node that does not serve it.
+/// Any answer of its provider API, except a server error and that of a node without this API.
 async fn answers(cell: &Cell) -> bool {
     let nobody = HeaderValue::from_static("none");
-    match cell.ask(Ask::get("/", nobody, TIMEOUT)).await {
+    match cell.send(CellRequest::get("/", nobody, TIMEOUT)).await {
         Ok(answer) => !answer.status.is_server_error() && answer.status != StatusCode::MISDIRECTED_REQUEST,
         Err(_) => false,
     }

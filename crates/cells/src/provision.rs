@@ -1,9 +1,9 @@
-//! Apps and keys: they are the front's, and every cell is told the whole of an app whenever that is not what it was
-//! told last, and again when it comes back. Telling is repeatable, so a cell that was away or lost its data ends up
-//! with the same. What a cell was told of is kept, so that an app deleted here while the cell was away goes there too.
+//! Provisions apps and keys. The front owns them; it sends a whole app to every cell when it changes and when the cell
+//! comes back. The request is idempotent, so a cell that was down or lost its data ends up with the same state. The
+//! store records which apps a cell knows, so that an app that was deleted while the cell was down is deleted there too.
 //!
-//! The cell answers with the number that its device tokens have for the app. That is how the front knows the app of a
-//! token that only the cell can verify.
+//! The cell answers with the number of the app in its device tokens. The front needs it to find the app of a token that
+//! only the cell can verify.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -18,61 +18,61 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cell::Cell;
-use crate::client::{Answer, Ask};
-use crate::front::Front;
+use crate::cell_set::CellSet;
+use crate::client::{CellRequest, CellResponse};
 
-/// A key made at the front is good in the cells after this time.
+/// A key made at the front works in the cells after this time.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// After a failure.
 const BACKOFF: Duration = Duration::from_secs(2);
-/// All of it, even where nothing seems to have changed.
+/// Between two complete repetitions.
 const REPEAT: Duration = Duration::from_secs(600);
-/// The same for a cell that did not tell its numbers: it may have been upgraded.
-const REPEAT_OLDER: Duration = Duration::from_secs(30);
+/// The same for a cell that did not report its numbers: it may have been upgraded.
+const REPEAT_OLD_CELL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What the front's own key is called in cells.
+/// The name of the front's own key in cells.
 const KEY_NAME: &str = "front";
 
-/// Each app that a cell was told of.
-type Told = HashMap<AppName, Known>;
+/// The apps that a cell was sent.
+type Provisioned = HashMap<AppName, AppInCell>;
 
-/// What a cell knows of an app.
+/// The state of an app in a cell.
 #[derive(Default)]
-struct Known {
-    /// The digest of what it was told; none: it has to be told again, or was deleted here.
+struct AppInCell {
+    /// The digest of what was sent; none: send it again, or the front deleted the app.
     hash: Option<[u8; 32]>,
-    /// What its device tokens call the app; none: not told yet, or its version is too old to tell.
+    /// The app's number in the cell's device tokens; none: not reported yet, or the cell's version is too old.
     number: Option<AppId>,
 }
 
-pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
-    let mut told = Told::new();
+pub(crate) async fn run(cells: Arc<CellSet>, cell: Arc<Cell>) {
+    let mut provisioned = Provisioned::new();
     let mut repeat_at = tokio::time::Instant::now();
     loop {
         cell.until_up().await;
         let repeat = tokio::time::Instant::now() >= repeat_at;
         let result = match repeat {
-            true => start_anew(&front, &cell, &mut told).await,
+            true => forget_digests(&cells, &cell, &mut provisioned).await,
             false => Ok(()),
         };
-        // What the cell rejects of one app is tried again, and holds up no other app.
+        // A rejected app is retried and does not delay the others.
         let result = match result {
-            Ok(()) => bring_up_to_date(&front, &cell, &mut told).await,
+            Ok(()) => provision_all(&cells, &cell, &mut provisioned).await,
             Err(reason) => Err(reason),
         };
-        // Also of a cell that refuses one of the apps: devices of the others go on.
-        cell.set_apps(numbers(&front.state.auth.apps(), &told));
+        // Also after a rejection: the other apps of the cell keep working.
+        cell.set_apps(numbers(&cells.state.auth.apps(), &provisioned));
         let pause = match result {
             Ok(rejected) if repeat => {
-                let is_older = told.values().any(|known| known.number.is_none());
-                if is_older {
+                let is_old = provisioned.values().any(|known| known.number.is_none());
+                if is_old {
                     let cell = cell.name();
                     tracing::warn!(
                         cell,
-                        "the cell does not tell the numbers of its apps: device tokens of it are refused (503) at the front until the cell is upgraded"
+                        "the cell does not report its app numbers: the front rejects its device tokens (503) until the cell is upgraded"
                     );
                 }
-                repeat_at = tokio::time::Instant::now() + if is_older { REPEAT_OLDER } else { REPEAT };
+                repeat_at = tokio::time::Instant::now() + if is_old { REPEAT_OLD_CELL } else { REPEAT };
                 pause(&cell, rejected)
             }
             Ok(rejected) => pause(&cell, rejected),
@@ -80,67 +80,71 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
         };
         if tokio::time::timeout(pause, cell.unprovisioned.notified()).await.is_ok() {
             repeat_at = tokio::time::Instant::now();
-            // Whoever keeps asking must not make this a storm.
+            // Bounds the rate of repetitions.
             tokio::time::sleep(INTERVAL).await;
         }
     }
 }
 
-/// Until the cell is told again.
+/// The pause before the next round.
 fn pause(cell: &Cell, failure: Option<String>) -> Duration {
     let Some(reason) = failure else { return INTERVAL };
-    tracing::warn!(cell = cell.name(), reason, "the cell could not be told of apps and keys");
+    tracing::warn!(cell = cell.name(), reason, "failed to send apps and keys to the cell; will retry");
     BACKOFF
 }
 
-/// Everything the cell was ever told of is doubtful.
-async fn start_anew(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
-    let kept = front.store.provisioned(cell.num).await.map_err(|error| error.to_string())?;
+/// Marks every app that the cell was ever sent for repetition.
+async fn forget_digests(cells: &CellSet, cell: &Cell, provisioned: &mut Provisioned) -> Result<(), String> {
+    let kept = cells.store.provisioned(cell.num).await.map_err(|error| error.to_string())?;
     for (app, _) in kept {
-        told.entry(app).or_default();
+        provisioned.entry(app).or_default();
     }
-    told.values_mut().for_each(|known| known.hash = None);
+    provisioned.values_mut().for_each(|known| known.hash = None);
     Ok(())
 }
 
-/// Tells the cell of all apps. Returns the first rejection; an error where the cell could not be asked.
-async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result<Option<String>, String> {
+/// Sends all changed apps to the cell. Returns the first rejection; an error if the cell did not answer.
+async fn provision_all(
+    cells: &CellSet,
+    cell: &Cell,
+    provisioned: &mut Provisioned,
+) -> Result<Option<String>, String> {
     let mut rejected = None;
-    let apps = front.state.auth.apps();
+    let apps = cells.state.auth.apps();
     for app in &apps {
-        let body = described(front, cell, app, &front.state.auth.keys(app.id)).to_string();
+        let body = described(cells, cell, app, &cells.state.auth.keys(app.id)).to_string();
         let hash = digest_of(body.as_bytes());
-        if told.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
-            let answer = tell(cell, Method::PUT, &app.name, body).await?;
+        if provisioned.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
+            let answer = put(cell, Method::PUT, &app.name, body).await?;
             if answer.status != StatusCode::OK {
                 rejected = rejected.or_else(|| Some(refused(&app.name, &answer)));
                 continue;
             }
-            keep(front, cell, &app.name, Some(hash)).await?;
-            told.insert(app.name.clone(), Known { hash: Some(hash), number: number_in(&answer) });
+            keep(cells, cell, &app.name, Some(hash)).await?;
+            provisioned.insert(app.name.clone(), AppInCell { hash: Some(hash), number: number_in(&answer) });
         }
     }
     let names: HashSet<&AppName> = apps.iter().map(|app| &app.name).collect();
-    let gone: Vec<AppName> = told.keys().filter(|name| !names.contains(name)).cloned().collect();
+    let gone: Vec<AppName> = provisioned.keys().filter(|name| !names.contains(name)).cloned().collect();
     for name in gone {
-        let answer = tell(cell, Method::DELETE, &name, String::new()).await?;
+        let answer = put(cell, Method::DELETE, &name, String::new()).await?;
         if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
             rejected = rejected.or_else(|| Some(refused(&name, &answer)));
             continue;
         }
-        keep(front, cell, &name, None).await?;
-        told.remove(&name);
+        keep(cells, cell, &name, None).await?;
+        provisioned.remove(&name);
     }
     Ok(rejected)
 }
 
-/// The front's apps by the cell's numbers.
-fn numbers(apps: &[App], told: &Told) -> HashMap<AppId, AppId> {
-    let number = |app: &App| told.get(&app.name)?.number;
+/// The front's app ids by the cell's numbers.
+fn numbers(apps: &[App], provisioned: &Provisioned) -> HashMap<AppId, AppId> {
+    let number = |app: &App| provisioned.get(&app.name)?.number;
     apps.iter().filter_map(|app| Some((number(app)?, app.id))).collect()
 }
 
-fn number_in(answer: &Answer) -> Option<AppId> {
+fn number_in(answer: &CellResponse) -> Option<AppId> {
     #[derive(Deserialize)]
     struct Answered {
         number: Option<u32>,
@@ -148,28 +152,28 @@ fn number_in(answer: &Answer) -> Option<AppId> {
     answer.json::<Answered>().ok()?.number.map(AppId)
 }
 
-async fn keep(front: &Front, cell: &Cell, app: &AppName, hash: Option<[u8; 32]>) -> Result<(), String> {
-    let kept = front.store.set_provisioned(cell.num, app.clone(), hash).await;
+async fn keep(cells: &CellSet, cell: &Cell, app: &AppName, hash: Option<[u8; 32]>) -> Result<(), String> {
+    let kept = cells.store.set_provisioned(cell.num, app.clone(), hash).await;
     kept.map_err(|error| error.to_string())
 }
 
-async fn tell(cell: &Cell, method: Method, app: &AppName, body: String) -> Result<Answer, String> {
+async fn put(cell: &Cell, method: Method, app: &AppName, body: String) -> Result<CellResponse, String> {
     let bearer = HeaderValue::from_str(&format!("Bearer {}", cell.config.operator_token))
-        .map_err(|_| "the operator's token cannot stand in a header".to_owned())?;
-    // A name needs no escapes.
+        .map_err(|_| "the operator token is not a valid header value".to_owned())?;
+    // App names need no escapes.
     let path = format!("/v1/apps/{app}");
-    let ask = Ask { method, ..Ask::post(path, bearer, TIMEOUT, Ask::JSON, body) };
-    cell.operate(ask).await.map_err(|error| error.to_string())
+    let request = CellRequest { method, ..CellRequest::post(path, bearer, TIMEOUT, CellRequest::JSON, body) };
+    cell.operate(request).await.map_err(|error| error.to_string())
 }
 
-/// The status is told, the answer not: it may repeat what was sent.
-fn refused(app: &AppName, answer: &Answer) -> String {
-    format!("its admin address answered {} for the app {app}", answer.status.as_u16())
+/// Reports the status only: the body may repeat secrets.
+fn refused(app: &AppName, answer: &CellResponse) -> String {
+    format!("the admin address answered {} for the app {app}", answer.status.as_u16())
 }
 
-/// An app with all its keys and the front's own.
-fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
-    let own = (KEY_NAME, front.key_hash(cell, &app.name), front_scopes());
+/// An app with all its keys and the front's own key.
+fn described(cells: &CellSet, cell: &Cell, app: &App, keys: &[Key]) -> Value {
+    let own = (KEY_NAME, cells.key_hash(cell, &app.name), front_scopes());
     let others = keys.iter().map(|key| (key.name.as_str(), key.hash, key.scopes));
     let keys: Vec<Value> =
         others.chain([own]).map(|(name, hash, scopes)| key(name, &hash.0, scopes)).collect();
@@ -178,7 +182,7 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     described
 }
 
-/// An older cell refuses fields that it does not know: newer ones are sent only where they are set.
+/// Older cells reject unknown fields, so newer fields are sent only if they are set.
 fn settings_of(settings: &AppSettings) -> Value {
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
@@ -210,7 +214,7 @@ fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {
     json!({"name": name, "hash": text, "scopes": scopes})
 }
 
-/// It manages no apps with it: that is the operator's token's.
+/// Without the scope for apps, which only the operator's token has.
 fn front_scopes() -> Scopes {
     Scopes::default().with(Scope::Publish).with(Scope::Devices).with(Scope::Read)
 }
@@ -226,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_cell_is_told_nothing_that_it_does_not_know() {
+    fn an_older_cell_gets_no_unknown_fields() {
         let settings =
             AppSettings { jwks_url: Some("https://id.example".to_owned()), ..AppSettings::default() };
         let older =
@@ -240,8 +244,13 @@ mod tests {
             topic_rules: some("{}"),
             ..settings
         };
-        let told = settings_of(&all);
-        let newer = [&told["issuer"], &told["audience"], &told["quotas"], &told["topic_rules"]];
+        let provisioned = settings_of(&all);
+        let newer = [
+            &provisioned["issuer"],
+            &provisioned["audience"],
+            &provisioned["quotas"],
+            &provisioned["topic_rules"],
+        ];
         assert_eq!(newer, [&json!("i"), &json!("a"), &json!({"devices": 1}), &json!({})]);
     }
 }

@@ -1,15 +1,15 @@
-//! Handing on: one worker for each cell sends what waits for it, oldest first, a batch at a time. The next batch
-//! goes out when the last is answered and that is kept, so what a cell hears of a user or a topic is in the order of
+//! Forwards messages: one worker per cell sends its queued messages in batches, oldest first. The next batch follows
+//! when the answers to the last one are stored, so a cell receives the messages of a user or a topic in the order of
 //! acceptance.
 //!
-//! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
-//! taken once. What a cell cannot take now holds back its own cell alone; an app that a cell refuses now holds back its
-//! own parts alone ([`apart`]); what it refuses for good is recorded.
+//! The key of a line is the message's id, so a cell accepts a line once, even if it is sent again after a failure, a
+//! restart or by another front. A cell that is down delays only its own messages; an app that a cell rejects for now
+//! delays only its own ([`deferred`]); a permanent rejection is recorded.
 //!
-//! Two refusals let later parts pass: one for a quota of topics or retained messages, where the later parts have other
-//! topics, and one for a quota of inboxes, which the cell decides at the commit.
+//! Two kinds of rejections let later parts pass: for a quota of topics or retained messages, where later parts have
+//! other topics, and for a quota of inboxes, which the cell checks at its commit.
 
-mod apart;
+mod deferred;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,50 +23,50 @@ use noroshi_store::cells::{Part, PartEnd, Wanted};
 use noroshi_types::{AppId, NotificationId};
 use serde::Deserialize;
 
-use self::apart::Apart;
+use self::deferred::Deferred;
 use crate::cell::{Cell, Traces};
-use crate::client::Ask;
-use crate::front::Front;
+use crate::cell_set::CellSet;
+use crate::client::CellRequest;
 use crate::splice::splice;
 use crate::upkeep::GRACE;
 
-/// A cell commits that many at once.
+/// The number of lines that a cell commits at once.
 const BATCH_LINES_MAX: usize = 500;
-/// A quarter of what a cell takes in one body.
+/// A quarter of the size limit of a cell's request body.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// The same of an app that is apart.
-const APART_LINES_MAX: usize = 100;
-const APART_BYTES_MAX: usize = 1 << 20;
+/// The same for a deferred app.
+const DEFERRED_LINES_MAX: usize = 100;
+const DEFERRED_BYTES_MAX: usize = 1 << 20;
 const CANCELS_MAX: usize = 64;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// For what another front on the same store accepted.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Of the worker's right to hand on, among fronts on one store; renewed by each round. A request that takes
-/// longer does no harm: what another front sends meanwhile has the same keys and the same order.
+/// Between two looks for messages that another front on the same store accepted.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Duration of the lease for forwarding to a cell; each round renews it. A slower request is harmless: another front
+/// sends the same keys in the same order.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What a round came to.
+/// The result of a round.
 enum Round {
     Idle,
     Done,
-    /// Something has to be tried again, for a reason that is the cell's.
-    Again(String),
+    /// Retry, because of the cell.
+    Retry(String),
 }
 
-pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
-    let (mut pause, mut apart) = (BACKOFF.0, Apart::default());
+pub(crate) async fn run(cells: Arc<CellSet>, cell: Arc<Cell>) {
+    let (mut pause, mut deferred) = (BACKOFF.0, Deferred::default());
     loop {
         cell.until_up().await;
-        match round(&front, &cell, &mut apart).await {
+        match round(&cells, &cell, &mut deferred).await {
             Round::Done => pause = BACKOFF.0,
             Round::Idle => {
                 pause = BACKOFF.0;
-                let due_in = apart.next_due().map(|at| at.saturating_duration_since(Instant::now()));
-                let look_again = due_in.map_or(LOOK_AGAIN, |due_in| due_in.min(LOOK_AGAIN));
-                let _ = tokio::time::timeout(look_again, cell.work.notified()).await;
+                let due_in = deferred.next_due().map(|at| at.saturating_duration_since(Instant::now()));
+                let poll_after = due_in.map_or(POLL_INTERVAL, |due_in| due_in.min(POLL_INTERVAL));
+                let _ = tokio::time::timeout(poll_after, cell.work.notified()).await;
             }
-            Round::Again(reason) => {
-                tracing::debug!(cell = cell.name(), reason, "what is for the cell waits");
+            Round::Retry(reason) => {
+                tracing::debug!(cell = cell.name(), reason, "messages for the cell have to wait");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);
             }
@@ -74,38 +74,42 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
     }
 }
 
-async fn round(front: &Front, cell: &Cell, apart: &mut Apart) -> Round {
-    let round = hand_on(front, cell, apart).await;
-    cell.set_apart(apart.apps());
-    round.unwrap_or_else(|error| Round::Again(error.to_string()))
+async fn round(cells: &CellSet, cell: &Cell, deferred: &mut Deferred) -> Round {
+    let round = forward(cells, cell, deferred).await;
+    cell.set_deferred(deferred.apps());
+    round.unwrap_or_else(|error| Round::Retry(error.to_string()))
 }
 
-/// Of which one front does it at a time.
+/// The lease that one front holds at a time.
 fn task(cell: &Cell) -> String {
     format!("cells/relay/{}", cell.name())
 }
 
-/// Another front need not wait for the lease of this one.
-pub(crate) async fn leave(front: &Front) {
-    for cell in &front.cells {
-        if let Err(error) = front.state.delivery.store().yield_lead(&task(cell), front.holder).await {
-            tracing::debug!(cell = cell.name(), %error, "the next front waits for the lease of this one");
+/// Releases the leases, so that another front can continue at once.
+pub(crate) async fn release_leases(cells: &CellSet) {
+    for cell in cells.iter() {
+        if let Err(error) = cells.state.delivery.store().yield_lead(&task(cell), cells.holder).await {
+            tracing::debug!(cell = cell.name(), %error, "failed to release the lease; the next front has to wait for its expiry");
         }
     }
 }
 
-async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round, noroshi_store::Error> {
-    if !front.state.delivery.store().lead(&task(cell), front.holder, LEASE).await? {
+async fn forward(
+    cells: &CellSet,
+    cell: &Cell,
+    deferred: &mut Deferred,
+) -> Result<Round, noroshi_store::Error> {
+    if !cells.state.delivery.store().lead(&task(cell), cells.holder, LEASE).await? {
         // The new leader builds its own list.
-        *apart = Apart::default();
+        *deferred = Deferred::default();
         return Ok(Round::Idle);
     }
-    let cancelled = cancel(front, cell).await?;
-    let parts = read(front, cell, apart).await?;
+    let cancelled = cancel(cells, cell).await?;
+    let parts = read(cells, cell, deferred).await?;
     if parts.is_empty() {
         return Ok(if cancelled { Round::Done } else { Round::Idle });
     }
-    let now = front.state.now();
+    let now = cells.state.now();
     let (over, parts): (Vec<_>, Vec<_>) =
         parts.into_iter().partition(|part| part.expires_at.saturating_add(GRACE) < now);
     let mut ended: Vec<(u64, PartEnd)> = over.iter().map(|part| (part.num, PartEnd::Expired)).collect();
@@ -113,99 +117,107 @@ async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round,
     for part in parts {
         by_app.entry(part.app).or_default().push(part);
     }
-    let mut again = None;
-    let batches = by_app.into_iter().map(async |(app, parts)| (app, send(front, cell, app, parts).await));
+    let mut retry = None;
+    let batches = by_app.into_iter().map(async |(app, parts)| (app, send(cells, cell, app, parts).await));
     for (app, sent) in join_all(batches).await {
         ended.extend(sent.ended);
-        match sent.again {
-            None => apart.passed(app, Instant::now()),
-            Some(Again::App(reason)) => {
-                if apart.refused(app, Instant::now(), sent.past) {
+        match sent.retry {
+            None => deferred.passed(app, Instant::now()),
+            Some(Retry::App(reason)) => {
+                if deferred.refused(app, Instant::now(), sent.past) {
                     tracing::info!(
                         cell = cell.name(),
                         ?app,
                         reason,
-                        "the cell refuses an app for now: its messages wait, others do not"
+                        "the cell rejects an app for now; its messages wait, those of other apps do not"
                     );
                 }
             }
-            Some(Again::Cell(reason)) => again = again.or(Some(reason)),
+            Some(Retry::Cell(reason)) => retry = retry.or(Some(reason)),
         }
     }
-    record(front, cell, ended).await?;
-    Ok(again.map_or(Round::Done, Round::Again))
+    record(cells, cell, ended).await?;
+    Ok(retry.map_or(Round::Done, Round::Retry))
 }
 
-/// The next parts of the apps that are due, and of all that are not apart.
-async fn read(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Vec<Part>, noroshi_store::Error> {
-    if apart.is_empty() {
-        return front.store.waiting(cell.num, Wanted::ALL, BATCH_LINES_MAX, BATCH_BYTES_MAX).await;
+/// The next parts of the deferred apps that are due, and of all other apps.
+async fn read(
+    cells: &CellSet,
+    cell: &Cell,
+    deferred: &mut Deferred,
+) -> Result<Vec<Part>, noroshi_store::Error> {
+    if deferred.is_empty() {
+        return cells.store.waiting(cell.num, Wanted::ALL, BATCH_LINES_MAX, BATCH_BYTES_MAX).await;
     }
-    // Read before the parts: every smaller number is committed by then. On PostgreSQL it waits for whoever accepts, so
-    // not in every round.
-    let newest = match apart.is_look_due(Instant::now()) {
-        true => Some(front.store.newest().await?),
+    // Read before the parts, when every smaller number is committed. On PostgreSQL this waits for accepting
+    // transactions, so it does not happen in every round.
+    let newest = match deferred.is_look_due(Instant::now()) {
+        true => Some(cells.store.newest().await?),
         false => None,
     };
-    let mut parts = front.store.waiting(cell.num, apart.others(), BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
+    let mut parts =
+        cells.store.waiting(cell.num, deferred.others(), BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
     if let Some(newest) = newest {
-        apart.skip(parts.first().map_or(newest, |first| newest.min(first.num - 1)));
+        deferred.skip(parts.first().map_or(newest, |first| newest.min(first.num - 1)));
     }
-    for app in apart.due(Instant::now()) {
+    for app in deferred.due(Instant::now()) {
         let read = async |after| {
             let wanted = Wanted::Of { app, after };
-            front.store.waiting(cell.num, wanted, APART_LINES_MAX, APART_BYTES_MAX).await
+            cells.store.waiting(cell.num, wanted, DEFERRED_LINES_MAX, DEFERRED_BYTES_MAX).await
         };
-        let after = apart.position(app);
+        let after = deferred.position(app);
         let mut of_app = read(after).await?;
         if of_app.is_empty() && after > 0 {
-            apart.wrap(app);
+            deferred.wrap(app);
             of_app = read(0).await?;
         }
         if of_app.is_empty() {
-            apart.leave(app);
+            deferred.remove(app);
         }
         parts.extend(of_app);
     }
     Ok(parts)
 }
 
-/// Why something goes again, and whom that holds back.
+/// Why parts are retried, and what that delays.
 #[derive(Debug, PartialEq, Eq)]
-enum Again {
-    /// Only the app.
+enum Retry {
+    /// Delays only the app.
     App(String),
-    /// All that is for the cell.
+    /// Delays everything for the cell.
     Cell(String),
 }
 
-/// What became of a batch.
+/// The result of a batch.
 struct Sent {
     ended: Vec<(u64, PartEnd)>,
-    /// Why some of it goes again.
-    again: Option<Again>,
-    /// The last part, where all that goes again was refused for its topic: what is behind it need not wait.
+    /// Why some parts are retried.
+    retry: Option<Retry>,
+    /// The last part, if all retried parts were rejected for their topic: later parts need not wait.
     past: Option<u64>,
-    /// What the cell made of lines that name a trace. One that it refused goes without in the next round.
+    /// Whether the cell accepted lines with a trace. A rejected line is retried without it.
     traces: Option<Traces>,
 }
 
-/// One app's parts, in their order.
-async fn send(front: &Front, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent {
-    let parts = as_taken(cell.traces(), parts);
-    let sent = send_once(front, cell, app, &parts).await;
+/// Sends the parts of one app, in order.
+async fn send(cells: &CellSet, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent {
+    let parts = sendable(cell.traces(), parts);
+    let sent = send_once(cells, cell, app, &parts).await;
     if let Some(traces) = sent.traces {
         let before = cell.note_traces(traces);
         if traces == Traces::Refused && before != Traces::Refused {
-            tracing::warn!(cell = cell.name(), "the cell is of an older version, and is told of no traces");
+            tracing::warn!(
+                cell = cell.name(),
+                "the cell's version does not support traces; the front omits them"
+            );
         }
     }
     sent
 }
 
-/// What may go to the cell at once. As long as it is not known whether it takes traces, nothing goes behind the
-/// first line that has one: that is refused where it does not, and stays the next in its order to go without.
-fn as_taken(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
+/// The parts that may be sent at once. While it is unknown whether the cell accepts traces, the first line with a trace
+/// is the last of its batch: if the cell rejects it, it is still the next in its order, without the trace.
+fn sendable(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
     match traces {
         Traces::Taken => {}
         Traces::Untried => {
@@ -217,29 +229,30 @@ fn as_taken(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
-    let nothing = |again: Again| Sent { ended: Vec::new(), again: Some(again), past: None, traces: None };
-    let of_app = |reason: &str| nothing(Again::App(reason.to_owned()));
-    // An app that was deleted took its messages along: they are gone with the next look.
-    let Ok(key) = front.key(cell, app) else { return of_app("its app is gone") };
-    let Some(body) = lines(parts) else { return of_app("a kept message is no JSON") };
-    let ask = Ask::post("/v1/notifications/relay", key, front.timeout(), Ask::NDJSON, body);
-    let answer = match cell.ask(ask).await {
+async fn send_once(cells: &CellSet, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
+    let nothing = |retry: Retry| Sent { ended: Vec::new(), retry: Some(retry), past: None, traces: None };
+    let app_refused = |reason: &str| nothing(Retry::App(reason.to_owned()));
+    // A deleted app has deleted its messages: the next read does not return them.
+    let Ok(key) = cells.key(cell, app) else { return app_refused("the app is deleted") };
+    let Some(body) = lines(parts) else { return app_refused("a stored message is not JSON") };
+    let request =
+        CellRequest::post("/v1/notifications/relay", key, cells.timeout(), CellRequest::NDJSON, body);
+    let answer = match cell.send(request).await {
         Ok(answer) => answer,
-        Err(error) => return nothing(Again::Cell(error.to_string())),
+        Err(error) => return nothing(Retry::Cell(error.to_string())),
     };
     match answer.status {
         StatusCode::OK => read_answers(parts, &answer.body),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             cell.unprovisioned.notify_one();
-            of_app("it does not know the front's key of the app")
+            app_refused("the cell does not know the front's key for the app")
         }
-        StatusCode::TOO_MANY_REQUESTS => of_app("too many requests"),
-        status => nothing(Again::Cell(format!("it answered {}", status.as_u16()))),
+        StatusCode::TOO_MANY_REQUESTS => app_refused("too many requests"),
+        status => nothing(Retry::Cell(format!("the cell answered {}", status.as_u16()))),
     }
 }
 
-/// As cells hash them: without its trace a line is byte by byte what it was before there were traces.
+/// Cells hash these lines: without a trace, a line is byte by byte the same as before traces existed.
 fn lines(parts: &[Part]) -> Option<String> {
     let mut text =
         String::with_capacity(parts.iter().map(|part| part.to.len() + part.body.len() + 200).sum());
@@ -275,7 +288,7 @@ impl LineBody {
         })
     }
 
-    /// It ended, or was refused for a reason that is its topic's.
+    /// Whether the line is done, or was rejected for its own topic.
     fn lets_others_pass(&self) -> bool {
         let passes = |error: &LineError| match error.status {
             429 => error.field.as_deref() == Some(OVER_QUOTA_FIELD),
@@ -285,10 +298,10 @@ impl LineBody {
     }
 }
 
-/// A line that is missing or makes no sense goes again.
+/// A missing or malformed line is retried.
 fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
     let past = parts.last().map(|part| part.num);
-    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None, past, traces: None };
+    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), retry: None, past, traces: None };
     let mut lines = body.split(|byte| *byte == b'\n');
     for part in parts {
         let line: Option<LineBody> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
@@ -297,7 +310,7 @@ fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
                 (sent.traces, sent.past) = (Some(Traces::Refused), None);
                 continue;
             }
-            // Whatever else it says of the line, it has read it.
+            // Any other answer proves that it parsed the line.
             sent.traces = sent.traces.or(Some(Traces::Taken));
         }
         if !line.as_ref().is_some_and(LineBody::lets_others_pass) {
@@ -305,30 +318,34 @@ fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
         }
         match line.map(end_of) {
             Some(Ok(end)) => sent.ended.push((part.num, end)),
-            // A reason of the cell's stands before one of the app's.
-            Some(Err(again @ Again::App(_))) => sent.again = sent.again.or(Some(again)),
-            Some(Err(again)) => sent.again = Some(again),
-            None => sent.again = Some(Again::Cell("its answer has a line that makes no sense".to_owned())),
+            // A reason of the cell takes precedence over one of the app.
+            Some(Err(retry @ Retry::App(_))) => sent.retry = sent.retry.or(Some(retry)),
+            Some(Err(retry)) => sent.retry = Some(retry),
+            None => sent.retry = Some(Retry::Cell("the cell's answer has a malformed line".to_owned())),
         }
     }
     sent
 }
 
-/// An error's code where it passes. Too many requests (RFC 6585 §4) are one app's.
-fn end_of(line: LineBody) -> Result<PartEnd, Again> {
+/// The error is a reason to retry. Too many requests (RFC 6585 §4) concern one app.
+fn end_of(line: LineBody) -> Result<PartEnd, Retry> {
     if let Some(id) = line.id.as_deref().and_then(|id| NotificationId::parse(id).ok()) {
         return Ok(PartEnd::Forwarded(id));
     }
     match line.error {
-        Some(LineError { code, status: 429, .. }) => Err(Again::App(code)),
-        // 408 and 5xx pass (RFC 9110 §15.5.9, §15.6).
-        Some(LineError { code, status: 408 | 500.., .. }) => Err(Again::Cell(code)),
+        Some(LineError { code, status: 429, .. }) => Err(Retry::App(code)),
+        // 408 and 5xx are temporary (RFC 9110 §15.5.9, §15.6).
+        Some(LineError { code, status: 408 | 500.., .. }) => Err(Retry::Cell(code)),
         Some(LineError { code, .. }) => Ok(PartEnd::Refused(code)),
-        None => Err(Again::Cell("a line without an id".to_owned())),
+        None => Err(Retry::Cell("a line without an id".to_owned())),
     }
 }
 
-async fn record(front: &Front, cell: &Cell, ended: Vec<(u64, PartEnd)>) -> Result<(), noroshi_store::Error> {
+async fn record(
+    cells: &CellSet,
+    cell: &Cell,
+    ended: Vec<(u64, PartEnd)>,
+) -> Result<(), noroshi_store::Error> {
     if ended.is_empty() {
         return Ok(());
     }
@@ -336,25 +353,25 @@ async fn record(front: &Front, cell: &Cell, ended: Vec<(u64, PartEnd)>) -> Resul
     let forwarded = count(|end| matches!(end, PartEnd::Forwarded(_)));
     let refused = count(|end| matches!(end, PartEnd::Refused(_)));
     let expired = count(|end| matches!(end, PartEnd::Expired));
-    front.store.end(cell.num, ended).await?;
+    cells.store.end(cell.num, ended).await?;
     cell.metrics.forwarded.inc_by(forwarded);
     cell.metrics.refused.inc_by(refused);
     cell.metrics.expired.inc_by(expired);
     let ended = forwarded + refused + expired;
-    // Measured again from time to time: it is only about right.
+    // An approximation: `upkeep` measures it periodically.
     let less = |waiting: u64| Some(waiting.saturating_sub(ended));
     let _ = cell.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     Ok(())
 }
 
-/// Cancels at the cell what was cancelled here after it was handed on. True if there was anything.
-async fn cancel(front: &Front, cell: &Cell) -> Result<bool, noroshi_store::Error> {
-    let cancelling = front.store.cancelling(cell.num, CANCELS_MAX).await?;
+/// Cancels messages in the cell that were cancelled after they were forwarded. True if there were any.
+async fn cancel(cells: &CellSet, cell: &Cell) -> Result<bool, noroshi_store::Error> {
+    let cancelling = cells.store.cancelling(cell.num, CANCELS_MAX).await?;
     let mut done = Vec::new();
     for (num, app, remote) in cancelling {
-        let Ok(key) = front.key(cell, app) else { continue };
-        let ask = Ask::delete(format!("/v1/notifications/{remote}"), key, front.timeout());
-        match cell.ask(ask).await {
+        let Ok(key) = cells.key(cell, app) else { continue };
+        let request = CellRequest::delete(format!("/v1/notifications/{remote}"), key, cells.timeout());
+        match cell.send(request).await {
             Ok(answer) if answer.status.is_success() || answer.status == StatusCode::NOT_FOUND => {
                 done.push(num)
             }
@@ -363,7 +380,7 @@ async fn cancel(front: &Front, cell: &Cell) -> Result<bool, noroshi_store::Error
     }
     let any = !done.is_empty();
     if any {
-        front.store.cancelled(cell.num, done).await?;
+        cells.store.cancelled(cell.num, done).await?;
     }
     Ok(any)
 }
@@ -393,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_holds_the_message_its_key_and_its_end() {
+    fn a_line_has_the_message_its_key_and_its_expiry() {
         let expected = "{\"key\":\"01010101-0101-0101-0101-010101010101\",\"expires_at_ms\":7,\"notification\":\
                         {\"to\":{\"users\":[\"u\"]},\"data\":{\"n\": 1},\"ttl\":\"60s\"}}\n";
         assert_eq!(lines(&[part(1)]).as_deref(), Some(expected));
@@ -402,16 +419,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_behind_a_trace_that_may_be_refused() {
+    fn a_batch_ends_at_the_first_untried_trace() {
         let parts = vec![part(1), traced(2), part(3), traced(4)];
-        assert_eq!(as_taken(Traces::Taken, parts.clone()), parts);
-        assert_eq!(as_taken(Traces::Untried, parts.clone()), parts[..2]);
-        assert_eq!(as_taken(Traces::Untried, vec![part(1), part(3)]), [part(1), part(3)]);
-        assert_eq!(as_taken(Traces::Refused, parts), [part(1), part(2), part(3), part(4)]);
+        assert_eq!(sendable(Traces::Taken, parts.clone()), parts);
+        assert_eq!(sendable(Traces::Untried, parts.clone()), parts[..2]);
+        assert_eq!(sendable(Traces::Untried, vec![part(1), part(3)]), [part(1), part(3)]);
+        assert_eq!(sendable(Traces::Refused, parts), [part(1), part(2), part(3), part(4)]);
     }
 
     #[test]
-    fn what_is_refused_for_its_trace_has_not_ended() {
+    fn a_line_rejected_for_its_trace_is_retried() {
         let refusal = |field: &str| {
             format!("{{\"error\":{{\"code\":\"unknown_field\",\"status\":400,\"field\":\"{field}\"}}}}\n")
         };
@@ -428,18 +445,18 @@ mod tests {
     }
 
     #[test]
-    fn an_app_over_its_quota_is_no_trouble_of_the_cell() {
+    fn an_app_over_its_quota_does_not_delay_the_cell() {
         let over = "{\"error\":{\"code\":\"quota_exceeded\",\"status\":429}}\n";
         let busy = "{\"error\":{\"code\":\"overloaded\",\"status\":503}}\n";
-        let again = |body: String| read_answers(&[part(1), part(2)], body.as_bytes()).again;
-        assert_eq!(again(over.repeat(2)), Some(Again::App("quota_exceeded".to_owned())));
+        let retry = |body: String| read_answers(&[part(1), part(2)], body.as_bytes()).retry;
+        assert_eq!(retry(over.repeat(2)), Some(Retry::App("quota_exceeded".to_owned())));
         for mixed in [format!("{over}{busy}"), format!("{busy}{over}")] {
-            assert_eq!(again(mixed), Some(Again::Cell("overloaded".to_owned())));
+            assert_eq!(retry(mixed), Some(Retry::Cell("overloaded".to_owned())));
         }
     }
 
     #[test]
-    fn what_passes_goes_again_and_the_rest_ends() {
+    fn temporary_errors_are_retried_and_others_are_final() {
         let id = NotificationId::from_bytes([9; 16]);
         let parts: Vec<Part> = (1..=5).map(part).collect();
         let body = format!(
@@ -451,12 +468,12 @@ mod tests {
             sent.ended,
             [(1, PartEnd::Forwarded(id)), (2, PartEnd::Refused("data_too_large".to_owned()))]
         );
-        assert!(sent.again.is_some());
+        assert!(sent.retry.is_some());
         assert_eq!(read_answers(&parts[..1], b"").ended, []);
     }
 
     #[test]
-    fn only_what_is_refused_for_its_topic_lets_later_parts_pass() {
+    fn only_a_rejection_for_its_topic_lets_later_parts_pass() {
         let id = NotificationId::from_bytes([9; 16]);
         let taken = format!("{{\"id\":\"{id}\",\"targets\":1}}\n");
         let over =
@@ -465,7 +482,7 @@ mod tests {
         let past = |body: String| read_answers(&[part(1), part(2)], body.as_bytes()).past;
         assert_eq!(past(of_topic.repeat(2)), Some(2));
         assert_eq!(past(format!("{of_topic}{taken}")), Some(2));
-        assert_eq!(past(format!("{of_topic}{}", over(""))), None, "over its rate, it keeps its order");
+        assert_eq!(past(format!("{of_topic}{}", over(""))), None, "over its rate: keeps its order");
         assert_eq!(past(of_topic), None, "a line is missing");
     }
 }

@@ -1,5 +1,5 @@
-//! The routes of a front. Apps, keys and the documents are served by the API as on any node; what only the cells
-//! themselves can do is refused by name; everything else is asked of cells. A test holds the lists against the API's.
+//! The routes of a front. The API serves apps, keys and documents as on any node; routes that only a cell can serve are
+//! rejected by name; all others go to cells. A test compares the lists with the API's.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::front::Front;
 use crate::handler::{admin, devices, me, notifications, presence, publish, refusal, topics, users};
 
 impl Front {
-    /// What devices and providers reach.
+    /// The routes for devices and providers.
     pub fn router(self: &Arc<Self>) -> Router {
-        let rest = noroshi_api::router(self.state.clone());
-        parts::public(self.state.clone(), public_routes(), rest).layer(Extension(self.clone()))
+        let rest = noroshi_api::router(self.cells.state.clone());
+        parts::public(self.cells.state.clone(), public_routes(), rest).layer(Extension(self.clone()))
     }
 
-    /// What operators reach: as on any node, and the cells.
+    /// The routes for operators: those of any node, and the cells.
     pub fn admin_router(self: &Arc<Self>) -> Router {
-        let rest = noroshi_api::admin_router(self.state.clone());
-        parts::admin(self.state.clone(), admin_routes(), rest).layer(Extension(self.clone()))
+        let rest = noroshi_api::admin_router(self.cells.state.clone());
+        parts::admin(self.cells.state.clone(), admin_routes(), rest).layer(Extension(self.clone()))
     }
 }
 
-/// Served by the API of the front itself.
+/// Served by the front's own API.
 pub const OWN: [(Method, &str); 12] = [
     (Method::GET, "/v1/apps/{app}"),
     (Method::PATCH, "/v1/apps/{app}"),
@@ -41,7 +41,7 @@ pub const OWN: [(Method, &str); 12] = [
     (Method::GET, "/"),
 ];
 
-/// Method and path of every route that is asked of cells, or refused.
+/// Method and path of every route that is forwarded to cells or rejected.
 pub fn public_paths() -> Vec<(Method, &'static str)> {
     public_routes().into_iter().map(|route| (route.method, route.path)).collect()
 }
@@ -66,20 +66,20 @@ fn public_routes() -> Vec<Route> {
         post("/v1/devices/{device}/revoke", devices::revoke),
         post("/v1/users/{user}/revoke", users::revoke),
         get("/v1/devices/{device}/topics/{topic}/permission", devices::permission),
-        get("/v1/me", me::hand_on),
-        patch("/v1/me", me::hand_on),
+        get("/v1/me", me::forward),
+        patch("/v1/me", me::forward),
         delete("/v1/me", me::delete),
-        put("/v1/me/topics/{topic}", me::hand_on),
-        delete("/v1/me/topics/{topic}", me::hand_on),
-        put("/v1/me/push-token", me::hand_on),
-        put("/v1/me/presence", me::hand_on),
-        get("/v1/me/inbox", me::hand_on),
-        post("/v1/me/inbox/ack", me::hand_on),
-        post("/v1/me/opened", me::hand_on),
-        post("/v1/me/exposures", me::hand_on),
-        post("/v1/me/endpoints", me::hand_on),
-        get("/v1/me/endpoints", me::hand_on),
-        delete("/v1/me/endpoints/{id}", me::hand_on),
+        put("/v1/me/topics/{topic}", me::forward),
+        delete("/v1/me/topics/{topic}", me::forward),
+        put("/v1/me/push-token", me::forward),
+        put("/v1/me/presence", me::forward),
+        get("/v1/me/inbox", me::forward),
+        post("/v1/me/inbox/ack", me::forward),
+        post("/v1/me/opened", me::forward),
+        post("/v1/me/exposures", me::forward),
+        post("/v1/me/endpoints", me::forward),
+        get("/v1/me/endpoints", me::forward),
+        delete("/v1/me/endpoints/{id}", me::forward),
         get("/push/{token}", refusal::push),
         post("/push/{token}", refusal::push),
         delete("/push/message/{token}", refusal::push),

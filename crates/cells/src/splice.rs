@@ -1,12 +1,12 @@
-//! A JSON object written anew with some of its fields taken out or put in; what the others hold stays as it was
-//! written. Only for bodies that were checked before. Pure.
+//! Rewrites a JSON object with some fields removed or added; the text of the other values stays unchanged. Only for
+//! bodies that were validated before. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// `object` without the fields named in `out`, and with those of `new` in front. None if it is no object.
+/// `object` without the fields named in `out`, and with those of `new` in front. None if it is not an object.
 pub(crate) fn splice(object: &[u8], out: &[&str], new: &[(&str, &str)]) -> Option<String> {
     let object = if object.is_empty() { b"{}" } else { object };
     let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(object).ok()?;
@@ -30,7 +30,7 @@ pub(crate) fn splice(object: &[u8], out: &[&str], new: &[(&str, &str)]) -> Optio
     Some(text)
 }
 
-/// As a JSON string.
+/// The text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_go_and_come_and_the_others_stay_as_written() {
+    fn other_fields_keep_their_text() {
         let check = |object: &str, out: &[&str], new: &[(&str, &str)], expected: Option<&str>| {
             assert_eq!(splice(object.as_bytes(), out, new).as_deref(), expected, "{object}");
         };

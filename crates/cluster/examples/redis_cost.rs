@@ -1,12 +1,12 @@
-//! What the cluster costs Redis: memory of a device, log-ins, requests of 300 users.
+//! Measures the cost of the cluster on Redis: memory per device, log-ins, requests to 300 users.
 //!
 //! ```text
 //!   redis-server --port 7001 --save '' &
 //!   cargo run --release -p noroshi-cluster --example redis_cost -- redis://127.0.0.1:7001 [devices] [requests]
 //! ```
 //!
-//! Ten nodes in this one process, each with its own connections. Redis' own counters say what it cost there; nothing
-//! here counts what the nodes do with a message. Use a Redis that keeps nothing else: it is not emptied.
+//! Ten nodes in this process, each with its own connections. Redis' own counters measure its cost; the nodes' work on a
+//! message is not measured. Use a Redis without other data: the example does not clear it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const USERS_PER_REQUEST: usize = 300;
 /// A request's payload, and what one target adds to a message.
 const PAYLOAD_BYTES: usize = 200;
 const TARGET_BYTES: usize = 16;
-/// Log-ins and requests under way at once.
+/// Concurrent log-ins and requests.
 const CONCURRENCY: usize = 16;
 const LOG_IN_BATCH: usize = 16;
 
@@ -171,9 +171,9 @@ async fn publish(cluster: &Cluster, devices: usize, requests: usize) -> Vec<Dura
     times
 }
 
-/// One look-up, then one message to each node that holds someone.
+/// One lookup, then one message to each node that holds a target.
 async fn one_request(cluster: &Cluster, devices: usize, request: usize) {
-    // Every second user has no device. A stride that shares no factor with most numbers spreads them.
+    // Every second user has no device. A stride without common factors spreads them.
     let key = |i: usize| user(cluster, (request * 7_919 + i * 104_729) % devices + (i % 2) * devices);
     let found = cluster.directory.locate((0..USERS_PER_REQUEST).map(key).collect()).await.expect("locate");
     let mut targets: BTreeMap<Epoch, usize> = BTreeMap::new();
@@ -182,7 +182,7 @@ async fn one_request(cluster: &Cluster, devices: usize, request: usize) {
     cluster.bus.send(targets.into_iter().map(message).collect()).await.expect("send");
 }
 
-/// What Redis says of itself, over all servers named.
+/// Redis' own counters, summed over all given servers.
 struct Figures(Vec<::redis::Client>);
 
 struct Read {

@@ -1,11 +1,12 @@
-//! The queue of push batches between the dispatcher and the senders: at least once, one stream for each lane.
+//! The queue of push batches between the dispatcher and the senders: at least once, one stream per lane.
 //!
-//! It keeps nothing that must not be lost: the store stays what is owed, and a parcel that the queue lost is taken there
-//! again when the store's own lease of the batch lapses. What a sender pulled and neither extended nor finished is
-//! pulled by another one after [`CLAIM_AFTER`]. So a parcel may be pulled by two; whose its batch is the store says.
+//! The queue is not the system of record: the store knows which batches are due, and takes a parcel that the queue lost
+//! again when the store's lease of the batch expires. A parcel that a sender pulled and neither extended nor finished
+//! goes to another sender after [`CLAIM_AFTER`]. Two senders may thus pull the same parcel; the store decides who owns
+//! the batch.
 //!
-//! Implementations: [`InProcess`], `redis::Batches` (streams), and SQS in a crate of its own. `tests/it/batches` is the suite
-//! that all of them pass.
+//! Implementations: [`InProcess`], `redis::Batches` (streams), and SQS in its own crate. All of them pass the suite in
+//! `tests/it/batches`.
 
 mod in_process;
 
@@ -17,10 +18,10 @@ use bytes::Bytes;
 use crate::Error;
 pub use in_process::InProcess;
 
-/// How long a pulled parcel is the puller's without a word.
+/// How long a pulled parcel belongs to its puller without an extension.
 pub const CLAIM_AFTER: Duration = Duration::from_secs(30);
 
-/// A batch on its way to a sender.
+/// A batch for a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parcel {
     /// The store's `BatchId`.
@@ -29,7 +30,7 @@ pub struct Parcel {
     pub body: Bytes,
 }
 
-/// What names a pulled parcel to its queue (an entry id, a receipt handle).
+/// Identifies a pulled parcel to its queue (an entry id, a receipt handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub lane: u8,
@@ -40,33 +41,34 @@ pub struct Receipt {
 pub struct Received {
     pub parcel: Parcel,
     pub receipt: Receipt,
-    /// How often it was pulled, this time included.
+    /// How often it was pulled, including this time.
     pub deliveries: u32,
 }
 
-/// What waits in a lane.
+/// The depth of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneDepth {
     pub lane: u8,
-    /// In the queue, pulled ones included.
+    /// Queued, including pulled ones.
     pub parcels: u64,
-    /// Pulled and not done.
+    /// Pulled and not finished.
     pub pulled: u64,
 }
 
 #[async_trait]
 pub trait BatchQueue: Send + Sync {
-    /// Resolves when the queue has all of them.
+    /// Resolves when the queue has stored all of them.
     async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error>;
 
-    /// At most `max`, lanes in the order named: what is left behind by dead senders first, then new ones. Waits at most
-    /// `wait` for the first. Dropped while it waits it may have pulled parcels, which others get after [`CLAIM_AFTER`].
+    /// At most `max`, lanes in the given order: first those left behind by dead senders, then new ones. Waits at most
+    /// `wait` for the first. If the future is dropped, it may have pulled parcels, which others get after
+    /// [`CLAIM_AFTER`].
     async fn pull(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error>;
 
-    /// They stay the puller's for `time` from now.
+    /// Extends the ownership of these to `time` from now.
     async fn extend(&self, receipts: &[Receipt], time: Duration) -> Result<(), Error>;
 
-    /// Finished in the store: the queue forgets them.
+    /// Removes parcels that are finished in the store.
     async fn done(&self, receipts: Vec<Receipt>) -> Result<(), Error>;
 
     async fn depth(&self) -> Result<Vec<LaneDepth>, Error>;

@@ -1,8 +1,8 @@
-//! Messages between nodes: at most once, in order for each pair of nodes, and a loss is noticed.
+//! Messages between nodes: at most once, in order for each pair of nodes, with loss detection.
 //!
-//! The bus keeps nothing: what must not be lost is in the store, and [`Receiver::lost`] says when to look there. Loss
-//! shows by a gap of sequence numbers, by a heartbeat that follows the last message of a burst (so a lost tail shows
-//! after a second), by a reconnected subscription, and by a lapsed lease.
+//! The bus stores nothing: the store has everything that must not be lost, and [`Receiver::lost`] tells the node to
+//! read it. Signs of a loss are a gap in the sequence numbers, a heartbeat after the last message of a burst (which
+//! reveals a lost tail within a second), a new subscription, and an expired lease.
 
 use std::time::Instant;
 
@@ -11,29 +11,30 @@ use bytes::Bytes;
 
 use crate::{Epoch, Error};
 
-/// The largest message (one request's payload of at most 1 MiB and its many targets fit several times).
+/// The largest message. One request with a payload of at most 1 MiB and its targets fits several times.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// In order for each receiver; resolves when the engine has taken all of them. A receiver that is gone is no
-    /// error, and one whose part of the engine is away holds up no other: `Error::Partly`. Messages of concurrent calls keep the order in which the calls were first polled. A message to one's own
-    /// epoch takes the same way as any other. Not cancel-safe: dropped, what was handed over may still be sent.
+    /// In order for each receiver. Resolves when the engine has accepted all messages. A receiver that no longer exists
+    /// is not an error. A receiver whose part of the engine is down does not delay the others: `Error::Partly`.
+    /// Messages of concurrent calls keep the order in which the calls were first polled. A message to the node's own
+    /// epoch takes the same path. Not cancel-safe: if dropped, the messages may still be sent.
     async fn send(&self, messages: Vec<(Epoch, Bytes)>) -> Result<(), Error>;
 }
 
-/// What a node is told. Calls come one at a time and must not block: enqueue.
+/// The events of a node. Calls come one at a time and must not block: enqueue.
 pub trait Receiver: Send + Sync {
-    /// A message for the epoch this node holds at this moment. `from` may already be gone.
+    /// A message for the epoch that this node holds now. `from` may no longer exist.
     fn receive(&self, from: Epoch, message: Bytes);
-    /// Messages may have been lost since `since`.
+    /// Messages since `since` may be lost.
     fn lost(&self, since: Instant);
-    /// A lease was gained: all sessions are to be put in again (`Directory::keep`), then what was missed is to be made
-    /// good. Also called with the epoch already held, when the engine may have forgotten entries (it restarted, or a
-    /// replica took over): put all in again, the epoch stays good.
+    /// The node gained a lease: register all sessions again (`Directory::keep`), then recover missed messages. Also
+    /// called with the present epoch when the engine may have lost entries (it restarted, or a replica took over):
+    /// register all again, the epoch stays valid.
     fn joined(&self, epoch: Epoch);
-    /// The lease lapsed: nothing is received until `joined`. Connections stay.
+    /// The lease expired: the node receives nothing until `joined`. Connections stay open.
     fn left(&self);
-    /// `Members::nodes` has other nodes or other facts about them.
+    /// `Members::nodes` changed.
     fn nodes_changed(&self);
 }

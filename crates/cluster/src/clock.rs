@@ -1,16 +1,15 @@
-//! The clock that leases are measured by: it goes on while the process is stopped and while the machine sleeps, and
-//! nobody can set it.
+//! The clock for leases: it advances while the process is stopped and while the machine sleeps, and cannot be set.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment of this machine since it started.
+/// A moment since the machine started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// Long before any other.
+    /// Earlier than any other moment.
     pub(crate) const PAST: Self = Self(0);
 
     pub(crate) fn now() -> Self {
@@ -23,7 +22,7 @@ impl Moment {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Zero when it is past.
+    /// Zero if it is in the past.
     pub(crate) fn remaining(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }

@@ -1,17 +1,17 @@
 //! Which node holds which device, and which nodes hold devices of a user.
 //!
-//! An entry is never written for a disconnect: what is stale is found out by the node it names ("not here"), which
-//! removes it by [`Directory::absent`]; entries of nodes that are gone are not answered. Calls are batches: one
-//! round trip each, whatever their length (on Redis Cluster one for each shard, in parallel).
+//! A disconnect writes nothing. The node named in a stale entry detects it when a message arrives ("not here") and
+//! removes it with [`Directory::absent`]; entries of dead nodes are ignored. Calls are batches: one round trip each,
+//! whatever their length (on Redis Cluster one per shard, in parallel).
 //!
-//! Every call may be repeated. A call answers `Error::Lost` when `epoch` is not the one this node holds.
+//! All calls are idempotent. A call returns `Error::Lost` if this node does not hold `epoch`.
 
 use async_trait::async_trait;
 use smallvec::SmallVec;
 
 use crate::{Epoch, Error, SessionKey};
 
-/// Whose a device is: the node's lease and the gateway's number of the session.
+/// The holder of a device: the node's lease and the gateway's number of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Holder {
     pub epoch: Epoch,
@@ -22,23 +22,23 @@ pub struct Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Take {
     pub device: SessionKey,
-    /// A device whose user is not known is found by its own key alone.
+    /// A device without a known user is found only by its own key.
     pub user: Option<SessionKey>,
     pub generation: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// The device is this session's. `previous` is to be told, if its epoch is another session's; it is `None` when
-    /// the same take had been done before (a repetition).
+    /// The device now belongs to this session. Notify `previous` if it is another session; `None` if this take is a
+    /// repetition.
     Now { previous: Option<Holder> },
-    /// As `Now`, but the part of the engine that keeps its user is not there: the session is found by its device alone
-    /// until it is put in again (`keep`).
+    /// As `Now`, but the part of the engine that keeps the user is down: the session is found only by its device until
+    /// it is registered again (`keep`).
     Partly { previous: Option<Holder> },
-    /// A session with this generation, equal or greater, stands: draw a greater one and take again.
+    /// A session with an equal or greater generation holds the device: draw a greater one and take again.
     Behind { generation: u64 },
-    /// The part of the engine that keeps this device is not there, while others are: as `Error::Unavailable`, for this
-    /// device alone.
+    /// The part of the engine that keeps this device is down, while others are up: as `Error::Unavailable`, for this
+    /// device only.
     Unknown,
 }
 
@@ -46,31 +46,33 @@ pub enum Taken {
 pub enum Kept {
     /// The entry names this session (again).
     Mine,
-    /// A session of a greater generation stands: this one is to end.
+    /// A session with a greater generation holds the device: close this one.
     Superseded,
 }
 
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Takes devices for this node, in order: wins iff the generation is greater than the present one's, whatever its
-    /// epoch. Atomic for each device; the entry of the user follows by itself, and a greater generation wins there too.
-    /// Not cancel-safe: dropped, it may or may not have been done.
+    /// Takes devices for this node, in order: succeeds if the generation is greater than the present one, whatever its
+    /// epoch. Atomic for each device; the user's entry follows, and there too the greater generation wins. Not
+    /// cancel-safe: if dropped, it may or may not take effect.
     async fn take(&self, epoch: Epoch, takes: Vec<Take>) -> Result<Vec<Taken>, Error>;
 
-    /// Puts sessions in again (after a wipe, a lapsed lease, or to look whether they still stand), in order: sets the
-    /// entry iff it is absent or of a lower or the same generation; never displaces a greater one.
+    /// Registers sessions again (after a wipe or an expired lease, or to check whether they are still valid), in order:
+    /// sets the entry if it is missing or has a lower or equal generation; never replaces a greater one.
     async fn keep(&self, epoch: Epoch, takes: Vec<Take>) -> Result<Vec<Kept>, Error>;
 
-    /// A log-in did not come about, or a session was found gone: removes entries that are still (epoch, generation).
+    /// After a failed log-in, or if a session no longer exists: removes entries that still have this epoch and
+    /// generation.
     async fn forget(&self, epoch: Epoch, takes: Vec<Take>) -> Result<(), Error>;
 
-    /// A look-up brought a message here, but nobody is here: removes what the keys (devices or users) say of `epoch`
-    /// with a generation below `before`. Choose `before` so that no log-in under way is hit: the generation of some
-    /// time ago. An addition to the design: a node that gets a message for a user does not know which device it was.
+    /// A lookup sent a message to this node, but it has no such session: removes the entries of these keys (devices or
+    /// users) with `epoch` and a generation below `before`. Choose `before` so that it excludes log-ins in progress:
+    /// the generation of some time ago. A node that gets a message for a user does not know which of the user's devices
+    /// it was for.
     async fn absent(&self, epoch: Epoch, keys: Vec<SessionKey>, before: u64) -> Result<(), Error>;
 
-    /// For each key, in order, the epochs that hold it (several for users), each once; epochs without a live lease are
-    /// left out. Asks no lease: a node without one may look up. While the part of the engine that keeps a key is not
-    /// there, but others are, the answer for it is every gateway node.
+    /// For each key, in order, the distinct epochs that hold it (several for users), without those that have no live
+    /// lease. Needs no lease. If the part of the engine that keeps a key is down while others are up, the answer for it
+    /// is every gateway node.
     async fn locate(&self, keys: Vec<SessionKey>) -> Result<Vec<SmallVec<[Epoch; 2]>>, Error>;
 }

@@ -1,6 +1,6 @@
-//! The name of one node's lease: drawn at random each time a lease is gained, so it is unique over all nodes and
-//! all time, and stands for the pair of node and incarnation in 8 bytes. Not to be confused with
-//! `types::topic::Epoch`, which belongs to a topic's log.
+//! Identifies a node's lease: 8 random bytes, drawn each time a node gains a lease, so unique over all nodes and all
+//! time. It stands for the node and its incarnation. Not related to `types::topic::Epoch`, which belongs to a topic's
+//! log.
 
 use std::fmt;
 

@@ -1,13 +1,14 @@
-//! Several nodes in one process: the contract of the cluster without an engine, for tests, with faults at will.
+//! Several nodes in one process: an implementation of the cluster without an engine, for tests, with fault injection.
 //!
 //! ```text
 //!   World ─ node(info) ─► Node ─ cluster() ─► Cluster (directory, bus, members)
 //!                           └── attach(receiver): joins, and receives from then on
 //! ```
 //!
-//! Nothing happens by time but the tail heartbeat ([`World::set_tail`]): a lease lapses when a test says so. Each node's
-//! receiver is called by a task of its own, from a bounded queue, so messages cross as they would cross a network.
-//! The locks: `World`'s one mutex guards everything; no receiver is called and nothing awaited under it.
+//! Nothing depends on time except the tail heartbeat ([`World::set_tail`]): a lease expires when the test says so. A
+//! separate task calls each node's receiver from a bounded queue, so messages overtake each other as on a network.
+//! Locks: one mutex in `World` guards everything; under it no receiver is called, and it is never held across an
+//! `.await`.
 
 mod entries;
 mod node;
@@ -24,19 +25,19 @@ use crate::{Epoch, Error, NodeInfo, NodeView};
 use entries::Entries;
 pub use node::Node;
 
-/// What waits for one receiver; more is lost, as an engine's output buffer would do it.
+/// Events per receiver; further ones are lost, as in an engine's output buffer.
 const QUEUE_MAX: usize = 16_384;
-/// What a view of a lease says here, where none lapses by itself.
+/// The remaining time of a lease in views of nodes: leases here do not expire.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// The engine all nodes share.
+/// The engine that all nodes share.
 #[derive(Clone)]
 pub struct World(Arc<Mutex<State>>);
 
 struct State {
     entries: Entries,
     nodes: Vec<Member>,
-    /// The engine answers.
+    /// Whether the engine answers.
     running: bool,
     last_epoch: u64,
     tail: Duration,
@@ -44,20 +45,20 @@ struct State {
     messages: u64,
 }
 
-/// One node, as the engine and the network see it.
+/// One node, as seen by the engine and the network.
 struct Member {
     info: NodeInfo,
     epoch: Option<Epoch>,
-    /// It reaches the engine, and the engine it.
+    /// Whether the node and the engine reach each other.
     connected: bool,
     queue: Option<mpsc::Sender<Event>>,
-    /// Others reach the engine, but not the part of it that this one listens at.
+    /// Whether the part of the engine where this node listens is down for others.
     cut: bool,
-    /// This many of the next messages to it get lost.
+    /// How many of the next messages to it are lost.
     lose: usize,
-    /// This many of the next messages to it get lost, and nothing ever shows it.
+    /// How many of the next messages to it are lost without any sign.
     lose_unseen: usize,
-    /// When it was certainly up to date: a loss after that is not told yet.
+    /// Until when it was up to date; a later loss has not been reported yet.
     missed_since: Option<Instant>,
     nodes: Arc<Vec<NodeView>>,
 }
@@ -83,7 +84,7 @@ impl World {
         })))
     }
 
-    /// Another node; it joins when it is attached.
+    /// Adds a node; it joins when it is attached.
     pub fn node(&self, info: NodeInfo) -> Node {
         let mut state = self.0.lock();
         state.nodes.push(Member {
@@ -100,12 +101,12 @@ impl World {
         Node { world: self.clone(), index: state.nodes.len() - 1 }
     }
 
-    /// The engine stops: every call fails at once, leases stay until they are lapsed by [`Node::lapse`].
+    /// The engine stops: every call fails at once; leases stay until [`Node::lapse`].
     pub fn stop(&self) {
         self.0.lock().running = false;
     }
 
-    /// The engine is back with all it had. Every node's subscription is new, so each is told of a possible loss.
+    /// The engine is back with all its data. All subscriptions are new, so every node gets a possible loss reported.
     pub fn start(&self) {
         let mut state = self.0.lock();
         state.running = true;
@@ -114,7 +115,7 @@ impl World {
         }
     }
 
-    /// The engine forgets everything, leases too: every node that it reaches gets a new epoch.
+    /// The engine loses all data, including leases: every node that it reaches gets a new epoch.
     pub fn wipe(&self) {
         let mut state = self.0.lock();
         state.entries = Entries::default();
@@ -126,17 +127,17 @@ impl World {
         }
     }
 
-    /// How long after a loss a heartbeat shows it, if no message does so before.
+    /// The time until a heartbeat reveals a loss, if no message does so before.
     pub fn set_tail(&self, tail: Duration) {
         self.0.lock().tail = tail;
     }
 
-    /// `Directory::locate` calls so far.
+    /// The number of `Directory::locate` calls.
     pub fn look_ups(&self) -> u64 {
         self.0.lock().look_ups
     }
 
-    /// Messages taken by the bus so far.
+    /// The number of messages that the bus accepted.
     pub fn messages(&self) -> u64 {
         self.0.lock().messages
     }
@@ -204,7 +205,7 @@ impl State {
         self.nodes_changed();
     }
 
-    /// Brings every reachable node's list up to date.
+    /// Updates every reachable node's list.
     fn nodes_changed(&mut self) {
         let mut list: Vec<NodeView> = Vec::new();
         for node in &self.nodes {
@@ -227,7 +228,7 @@ impl State {
         }
     }
 
-    /// Puts the message before its receiver, or loses it.
+    /// Delivers the message to its receiver, or loses it.
     fn pass(&mut self, from: Epoch, to: Epoch, message: Bytes) -> Option<Missed> {
         self.messages += 1;
         let index = self.nodes.iter().position(|node| node.epoch == Some(to))?;
@@ -251,7 +252,7 @@ impl State {
     }
 }
 
-/// A loss that a heartbeat is to show.
+/// A loss that a heartbeat has to reveal.
 struct Missed {
     index: usize,
     to: Epoch,
@@ -266,7 +267,7 @@ impl Member {
     }
 }
 
-/// The queue of every node, as the task of it sees it.
+/// The node's queue, from the side of its task.
 type Queue = mpsc::Receiver<Event>;
 /// Entries by key.
 type Map<V> = HashMap<crate::SessionKey, V>;

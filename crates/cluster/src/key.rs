@@ -1,13 +1,13 @@
-//! What the directory calls a device or a user: a keyed hash of 16 bytes, so keys have one length, ids do not show
-//! in the engine, and nobody can make two ids meet who does not know the cluster's secret. Every node of a cluster
-//! has the same secret.
+//! Keys of the directory: a keyed hash of 16 bytes for a device or a user. All keys have one length, ids are not
+//! visible in the engine, and without the cluster's secret nobody can construct a collision. All nodes of a cluster
+//! have the same secret.
 
 use std::hash::Hasher as _;
 
 use noroshi_types::{AppId, DeviceId, UserId};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// The hash of (kind, app, id), made by [`Keys`]; the highest bit says the kind.
+/// The hash of (kind, app, id), made by [`Keys`]; the highest bit is the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey(pub u128);
 
@@ -38,7 +38,7 @@ impl Keys {
         SessionKey(self.hash(b'u', app, user.as_str()) | OF_USER)
     }
 
-    /// Kind and app have a fixed length, so no two inputs are the same bytes.
+    /// Kind and app have a fixed length, so different inputs have different bytes.
     fn hash(&self, kind: u8, app: AppId, id: &str) -> u128 {
         let mut hasher = self.hasher;
         hasher.write(&[kind]);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_kinds_apps_ids_and_secrets_apart() {
+    fn keys_differ_by_kind_app_id_and_secret() {
         let keys = Keys::new(&[7; 16]);
         let key = keys.device(AppId(1), &device("a"));
         assert_eq!(key, Keys::new(&[7; 16]).device(AppId(1), &device("a")), "the same on every node");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_never_changes_from_one_version_to_the_next() {
+    fn keys_are_stable_across_versions() {
         let key = Keys::new(&[0; 16]).device(AppId(1), &device("a"));
         assert_eq!(format!("{:032x}", key.0), "11ced563e176089611e96e637f85d4d3");
     }

@@ -1,21 +1,21 @@
-//! More than one node: who holds which session, how nodes tell each other, who is there.
+//! Several nodes as one cluster: who holds which session, messages between nodes, and the list of nodes.
 //!
 //! ```text
 //!   gateway ─ take/keep/forget ─► Directory ◄─ locate ─ delivery
 //!   delivery ─ send ─────────────► Bus ─ receive/lost ─► Receiver (delivery, on the other node)
 //!   node ─ set_info ─────────────► Members (a lease for each node, never for a connection)
-//!   push ─ put/pull/done ────────► BatchQueue (what senders take turns at)
+//!   push ─ put/pull/done ────────► BatchQueue (the senders' shared queue)
 //! ```
 //!
-//! Two implementations: [`in_process`] (tests: several nodes in one process, faults at will) and [`redis`].
-//! One conformance suite (`tests/it`) runs against both. A single node has none of this.
+//! Two implementations: [`in_process`] (for tests: several nodes in one process, with fault injection) and [`redis`].
+//! One conformance suite (`tests/it`) runs against both. A single node uses neither.
 //!
 //! Reading order: [`epoch`], [`key`], [`directory`], [`bus`], [`members`], [`batches`], [`in_process`],
 //! [`redis`].
 //!
-//! What all of it rests on: an [`Epoch`] names a node's lease, is never used twice, and is put into the list of
-//! nodes before anything else carries it; so an epoch that is not in a list read later is dead for good. Of two sessions
-//! of one device the one with the greater generation stands, wherever it is.
+//! Foundation: an [`Epoch`] identifies a node's lease, is never reused, and is in the list of nodes before anything
+//! else carries it; so an epoch that is missing from a later list is dead for good. Of two sessions of one device, the
+//! one with the greater generation wins, wherever it is.
 
 pub mod batches;
 pub mod bus;
@@ -38,7 +38,7 @@ pub use error::Error;
 pub use key::{Keys, SessionKey};
 pub use members::{Members, NodeInfo, NodeView, Roles};
 
-/// What the other crates hold of it.
+/// The handles that other crates use.
 #[derive(Clone)]
 pub struct Cluster {
     pub directory: Arc<dyn Directory>,

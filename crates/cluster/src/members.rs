@@ -1,4 +1,4 @@
-//! Which nodes there are and what they say of themselves. One lease for each node stands for all of its connections.
+//! The list of nodes and what each reports about itself. One lease per node covers all of its connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Epoch;
 
-/// What a node does.
+/// The jobs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Roles {
     pub api: bool,
@@ -19,16 +19,16 @@ impl Roles {
     pub const ALL: Self = Self { api: true, gateway: true, sender: true };
 }
 
-/// Written beside the lease, read by every node; unknown fields of newer versions are passed over, missing ones of
-/// older versions get their default, so versions can be mixed while nodes are upgraded one by one.
+/// Stored with the lease and read by every node. Unknown fields of newer versions are ignored, and missing fields of
+/// older versions get their default, so versions may be mixed during a rolling upgrade.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeInfo {
     pub name: String,
     pub roles: Roles,
-    /// The address that consumers and providers are told.
+    /// The address for devices and providers.
     pub http: String,
-    /// Where other nodes and `noroshi nodes` reach the admin API.
+    /// The address of the admin API, for other nodes and `noroshi nodes`.
     pub admin: String,
     pub version: String,
     /// Unix time.
@@ -36,13 +36,13 @@ pub struct NodeInfo {
     pub connections: u64,
     pub sessions: u64,
     pub deliveries_per_second: f64,
-    /// Cores in use (1.5 = one and a half), if the system tells.
+    /// Cores in use (1.5 = one and a half), if the system reports it.
     pub cpu: Option<f64>,
-    /// How far a drain is, in the admin API's word; empty: none.
+    /// The state of a drain, as in the admin API; empty: none.
     pub drain: String,
 }
 
-/// The largest `NodeInfo` as JSON: each node reads that of all others once a second.
+/// The largest `NodeInfo` as JSON: each node reads those of all others once a second.
 pub const INFO_BYTES_MAX: usize = 4 << 10;
 
 /// A node with a live lease.
@@ -50,15 +50,15 @@ pub const INFO_BYTES_MAX: usize = 4 << 10;
 pub struct NodeView {
     pub epoch: Epoch,
     pub info: NodeInfo,
-    /// As of the moment the list was read.
+    /// At the time the list was read.
     pub lease_remaining: Duration,
     pub is_self: bool,
 }
 
 pub trait Members: Send + Sync {
-    /// At most about a second old; in order of name, then epoch.
+    /// At most about a second old; sorted by name, then epoch.
     fn nodes(&self) -> Arc<Vec<NodeView>>;
-    /// The epoch this node holds now, by its own clock. `None`: lost, or not joined yet.
+    /// The epoch that this node holds now, by its own clock. `None`: expired, or not joined yet.
     fn epoch(&self) -> Option<Epoch>;
     /// Written with the next renewal of the lease.
     fn set_info(&self, info: NodeInfo);

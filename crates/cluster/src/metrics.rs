@@ -1,5 +1,5 @@
-//! What the cluster counts. Labels are words of closed tables, and each of them is there from the start: a rate over
-//! what was never counted would be nothing instead of zero.
+//! The metrics of the cluster. Labels come from closed tables, and all series exist from the start, so that a rate is 0
+//! before the first event.
 
 use noroshi_telemetry::{Histogram, Registry};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Lease,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Locate,
     Publish,
     Batches,
-    /// Health, identity and addresses of servers, subscriptions, scripts.
+    /// Health, identity and addresses of servers; subscriptions; scripts.
     Upkeep,
 }
 
@@ -65,12 +65,12 @@ struct DirectionLabels {
     direction: &'static str,
 }
 
-/// For a list of all that there is.
+/// Registers all metrics, for the documentation.
 pub fn describe(registry: &mut Registry) {
     Metrics::new(registry);
 }
 
-/// All of them, registered.
+/// All metrics, registered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     pub(crate) lease_held: Gauge,
@@ -111,35 +111,35 @@ impl Metrics {
         };
         gauge("lease_held", "1 while this node holds its lease", &m.lease_held);
         gauge("nodes", "Nodes with a live lease, as this node last read", &m.nodes);
-        gauge("servers", "Redis servers that keep something for this cluster", &m.servers);
-        gauge("servers_up", "Of these, how many this node is connected to", &m.servers_up);
+        gauge("servers", "Redis servers that store data of this cluster", &m.servers);
+        gauge("servers_up", "Redis servers of this cluster to which this node is connected", &m.servers_up);
         let mut counter = |name: &str, help: &str, counter: &Counter| {
             registry.register(format!("cluster_{name}"), help, counter.clone());
         };
-        counter("leases_gained", "Leases this node gained, each with a new epoch", &m.leases_gained);
-        counter("leases_lapsed", "Leases this node lost", &m.leases_lapsed);
-        counter(
-            "forgotten",
-            "Times that Redis may have forgotten entries (restart, fail-over)",
-            &m.forgotten,
-        );
+        counter("leases_gained", "Leases that this node gained, each with a new epoch", &m.leases_gained);
+        counter("leases_lapsed", "Leases that this node lost", &m.leases_lapsed);
+        counter("forgotten", "Times that Redis may have lost entries (restart, failover)", &m.forgotten);
         counter("lookups", "Requests to the directory, each for many keys", &m.look_ups);
         counter("lookup_keys", "Devices and users looked up", &m.keys_located);
         counter(
             "lookup_keys_unknown",
-            "Of these, how many were sent to every gateway, as their part of Redis was away",
+            "Lookup keys sent to every gateway because their part of Redis was down",
             &m.keys_unknown,
         );
-        counter("entries_removed", "Entries of nodes that are gone, removed when found", &m.entries_removed);
-        counter("bus_unheard", "Messages published that no node was listening for", &m.unheard);
-        counter("bus_gaps", "Times that a gap showed that messages were lost", &m.gaps);
-        counter("bus_stale", "Messages dropped as they were for a lapsed epoch of this node", &m.stale);
-        counter("bus_overflows", "Messages dropped as this node did not keep up", &m.overflows);
-        counter("bus_malformed", "Messages that could not be read", &m.malformed);
+        counter("entries_removed", "Directory entries of dead nodes that were removed", &m.entries_removed);
+        counter("bus_unheard", "Messages published without a listening node", &m.unheard);
+        counter("bus_gaps", "Gaps in sequence numbers, each a loss of messages", &m.gaps);
+        counter(
+            "bus_stale",
+            "Messages dropped because they were for an expired epoch of this node",
+            &m.stale,
+        );
+        counter("bus_overflows", "Messages dropped because this node did not keep up", &m.overflows);
+        counter("bus_malformed", "Messages with an invalid format", &m.malformed);
         registry.register("cluster_commands", "Commands sent to Redis", m.commands.clone());
         registry.register(
             "cluster_failures",
-            "Commands that Redis did not answer, or refused",
+            "Commands that Redis rejected or did not answer",
             m.failures.clone(),
         );
         registry.register("cluster_connects", "Connections to Redis opened", m.connects.clone());
@@ -147,7 +147,7 @@ impl Metrics {
         registry.register("cluster_bus_bytes", "Bytes of messages between nodes", m.bytes.clone());
         registry.register(
             "cluster_round_trip_seconds",
-            "From handing commands to a connection to their answer",
+            "Time from writing commands to a connection to their answer",
             m.round_trip.clone(),
         );
         m.count_from_zero();

@@ -5,24 +5,25 @@
 //!           ─ bus ───────► outbound ──────────┼─► connections ─► server (one connection each, reconnects)
 //!           ─ members ───► members ◄─ lease ──┘        ▲
 //!                            Receiver ◄─ lease ◄─ subscriber ─► its own connection, one channel
-//!                                                keeper: CLUSTER SLOTS, sentinels
+//!                                                 discovery: CLUSTER SLOTS, sentinels
 //! ```
 //!
-//! Nothing of the `redis` crate shows outside of this module. It is used for one connection to one server; reconnecting,
-//! routing by slot, following sentinels and subscribing again are here, for they decide what is lost.
+//! Nothing of the `redis` crate is visible outside of this module. It provides one connection to one server;
+//! reconnecting, routing by slot, following sentinels and resubscribing are implemented here, because they decide what
+//! is lost.
 //!
-//! Reading order: [`address`], `connections`, `server`, `keeper`, `script`, `directory`, `members`, `lease`, `frame`,
-//! `inbound`, `outbound`, `subscriber`, `batches`.
+//! Reading order: [`address`], `dial`, `slot`, `server`, `topology`, `discovery`, `script`, `connections`, `directory`,
+//! `members`, `frame`, `inbound`, `outbound`, `subscriber`, `lease`, `batches`.
 
 pub mod address;
 mod batches;
 mod connections;
 mod dial;
 mod directory;
+mod discovery;
 mod entry;
 mod frame;
 mod inbound;
-mod keeper;
 mod lease;
 mod members;
 mod outbound;
@@ -31,6 +32,7 @@ mod script;
 mod server;
 mod slot;
 mod subscriber;
+mod topology;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,25 +50,25 @@ pub use address::Address;
 pub use batches::Batches;
 pub use connections::Connections;
 use directory::RedisDirectory;
-use lease::Keeper;
+use lease::LeaseTask;
 use members::State;
 use outbound::Outbound;
 use slot::Buckets;
 use subscriber::Subscriber;
 
-/// Checked by [`Redis::open`]. Every node of a cluster has the same prefix, secret, ttl and buckets.
+/// Validated by [`Redis::open`]. All nodes of a cluster need the same prefix, secret, ttl and buckets.
 #[derive(Clone)]
 pub struct Config {
     pub address: Address,
-    /// What all keys and channels begin with: several clusters may share a Redis.
+    /// The prefix of all keys and channels: several clusters may share a Redis.
     pub prefix: String,
-    /// Of the directory's keys.
+    /// The secret of the directory's keys.
     pub secret: [u8; 16],
-    /// How long a node is held for live that does not answer.
+    /// How long a node that does not answer counts as live.
     pub lease_ttl: Duration,
-    /// How many parts the directory has: on Redis Cluster, the commands that a look-up costs at most.
+    /// The number of parts of the directory: on Redis Cluster, the maximum number of commands for a lookup.
     pub buckets: u16,
-    /// Instead of the well-known authorities, with `rediss://`.
+    /// Replaces the public authorities, with `rediss://`.
     pub root_certificate_pem: Option<Vec<u8>>,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
@@ -79,7 +81,7 @@ impl Config {
             prefix: "noroshi".to_owned(),
             secret,
             lease_ttl: Duration::from_secs(10),
-            // 2, 3, 4 and 6 servers share them evenly.
+            // Divides evenly among 2, 3, 4 and 6 servers.
             buckets: 12,
             root_certificate_pem: None,
             connect_timeout: Duration::from_secs(1),
@@ -90,13 +92,15 @@ impl Config {
     fn check(&self) -> Result<(), Invalid> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(plain) {
-            return Err(Invalid::new("a prefix of Redis keys is 1 to 64 letters, digits, '-', '_' and '.'"));
+            return Err(Invalid::new(
+                "the prefix of Redis keys must have 1 to 64 letters, digits, '-', '_' and '.'",
+            ));
         }
         if !(1..=slot::BUCKETS_MAX).contains(&self.buckets) {
-            return Err(Invalid::new(format!("buckets are 1 to {}", slot::BUCKETS_MAX)));
+            return Err(Invalid::new(format!("buckets must be 1 to {}", slot::BUCKETS_MAX)));
         }
         if !(Duration::from_millis(500)..=Duration::from_secs(300)).contains(&self.lease_ttl) {
-            return Err(Invalid::new("a lease lasts from 500 ms to 5 minutes"));
+            return Err(Invalid::new("the ttl of a lease must be 500 ms to 5 minutes"));
         }
         Ok(())
     }
@@ -111,7 +115,7 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// A node of the cluster; [`Redis::run`] makes it work.
+/// A node of the cluster; works while [`Redis::run`] runs.
 pub struct Redis {
     cluster: Cluster,
     state: Arc<State>,
@@ -124,7 +128,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Opens nothing yet: a node starts without Redis, too.
+    /// Does not connect: a node also starts without Redis.
     pub fn open(config: Config, info: NodeInfo, registry: &mut Registry) -> Result<Self, Invalid> {
         config.check()?;
         let metrics = Metrics::new(registry);
@@ -156,17 +160,17 @@ impl Redis {
         self.cluster.clone()
     }
 
-    /// The queue of push batches, as one more puller of it. Works while [`Redis::run`] does.
+    /// The queue of push batches, for one more puller. Works while [`Redis::run`] runs.
     pub fn batches(&self) -> Batches {
         Batches::new(self.connections.clone(), &self.prefix)
     }
 
-    /// For what else is kept on this Redis.
+    /// For other data on this Redis.
     pub fn connections(&self) -> Connections {
         self.connections.clone()
     }
 
-    /// Until `stop`; the lease is then given back. Messages that nobody took yet are dropped.
+    /// Runs until `stop`, then releases the lease. Undelivered messages are dropped.
     pub async fn run(self, receiver: Arc<dyn Receiver>, stop: CancellationToken) {
         let (wanted, wants) = watch::channel(None);
         let (events, arriving) = mpsc::channel(subscriber::FRAMES_MAX);
@@ -178,7 +182,7 @@ impl Redis {
             events,
             bytes: Arc::new(AtomicUsize::new(0)),
         };
-        let keeper = Keeper::new(
+        let lease = LeaseTask::new(
             self.state.clone(),
             self.connections.clone(),
             receiver,
@@ -188,7 +192,7 @@ impl Redis {
         );
         let outbound =
             Outbound::new(self.connections.clone(), self.state.clone(), self.metrics.clone(), self.prefix);
-        // The connections outlive the lease, which is given back over them.
+        // The connections outlive the lease, which is released over them.
         let end = CancellationToken::new();
         let _end = end.clone().drop_guard();
         let mut tasks = JoinSet::new();
@@ -197,8 +201,8 @@ impl Redis {
         tasks.spawn(outbound.run(self.sends));
         tasks.spawn(directory::remove_dead(self.directory, self.removals));
         tokio::select! {
-            () = keeper.run(arriving, stop) => {}
-            // None of them ends by itself. Without it the node would be alone and not know: whoever runs this has to hear.
+            () = lease.run(arriving, stop) => {}
+            // No task ends unless it failed. Without it the node would be isolated and not notice, so this panics.
             ended = tasks.join_next() => match ended {
                 Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 ended => panic!("a task of the cluster ended: {ended:?}"),

@@ -1,5 +1,4 @@
-//! How long to wait before a server that failed is asked again: twice as long each time, up to a bound, and never
-//! quite as long as the neighbour does.
+//! The wait before a failed server is retried: doubled each time up to a limit, with jitter.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,8 +16,7 @@ impl Backoff {
         Self { min, max, next: min }
     }
 
-    /// What to wait now: between half and the whole of what it has come to, so that nodes which failed together do not
-    /// come back together.
+    /// The present wait: between half and all of its value, so that nodes that failed together do not retry together.
     pub fn pause(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.max);
@@ -26,7 +24,7 @@ impl Backoff {
         whole / 2 + whole / 2 * u32::try_from(random).unwrap_or(0) / 1_024
     }
 
-    /// It went well: the next failure is the first again.
+    /// After a success the next failure waits the minimum again.
     pub fn reset(&mut self) {
         self.next = self.min;
     }
@@ -37,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_their_bound_and_begin_anew() {
+    fn pauses_double_up_to_their_limit_and_restart() {
         let second = Duration::from_secs(1);
         let mut backoff = Backoff::new(second, second * 3);
         for round in 0..2 {

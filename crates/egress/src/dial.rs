@@ -1,7 +1,7 @@
-//! TCP to the first of several addresses that answers.
+//! Opens TCP to the first of several addresses that answers.
 //!
-//! RFC 8305 ("happy eyeballs"): the families take turns, and the next address is tried when the one before
-//! has failed or has been silent for a moment; the first that answers wins and the others are dropped.
+//! RFC 8305 ("happy eyeballs"): address families alternate, and the next address is tried when the previous one has
+//! failed or was silent for a moment. The first that answers wins, and the other attempts are dropped.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 /// RFC 8305 §5, "Connection Attempt Delay": the recommended 250 ms.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// `addresses` must not be empty. Cancel-safe: attempts under way end with it.
+/// `addresses` must not be empty. Cancel-safe: attempts in progress are dropped.
 pub(crate) async fn dial(
     addresses: &[IpAddr],
     port: u16,
@@ -44,13 +44,13 @@ pub(crate) async fn dial(
 async fn attempt(address: SocketAddr, limit: Duration) -> io::Result<(TcpStream, SocketAddr)> {
     let stream = timeout(limit, TcpStream::connect(address))
         .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer to a connect"))??;
-    // Requests are written whole.
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connect timed out"))??;
+    // Requests are written as a whole.
     stream.set_nodelay(true)?;
     Ok((stream, address))
 }
 
-/// The families alternate, beginning with that of the first (RFC 8305 §4).
+/// Alternates the families, beginning with that of the first address (RFC 8305 §4).
 fn in_turn(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
     let (mut first, mut second): (Vec<IpAddr>, Vec<IpAddr>) =
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_take_turns() {
+    fn families_alternate() {
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         let given = ["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"].map(ip);
         assert_eq!(in_turn(&given), ["::1", "1.1.1.1", "::2", "1.1.1.2", "::3"].map(ip));

@@ -1,4 +1,4 @@
-//! Opens connections: the one place where name, guard, proxy and TLS come together.
+//! The handle that opens connections: combines name resolution, guard, proxy and TLS.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,17 +18,17 @@ use crate::target::Target;
 use crate::tls::Client;
 use crate::{ConfigError, Error, Guard, Proxies, Resolver, Stream, Tls};
 
-/// How connections leave. The default is straight to the public Internet.
+/// The configuration. The default reaches only the public Internet, without a proxy.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Networks that may be reached although they are not public.
+    /// Networks that are allowed although they are not public.
     pub allow: Vec<IpNet>,
     pub proxies: Proxies,
-    /// Trusted beside the roots of the web.
+    /// Trusted in addition to the public roots.
     pub ca: Vec<CertificateDer<'static>>,
-    /// From the name to the end of the TLS handshake.
+    /// The timeout from resolving the name to the end of the TLS handshake.
     pub connect_timeout: Duration,
-    /// One address of several.
+    /// The timeout of one of several addresses.
     pub address_timeout: Duration,
     pub resolver: Resolver,
 }
@@ -40,7 +40,8 @@ impl Default for Config {
             proxies: Proxies::default(),
             ca: Vec::new(),
             connect_timeout: Duration::from_secs(10),
-            // Two lost SYNs (sent again after 1 s and 3 s, RFC 6298 §5.7), and a second address still has its turn.
+            // Survives two lost SYNs (retransmitted after 1 s and 3 s, RFC 6298 §5.7), and a second address still gets
+            // its turn.
             address_timeout: Duration::from_secs(4),
             resolver: Resolver::system(),
         }
@@ -48,20 +49,20 @@ impl Default for Config {
 }
 
 impl Config {
-    /// For servers that an operator names, not a stranger: they may be anywhere, in private networks most of all.
+    /// For servers that an operator names: they may be anywhere, typically in private networks.
     pub fn anywhere() -> Self {
         let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
         Self { allow, ..Self::default() }
     }
 }
 
-/// A connection, ready to be used.
+/// An open connection.
 #[derive(Debug)]
 pub struct Connected {
     pub stream: Stream,
-    /// What the server chose of [`Tls::alpn`]; always none without TLS.
+    /// The protocol that the server chose from [`Tls::alpn`]; none without TLS.
     pub alpn: Option<Vec<u8>>,
-    /// Whom the socket is connected to: the server, or the proxy on the way to it.
+    /// The peer of the socket: the server, or the proxy.
     pub peer: SocketAddr,
 }
 
@@ -69,11 +70,11 @@ pub struct Connected {
 #[derive(Clone)]
 pub struct Egress {
     means: Arc<Means>,
-    /// Who chooses the hosts.
+    /// The party that chooses the hosts.
     lane: Lane,
 }
 
-/// What all clones share.
+/// Shared by all clones.
 struct Means {
     guard: Guard,
     proxies: Proxies,
@@ -92,20 +93,20 @@ impl Egress {
         Ok(Self { means: Arc::new(means), lane: Lane::Operator })
     }
 
-    /// The same for hosts that this app chooses: its slow names delay its own connections only (`resolve`).
+    /// The same for hosts that this app chooses: slow lookups of one app delay only its own connections (`resolve`).
     #[must_use]
     pub fn for_app(&self, app: u32) -> Self {
         Self { means: self.means.clone(), lane: Lane::App(app) }
     }
 
-    /// Whether the guard would refuse `host` as it is written, without asking anyone what it leads to: for
-    /// input that is only kept now. A name that passes may still be refused when it is connected to.
+    /// Whether the guard would reject `host` as written, without resolving it: for input that is only stored now. A
+    /// name that passes may still be rejected when it is connected to.
     pub fn check(&self, https: bool, host: &str, port: u16) -> Result<(), Error> {
         self.check_target(&Target::new(https, host, port)?)
     }
 
-    /// Connects to `host`, a name or an address (one of version 6 also in brackets), with TLS if `https`.
-    /// Takes at most [`Config::connect_timeout`]. Cancel-safe: dropped, the connection is given up.
+    /// Connects to `host`, a name or an address (IPv6 optionally in brackets), with TLS if `https`. Takes at most
+    /// [`Config::connect_timeout`]. Cancel-safe: the attempt is dropped.
     pub async fn connect(&self, https: bool, host: &str, port: u16, tls: Tls) -> Result<Connected, Error> {
         self.connect_to(&Target::new(https, host, port)?, tls).await
     }
@@ -135,7 +136,7 @@ impl Egress {
     fn check_target(&self, target: &Target) -> Result<(), Error> {
         let checked = match (&target.host, target.address()) {
             (_, Some(address)) => self.means.guard.check(address, target.port),
-            // Who is reached directly is checked by address, once that is known.
+            // Without a proxy the addresses are checked once they are known.
             (Host::Domain(name), _) if self.means.proxies.choose(target).is_some() => {
                 self.means.guard.check_name(name, target.port)
             }
@@ -153,7 +154,7 @@ impl Egress {
         addresses.retain(|address| match self.means.guard.check(*address, target.port) {
             Ok(()) => true,
             Err(reason) => {
-                tracing::debug!(%target, %address, reason, "an address is refused");
+                tracing::debug!(%target, %address, reason, "egress rejected an address");
                 refused = Some(reason);
                 false
             }
@@ -168,9 +169,9 @@ impl Egress {
         }
     }
 
-    /// The proxy itself is the operator's word and may be anywhere.
+    /// An operator configures the proxy, so it may be anywhere.
     async fn through(&self, proxy: &ProxyUrl, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
-        let failed = |error: String| Error::Proxy { reason: format!("{proxy} cannot be reached: {error}") };
+        let failed = |error: String| Error::Proxy { reason: format!("{proxy} is unreachable: {error}") };
         let addresses = match &proxy.host {
             Host::Domain(name) => {
                 let found = self.means.resolver.resolve(name, Lane::Operator).await;

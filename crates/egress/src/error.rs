@@ -1,45 +1,45 @@
-//! What can go wrong on the way out, by what the caller does next. The texts are public: they name what
-//! was asked for, never an address behind it nor a credential.
+//! Errors of egress. The variants differ in what the caller does next. The texts are public: they name the requested
+//! host, never an address behind it nor a credential.
 
 use std::time::Duration;
 
-/// Why there is no connection, or no answer.
+/// Why there is no connection, or no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Can never be reached as it is written.
-    #[error("the address cannot be used: {0}")]
+    /// The address is invalid.
+    #[error("invalid address: {0}")]
     Invalid(&'static str),
-    /// The guard's rules forbid it; only another address or another configuration changes that.
-    #[error("{host} is refused: {reason}")]
+    /// The guard's rules forbid it; only another address or configuration helps.
+    #[error("{host} is not allowed: {reason}")]
     Refused { host: String, reason: &'static str },
-    #[error("the name {host} cannot be resolved: {reason}")]
+    #[error("failed to resolve the name {host}: {reason}")]
     Unresolvable { host: String, reason: String },
-    #[error("{host} cannot be reached: {reason}")]
+    #[error("{host} is unreachable: {reason}")]
     Unreachable { host: String, reason: String },
     #[error("{host} did not answer within {}", noroshi_types::time::format_duration(*.limit))]
     Timeout { host: String, limit: Duration },
     #[error("TLS with {host} failed: {reason}")]
     Tls { host: String, reason: String },
-    /// The proxy is at fault, not whom it was asked for.
+    /// The proxy failed, not the requested host.
     #[error("the proxy {reason}")]
     Proxy { reason: String },
-    /// The connection was there; the exchange on it broke off or was not HTTP.
-    #[error("the exchange with {host} broke off: {reason}")]
+    /// The connection was open, but the exchange on it failed or was not HTTP.
+    #[error("the exchange with {host} failed: {reason}")]
     Exchange { host: String, reason: String },
-    /// Redirects are among these: they are never followed.
+    /// Includes redirects, which are never followed.
     #[error("the server answered {0}")]
     Status(u16),
-    #[error("the answer is over {bytes_max} bytes")]
+    #[error("the response exceeds {bytes_max} bytes")]
     TooLarge { bytes_max: usize },
 }
 
 impl Error {
-    /// Whether the same call can never succeed while configuration and address stay as they are.
+    /// Whether a retry cannot succeed without a change of configuration or address.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Invalid(_) | Self::Refused { .. })
     }
 
-    /// For a metric or a push's reason.
+    /// The label for a metric or the reason of a push.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "address_invalid",
@@ -56,18 +56,18 @@ impl Error {
     }
 }
 
-/// What an operator has to mend.
+/// An error that an operator has to fix.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("the CA file {path} cannot be used: {reason}")]
     CaFile { path: String, reason: String },
-    #[error("a CA certificate cannot be used: {0}")]
+    #[error("invalid CA certificate: {0}")]
     Ca(rustls::Error),
-    #[error("the client certificate cannot be used: {0}")]
+    #[error("invalid client certificate: {0}")]
     Identity(String),
-    /// Never shows the URL: it may hold a password.
+    /// Never shows the URL, which may contain a password.
     #[error("{name}: {reason}")]
     Proxy { name: String, reason: &'static str },
-    #[error("TLS cannot be used: {0}")]
+    #[error("failed to set up TLS: {0}")]
     Tls(rustls::Error),
 }

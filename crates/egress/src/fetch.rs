@@ -1,5 +1,5 @@
-//! One small HTTP/1.1 exchange on a connection of its own: JWK sets, OAuth2 tokens, webhooks. Nothing is kept
-//! open, no redirect is followed, nothing is decompressed, and both size and time are bounded.
+//! One small HTTP/1.1 exchange on its own connection: JWK sets, OAuth2 tokens, webhooks. No connection is reused, no
+//! redirect is followed, nothing is decompressed, and size and time are limited.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -14,39 +14,39 @@ use hyper_util::rt::TokioIo;
 use crate::target::Target;
 use crate::{Egress, Error, Tls};
 
-/// A response head, within a factor of two; hyper's own default is 400 KiB.
+/// The limit of a response head, within a factor of two; hyper's default is 400 KiB.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HTTP_1_1: &[u8] = b"http/1.1";
 const AGENT: &str = concat!("noroshi/", env!("CARGO_PKG_VERSION"));
 
-/// Bounds of one exchange.
+/// The limits of one exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub body_bytes_max: usize,
-    /// Everything: connecting, asking, the whole answer.
+    /// The timeout of everything: connecting, the request, the whole response.
     pub timeout: Duration,
 }
 
-/// What is posted, and as what.
+/// The body of a POST and its type.
 #[derive(Debug, Clone)]
 pub struct Post<'a> {
     pub content_type: &'static str,
-    /// Besides; names in lower case.
+    /// Further headers; names in lower case.
     pub headers: &'a [(&'a str, &'a str)],
     pub body: Bytes,
 }
 
-/// An answer, whatever its status.
+/// A response, whatever its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// Not before so long.
+    /// From `Retry-After`.
     pub retry_after: Option<Duration>,
     pub body: Bytes,
 }
 
 impl Egress {
-    /// The body behind a URL; any status but 2xx is [`Error::Status`]. Cancel-safe.
+    /// Fetches the body of a URL; any status but 2xx is [`Error::Status`]. Cancel-safe.
     pub async fn get(&self, url: &str, limits: Limits) -> Result<Bytes, Error> {
         let response = self.exchange(Method::GET, url, None, limits).await?;
         match response.status {
@@ -55,14 +55,14 @@ impl Egress {
         }
     }
 
-    /// Posts `application/x-www-form-urlencoded` text. Errors of an OAuth2 server are in the body (RFC 6749
-    /// §5.2), so every status is an answer. Cancel-safe, but what was sent may have been heard.
+    /// Posts `application/x-www-form-urlencoded` text. An OAuth2 server reports errors in the body (RFC 6749 §5.2), so
+    /// every status is a response. Cancel-safe, but the server may have processed the request.
     pub async fn post_form(&self, url: &str, form: Bytes, limits: Limits) -> Result<Response, Error> {
         let content_type = "application/x-www-form-urlencoded";
         self.post(url, Post { content_type, headers: &[], body: form }, limits).await
     }
 
-    /// Posts a body; every status is an answer. Cancel-safe, but what was sent may have been heard.
+    /// Posts a body; every status is a response. Cancel-safe, but the server may have processed the request.
     pub async fn post(&self, url: &str, post: Post<'_>, limits: Limits) -> Result<Response, Error> {
         self.exchange(Method::POST, url, Some(post), limits).await
     }
@@ -107,7 +107,7 @@ impl Egress {
             })?;
             Ok(Response { status, retry_after: after, body: body.to_bytes() })
         };
-        // The connection moves the bytes; its own end, good or bad, is heard by the answer.
+        // Drives the connection; the response reports its errors.
         let driven = async {
             let _ = connection.await;
             std::future::pending::<Infallible>().await
@@ -141,10 +141,10 @@ fn request(
     }
     request
         .body(Full::new(body))
-        .map_err(|_| Error::Invalid("its path or a header cannot stand in a request"))
+        .map_err(|_| Error::Invalid("its path or a header is not allowed in a request"))
 }
 
-/// hyper's text alone does not say why.
+/// hyper's own text omits the cause.
 fn describe(error: &hyper::Error) -> String {
     use std::error::Error as _;
     match error.source() {

@@ -1,14 +1,12 @@
-//! Where nothing may be sent on a stranger's word (server-side request forgery): addresses that are not
-//! the public Internet, and ports on which another protocol would take an HTTP request for its own.
+//! Protects against server-side request forgery: rejects addresses outside the public Internet, and ports of other
+//! protocols that would accept an HTTP request.
 //!
-//! The rule for several addresses of a name: only those that pass are connected to, and the name is
-//! refused when none does. Networks that an operator allows pass whatever they are, on any port. Ports
-//! are otherwise free, as push services and identity servers choose their own.
+//! Of a name's addresses only those that pass are connected to; the name is rejected if none passes. Networks that an
+//! operator allows pass on any port. Other ports are free, because push services and identity servers choose their own.
 //!
 //! The tables are the IANA special-purpose address registries (RFC 6890; iana-ipv4-special-registry,
-//! iana-ipv6-special-registry), multicast, and what clouds use for their metadata. Blocks that are
-//! globally reachable inside of a refused one (192.0.0.9, parts of 2001::/23) serve no web server and
-//! stay refused.
+//! iana-ipv6-special-registry), multicast, and addresses of clouds' metadata services. Globally reachable blocks inside
+//! a rejected one (192.0.0.9, parts of 2001::/23) have no web servers and stay rejected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +20,7 @@ const fn v6(a: u16, b: u16, c: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)
 }
 
-/// What each is, for the log.
+/// The kind of each block, for the log.
 const SPECIAL_V4: [(Ipv4Net, &str); 17] = [
     (v4(0, 0, 0, 0, 8), "this network"), // RFC 791 §3.2; 0.0.0.0 connects to this machine
     (v4(10, 0, 0, 0, 8), "private"),     // RFC 1918
@@ -43,13 +41,12 @@ const SPECIAL_V4: [(Ipv4Net, &str); 17] = [
     (v4(255, 255, 255, 255, 32), "limited broadcast"), // RFC 919 §7; 240.0.0.0/4 holds it, the registry has it too
 ];
 
-/// Global unicast is only this (RFC 4291 §2.4, iana-ipv6-address-space): outside of it are `::`, `::1`,
-/// IPv4-compatible `::/96` (RFC 4291 §2.5.5.1), discard-only `100::/64` (RFC 6666), segment routing
-/// `5f00::/16` (RFC 9602), unique local `fc00::/7` (RFC 4193), link-local `fe80::/10`, site-local
-/// `fec0::/10` (RFC 3879) and multicast `ff00::/8`.
+/// Only this block is global unicast (RFC 4291 §2.4, iana-ipv6-address-space). Outside are `::`, `::1`, IPv4-compatible
+/// `::/96` (RFC 4291 §2.5.5.1), discard-only `100::/64` (RFC 6666), segment routing `5f00::/16` (RFC 9602), unique
+/// local `fc00::/7` (RFC 4193), link-local `fe80::/10`, site-local `fec0::/10` (RFC 3879) and multicast `ff00::/8`.
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
-/// Inside of global unicast.
+/// Blocks inside global unicast.
 const SPECIAL_V6: [(Ipv6Net, &str); 4] = [
     (v6(0x2001, 0, 0, 23), "protocol assignment"), // RFC 2928; Teredo 2001::/32 (RFC 4380), benchmarking, ORCHID
     (v6(0x2001, 0xdb8, 0, 32), "documentation"),   // RFC 3849
@@ -57,11 +54,11 @@ const SPECIAL_V6: [(Ipv6Net, &str); 4] = [
     (v6(0x3fff, 0, 0, 20), "documentation"),       // RFC 9637
 ];
 
-/// RFC 6052 §2.1: behind NAT64 every IPv4 server has such an address. That of a private network must not
-/// be represented so (§3.1), so what is inside decides. `64:ff9b:1::/48` (RFC 8215) is local and refused.
+/// RFC 6052 §2.1: behind NAT64 every IPv4 server has such an address. It must not represent a private one (§3.1), so
+/// the embedded address decides. `64:ff9b:1::/48` (RFC 8215) is local and rejected.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
-/// The "bad ports" of the Fetch standard §2.9: other protocols than HTTP.
+/// The "bad ports" of the Fetch standard §2.9: ports of protocols other than HTTP.
 const BAD_PORTS: [u16; 83] = [
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
     104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
@@ -69,7 +66,7 @@ const BAD_PORTS: [u16; 83] = [
     2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ];
 
-/// What an address is if it is not public.
+/// The kind of a non-public address.
 pub fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_v4(address),
@@ -82,7 +79,7 @@ fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
 }
 
 fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
-    // RFC 4291 §2.5.5.2: the system connects to the IPv4 address inside.
+    // RFC 4291 §2.5.5.2: the system connects to the embedded IPv4 address.
     if let Some(inside) = address.to_ipv4_mapped() {
         return special_v4(inside);
     }
@@ -107,37 +104,37 @@ impl Guard {
         Self { allow }
     }
 
-    /// Whether an operator allows the address whatever it is.
+    /// Whether an operator allows the address.
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allow.iter().any(|net| net.contains(&address))
     }
 
-    /// The text is public: what a name leads to is not told.
+    /// The text is public and does not reveal the addresses of a name.
     pub fn check(&self, address: IpAddr, port: u16) -> Result<(), &'static str> {
         if self.allows(address) {
             return Ok(());
         }
         self.check_port(port)?;
         match special(address) {
-            Some(_) => Err("it is not a public address"),
+            Some(_) => Err("not a public address"),
             None => Ok(()),
         }
     }
 
-    /// Of a name whose addresses are not known here.
+    /// Checks a name whose addresses are unknown here.
     pub fn check_name(&self, name: &str, port: u16) -> Result<(), &'static str> {
-        // RFC 6761 §6.3: always loopback, whoever resolves it.
+        // RFC 6761 §6.3: always loopback.
         let local = name == "localhost" || name.ends_with(".localhost");
         match local {
-            true => Err("it is not a public address"),
+            true => Err("not a public address"),
             false => self.check_port(port),
         }
     }
 
     fn check_port(&self, port: u16) -> Result<(), &'static str> {
         match BAD_PORTS.binary_search(&port) {
-            Ok(_) => Err("its port belongs to another protocol than HTTP"),
+            Ok(_) => Err("the port belongs to a protocol other than HTTP"),
             Err(_) => Ok(()),
         }
     }
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_refused_in_every_form() {
+    fn special_addresses_are_rejected_in_every_form() {
         for (text, what) in [
             ("0.0.0.0", "this network"),
             ("0.1.2.3", "this network"),
@@ -251,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_passes_in_every_form_and_on_any_port() {
+    fn allowed_networks_pass_in_every_form_and_on_any_port() {
         let nets = ["10.1.0.0/16", "::1/128"].map(|net| net.parse().expect("a network"));
         let guard = Guard::new(nets.to_vec());
         for (text, passes) in [
@@ -268,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_other_protocols_are_refused() {
+    fn ports_of_other_protocols_are_rejected() {
         assert!(BAD_PORTS.is_sorted());
         let guard = Guard::default();
         for port in [22, 25, 53, 587, 6667, 10080] {

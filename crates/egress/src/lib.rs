@@ -1,5 +1,4 @@
-//! The one way out: every connection that this program opens to an address it was told by somebody else
-//! passes here.
+//! All outgoing connections to addresses that come from outside of the program.
 //!
 //! ```text
 //!   Egress::connect(https, host, port, tls)            Egress::get / post_form (HTTP/1.1)
@@ -13,14 +12,14 @@
 //!                                                            TLS (rustls) ──► Connected
 //! ```
 //!
-//! Invariants: a socket is opened only to an address that the guard has seen, never to a name that is
-//! resolved again (DNS rebinding); redirects are never followed; every step has a time limit. Behind a
-//! proxy the name is the proxy's to resolve and its rules decide where it leads: the guard then sees only
-//! addresses that are written in the URL.
+//! Invariants: a socket is opened only to an address that the guard has checked, never to a name that is resolved again
+//! (DNS rebinding). Redirects are never followed. Every step has a timeout. A proxy resolves names itself and its rules
+//! decide where they lead: the guard then checks only addresses in URLs.
 //!
-//! Reading order: [`target`], [`guard`], [`proxy`], `resolve`, `dial`, `tls`, then [`Egress`], and
-//! [`fetch`] on top of it; [`Backoff`] for whoever asks again.
+//! Reading order: [`target`], [`guard`], [`proxy`], `resolve`, `dial`, `tls`, then [`Egress`], and [`fetch`] on top of
+//! it; [`Backoff`] for retries. [`aws`] is separate: what clients of Amazon's SDK share.
 
+pub mod aws;
 mod backoff;
 mod dial;
 mod egress;

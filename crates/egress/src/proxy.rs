@@ -1,10 +1,9 @@
-//! HTTP proxies: which one a connection goes through, if any.
+//! HTTP proxies: selects the proxy of a connection, if any.
 //!
-//! One is configured, or the variables that other programs honour too say it: `https_proxy`, `http_proxy`
-//! by the scheme of the target, else `all_proxy`, each also in capitals (small letters win, as with curl);
-//! `no_proxy` lists what is reached directly. Loopback is never asked of a proxy. Every connection is a
-//! tunnel (`CONNECT`), also one without TLS. Proxies that are themselves reached by TLS or SOCKS are not
-//! known.
+//! It is configured, or comes from the usual environment variables: `https_proxy` or `http_proxy` by the scheme of the
+//! target, else `all_proxy`, each also in upper case (lower case wins, as with curl); `no_proxy` lists direct targets.
+//! Loopback never uses a proxy. Every connection is a tunnel (`CONNECT`), also without TLS. Proxies behind TLS or SOCKS
+//! are not supported.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +19,7 @@ use crate::target::Target;
 
 pub(crate) mod tunnel;
 
-/// A proxy's address and what it is told.
+/// A proxy's address and credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProxyUrl {
     pub(crate) host: Host<String>,
@@ -30,28 +29,28 @@ pub struct ProxyUrl {
 }
 
 impl ProxyUrl {
-    /// `http://[user:password@]host[:port]`; the scheme may be missing. The error never shows the text.
+    /// `http://[user:password@]host[:port]`; the scheme is optional. The error never shows the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let url = Url::parse(&whole).map_err(|_| "it is not a URL such as \"http://proxy.example:3128\"")?;
+        let url = Url::parse(&whole).map_err(|_| "must be a URL such as \"http://proxy.example:3128\"")?;
         if url.scheme() != "http" {
-            return Err("only proxies that are reached by http:// are known");
+            return Err("must begin with http://: other proxies are not supported");
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-            return Err("a proxy has no path");
+            return Err("must have no path");
         }
-        let host = url.host().ok_or("it names no host")?.to_owned();
+        let host = url.host().ok_or("must name a host")?.to_owned();
         let port = url.port().unwrap_or(80);
         if port == 0 {
-            return Err("port 0 is no port");
+            return Err("must have a port other than 0");
         }
         let authorization = match (url.username(), url.password()) {
             ("", None) => None,
             (user, password) => {
                 let mut plain: Vec<u8> = percent_decode_str(user).collect();
-                // RFC 7617 §2: the colon divides them.
+                // RFC 7617 §2: a colon separates them.
                 if plain.contains(&b':') {
-                    return Err("the user's name must not hold a colon");
+                    return Err("must have no colon in the user name");
                 }
                 plain.push(b':');
                 plain.extend(percent_decode_str(password.unwrap_or_default()));
@@ -62,7 +61,7 @@ impl ProxyUrl {
     }
 }
 
-/// Without what it is told.
+/// Without credentials.
 impl fmt::Display for ProxyUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}:{}", self.host, self.port)
@@ -75,7 +74,7 @@ impl fmt::Debug for ProxyUrl {
     }
 }
 
-/// Which proxy is for what. The default is none.
+/// Selects proxies. The default selects none.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
     http: Option<ProxyUrl>,
@@ -84,17 +83,17 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// One for everything.
+    /// One proxy for everything.
     pub fn one(proxy: ProxyUrl) -> Self {
         Self { http: Some(proxy.clone()), https: Some(proxy), direct: Vec::new() }
     }
 
-    /// What is reached directly, in the form of `no_proxy`, instead of what was said before.
+    /// Replaces the list of direct targets, in the form of `no_proxy`.
     pub fn except(self, no_proxy: &str) -> Self {
         Self { direct: Direct::list(no_proxy), ..self }
     }
 
-    /// By the variables of the environment, given as names with values.
+    /// From environment variables, given as pairs of name and value.
     pub fn from_environment(variables: &[(String, String)]) -> Result<Self, ConfigError> {
         let read = |scheme: &str| {
             let own = variable(variables, &format!("{scheme}_proxy"));
@@ -109,7 +108,7 @@ impl Proxies {
         Ok(proxies.except(no_proxy(variables)))
     }
 
-    /// The one that `target` is to be reached through.
+    /// The proxy for `target`.
     pub fn choose(&self, target: &Target) -> Option<&ProxyUrl> {
         let proxy = if target.https { self.https.as_ref() } else { self.http.as_ref() }?;
         let direct = is_loopback(target) || self.direct.iter().any(|entry| entry.matches(target));
@@ -117,12 +116,12 @@ impl Proxies {
     }
 }
 
-/// What the environment says is reached directly.
+/// The value of `no_proxy` in the environment.
 pub fn no_proxy(variables: &[(String, String)]) -> &str {
     variable(variables, "no_proxy").map_or("", |(_, value)| value)
 }
 
-/// In small letters or else in capitals; an empty one counts as unset.
+/// Lower case first, then upper case; an empty variable counts as unset.
 fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<(&'a str, &'a str)> {
     let capitals = name.to_ascii_uppercase();
     let find = |name: &str| variables.iter().find(|(its_name, value)| its_name == name && !value.is_empty());
@@ -137,8 +136,8 @@ fn is_loopback(target: &Target) -> bool {
     }
 }
 
-/// An entry of `no_proxy`: `*`, a network, an address, or a name that stands for itself and all below it
-/// (a dot before it changes nothing); each but `*` and networks may end with a port that has to be the same.
+/// An entry of `no_proxy`: `*`, a network, an address, or a name that includes all names below it (with or without a
+/// leading dot). Names and addresses may have a port, which then must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Direct {
     Everything,
@@ -148,7 +147,7 @@ enum Direct {
 }
 
 impl Direct {
-    /// Divided by commas or spaces. What is no entry matches nothing, as everywhere.
+    /// Separated by commas or spaces. An invalid entry matches nothing, as in other programs.
     fn list(text: &str) -> Vec<Self> {
         text.split([',', ' ', '\t']).filter(|entry| !entry.is_empty()).map(Self::parse).collect()
     }
@@ -161,7 +160,7 @@ impl Direct {
             return Self::Network(net);
         }
         let (host, port) = match text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-            // More colons are an address of version 6 without a port.
+            // Several colons: an IPv6 address without a port.
             Some((host, Ok(port))) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
             _ => (text, None),
         };

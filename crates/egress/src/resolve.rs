@@ -1,9 +1,9 @@
-//! Names to addresses, by the system's resolver, which only knows how to block a thread.
+//! Resolves names with the system's resolver, which blocks a thread.
 //!
-//! The lookups that run at once are bounded: the threads they block are shared with everything else that blocks. Hosts
-//! that the operator or a push service chose have slots of their own. All hosts that apps chose (JWK sets, webhooks, Web
-//! Push origins) share others, of which one app has a few at most: an app whose name servers are slow on purpose waits
-//! for its own lookups, and delays neither another app's nor a push to APNs or FCM.
+//! Concurrent lookups are bounded, because all blocking work shares the threads. Hosts that the operator or a push
+//! service chose have their own slots. Hosts that apps chose (JWK sets, webhooks, Web Push origins) share others, of
+//! which one app gets a few at most: an app with slow name servers delays only its own lookups, not another app's or a
+//! push to APNs or FCM.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,19 +16,19 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::Error;
 
-/// Lookups at once of hosts that the operator chose, and of well-known push services.
+/// Concurrent lookups of hosts that the operator chose, and of well-known push services.
 const OPERATOR_LOOKUPS_MAX: usize = 64;
-/// Of hosts that apps chose. With those above half of the 512 threads that tokio has for what blocks.
+/// Concurrent lookups of hosts that apps chose. Together half of tokio's 512 blocking threads.
 const APPS_LOOKUPS_MAX: usize = 192;
-/// Of hosts that one app chose: 48 apps with slow name servers fill the slots of all.
+/// Concurrent lookups of one app: 48 apps with slow name servers are needed to use up the shared slots.
 const APP_LOOKUPS_MAX: usize = 4;
-/// Apps whose slots are remembered although no lookup of theirs runs.
+/// Apps without a running lookup whose slots are kept.
 const IDLE_APPS_MAX: usize = 1_024;
 
-/// Of one answer; a hostile one may hold thousands.
+/// Addresses per answer; a hostile one may have thousands.
 const ADDRESSES_MAX: usize = 16;
 
-/// Push services that everybody uses: an app that names one cannot make it slow. Beginning with a dot: any name under it.
+/// Well-known push services: no app can make them slow. A leading dot includes all names below.
 const WELL_KNOWN: [&str; 7] = [
     ".push.apple.com",
     "fcm.googleapis.com",
@@ -41,14 +41,14 @@ const WELL_KNOWN: [&str; 7] = [
 
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// Who chose a host.
+/// The party that chose a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Operator,
     App(u32),
 }
 
-/// Resolves names. Clones share the bounds on lookups.
+/// Resolves names. Clones share the limits.
 #[derive(Clone)]
 pub struct Resolver {
     lookup: Arc<Lookup>,
@@ -58,7 +58,7 @@ pub struct Resolver {
 
 struct AppSlots {
     all: Arc<Semaphore>,
-    /// Guards the map; nothing is awaited while it is held. Bounded by [`IDLE_APPS_MAX`] and the apps that wait.
+    /// The lock guards the map and is never held across an `.await`. Bounded by [`IDLE_APPS_MAX`] and the waiting apps.
     each: Mutex<HashMap<u32, Arc<Semaphore>>>,
 }
 
@@ -76,19 +76,19 @@ impl AppSlots {
 }
 
 impl Resolver {
-    /// The system's: `/etc/hosts`, DNS, whatever it is set up for.
+    /// The system's resolver: `/etc/hosts`, DNS, as configured.
     pub fn system() -> Self {
         Self::new(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
 
-    /// Another one; it may block.
+    /// Another resolver; it may block.
     pub fn new(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let slots = |count| Arc::new(Semaphore::new(count));
         let apps = AppSlots { all: slots(APPS_LOOKUPS_MAX), each: Mutex::default() };
         Self { lookup: Arc::new(lookup), operator: slots(OPERATOR_LOOKUPS_MAX), apps: Arc::new(apps) }
     }
 
-    /// The app's own slot comes first: who waits for it holds none of those that all share.
+    /// Takes the app's own slot first, so that a waiting app holds no shared one.
     async fn slots(&self, name: &str, lane: Lane) -> Result<Slots, AcquireError> {
         match lane {
             Lane::App(app) if !is_well_known(name) => {
@@ -99,8 +99,8 @@ impl Resolver {
         }
     }
 
-    /// In the order of preference that the system gave (RFC 6724). Cancel-safe; a lookup that was given up
-    /// keeps its slots until the system answers.
+    /// In the system's order of preference (RFC 6724). Cancel-safe; a dropped lookup keeps its slots until the system
+    /// answers.
     pub(crate) async fn resolve(&self, name: &str, lane: Lane) -> Result<Vec<IpAddr>, Error> {
         let failed = |reason: String| Error::Unresolvable { host: name.to_owned(), reason };
         let slots = self.slots(name, lane).await.map_err(|error| failed(error.to_string()))?;
@@ -117,7 +117,7 @@ impl Resolver {
         addresses.retain(|address| seen.insert(*address));
         addresses.truncate(ADDRESSES_MAX);
         match addresses.is_empty() {
-            true => Err(failed("it has no address".to_owned())),
+            true => Err(failed("no address".to_owned())),
             false => Ok(addresses),
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn push_services_are_known_by_their_whole_names() {
+    fn push_services_are_recognized_by_whole_names() {
         for name in [
             "api.push.apple.com",
             "fcm.googleapis.com.",
@@ -167,6 +167,6 @@ mod tests {
             resolver.apps.of(app);
         }
         assert!(resolver.apps.each.lock().len() <= IDLE_APPS_MAX);
-        assert!(Arc::ptr_eq(&used, &resolver.apps.of(0)), "those in use are not");
+        assert!(Arc::ptr_eq(&used, &resolver.apps.of(0)), "slots in use are kept");
     }
 }

@@ -1,4 +1,4 @@
-//! A connection with or without TLS, as one type that reads and writes.
+//! A connection with or without TLS, as one type for reading and writing.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;

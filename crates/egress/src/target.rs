@@ -1,6 +1,6 @@
-//! Whom a connection is for: scheme, host and port, with the host in the one form that everything after
-//! it can trust. A literal address is an address here however it was written (`127.1`, `0x7f000001`,
-//! `2130706433`, `[::ffff:127.0.0.1]`: WHATWG URL §3.5 and §4.3); whatever else is a name in ASCII.
+//! The target of a connection: scheme, host and port, with the host in a canonical form. A literal address becomes an
+//! address however it is written (`127.1`, `0x7f000001`, `2130706433`, `[::ffff:127.0.0.1]`: WHATWG URL §3.5 and §4.3);
+//! everything else is an ASCII name.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,46 +18,44 @@ pub struct Target {
 }
 
 impl Target {
-    /// `host` is a name or an address; one of version 6 may stand in brackets.
+    /// `host` is a name or an address; IPv6 may be in brackets.
     pub fn new(https: bool, host: &str, port: u16) -> Result<Self, Error> {
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let host = match bare.parse() {
             Ok(IpAddr::V6(address)) => Host::Ipv6(address),
-            _ => Host::parse(host).map_err(|_| Error::Invalid("it names no host"))?,
+            _ => Host::parse(host).map_err(|_| Error::Invalid("no host"))?,
         };
         let host = match host {
-            // A name may end with the root's dot (RFC 1034 §3.1); certificates and lists are without.
+            // A name may end with the root's dot (RFC 1034 §3.1); certificates and lists omit it.
             Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(&name).to_owned()),
             address => address,
         };
         match host {
             // RFC 1035 §2.3.4
-            Host::Domain(name) if name.is_empty() || name.len() > 253 => {
-                Err(Error::Invalid("it names no host"))
-            }
-            _ if port == 0 => Err(Error::Invalid("port 0 is no port")),
+            Host::Domain(name) if name.is_empty() || name.len() > 253 => Err(Error::Invalid("no host")),
+            _ if port == 0 => Err(Error::Invalid("port 0")),
             host => Ok(Self { https, host, port }),
         }
     }
 
-    /// Of an `http` or `https` URL without user and password, and the path with its query.
+    /// Parses an `http` or `https` URL without credentials into target and path with query.
     pub fn of_url(text: &str) -> Result<(Self, String), Error> {
-        let url = Url::parse(text).map_err(|_| Error::Invalid("it is not a URL"))?;
+        let url = Url::parse(text).map_err(|_| Error::Invalid("not a URL"))?;
         let https = match url.scheme() {
             "https" => true,
             "http" => false,
-            _ => return Err(Error::Invalid("it is neither http nor https")),
+            _ => return Err(Error::Invalid("neither http nor https")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::Invalid("a user or a password must not stand in it"));
+            return Err(Error::Invalid("it contains a user name or a password"));
         }
-        let host = url.host_str().ok_or(Error::Invalid("it names no host"))?;
-        let port = url.port_or_known_default().ok_or(Error::Invalid("it names no port"))?;
+        let host = url.host_str().ok_or(Error::Invalid("no host"))?;
+        let port = url.port_or_known_default().ok_or(Error::Invalid("no port"))?;
         let path = url[Position::BeforePath..Position::AfterQuery].to_owned();
         Ok((Self::new(https, host, port)?, path))
     }
 
-    /// The address, if the host is one.
+    /// The address, if the host is a literal address.
     pub fn address(&self) -> Option<IpAddr> {
         match self.host {
             Host::Domain(_) => None,
@@ -66,7 +64,7 @@ impl Target {
         }
     }
 
-    /// As a `Host` header: without the port that the scheme implies (RFC 9110 §4.2.3).
+    /// The value of a `Host` header: without the scheme's default port (RFC 9110 §4.2.3).
     pub fn authority(&self) -> String {
         let implied = if self.https { 443 } else { 80 };
         match self.port == implied {
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_address_is_one_however_it_is_written() {
+    fn literal_addresses_are_recognized_in_every_form() {
         for (text, address) in [
             ("127.0.0.1", "127.0.0.1"),
             ("127.1", "127.0.0.1"),

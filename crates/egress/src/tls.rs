@@ -1,5 +1,5 @@
-//! TLS by rustls on ring: the roots of the web (Mozilla's, compiled in) and those an operator adds. The
-//! certificate is always checked against the name; there is no switch for that.
+//! TLS by rustls on ring: the public roots (Mozilla's, compiled in) and those that an operator adds. The certificate is
+//! always verified against the name; no option disables this.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use url::Host;
 use crate::target::Target;
 use crate::{ConfigError, Error};
 
-/// What a connection's TLS offers beside its server's name.
+/// What the client offers besides the server's name.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Protocols by preference (RFC 7301), such as `b"h2"`. What the server chose is in
-    /// [`crate::Connected::alpn`]; whether none is good enough is the caller's to say.
+    /// Protocols by preference (RFC 7301), such as `b"h2"`. [`crate::Connected::alpn`] is the server's choice; the
+    /// caller decides whether none is acceptable.
     pub alpn: Vec<Vec<u8>>,
     pub identity: Option<Identity>,
 }
@@ -38,19 +38,19 @@ impl Tls {
 pub struct Identity(Arc<CertifiedKey>);
 
 impl Identity {
-    /// The chain begins with the certificate of `key`; that they belong together is checked.
+    /// The chain begins with the certificate of `key`; this is verified.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, ConfigError> {
         if chain.is_empty() {
-            return Err(ConfigError::Identity("there is no certificate".to_owned()));
+            return Err(ConfigError::Identity("no certificate".to_owned()));
         }
         let certified = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
         certified.map(|key| Self(Arc::new(key))).map_err(|error| ConfigError::Identity(error.to_string()))
     }
 
-    /// Both PEM; key and certificates may stand in the same text.
+    /// Both in PEM, possibly in the same text.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
         let chain = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<Vec<_>, _>>()
@@ -61,7 +61,7 @@ impl Identity {
     }
 }
 
-/// One that was checked already.
+/// From an already verified pair.
 impl From<Arc<CertifiedKey>> for Identity {
     fn from(key: Arc<CertifiedKey>) -> Self {
         Self(key)
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// The certificates of a PEM file, at least one.
+/// Reads the certificates of a PEM file, at least one.
 pub fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let failed = |reason: String| ConfigError::CaFile { path: path.display().to_string(), reason };
     let certificates = CertificateDer::pem_file_iter(path)
@@ -93,11 +93,11 @@ fn roots(extra: &[CertificateDer<'static>]) -> Result<RootCertStore, rustls::Err
     Ok(roots)
 }
 
-/// Makes TLS out of TCP.
+/// Adds TLS to TCP connections.
 pub(crate) struct Client {
     provider: Arc<CryptoProvider>,
     verifier: Arc<WebPkiServerVerifier>,
-    /// For connections without a client certificate; remembers sessions to resume.
+    /// For connections without a client certificate; caches sessions for resumption.
     anonymous: ClientConfig,
 }
 
@@ -116,7 +116,7 @@ impl Client {
         Ok(Self { provider, verifier, anonymous })
     }
 
-    /// Without a time limit of its own. Cancel-safe.
+    /// Without a timeout. Cancel-safe.
     pub(crate) async fn handshake(
         &self,
         target: &Target,
@@ -146,7 +146,7 @@ impl Client {
                     .with_safe_default_protocol_versions()?
                     .with_webpki_verifier(self.verifier.clone())
                     .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-                // A session remembers who its client was: none is shared between identities.
+                // A session is bound to its client certificate, so identities share none.
                 config.resumption = Resumption::disabled();
                 config
             }

@@ -1,17 +1,17 @@
-//! Lines that go together: to every sink the same bytes, shared.
+//! Batches of lines: all sinks share the same bytes.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 
-/// Closed: nothing is added any more.
+/// A closed batch: immutable.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// Lines, each with its line feed.
     pub bytes: Bytes,
-    /// Lines in it.
+    /// The number of lines.
     pub events: u64,
-    /// When its first line was written; after a restart, when it was read from the disk.
+    /// When its first line was written; for a batch from an earlier run, when it was read from disk.
     pub since: Instant,
 }
 
@@ -32,7 +32,7 @@ impl Batch {
     }
 }
 
-/// When a batch is full. Whichever comes first closes it; time is the collector's.
+/// When a batch is full: whichever comes first. The collector checks the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub events: u64,
@@ -57,13 +57,13 @@ impl Open {
         self.events >= self.limits.events || self.bytes.len() >= self.limits.bytes
     }
 
-    /// What is in it, if anything; it is empty then.
+    /// Closes the batch and returns it, unless it is empty.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Batch> {
         let since = std::mem::replace(&mut self.since, now);
         if self.events == 0 {
             return None;
         }
-        // As large as the last one, at once: growing it step by step would copy it several times.
+        // Allocates as much as the last batch had: growing in steps would copy the bytes repeatedly.
         let next = Vec::with_capacity(self.bytes.len() + self.bytes.len() / 8);
         let bytes = std::mem::replace(&mut self.bytes, next).into();
         Some(Batch { bytes, events: std::mem::take(&mut self.events), since })
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_behind_their_line_feeds() {
+    fn lines_are_split_after_their_line_feeds() {
         let bytes = Bytes::from_static(b"a\nbb\n\nc");
         let batch = Batch { bytes, events: 4, since: Instant::now() };
         let lines: Vec<_> = batch.lines().collect();

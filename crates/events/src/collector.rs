@@ -1,7 +1,7 @@
-//! The one thread that reads all rings, writes lines and closes batches.
+//! The thread that reads all rings, writes lines and closes batches.
 //!
-//! It looks at every flush interval, and sooner when a ring that fills wakes it. What it reads is in a batch at once; the
-//! batch goes to the sinks when it is full or the interval is over, so that much is what a killed process loses.
+//! It runs at every flush interval, and earlier when a filling ring wakes it. A batch goes to the sinks when it is full
+//! or the interval is over, so a killed process loses at most that much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub(crate) struct Collector {
     feeds: Vec<Arc<Feed>>,
     flush_interval: Duration,
     written: [Counter; Kind::ALL.len()],
-    /// Not added to the counters yet, which others read meanwhile.
+    /// Counts that are not added to the shared counters yet.
     tally: [u64; Kind::ALL.len()],
     lost: Counter,
     now: fn() -> Timestamp,
@@ -56,7 +56,7 @@ impl Collector {
         }
     }
 
-    /// Runs until the log ends, and reads what is there once more then.
+    /// Runs until the log ends, and then reads the rings once more.
     pub(crate) fn run(mut self, first: Record, pulse: &Pulse) {
         self.write(&first);
         let mut flush_at = Instant::now() + self.flush_interval;
@@ -79,7 +79,7 @@ impl Collector {
         }
     }
 
-    /// What is in the rings now; what is told meanwhile is for the next look.
+    /// Reads what is in the rings now; later events have to wait for the next pass.
     fn read(&mut self) {
         self.receivers.append(&mut self.shared.new.lock());
         let mut lost = match self.shared.lost.load(Ordering::Relaxed) {
@@ -87,13 +87,13 @@ impl Collector {
             _ => self.shared.lost.swap(0, Ordering::Relaxed),
         };
         for index in 0..self.receivers.len() {
-            // Not without end: other rings fill too.
+            // Limited, because other rings fill too.
             for _ in 0..self.receivers[index].places() {
                 let Some(record) = self.receivers[index].pop() else { break };
                 self.write(&record);
             }
         }
-        // What its thread lost at the very end is read after that end was seen.
+        // The thread's last losses are read after its end was seen.
         self.receivers.retain(|receiver| {
             let over = receiver.is_over();
             lost += receiver.take_lost();

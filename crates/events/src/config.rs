@@ -1,34 +1,34 @@
-//! What the event log is told at its start. The values were checked by whoever read them; [`Config::check`] says the rules.
+//! The configuration of the event log. The caller validates it with [`Config::check`].
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything but where metrics are registered.
+/// Everything except where metrics are registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Who tells: `node` of each line.
+    /// The name of this node: `node` of each line.
     pub node: String,
     /// `version` of the first line.
     pub version: &'static str,
-    /// So long an event waits for others at most; also what a killed process loses at most.
+    /// The longest time an event waits in a batch, and the most that a killed process loses.
     pub flush_interval: Duration,
-    /// A batch is closed at so many events …
+    /// A batch is closed at this many events …
     pub batch_events: u64,
-    /// … or bytes.
+    /// … or this many bytes.
     pub batch_bytes: usize,
-    /// Places of a thread's ring: events between two looks of the collector.
+    /// The capacity of a thread's ring: events between two passes of the collector.
     pub ring_places: usize,
-    /// What waits for one sink in memory.
+    /// The queue of one sink in memory.
     pub memory_bytes: usize,
-    /// What waits for one sink on disk, in a folder of its own below this.
+    /// The queue of one sink on disk, in its own folder below this one.
     pub spool: PathBuf,
     pub spool_bytes: u64,
-    /// How long the end of the log may take.
+    /// The timeout of the shutdown.
     pub drain: Duration,
     pub sinks: Vec<Sink>,
 }
 
-/// Where events go.
+/// A destination of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sink {
     File(File),
@@ -38,19 +38,19 @@ pub enum Sink {
     Kafka(Kafka),
 }
 
-/// Files that are rotated and compressed.
+/// Rotated and compressed files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     pub folder: PathBuf,
-    /// A file is closed at so many bytes …
+    /// A file is closed at this size …
     pub bytes: u64,
-    /// … or when it is so old.
+    /// … or at this age.
     pub age: Duration,
-    /// All closed files together; the oldest go.
+    /// The size of all closed files; the oldest are removed.
     pub keep_bytes: u64,
 }
 
-/// Each batch is posted, signed.
+/// POSTs each batch, signed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: String,
@@ -62,9 +62,9 @@ pub struct Webhook {
 /// Amazon Kinesis Data Firehose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firehose {
-    pub connection: noroshi_aws::Connection,
+    pub connection: noroshi_egress::aws::Connection,
     pub stream: String,
-    /// Lines share a record of up to so many bytes; 0: each is a record of its own.
+    /// Lines share a record of up to this many bytes; 0: each line is a record.
     pub record_bytes: usize,
     pub timeout: Duration,
 }
@@ -72,20 +72,20 @@ pub struct Firehose {
 /// A topic of Apache Kafka.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kafka {
-    /// Host and port of some brokers, which know the others.
+    /// Host and port of some brokers, from which the others are discovered.
     pub brokers: Vec<(String, u16)>,
     pub topic: String,
-    /// Over all partitions of the topic in turn, instead of one for each node.
+    /// Uses all partitions of the topic in turn, instead of one per node.
     pub spread: bool,
     pub compression: Compression,
-    /// One call's, before it is compressed; at most the topic's `max.message.bytes`.
+    /// The size of one call before compression; at most the topic's `max.message.bytes`.
     pub request_bytes: usize,
     pub tls: bool,
     pub login: Option<Login>,
     pub timeout: Duration,
 }
 
-/// Of what is sent at once. The others that Kafka knows would need C.
+/// The codec. Others that Kafka supports would need C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -103,7 +103,7 @@ pub struct Login {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
-    /// RFC 4616: the brokers read the password, so it needs TLS.
+    /// RFC 4616: the brokers see the password, so it needs TLS.
     Plain,
     /// RFC 7677.
     ScramSha256,
@@ -111,7 +111,7 @@ pub enum Mechanism {
 }
 
 impl Config {
-    /// A log that goes nowhere yet.
+    /// A log without a sink.
     pub fn new(node: impl Into<String>, spool: impl Into<PathBuf>) -> Self {
         Self {
             node: node.into(),
@@ -119,7 +119,7 @@ impl Config {
             flush_interval: Duration::from_millis(200),
             batch_events: 20_000,
             batch_bytes: 1 << 20,
-            // 640 KiB a thread.
+            // 640 KiB per thread.
             ring_places: 8_192,
             memory_bytes: 32 << 20,
             spool: spool.into(),
@@ -129,32 +129,32 @@ impl Config {
         }
     }
 
-    /// What is wrong, in an operator's words.
+    /// The first problem, as a text for the operator.
     pub fn check(&self) -> Result<(), String> {
         if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.flush_interval) {
-            return Err("events are flushed every 10 ms to 60 s".to_owned());
+            return Err("the flush interval of events must be 10 ms to 60 s".to_owned());
         }
         if !(1..=100_000).contains(&self.batch_events) || !(1 << 10..=4 << 20).contains(&self.batch_bytes) {
-            return Err("a batch has 1 to 100,000 events and 1 KiB to 4 MiB".to_owned());
+            return Err("a batch must have 1 to 100,000 events and 1 KiB to 4 MiB".to_owned());
         }
         if !(64..=1 << 20).contains(&self.ring_places) {
-            return Err("a ring has 64 to 1,048,576 places".to_owned());
+            return Err("a ring must have room for 64 to 1,048,576 events".to_owned());
         }
         // A batch ends with the line that fills it.
         if self.memory_bytes < 2 * self.batch_bytes || self.spool_bytes < 8 * self.batch_bytes as u64 {
-            return Err("memory has room for two batches at least, and the spool for eight".to_owned());
+            return Err("the memory must hold at least two batches, and the spool eight".to_owned());
         }
         let mut names: Vec<_> = self.sinks.iter().map(Sink::name).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err("there is one sink of each kind".to_owned());
+            return Err("there must be at most one sink of each kind".to_owned());
         }
         self.sinks.iter().try_for_each(Sink::check)
     }
 }
 
 impl Sink {
-    /// As metrics, the log and the spool's folder call it.
+    /// The name in metrics, the log and the spool's folder.
     pub fn name(&self) -> &'static str {
         match self {
             Sink::File(_) => "file",
@@ -165,7 +165,8 @@ impl Sink {
         }
     }
 
-    /// Whether what it does not take waits on disk: a local file that cannot be written is no better than another.
+    /// Whether batches that it does not accept are spooled: if a local file cannot be written, a spool file cannot
+    /// either.
     pub(crate) fn spools(&self) -> bool {
         matches!(self, Sink::Webhook(_) | Sink::Firehose(_) | Sink::Kafka(_))
     }
@@ -193,7 +194,7 @@ impl File {
 
     fn check(&self) -> Result<(), String> {
         if self.bytes < 64 << 10 || self.age < Duration::from_secs(1) {
-            return Err("an event file has 64 KiB at least and a second".to_owned());
+            return Err("an event file must have at least 64 KiB and a second".to_owned());
         }
         Ok(())
     }
@@ -206,19 +207,19 @@ impl Webhook {
 
     fn check(&self) -> Result<(), String> {
         if !self.url.starts_with("https://") && !self.url.starts_with("http://") {
-            return Err("a webhook is an https:// URL".to_owned());
+            return Err("a webhook must be an https:// URL".to_owned());
         }
         // Standard Webhooks: 24 to 64 bytes.
         if !(24..=64).contains(&self.secret.len()) {
-            return Err("a webhook's secret has 24 to 64 bytes".to_owned());
+            return Err("a webhook's secret must have 24 to 64 bytes".to_owned());
         }
         check_timeout(self.timeout)
     }
 }
 
 impl Firehose {
-    pub fn new(connection: noroshi_aws::Connection, stream: impl Into<String>) -> Self {
-        // 500 records of 8,000 bytes are just under 4 MiB: one call takes as much as it may.
+    pub fn new(connection: noroshi_egress::aws::Connection, stream: impl Into<String>) -> Self {
+        // 500 records of 8,000 bytes are just under 4 MiB: one call carries as much as it may.
         let (record_bytes, timeout) = (8_000, Duration::from_secs(10));
         Self { connection, stream: stream.into(), record_bytes, timeout }
     }
@@ -227,10 +228,10 @@ impl Firehose {
         // PutRecordBatch, DeliveryStreamName: [a-zA-Z0-9_.-]+, at most 64.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if self.stream.is_empty() || self.stream.len() > 64 || !self.stream.bytes().all(plain) {
-            return Err("a stream's name is 1 to 64 of a-z, A-Z, 0-9, '_', '.' and '-'".to_owned());
+            return Err("a stream's name must have 1 to 64 of a-z, A-Z, 0-9, '_', '.' and '-'".to_owned());
         }
         if self.record_bytes > 1_000 << 10 {
-            return Err("a record of Firehose has at most 1,000 KiB".to_owned());
+            return Err("a record of Firehose must have at most 1,000 KiB".to_owned());
         }
         check_timeout(self.timeout)
     }
@@ -243,7 +244,7 @@ impl Kafka {
             topic: topic.into(),
             spread: false,
             compression: Compression::Gzip,
-            // `max.message.bytes` is 1,048,588 unless somebody changed it.
+            // `max.message.bytes` is 1,048,588 by default.
             request_bytes: 1 << 20,
             tls: false,
             login: None,
@@ -253,23 +254,23 @@ impl Kafka {
 
     fn check(&self) -> Result<(), String> {
         if self.brokers.is_empty() || self.brokers.len() > 64 {
-            return Err("Kafka has 1 to 64 brokers to begin with".to_owned());
+            return Err("there must be 1 to 64 brokers of Kafka".to_owned());
         }
         // org.apache.kafka.common.internals.Topic: [a-zA-Z0-9._-]+, at most 249, neither "." nor "..".
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let dots = matches!(self.topic.as_str(), "." | "..");
         if !(1..=249).contains(&self.topic.len()) || !self.topic.bytes().all(plain) || dots {
-            return Err("a topic's name is 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'".to_owned());
+            return Err("a topic's name must have 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'".to_owned());
         }
         if !(16 << 10..=16 << 20).contains(&self.request_bytes) {
-            return Err("a call to Kafka has 16 KiB to 16 MiB".to_owned());
+            return Err("the limit of a call to Kafka must be 16 KiB to 16 MiB".to_owned());
         }
         if let Some(login) = &self.login {
             if login.mechanism == Mechanism::Plain && !self.tls {
-                return Err("the mechanism plain shows the password: it needs tls".to_owned());
+                return Err("the mechanism plain reveals the password and needs tls".to_owned());
             }
             if login.user.is_empty() || login.password.is_empty() {
-                return Err("a log-in to Kafka has a user and a password".to_owned());
+                return Err("a log-in to Kafka needs a user and a password".to_owned());
             }
         }
         check_timeout(self.timeout)
@@ -279,7 +280,7 @@ impl Kafka {
 fn check_timeout(timeout: Duration) -> Result<(), String> {
     match (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&timeout) {
         true => Ok(()),
-        false => Err("a sink has 100 ms to 60 s for its answer".to_owned()),
+        false => Err("the timeout of a sink must be 100 ms to 60 s".to_owned()),
     }
 }
 
@@ -307,10 +308,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_sink_does_not_take_is_refused_before() {
+    fn invalid_configurations_of_sinks_are_rejected() {
         let webhook = |url: &str, secret| Sink::Webhook(Webhook::new(url, vec![7; secret]));
         let firehose = |stream: &str, record_bytes| {
-            let connection = noroshi_aws::Connection::default();
+            let connection = noroshi_egress::aws::Connection::default();
             Sink::Firehose(Firehose { record_bytes, ..Firehose::new(connection, stream) })
         };
         let check = |sinks| Config { sinks, ..Config::new("n", "spool") }.check();

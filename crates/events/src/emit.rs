@@ -1,8 +1,8 @@
-//! The handle that everyone holds who has something to tell.
+//! The handle for emitting events.
 //!
-//! Emitting is a look at a variable of the thread and a write into its ring. It takes no lock and allocates nothing; a
-//! thread's first event makes its ring, which is the one time that a lock (of the list of new rings) is taken. What finds
-//! no room is counted and gone: who emits never waits.
+//! Emitting reads a thread-local variable and writes into the thread's ring: no lock, no allocation. A thread's first
+//! event creates its ring and takes a lock once (of the list of new rings). An event without room is dropped and
+//! counted: emitting never waits.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 use crate::event::{Event, Record};
 use crate::ring::{self, Receiver, Sender};
 
-/// Numbers logs: a thread may tell more than one.
+/// Numbers the logs, because a thread may emit to several.
 static LOGS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static SENDERS: RefCell<Vec<Sender>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells events. Cheap to clone; without a log behind it, it does nothing.
+/// Emits events. Cheap to clone; without a log it does nothing.
 #[derive(Clone, Default)]
 pub struct Events(Option<Arc<Shared>>);
 
@@ -30,12 +30,12 @@ pub struct Events(Option<Arc<Shared>>);
 pub(crate) struct Shared {
     log: u64,
     ring_places: usize,
-    /// Rings that the collector has not seen yet. Nothing else is locked or done under it.
+    /// Rings that the collector has not seen yet. No other lock is taken under this one.
     pub(crate) new: Mutex<Vec<Receiver>>,
     /// Set once, before anyone can emit.
     pub(crate) collector: OnceLock<Thread>,
     pub(crate) ending: AtomicBool,
-    /// Of threads that were ending themselves.
+    /// Events of ending threads whose ring was gone.
     pub(crate) lost: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Shared {
         }
     }
 
-    /// This thread's end of its ring; the first time, the ring is made.
+    /// The thread's end of its ring, created on first use.
     fn sender<'a>(&self, senders: &'a mut Vec<Sender>) -> &'a mut Sender {
         let index = match senders.iter().position(|sender| sender.log == self.log) {
             Some(index) => index,
@@ -80,7 +80,7 @@ impl Shared {
 }
 
 impl Events {
-    /// A handle that nothing is behind.
+    /// A handle without a log.
     pub const fn off() -> Self {
         Self(None)
     }
@@ -93,7 +93,7 @@ impl Events {
         self.0.is_some()
     }
 
-    /// Tells an event; `event` is made only where there is a log. Never waits: without room it is counted as lost.
+    /// Emits an event; calls `event` only if there is a log. Never waits: without room the event counts as lost.
     pub fn emit(&self, at: Timestamp, event: impl FnOnce() -> Event) {
         let Some(shared) = &self.0 else { return };
         let record = Record { at, event: event() };
@@ -112,7 +112,7 @@ impl Events {
         }
     }
 
-    /// Tells an event, or gives it back where there is no room: for who would rather wait.
+    /// Emits an event, or returns it if there is no room, for callers that prefer to wait.
     #[allow(clippy::result_large_err)] // It is the record that was given: it is moved either way.
     pub fn try_emit(&self, record: Record) -> Result<(), Record> {
         let Some(shared) = &self.0 else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! The closed set of events. What they mean and how they are written is documented in docs/events.md; a change there that
-//! readers could notice raises [`crate::line::SCHEMA`].
+//! The closed set of events. docs/events.md documents their meaning and format; a change that affects readers
+//! increments [`crate::line::SCHEMA`].
 //!
-//! A record is what crosses from a thread to the collector: small, with at most one allocation of its own.
+//! A record crosses from a thread to the collector: small, with at most one allocation.
 
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
@@ -21,52 +21,52 @@ const _: () = assert!(size_of::<Record>() <= 80);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The log begins anew: of this process nothing was told before.
+    /// The log starts: the first event of this process.
     Started {
         version: &'static str,
     },
-    /// So many events could not be told, since the last time this was said.
+    /// This many events were lost since the last event of this kind.
     Lost {
         count: u64,
     },
-    /// A notification was accepted; what must survive is durable.
+    /// A notification was accepted; the durable part is on disk.
     Accepted(Box<Accepted>),
-    /// It was handed to those who may have its recipients connected.
+    /// It was passed to the nodes that may have its recipients connected.
     Routed {
         id: NotificationId,
         to: Routed,
     },
-    /// What became of a notification on devices. Those that are not known are in `count` only.
+    /// The outcome of a notification on devices. Unknown devices are only in `count`.
     Outcome {
         of: Subject,
         outcome: Outcome,
         devices: Box<[DeviceNum]>,
         count: u64,
     },
-    /// Devices confirmed notifications; those of one notification stand together.
+    /// Devices acknowledged notifications; entries of one notification are adjacent.
     Acked(Box<[(NotificationId, DeviceNum)]>),
-    /// Recipients were handed to a push service's connections.
+    /// Recipients were passed to a push service's connections.
     PushSent {
         of: Subject,
         service: PushService,
         devices: Box<[DeviceNum]>,
         trace: Option<TraceId>,
     },
-    /// A push service answered for good; what is tried again is sent again.
+    /// A push service gave a final answer; retries are sent again.
     PushAnswered {
         of: Subject,
         service: PushService,
         outcome: Outcome,
-        /// In the push service's word.
+        /// The push service's own code.
         reason: Option<&'static str>,
         devices: Box<[DeviceNum]>,
         trace: Option<TraceId>,
     },
-    /// A device was made, or registered again.
+    /// A device was created or registered again.
     Registered(Box<Registered>),
-    /// A device's session began.
+    /// A device's session started.
     Connected(Box<Connected>),
-    /// A device's session ended, with its one reason.
+    /// A device's session ended, with its close reason.
     Closed {
         device: DeviceNum,
         session: SessionId,
@@ -78,18 +78,18 @@ pub enum Event {
         campaign: CampaignId,
         step: &'static str,
     },
-    /// What operators and providers configure was changed.
+    /// An operator or provider changed the configuration.
     Configured(Box<Configured>),
     Exposed(Box<Exposed>),
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Notification(NotificationId),
-    /// All notifications of a campaign: it has one message.
+    /// All notifications of a campaign, which have one message.
     Campaign(CampaignId),
-    /// Of several, which only the store tells apart.
+    /// Several, which only the store distinguishes.
     Several,
 }
 
@@ -100,18 +100,18 @@ pub struct Accepted {
     pub campaign: Option<CampaignId>,
     /// `users`, `devices`, `topic`, `condition` or `everyone`.
     pub target: &'static str,
-    /// How many were named; none for topics, conditions and everyone.
+    /// The number of named recipients; none for topics, conditions and everyone.
     pub targets: Option<u64>,
     pub when: &'static str,
     pub push: &'static str,
     pub urgency: &'static str,
     /// Inbox rows written with it.
     pub kept: u64,
-    /// Of whose trace it is a part.
+    /// The trace that it belongs to.
     pub trace: Option<TraceId>,
 }
 
-/// Where a message went that may be heard live.
+/// Where a message for live delivery went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routed {
     /// The connections of this node.
@@ -120,15 +120,15 @@ pub enum Routed {
     Nodes,
 }
 
-/// With [`Connected`] where a device's number gets its name.
+/// With [`Connected`], where a device's number is mapped to its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
     pub app: AppId,
     pub device: DeviceNum,
-    /// As the app calls it.
+    /// The app's name of the device.
     pub device_id: DeviceId,
     pub user: Option<UserId>,
-    /// Of its push token, if it has one.
+    /// The type of its push token, if it has one.
     pub service: Option<PushService>,
 }
 
@@ -146,15 +146,15 @@ pub struct Connected {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configured {
     pub app: Option<AppId>,
-    /// What was changed: `app`, `key`, `credential`, `certificate`, …
+    /// What changed: `app`, `key`, `credential`, `certificate`, …
     pub what: &'static str,
-    /// What was done with it: `made`, `changed`, `removed`, `read_again`.
+    /// How it changed: `made`, `changed`, `removed`, `read_again`.
     pub change: &'static str,
-    /// Which one; never a secret.
+    /// Its name; never a secret.
     pub name: Option<Box<str>>,
 }
 
-/// A device showed its variant of an experiment.
+/// A device displayed its variant of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposed {
     pub app: AppId,
@@ -238,7 +238,7 @@ impl Kind {
         }
     }
 
-    /// What a step of a notification on a device is called.
+    /// The name of a notification's step on a device.
     pub fn of_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Kept => Kind::Kept,
@@ -263,7 +263,7 @@ impl Kind {
 }
 
 impl Record {
-    /// Bytes beside the record itself that the number of places in a ring does not bound.
+    /// Bytes outside of the record, which the capacity of a ring does not limit.
     pub(crate) fn extra_bytes(&self) -> usize {
         match &self.event {
             Event::Outcome { devices, .. }
@@ -274,7 +274,7 @@ impl Record {
         }
     }
 
-    /// How many events it stands for: one for each device, and one where nobody is named.
+    /// How many events it stands for: one per device, or one if no device is named.
     pub fn weight(&self) -> u64 {
         match &self.event {
             Event::Outcome { count, .. } => (*count).max(1),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_what_a_record_weighs() {
+    fn the_weight_of_a_record_is_its_devices() {
         let devices: Box<[DeviceNum]> = (0..10).map(DeviceNum).collect();
         let event = Event::Outcome { of: Subject::Several, outcome: Outcome::Written, devices, count: 12 };
         let record = Record { at: Timestamp(0), event };

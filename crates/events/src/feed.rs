@@ -1,13 +1,14 @@
-//! What waits for one sink: a queue in memory that moves to disk, in order, when the sink is behind.
+//! The queue of one sink: in memory, moving to disk in order when the sink is behind.
 //!
-//! The oldest batch is shown to the worker until it says that the sink has it, so it may move to disk meanwhile: whatever
-//! is on disk is older than whatever is in memory, and the head is wherever the oldest is.
+//! The worker sees the oldest batch until it reports it as accepted, so the batch may move to disk meanwhile:
+//! everything on disk is older than everything in memory, and the head is wherever the oldest is.
 //!
-//! Without a spool (files, standard output) the collector waits a moment for room, and then the newest is lost. With one
-//! it never waits: what does not fit into memory, or waits there for long, goes to disk, and when that is full the newest
-//! is lost. Both are counted.
+//! Without a spool (files, standard output) the collector waits a moment for room, and then the newest batch is lost.
+//! With a spool it never waits: batches that do not fit into memory, or wait there for long, go to disk; when that is
+//! full, the newest are lost. Losses are counted.
 //!
-//! Lock: guards this sink's queue. The collector and the worker take it, no one who emits; the spool's files are written
+//! The lock guards this sink's queue. The collector and the worker take it, emitting threads do not. The spool's files
+//! are written under it; no other lock is taken under it.
 //! under it, nothing else is locked.
 
 use std::collections::VecDeque;
@@ -19,12 +20,12 @@ use crate::batch::Batch;
 use crate::metrics::{Loss, OfSink};
 use crate::spool::{Refused, Spool};
 
-/// So long the collector waits for a sink without a spool that is only slow.
+/// How long the collector waits for a slow sink without a spool.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Feed {
     bytes_max: usize,
-    /// What waits in memory longer than this goes to disk.
+    /// A batch that waits in memory for longer goes to disk.
     spill_after: Duration,
     metrics: OfSink,
     state: Mutex<State>,
@@ -35,15 +36,15 @@ struct State {
     memory: VecDeque<Batch>,
     memory_bytes: usize,
     spool: Option<Spool>,
-    /// The last attempt failed: nobody waits for such a sink.
+    /// Whether the last attempt failed: the collector does not wait for such a sink.
     failing: bool,
-    /// The oldest has waited since then, as far as this process knows.
+    /// Since when the oldest batch has waited, as far as this process knows.
     head_since: Option<Instant>,
-    /// Nothing is added any more.
+    /// Nothing more is added.
     closed: bool,
     /// The worker ends at once.
     abandoned: bool,
-    /// The spool's trouble was told.
+    /// Whether the spool's failure was logged.
     told: bool,
 }
 
@@ -70,7 +71,7 @@ impl Feed {
 
     // -- for the collector --------------------------------------------------------------------------
 
-    /// Adds a batch behind all others, or counts it as lost.
+    /// Appends a batch, or counts it as lost.
     pub(crate) fn push(&self, batch: Batch) {
         let mut state = self.state.lock();
         state.head_since.get_or_insert(batch.since);
@@ -105,7 +106,7 @@ impl Feed {
         }
     }
 
-    /// Moves memory to disk, as much as it takes.
+    /// Moves batches from memory to disk, as many as it holds.
     fn spill(&self, state: &mut State) {
         while let Some(batch) = state.memory.front().cloned() {
             if let Err(refused) = state.append(&batch) {
@@ -116,14 +117,14 @@ impl Feed {
         }
     }
 
-    /// Once for each trouble: it would be told for each batch.
+    /// Logged once per failure, not for each batch.
     fn tell(&self, state: &mut State, refused: &Refused) {
         if !std::mem::replace(&mut state.told, true) {
-            tracing::error!(reason = %refused, "events that a sink does not take are lost from now on: the newest");
+            tracing::error!(reason = %refused, "the spool of a sink accepts no more events; the newest are lost from now on");
         }
     }
 
-    /// Looks at what waits; to be called at every interval.
+    /// Checks the queue's age; call it at every interval.
     pub(crate) fn tick(&self, now: Instant) {
         let mut state = self.state.lock();
         let old =
@@ -161,13 +162,13 @@ impl Feed {
         self.metrics.age_seconds.set(gauge(age));
     }
 
-    /// Nothing is added any more: the worker ends when it has sent what there is, or cannot.
+    /// Nothing more is added: the worker ends when the queue is sent or the sink fails.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// The deadline: what was not taken goes to disk, or is lost. How many events are lost, and how many kept.
+    /// The deadline: moves the rest to disk, or drops it. Returns how many events are lost, and how many kept.
     pub(crate) fn abandon(&self) -> (u64, u64) {
         let mut state = self.state.lock();
         (state.closed, state.abandoned) = (true, true);
@@ -201,19 +202,19 @@ impl Feed {
         }
     }
 
-    /// The sink took the oldest batch, but for what it refused for good.
+    /// The sink accepted the oldest batch, except for rejected events.
     pub(crate) fn taken(&self, batch: &Batch, refused: u64) {
         let mut state = self.state.lock();
         self.metrics.sent.inc_by(batch.events.saturating_sub(refused));
         self.metrics.lost(Loss::Refused, refused);
         (state.failing, state.told) = (false, false);
-        // It went to the disk or was given up meanwhile, after the deadline.
+        // It moved to disk or was dropped meanwhile, after the deadline.
         state.remove_head();
         state.head_since = state.head_since_now();
         self.changed(state);
     }
 
-    /// An attempt failed. Waits before the next; false: there shall be none.
+    /// An attempt failed. Waits before the next one; false: make no other attempt.
     pub(crate) fn failed(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         self.metrics.failed.inc();
@@ -221,7 +222,7 @@ impl Feed {
         self.changed.notify_all();
         let deadline = Instant::now() + pause;
         loop {
-            // Who goes has no time for a sink that is down, where there is a disk.
+            // A node that is stopping has no time for a failing sink with a spool.
             if state.abandoned || (state.closed && state.spool.is_some()) {
                 return false;
             }
@@ -256,7 +257,7 @@ impl State {
     fn remove_head(&mut self) {
         match &mut self.spool {
             Some(spool) if !spool.is_empty() => {
-                // It was read here, unless it moved to the disk after it was shown.
+                // The head is in memory unless it moved to disk after it was shown.
                 if spool.head().is_some() {
                     spool.take();
                 }
@@ -269,7 +270,7 @@ impl State {
         }
     }
 
-    /// What is read from the disk is as old as the one before it, which is the most that is known.
+    /// A batch from disk counts as old as the one before it, the best estimate.
     fn head_since_now(&self) -> Option<Instant> {
         match self.is_spooling() {
             true => self.head_since,

@@ -1,11 +1,11 @@
-//! The event log: what happened, told without ever making whoever tells it wait.
+//! The event log: records what happened without ever making the emitting thread wait.
 //!
 //! ```text
 //!   any thread ── Events::emit ──► ring of the thread ─┐             (wait-free, bounded; full: counted)
 //!   any thread ── Events::emit ──► ring of the thread ─┴─► collector ─ lines ─► batch (events, bytes, time)
 //!                                                                                 │ shared, not copied
 //!                                     ┌───────────────────────────┬──────────────┴┐
-//!                                   feed                        feed             feed     one a sink; memory, then disk
+//!                                   feed                        feed             feed     one per sink; memory, then disk
 //!                                     │ worker                    │ worker        │ worker
 //!                              rotated files                   Firehose        webhook, standard output
 //! ```
@@ -13,7 +13,7 @@
 //! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
 //! [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
 //!
-//! Invariant: nothing that emits touches a lock, a file or a socket that another thread may hold.
+//! Invariant: emitting never touches a lock, a file or a socket that another thread may hold.
 
 pub mod batch;
 mod collector;

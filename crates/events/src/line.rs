@@ -1,7 +1,7 @@
-//! How an event is written: one line of JSON (docs/events.md). Pure: the time is in the record.
+//! The format of events: one line of JSON each (docs/events.md). Pure: the time is in the record.
 //!
-//! The fields that every line has come first and in the same order, so that a reader can tell them apart before it reads
-//! the rest. Devices of one outcome share a line, [`DEVICES_MAX`] of them at most, so that a line fits wherever it goes.
+//! The common fields come first and in the same order, so that a reader can tell lines apart early. Devices with the
+//! same outcome share a line, at most [`DEVICES_MAX`] of them, so that a line fits every sink.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -14,23 +14,23 @@ use crate::event::{
     Accepted, Configured, Connected, Event, Exposed, Kind, Record, Registered, Routed, Subject,
 };
 
-/// The version of the schema, `v` of each line. Fields may be added within a version, readers ignore what they do not know.
+/// The version of the schema, `v` of each line. A version may gain fields; readers ignore unknown ones.
 pub const SCHEMA: u32 = 1;
 
-/// Devices of one line: 1,000 numbers of at most 20 digits are 21 KB, far below any sink's limit.
+/// Devices per line: 1,000 numbers of at most 20 digits are 21 KB, far below any sink's limit.
 pub const DEVICES_MAX: usize = 1_000;
 
-/// What an app is called; none while that is not known.
+/// Returns an app's name, if it is known.
 pub type Names = Arc<dyn Fn(AppId) -> Option<String> + Send + Sync>;
 
-/// Writes lines, numbering them.
+/// Writes and numbers lines.
 pub struct Writer {
     names: Names,
-    /// Apps keep their names.
+    /// A cache of app names.
     known: HashMap<AppId, String>,
     /// `","node":"…","run":…,"n":`, the same in every line.
     middle: Vec<u8>,
-    /// Of the next line: lines of (node, run) are numbered from 1 without a gap.
+    /// The number of the next line: lines of (node, run) are numbered from 1 without a gap.
     next: u64,
     /// The second that `second_text` shows, with its `T` and without a fraction.
     second: u64,
@@ -38,7 +38,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `run` tells one start of the node from the next.
+    /// `run` identifies the start of the node.
     pub fn new(node: &str, run: Timestamp, names: Names) -> Self {
         let mut middle = b"\",\"node\":".to_vec();
         push_text(&mut middle, node);
@@ -48,7 +48,7 @@ impl Writer {
         Self { names, known: HashMap::new(), middle, next: 1, second: u64::MAX, second_text: String::new() }
     }
 
-    /// Appends the lines of a record; how many there are, by kind.
+    /// Appends the lines of a record. Returns how many there are, by kind.
     pub fn write(&mut self, record: &Record, out: &mut Vec<u8>, mut count: impl FnMut(Kind)) {
         let at = record.at;
         match &record.event {
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// What is one line.
+    /// Writes a record that is one line.
     fn single(&mut self, at: Timestamp, event: &Event, out: &mut Vec<u8>) -> Kind {
         let kind = match event {
             Event::Started { .. } => Kind::Started,
@@ -143,7 +143,7 @@ impl Writer {
             }
             Event::Configured(configured) => self.configured(configured, out),
             Event::Exposed(exposed) => self.exposed(exposed, out),
-            // They are lines for many devices: `write` has them.
+            // `write` splits them into lines by device.
             Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
             }
         }
@@ -219,7 +219,7 @@ impl Writer {
         push_field(out, "variant", &exposed.variant);
     }
 
-    /// One call a line: its devices, and how many it counts. Those that are not known count with the first.
+    /// Calls `line` for each line: its devices, and its count. Unknown devices count in the first line.
     fn each(
         &mut self,
         devices: &[DeviceNum],
@@ -245,7 +245,7 @@ impl Writer {
         out.push(b'"');
     }
 
-    /// RFC 3339 in UTC with milliseconds; the calendar is asked once a second.
+    /// RFC 3339 in UTC with milliseconds; the calendar is computed once a second.
     fn push_time(&mut self, out: &mut Vec<u8>, at: Timestamp) {
         if at.0 / 1_000 != self.second {
             self.second = at.0 / 1_000;
@@ -325,10 +325,10 @@ fn push_count(out: &mut Vec<u8>, name: &str, value: u64) {
     push_number(out, value);
 }
 
-/// Of what shows itself without anything that JSON escapes.
+/// A value whose text needs no escapes in JSON.
 fn push_display(out: &mut Vec<u8>, name: &str, value: &dyn std::fmt::Display) {
     push_name(out, name);
-    // A vector takes all that is written.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "\"{value}\"");
 }
 
@@ -343,7 +343,7 @@ fn push_number(out: &mut Vec<u8>, value: u64) {
 }
 
 fn push_text(out: &mut Vec<u8>, text: &str) {
-    // A vector takes all that is written, and a string is always JSON.
+    // Writing to a vector cannot fail, and a string is always JSON.
     let _ = serde_json::to_writer(out, text);
 }
 

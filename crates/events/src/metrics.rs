@@ -1,4 +1,4 @@
-//! What the event log counts: what was told, what each sink took, what waits and how long, and every loss with its reason.
+//! The metrics of the event log: emitted events, accepted events by sink, queues and their age, and losses by reason.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,18 +8,18 @@ use prometheus_client::registry::Registry;
 
 use crate::event::Kind;
 
-/// Why an event is in no sink, or not in this one.
+/// Why an event is missing in all sinks, or in this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// A thread told faster than the collector read.
+    /// A thread emitted faster than the collector read.
     Ring,
     /// Memory and spool of a sink were full, or the spool's disk failed.
     SpoolFull,
-    /// The sink will never take it.
+    /// The sink rejects it permanently.
     Refused,
-    /// The node ended before the sink took it, and the sink has no spool.
+    /// The node stopped before the sink accepted it, and the sink has no spool.
     Ended,
-    /// What was read back from the spool was not what had been written.
+    /// The spool was damaged.
     Damaged,
 }
 
@@ -77,37 +77,37 @@ pub(crate) struct OfSink {
     pub(crate) age_seconds: Gauge,
 }
 
-/// The label of what was lost before any sink.
+/// The label for losses before any sink.
 const ALL_SINKS: &str = "all";
 
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("events");
-        registry.register("written", "Events, by what they are", metrics.written.clone());
+        registry.register("written", "Events written, by kind", metrics.written.clone());
         registry.register(
             "lost",
-            "Events that a sink did not get, by why; all: that no sink got",
+            "Events that a sink did not get, by reason; sink `all`: no sink got them",
             metrics.lost.clone(),
         );
-        registry.register("sink_sent", "Events that a sink took", metrics.sent.clone());
-        registry.register("sink_failures", "Attempts of a sink that failed", metrics.failed.clone());
+        registry.register("sink_sent", "Events that a sink accepted", metrics.sent.clone());
+        registry.register("sink_failures", "Failed attempts of a sink", metrics.failed.clone());
         registry.register(
             "sink_memory_bytes",
-            "What waits for a sink in memory",
+            "Bytes queued for a sink in memory",
             metrics.memory_bytes.clone(),
         );
-        registry.register("sink_spool_bytes", "What waits for a sink on disk", metrics.disk_bytes.clone());
-        registry.register("sink_backlog", "Events that wait for a sink", metrics.waiting.clone());
+        registry.register("sink_spool_bytes", "Bytes queued for a sink on disk", metrics.disk_bytes.clone());
+        registry.register("sink_backlog", "Events queued for a sink", metrics.waiting.clone());
         registry.register(
             "sink_backlog_age_seconds",
-            "How long the oldest waits that a sink did not take; since the start at most",
+            "Age of the oldest event queued for a sink, counted from the start of the node at most",
             metrics.age_seconds.clone(),
         );
         metrics
     }
 
-    /// For a list of all that there is, each with one of its labels.
+    /// Registers one series of each metric, for the documentation.
     pub fn describe(registry: &mut Registry) {
         let metrics = Self::new(registry);
         metrics.of_sink("file");
@@ -138,22 +138,22 @@ impl Metrics {
         }
     }
 
-    /// What a sink did not get, for tests and reports.
+    /// Events that a sink did not get, for tests and reports.
     pub fn lost(&self, sink: &'static str, why: Loss) -> u64 {
         self.lost.get_or_create_owned(&LossLabels { sink, why: why.as_str() }).get()
     }
 
-    /// What no sink got because a thread told faster than the collector read.
+    /// Events that no sink got because a thread emitted faster than the collector read.
     pub fn lost_by_rings(&self) -> u64 {
         self.lost_in_rings().get()
     }
 
-    /// What a sink took.
+    /// Events that a sink accepted.
     pub fn sent(&self, sink: &'static str) -> u64 {
         self.sent.get_or_create_owned(&SinkLabels { sink }).get()
     }
 
-    /// How much waits for a sink in memory and on disk.
+    /// Bytes queued for a sink in memory and on disk.
     pub fn waiting_bytes(&self, sink: &'static str) -> (i64, i64) {
         let labels = SinkLabels { sink };
         let memory = self.memory_bytes.get_or_create_owned(&labels).get();

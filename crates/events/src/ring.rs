@@ -1,7 +1,7 @@
-//! The bounded way from one thread to the collector: wait-free, one writer, one reader.
+//! The bounded queue from one thread to the collector: wait-free, one writer, one reader.
 //!
-//! Bounded twice: by places, and by the bytes that records hold beside themselves (lists of devices). What finds no room
-//! goes back to whoever has it, and is counted there.
+//! Two limits: the number of records, and the bytes that records hold outside of themselves (lists of devices). A
+//! record without room is returned to the caller, and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::event::Record;
 
-/// Lists of devices in one ring. A fan-out to a million devices is 8 MB.
+/// Bytes of device lists in one ring. A fan-out to a million devices has 8 MB.
 const EXTRA_BYTES_MAX: usize = 16 << 20;
 
-/// The collector is woken so many times while a ring fills: it looks by itself at every flush interval.
+/// How often a filling ring wakes the collector between two flush intervals.
 const WAKES: usize = 4;
 
-/// What both ends count. In a line of its own: threads that emit share nothing with each other.
+/// Counters of both ends. On a cache line of their own: emitting threads share nothing with each other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct State {
@@ -24,7 +24,7 @@ struct State {
     lost: AtomicU64,
 }
 
-/// The end of the thread that emits.
+/// The emitting thread's end.
 pub(crate) struct Sender {
     pub(crate) log: u64,
     records: Producer<Record>,
@@ -47,13 +47,13 @@ pub(crate) fn ring(log: u64, places: usize) -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// True if the collector is to be woken.
+    /// True if the caller has to wake the collector.
     #[allow(clippy::result_large_err)] // It is the record that was given: it is moved either way.
     pub(crate) fn push(&mut self, record: Record) -> Result<bool, Record> {
         let extra = record.extra_bytes();
         if extra > 0 {
             let held = self.state.extra_bytes.load(Ordering::Relaxed);
-            // One that is larger than all that is allowed goes alone.
+            // A record above the limit is accepted when it is alone.
             if held > 0 && held + extra > EXTRA_BYTES_MAX {
                 return Err(record);
             }
@@ -93,7 +93,7 @@ impl Receiver {
         Some(record)
     }
 
-    /// What found no room since the last time this was asked.
+    /// Records dropped since the last call.
     pub(crate) fn take_lost(&self) -> u64 {
         match self.state.lost.load(Ordering::Relaxed) {
             0 => 0,
@@ -105,7 +105,7 @@ impl Receiver {
         self.records.buffer().capacity()
     }
 
-    /// Its thread has ended and nothing is left.
+    /// The thread has ended and the ring is empty.
     pub(crate) fn is_over(&self) -> bool {
         self.records.is_abandoned() && self.records.is_empty()
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_gives_back() {
+    fn a_full_ring_returns_the_record() {
         let (mut sender, mut receiver) = ring(1, 4);
         let wakes = (0..4).filter(|_| sender.push(record(0)) == Ok(true)).count();
         assert_eq!(wakes, 4);
@@ -139,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_devices_are_bounded_besides() {
+    fn lists_of_devices_have_their_own_limit() {
         let (mut sender, mut receiver) = ring(1, 64);
         let half = EXTRA_BYTES_MAX / 2 / 8;
         assert!(sender.push(record(half)).is_ok() && sender.push(record(half)).is_ok());
         assert!(sender.push(record(1)).is_err());
-        assert!(sender.push(record(0)).is_ok(), "what names nobody has room");
+        assert!(sender.push(record(0)).is_ok(), "a record without devices has room");
         receiver.pop();
         assert!(sender.push(record(1)).is_ok());
         while receiver.pop().is_some() {}
-        assert!(sender.push(record(half * 4)).is_ok(), "alone it goes, whatever its size");
+        assert!(sender.push(record(half * 4)).is_ok(), "alone it is accepted, whatever its size");
     }
 }

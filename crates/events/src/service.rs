@@ -1,4 +1,4 @@
-//! The running log: opens sinks, starts the threads, and ends them within a time.
+//! The running log: opens sinks, starts the threads, and stops them within a deadline.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use crate::sink::{Network, Sink};
 use crate::spool::Spool;
 use crate::worker;
 
-/// An attempt that is broken off ends within this.
+/// A cancelled attempt ends within this time.
 const BREAK_OFF: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(5);
 
-/// Why there is no log.
+/// Why the log cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Config(String),
-    #[error("the sink {sink} cannot be opened: {reason}")]
+    #[error("failed to open the sink {sink}: {reason}")]
     Sink { sink: &'static str, reason: String },
-    #[error("the spool {path} cannot be opened: {reason}")]
+    #[error("failed to open the spool {path}: {reason}")]
     Spool { path: String, reason: std::io::Error },
-    #[error("no thread can be started: {0}")]
+    #[error("failed to start a thread: {0}")]
     Thread(std::io::Error),
 }
 
-/// How the log ended.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drained {
-    /// Events that wait on disk for the next start.
+    /// Events on disk for the next start.
     pub spooled: u64,
-    /// Events that a sink without a spool did not take in time.
+    /// Events that a sink without a spool did not accept in time.
     pub lost: u64,
 }
 
-/// A running log. Dropped without [`Service::drain`], it ends at once: what was not taken is on disk, or lost.
+/// A running log. Dropped without [`Service::drain`], it ends at once: unsent events are on disk, or lost.
 pub struct Service {
     shared: Arc<Shared>,
     collector: JoinHandle<()>,
@@ -61,8 +61,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens sinks and spools, and starts. `network`: what sinks that are not on this machine need. `threads`:
-    /// where the log's threads report progress.
+    /// Opens sinks and spools, and starts. `network`: for sinks outside of this machine. `threads` supervises the log's
+    /// threads.
     pub fn start(
         config: &Config,
         names: Names,
@@ -93,13 +93,13 @@ impl Service {
         Ok(Self { shared, collector, workers, feeds, ending, deadline: config.drain })
     }
 
-    /// A handle to tell events with.
+    /// A handle for emitting events.
     pub fn events(&self) -> Events {
         Events::new(self.shared.clone())
     }
 
-    /// Gives what was told to the sinks, for as long as the configuration allows; what is left then goes to disk. What is
-    /// told from now on may be lost. Blocks.
+    /// Sends queued events to the sinks within the configured time; the rest goes to disk. Events emitted from now on
+    /// may be lost. Blocks.
     pub fn drain(self) -> Drained {
         let deadline = Instant::now() + self.deadline;
         self.shared.ending.store(true, Ordering::Release);
@@ -129,7 +129,7 @@ impl Drop for Service {
     }
 }
 
-/// Threads have no end that can be waited for with a deadline.
+/// A thread cannot be joined with a deadline.
 fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
         std::thread::sleep(STEP);
@@ -142,7 +142,7 @@ fn feed(config: &Config, sink: &config::Sink, metrics: &Metrics) -> Result<Feed,
         true => Some(open_spool(&config.spool.join(name), config.spool_bytes)?),
         false => None,
     };
-    // What a sink does not take within this is safe from a kill from then on.
+    // From then on, events that a sink has not accepted survive a kill.
     let spill_after = config.flush_interval.max(Duration::from_secs(1));
     Ok(Feed::new(config.memory_bytes, spill_after, spool, metrics.of_sink(name)))
 }
@@ -151,7 +151,7 @@ fn open_spool(path: &Path, bytes_max: u64) -> Result<Spool, Error> {
     let spool = Spool::open(path, bytes_max)
         .map_err(|reason| Error::Spool { path: path.display().to_string(), reason })?;
     if !spool.is_empty() {
-        tracing::info!(spool = %path.display(), events = spool.events(), "events of an earlier run wait on disk");
+        tracing::info!(spool = %path.display(), events = spool.events(), "events of an earlier run are queued on disk");
     }
     Ok(spool)
 }
@@ -170,12 +170,12 @@ fn collect(
     let first = Record { at: run, event: Event::Started { version: config.version } };
     let collect = move |pulse: &Pulse| collector.run(first, pulse);
     let thread = threads.spawn(Kind::EventsCollector, "events-collect", collect)?;
-    // Set here and nowhere else.
+    // Set only here.
     let _ = shared.collector.set(thread.thread().clone());
     Ok(thread)
 }
 
-/// A clock before 1970 is as good as none.
+/// A clock before 1970 counts as unset.
 fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -1,6 +1,6 @@
-//! Where events go. A sink takes a whole batch or fails, and is then given the same batch again.
+//! The interface of sinks. A sink accepts a whole batch or fails, and then gets the same batch again.
 //!
-//! Each runs on a thread of its own; those that speak to the network wait for the runtime there.
+//! Each sink has its own thread; sinks on the network wait there for the runtime.
 
 mod archive;
 mod file;
@@ -9,7 +9,7 @@ mod firehose;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "firehose")]
-mod parcel;
+mod record;
 mod stdout;
 pub mod webhook;
 
@@ -23,13 +23,13 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::Batch;
 use crate::config;
 
-/// Whether this build can reach Firehose.
+/// Whether this build supports Firehose.
 pub const FIREHOSE: bool = cfg!(feature = "firehose");
 
-/// Whether this build can reach Kafka.
+/// Whether this build supports Kafka.
 pub const KAFKA: bool = cfg!(feature = "kafka");
 
-/// Why a batch was not taken, or not all of it: it may be taken later.
+/// Why a batch, or a part of it, was not accepted: worth a retry.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Failure(pub(crate) String);
@@ -39,7 +39,7 @@ pub(crate) struct Failure(pub(crate) String);
 pub(crate) struct Network {
     pub(crate) runtime: Handle,
     pub(crate) egress: Arc<Egress>,
-    /// The log ends: what is under way is broken off, and given to the next run.
+    /// The log is ending: attempts are cancelled, and their batches go to the next run.
     pub(crate) ending: CancellationToken,
 }
 
@@ -54,18 +54,15 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// `node`: who tells, where a sink wants to know.
-    #[cfg_attr(
-        not(feature = "kafka"),
-        expect(unused_variables, reason = "only Kafka's records are named by it")
-    )]
+    /// `node`: the name of this node, for sinks that use it.
+    #[cfg_attr(not(feature = "kafka"), expect(unused_variables, reason = "only Kafka uses it"))]
     pub(crate) fn open(
         config: &config::Sink,
         node: &str,
         network: Option<&Network>,
         threads: &Threads,
     ) -> Result<Self, String> {
-        let network = || network.cloned().ok_or("it needs a runtime and a way out");
+        let network = || network.cloned().ok_or("it needs a runtime and egress");
         match config {
             config::Sink::File(file) => match file::File::open(file, threads) {
                 Ok(sink) => Ok(Sink::File(sink)),
@@ -80,17 +77,19 @@ impl Sink {
                 Ok(Sink::Firehose(Box::new(firehose::Firehose::new(firehose.clone(), network()?))))
             }
             #[cfg(not(feature = "firehose"))]
-            config::Sink::Firehose(_) => Err("this build has no Firehose (feature firehose)".to_owned()),
+            config::Sink::Firehose(_) => {
+                Err("this build does not support Firehose (feature firehose)".to_owned())
+            }
             #[cfg(feature = "kafka")]
             config::Sink::Kafka(kafka) => {
                 Ok(Sink::Kafka(Box::new(kafka::Kafka::new(kafka.clone(), node, network()?))))
             }
             #[cfg(not(feature = "kafka"))]
-            config::Sink::Kafka(_) => Err("this build has no Kafka (feature kafka)".to_owned()),
+            config::Sink::Kafka(_) => Err("this build does not support Kafka (feature kafka)".to_owned()),
         }
     }
 
-    /// Gives a batch. How many events it refused for good.
+    /// Sends a batch. Returns how many events the sink rejected permanently.
     pub(crate) fn send(&mut self, batch: &Batch) -> Result<u64, Failure> {
         match self {
             Sink::File(file) => file.write(batch).map(|()| 0),
@@ -103,7 +102,7 @@ impl Sink {
         }
     }
 
-    /// Nothing more will be given.
+    /// Nothing more will be sent.
     pub(crate) fn end(self) {
         if let Sink::File(file) = self {
             file.end();
@@ -116,7 +115,7 @@ fn wait<T>(network: &Network, exchange: impl Future<Output = Result<T, Failure>>
     network.runtime.block_on(async {
         match network.ending.run_until_cancelled(exchange).await {
             Some(result) => result,
-            None => Err(Failure("the log ends".to_owned())),
+            None => Err(Failure("the log is ending".to_owned())),
         }
     })
 }

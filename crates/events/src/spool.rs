@@ -1,16 +1,16 @@
-//! A bounded queue of batches on disk: what a sink cannot take now, in order.
+//! A bounded queue of batches on disk, in order, for batches that a sink cannot accept now.
 //!
 //! ```text
 //!   00000000000000000007.events   frames ─► … append         frame: bytes u32, CRC-32 u32, events u32, reserved u32, lines
 //!   00000000000000000006.events   frames
-//!   position                      (segment, offset, CRC-32): up to here it was taken
+//!   position                      (segment, offset, CRC-32): everything before was accepted
 //! ```
 //!
-//! Reading and taking are apart: [`Spool::head`] shows the oldest batch until [`Spool::take`] says that the sink has it, so
-//! what a crash interrupts is sent again and nothing is skipped. A frame that a crash cut off ends its segment. Nothing is
-//! synced: a killed process loses nothing that is here, a machine that loses its power may.
+//! Reading and removing are separate: [`Spool::head`] returns the oldest batch until [`Spool::take`] reports it as
+//! accepted, so a crash repeats a batch but skips none. A frame that a crash truncated ends its segment. Nothing is
+//! synced: a killed process loses nothing here, a machine that loses power may.
 //!
-//! Invariant: bytes on disk never exceed what was allowed; the segment that is read is removed when it was read.
+//! Invariant: bytes on disk never exceed the limit; a segment is removed when it has been read.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -27,18 +27,18 @@ mod frame;
 
 use frame::{FRAME_HEAD, Head, Position};
 
-/// Of 1 GiB there are 128 then; what was read of the first is all that is kept in vain.
+/// 128 segments in 1 GiB; the accepted part of the first one is the only wasted space.
 const SEGMENT_BYTES: u64 = 8 << 20;
 
 const POSITION: &str = "position";
 const EXTENSION: &str = "events";
 
-/// Why a batch was not kept.
+/// Why a batch was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("the spool is full")]
     Full,
-    #[error("the spool cannot be written: {0}")]
+    #[error("cannot write to the spool: {0}")]
     Disk(io::Error),
 }
 
@@ -54,26 +54,26 @@ struct Segment {
 pub struct Spool {
     folder: PathBuf,
     bytes_max: u64,
-    /// The oldest first; appended to the last.
+    /// Oldest first; batches are appended to the last.
     segments: VecDeque<Segment>,
     next_number: u64,
-    /// In the first segment: where what was not taken begins.
+    /// In the first segment: the offset of the first batch that is not accepted.
     offset: u64,
-    /// The batch there, once it was read.
+    /// The batch there, once read.
     head: Option<Batch>,
-    /// Not taken yet.
+    /// Batches not accepted yet.
     events: u64,
-    /// On disk, also of what was taken already.
+    /// Bytes on disk, including accepted batches of the first segment.
     bytes: u64,
     /// Events that could not be read back.
     damaged: u64,
     position: File,
-    /// Held: two nodes never share a spool.
+    /// Locked: two nodes never share a spool.
     _lock: File,
 }
 
 impl Spool {
-    /// Opens a folder, with what an earlier run left in it.
+    /// Opens a folder with the batches of an earlier run.
     pub fn open(folder: &Path, bytes_max: u64) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"))?;
@@ -114,7 +114,7 @@ impl Spool {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             let from = if number == taken.segment { taken.offset } else { 0 };
             let (bytes, events) = frame::count(&file, from)?;
-            // What a crash cut off.
+            // Truncates what a crash left unfinished.
             file.set_len(bytes)?;
             (self.bytes, self.events) = (self.bytes + bytes, self.events + events);
             self.segments.push_back(Segment { number, file, bytes, events });
@@ -143,7 +143,7 @@ impl Spool {
         self.folder.join(format!("{number:020}.{EXTENSION}"))
     }
 
-    /// Events that nobody took yet.
+    /// Events that are not accepted yet.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -157,12 +157,12 @@ impl Spool {
         self.events == 0
     }
 
-    /// Events that were there and could not be read back, since the last time this was asked.
+    /// Events that could not be read back since the last call.
     pub fn take_damaged(&mut self) -> u64 {
         std::mem::take(&mut self.damaged)
     }
 
-    /// Keeps a batch behind all others.
+    /// Appends a batch.
     pub fn append(&mut self, batch: &Batch) -> Result<(), Refused> {
         let frame_bytes = FRAME_HEAD + batch.bytes.len() as u64;
         if self.bytes + frame_bytes > self.bytes_max {
@@ -178,7 +178,7 @@ impl Spool {
             .write_all_at(&head.encode(), last.bytes)
             .and_then(|()| last.file.write_all_at(&batch.bytes, last.bytes + FRAME_HEAD));
         if let Err(error) = written {
-            // Half a frame would end the segment for whoever reads it.
+            // A partial frame would end the segment for readers.
             let _ = last.file.set_len(last.bytes);
             return Err(Refused::Disk(error));
         }
@@ -197,7 +197,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The oldest batch that was not taken.
+    /// The oldest batch that is not accepted.
     pub fn head(&mut self) -> Option<Batch> {
         while self.head.is_none() {
             let first = self.segments.front()?;
@@ -215,10 +215,10 @@ impl Spool {
         self.head.clone()
     }
 
-    /// The rest of the first segment is not what was written.
+    /// The rest of the first segment is damaged.
     fn skip_segment(&mut self, error: &io::Error) {
         let Some(first) = self.segments.front_mut() else { return };
-        tracing::error!(segment = first.number, offset = self.offset, events = first.events, %error, "a segment of the event spool is damaged: the rest of it is lost");
+        tracing::error!(segment = first.number, offset = self.offset, events = first.events, %error, "a segment of the event spool is damaged; the rest of it is lost");
         self.damaged += first.events;
         self.events -= first.events;
         first.events = 0;
@@ -226,7 +226,7 @@ impl Spool {
         self.forget_read();
     }
 
-    /// The sink has the batch that [`Spool::head`] showed.
+    /// The sink accepted the batch that [`Spool::head`] returned.
     pub fn take(&mut self) {
         let (Some(batch), Some(first)) = (self.head.take(), self.segments.front_mut()) else { return };
         self.offset += FRAME_HEAD + batch.bytes.len() as u64;
@@ -235,11 +235,11 @@ impl Spool {
         self.forget_read();
     }
 
-    /// Segments that were read go, and what was taken is noted.
+    /// Removes segments that have been read, and records the position.
     fn forget_read(&mut self) {
         if let Err(error) = self.drop_read() {
-            // At worst something is sent twice after a crash.
-            tracing::warn!(%error, "the position of the event spool could not be written");
+            // At worst a batch is sent twice after a crash.
+            tracing::warn!(%error, "failed to write the position of the event spool");
         }
     }
 

@@ -1,6 +1,6 @@
-//! One thread a sink: gives it the oldest batch until it has it.
+//! The worker of a sink: sends the oldest batch until the sink accepts it.
 //!
-//! A sink that fails is tried again, twice as long apart each time. While it does, its batches go to disk (`feed`).
+//! A failing sink is retried with exponential backoff. Meanwhile its batches go to disk (`feed`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>, pulse: &
             match sink.send(&batch) {
                 Ok(refused) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!(sink = name, "events are taken again");
+                        tracing::info!(sink = name, "the sink accepts events again");
                     }
                     backoff.reset();
                     feed.taken(&batch, refused);
@@ -32,8 +32,8 @@ pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>, pulse: &
                 }
                 Err(error) => {
                     match std::mem::replace(&mut failing, true) {
-                        true => tracing::debug!(sink = name, %error, "events are still not taken"),
-                        false => tracing::warn!(sink = name, %error, "events are not taken; trying again"),
+                        true => tracing::debug!(sink = name, %error, "the sink still fails"),
+                        false => tracing::warn!(sink = name, %error, "the sink failed; retrying"),
                     }
                     pulse.waiting();
                     if !feed.failed(backoff.pause()) {

@@ -1,4 +1,4 @@
-//! Where spans and metrics go, and as whose. Read and checked by `node`.
+//! The configuration of the export of spans and metrics. `node` reads and validates it.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use noroshi_egress::Proxies;
 use rustls_pki_types::CertificateDer;
 
-/// Of one exporter.
+/// The configuration of one exporter.
 #[derive(Clone)]
 pub struct Config {
-    /// As in `OTEL_EXPORTER_OTLP_ENDPOINT`: `/v1/traces` and `/v1/metrics` are added to it.
+    /// As in `OTEL_EXPORTER_OTLP_ENDPOINT`: the exporter appends `/v1/traces` and `/v1/metrics`.
     pub endpoint: String,
     /// Sent with every export; may be secrets.
     pub headers: Vec<(String, String)>,
-    /// From connecting to the collector's last byte.
+    /// The timeout from connecting to the collector's last byte.
     pub timeout: Duration,
     /// How often metrics are sent; none: never.
     pub metrics_interval: Option<Duration>,
-    /// What is left when the node ends has so long.
+    /// The timeout for the rest when the node stops.
     pub drain: Duration,
-    /// What spans and metrics are about: `service.name` and the like.
+    /// The resource of spans and metrics: `service.name` and others.
     pub resource: Vec<(String, String)>,
-    /// The collector is where the operator says, in private networks most of all: every address is allowed.
+    /// An operator configures the collector, typically in a private network, so every address is allowed.
     pub proxies: Proxies,
-    /// Trusted beside the roots of the web.
+    /// Trusted in addition to the public roots.
     pub ca: Vec<CertificateDer<'static>>,
 }
 
@@ -34,13 +34,13 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Of a signal's path, such as `/v1/traces`.
+    /// The URL of a signal's path, such as `/v1/traces`.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.endpoint.trim_end_matches('/'))
     }
 }
 
-/// Reads headers: one a line, `name: value`. Names come out in lower case. The error names the line, never its text.
+/// Parses headers: one per line, `name: value`. Returns names in lower case. The error names the line, never its text.
 pub fn headers(text: &str) -> Result<Vec<(String, String)>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |line: &str| {
@@ -51,7 +51,7 @@ pub fn headers(text: &str) -> Result<Vec<(String, String)>, String> {
             && name.bytes().all(token)
             && !value.is_empty()
             && value.bytes().all(visible)
-            // These are the exchange's own.
+            // Set by the exporter itself.
             && !["host", "content-length", "content-type", "transfer-encoding", "connection"]
                 .contains(&name.to_ascii_lowercase().as_str());
         right.then(|| (name.to_ascii_lowercase(), value.to_owned()))
@@ -61,7 +61,7 @@ pub fn headers(text: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// Reads attributes: `key=value`, with commas between.
+/// Parses attributes: `key=value`, separated by commas.
 pub fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let read = |pair: &str| {
@@ -69,7 +69,7 @@ pub fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
         let (key, value) = (key.trim(), value.trim());
         (!key.is_empty() && !value.is_empty()).then(|| (key.to_owned(), value.to_owned()))
     };
-    pairs.map(|pair| read(pair).ok_or_else(|| "key=value, with commas between".to_owned())).collect()
+    pairs.map(|pair| read(pair).ok_or_else(|| "key=value, separated by commas".to_owned())).collect()
 }
 
 #[cfg(test)]

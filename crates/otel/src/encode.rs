@@ -9,8 +9,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{self as otlp, ResourceSpans, ScopeSpans, Status, status};
 use prost::Message;
 
-/// `SpanFlags` of trace.proto: the lowest eight bits are those of `traceparent`, and of the next two the first says that
-/// the second is known: whether the parent is remote.
+/// `SpanFlags` of trace.proto: the lowest eight bits are those of `traceparent`; of the next two, the first says that
+/// the second is set, which says whether the parent is remote.
 const SAMPLED: u32 = 0x01;
 const HAS_IS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
@@ -65,7 +65,7 @@ fn span(span: &Span) -> otlp::Span {
         start_time_unix_nano: span.started,
         end_time_unix_nano: span.ended,
         attributes: span.attributes.iter().map(|(key, value)| pair(key, any(value))).collect(),
-        // Unset where nothing failed: only whoever looks at it may say that it is well.
+        // Unset for a success: only an observer may declare a span OK.
         status: span
             .failed
             .as_ref()

@@ -1,8 +1,8 @@
-//! Takes spans that ended and posts them in batches; metrics at their own pace. One task, one request at a time.
+//! Posts ended spans in batches, and metrics periodically. One task, one request at a time.
 //!
-//! A collector that is away is asked again, ever more slowly, for as long as [`GIVE_UP`]; spans that end meanwhile wait in
-//! their queue, and are dropped and counted when that is full. What a collector refuses is not offered again
-//! (OTLP §"Failures": 429, 502, 503 and 504 are worth another try, no other status is).
+//! A collector that does not answer is retried with backoff for up to [`GIVE_UP`]. Spans that end meanwhile wait in
+//! their queue, and are dropped and counted when it is full. A rejected batch is not sent again (OTLP §"Failures": 429,
+//! 502, 503 and 504 are worth a retry, no other status is).
 
 use std::time::{Duration, Instant};
 
@@ -18,24 +18,24 @@ use tokio::time::sleep;
 use crate::metrics::Loss;
 use crate::{Config, Metrics, encode};
 
-/// How often the queue is looked at.
+/// How often the queue is read.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Spans of one request: some 250 KB, far below any collector's limit.
+/// Spans per request: about 250 KB, far below any collector's limit.
 const BATCH_MAX: usize = 512;
 
-/// A batch that the collector did not take for so long makes room for newer ones.
+/// A batch that the collector does not accept for this long is dropped in favour of newer ones.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// An answer is empty, or says in a sentence what was refused.
+/// An answer is empty, or has one sentence about rejected items.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// The text of `/metrics`.
+/// Returns the text of `/metrics`.
 pub type Scrape = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 pub struct Exporter {
@@ -44,13 +44,13 @@ pub struct Exporter {
     resource: Resource,
     metrics: Metrics,
     scrape: Scrape,
-    /// On its way; empty between two.
+    /// The batch in flight; empty between two.
     batch: Vec<Span>,
-    /// Of each signal: the last attempt failed, and the log says so.
+    /// By signal, whether the last attempt failed; the log reports the change.
     failing: [bool; 2],
 }
 
-/// What is sent, each to its own path (OTLP/HTTP).
+/// The signals; each has its own path (OTLP/HTTP).
 #[derive(Clone, Copy)]
 enum Signal {
     Traces,
@@ -73,12 +73,12 @@ impl Signal {
     }
 }
 
-/// What became of one request.
+/// The result of a request.
 enum Sent {
     Taken {
         refused: u64,
     },
-    /// Another time; not before so long, where the collector says it (OTLP/HTTP, "Throttling").
+    /// Retry; not before this time if the collector names it (OTLP/HTTP, "Throttling").
     Again {
         reason: String,
         after: Option<Duration>,
@@ -86,7 +86,7 @@ enum Sent {
     Refused(String),
 }
 
-/// The collector may take it another time, but not before so long.
+/// Worth a retry, not before this time.
 struct Later(Duration);
 
 impl Exporter {
@@ -98,7 +98,7 @@ impl Exporter {
         Ok(Self { config, egress, resource, metrics, scrape, batch: Vec::new(), failing: [false; 2] })
     }
 
-    /// Runs until `end`, then sends what is left, for as long as [`Config::drain`].
+    /// Runs until `end`, then sends the rest, for up to [`Config::drain`].
     pub async fn run(mut self, ended: Ended, end: impl Future<Output = ()>) {
         let since = encode::metric::now();
         tokio::select! {
@@ -110,14 +110,14 @@ impl Exporter {
         let left = self.batch.len();
         self.lose(Loss::Ended);
         if flushed.is_err() || left > 0 {
-            tracing::warn!(left, "the collector did not take all spans before the end");
+            tracing::warn!(left, "the node stopped before the collector accepted all spans");
         }
     }
 
     async fn export_forever(&mut self, ended: &Ended, since: u64) {
         let mut metrics_at = Instant::now();
         loop {
-            // Full batches follow each other at once; what is left waits for company.
+            // Full batches follow at once; a partial one waits for more spans.
             let is_full = self.next(ended) && self.batch.len() >= BATCH_MAX;
             self.export().await;
             if let Some(interval) = self.config.metrics_interval
@@ -140,7 +140,7 @@ impl Exporter {
         !self.batch.is_empty()
     }
 
-    /// Until the batch is taken, refused, or too old. Cancelled, the batch is still there.
+    /// Returns when the batch is accepted, rejected, or too old. If cancelled, the batch is kept.
     async fn export(&mut self) {
         let (began, mut backoff) = (Instant::now(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
         while !self.batch.is_empty() {
@@ -180,7 +180,7 @@ impl Exporter {
         self.batch.clear();
     }
 
-    /// What ended last, and the metrics as they are now; nothing is tried twice.
+    /// Sends the last spans and the present metrics; without retries.
     async fn flush(&mut self, ended: &Ended, since: u64) {
         while self.next(ended) {
             if self.try_export().await.is_err() {
@@ -192,7 +192,7 @@ impl Exporter {
         }
     }
 
-    /// Not tried again: the next one says all that this one did.
+    /// No retry: the next export includes this one.
     async fn export_metrics(&mut self, since: u64) {
         let Some(text) = (self.scrape)() else { return };
         let body = encode::metric::metrics(&self.resource, &text, since, encode::metric::now());
@@ -214,7 +214,7 @@ impl Exporter {
         match answer.status {
             200..=299 => {
                 if std::mem::take(&mut self.failing[signal as usize]) {
-                    tracing::info!("the collector takes {} again", signal.as_str());
+                    tracing::info!("the collector accepts {} again", signal.as_str());
                 }
                 // The answer about metrics has the same fields (`rejected_data_points`).
                 let partial = ExportTraceServiceResponse::decode(answer.body).ok();
@@ -231,7 +231,7 @@ impl Exporter {
     fn failed(&mut self, signal: Signal, reason: &str) {
         self.metrics.failures.inc();
         if !std::mem::replace(&mut self.failing[signal as usize], true) {
-            tracing::warn!(reason, "the collector does not take {}", signal.as_str());
+            tracing::warn!(reason, "the collector does not accept {}", signal.as_str());
         }
     }
 }

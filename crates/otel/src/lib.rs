@@ -1,14 +1,14 @@
-//! What this program tells OpenTelemetry: spans and metrics, posted to a collector as OTLP over HTTP (docs/tracing.md).
+//! Exports spans and metrics to an OpenTelemetry collector, as OTLP over HTTP (docs/tracing.md).
 //!
 //! ```text
 //!   telemetry::Spans ─► Ended ──► exporter ─ batch ─► encode::spans ───┐
 //!   registry as text ───────────► exporter ─ every ─► encode::metrics ─┴─► egress ─► collector
 //! ```
 //!
-//! Exporting is one task that nobody waits for: what it is too slow for is dropped and counted. Without the feature `otlp`
-//! there is no exporter, and [`AVAILABLE`] says so to whoever reads the configuration.
+//! Exporting is one task that nobody waits for: spans that exceed its speed are dropped and counted. Without the
+//! feature `otlp` there is no exporter, and [`AVAILABLE`] tells the reader of the configuration.
 //!
-//! Reading order: [`config`], `exporter`, `encode`, [`metrics`] (what is counted of all this).
+//! Reading order: [`config`], `exporter`, `encode`, [`metrics`] (the exporter's own).
 
 pub mod config;
 #[cfg(feature = "otlp")]

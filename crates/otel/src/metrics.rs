@@ -1,4 +1,4 @@
-//! What the exporter counts: what the collector took, and every loss with its reason.
+//! The exporter's own metrics: accepted spans, and losses by reason.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,13 +8,13 @@ use prometheus_client::registry::Registry;
 /// Why a span did not reach the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// More ended than the exporter was quick enough for.
+    /// The queue was full.
     Queue,
-    /// The collector will not take it.
+    /// The collector rejected it.
     Refused,
-    /// The collector did not answer for too long.
+    /// The collector did not accept it in time.
     Unreachable,
-    /// The node ended first.
+    /// The node stopped first.
     Ended,
 }
 
@@ -48,7 +48,7 @@ impl Metrics {
         let metrics = Self::default();
         registry.register(
             "tracing_spans_exported",
-            "Spans that the collector took",
+            "Spans that the collector accepted",
             metrics.exported.clone(),
         );
         registry.register(
@@ -58,7 +58,7 @@ impl Metrics {
         );
         registry.register(
             "tracing_export_failures",
-            "Exports that the collector did not take, or not yet",
+            "Failed exports, including those that are retried",
             metrics.failures.clone(),
         );
         for loss in Loss::ALL {
@@ -67,7 +67,7 @@ impl Metrics {
         metrics
     }
 
-    /// To be counted up by whoever loses spans for this reason.
+    /// The counter of a loss.
     pub fn dropped(&self, loss: Loss) -> Counter {
         self.dropped.get_or_create_owned(&ReasonLabels { reason: loss.as_str() })
     }

@@ -1,5 +1,5 @@
-//! What sampling costs a thread that works: the same work by turns without and with a profile being taken, 30 calls
-//! deep, computing, allocating and calling the kernel. Prints each ratio of CPU times and their median.
+//! The cost of sampling for a working thread: the same work alternately without and with a profile in progress, 30
+//! calls deep, computing, allocating and calling the kernel. Prints each ratio of CPU times and their median.
 //!
 //! `cargo run --release -p noroshi-profiling --features cpu --example overhead`
 
@@ -53,7 +53,7 @@ fn main() {
         let profiler = profiler.clone();
         async move { profiler.cpu(Ask { duration, hz: 99 }).await }
     };
-    // The first makes what stays.
+    // The first profile creates what stays.
     runtime.block_on(take(Duration::from_millis(100))).expect("a profile");
     measured();
     let mut ratios = Vec::new();
@@ -63,7 +63,7 @@ fn main() {
         std::thread::sleep(Duration::from_millis(200));
         let with = measured();
         sampling.abort();
-        // Dropped, it stops the sampler.
+        // Dropping it stops the sampler.
         let _ = runtime.block_on(sampling);
         std::thread::sleep(Duration::from_millis(200));
         println!("without {:.0} ms, with {:.0} ms: {:.4}", without / 1e6, with / 1e6, with / without);
@@ -71,6 +71,6 @@ fn main() {
     }
     ratios.sort_by(f64::total_cmp);
     println!("median {:.4}", ratios[PAIRS / 2]);
-    // What is left there is the process's alone.
+    // Only this process used the folder.
     let _ = std::fs::remove_dir_all(folder);
 }

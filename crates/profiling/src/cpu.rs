@@ -1,4 +1,5 @@
-//! The CPU profile: stacks from the sampler, counted, named and written up on a thread of their own.
+//! The CPU profile: runs the sampler, counts equal stacks, resolves names and encodes the result, all on a thread of its
+//! own. [`crate::profiler`] decides when.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::pprof::{Kind, Stack, encode};
-use crate::profiler::{Ask, Detail, Error, Taken};
+use crate::profile::{Ask, Detail, Error, Taken, thread_time};
 use crate::sampler::{Sample, Sampling};
 use crate::symbol::Symbols;
 
-/// `turn` is given back when the samples are there; what is made of them comes after.
+/// Releases `turn` when sampling ends, before it encodes the profile.
 pub(crate) async fn take(
     symbols: Arc<Mutex<Symbols>>,
     turn: OwnedMutexGuard<()>,
@@ -26,19 +27,19 @@ pub(crate) async fn take(
     let thread = std::thread::Builder::new().name("noroshi-profile".to_owned());
     thread
         .spawn(move || {
-            // Nobody may be left to hear it.
+            // Fails only if the caller is gone.
             let _ = done.send(run(&symbols, turn, ask, detail, &stopped));
         })
         .map_err(|error| Error::Failed(error.to_string()))?;
     let ended = tokio::select! {
         result = &mut taken => result,
         () = end => {
-            // It may have ended by itself.
+            // Fails if the thread has ended already.
             let _ = stop.try_send(());
             taken.await
         }
     };
-    ended.unwrap_or_else(|_| Err(Error::Failed("the sampler failed".to_owned())))
+    ended.unwrap_or_else(|_| Err(Error::Failed("the sampler panicked".to_owned())))
 }
 
 fn run(
@@ -51,7 +52,7 @@ fn run(
     let (from, began) = (SystemTime::now(), Instant::now());
     let sampling = Sampling::start(ask)?;
     if let Err(RecvTimeoutError::Disconnected) = stopped.recv_timeout(ask.duration) {
-        return Err(Error::Failed("nobody waits for it any more".to_owned()));
+        return Err(Error::Failed("the caller is gone".to_owned()));
     }
     let sampled = sampling.stop();
     let lasted = began.elapsed();
@@ -60,7 +61,7 @@ fn run(
         tracing::debug!(
             lost = sampled.lost,
             taken = sampled.samples.len(),
-            "there was no room for all samples"
+            "samples were lost: the buffer is full or all handlers are busy"
         );
     }
     let kind = Kind::Cpu { period: Duration::from_secs(1) / ask.hz };
@@ -69,13 +70,7 @@ fn run(
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from + lasted, cost: thread_time() })
 }
 
-/// CPU time of this thread so far.
-pub(crate) fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-/// Each stack once. Threads of one name are one: what they do is the same.
+/// Counts equal stacks. Threads of the same name do the same work and count as one.
 fn count(samples: Vec<Sample>) -> Vec<Stack> {
     let mut stacks: HashMap<Sample, i64> = HashMap::new();
     for sample in samples {

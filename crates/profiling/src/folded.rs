@@ -1,5 +1,5 @@
-//! A profile as lines of `root;caller;function value`, which flame graphs are drawn from. Reads what any program wrote,
-//! so every reference in it is looked at before it is followed.
+//! A profile as lines of `root;caller;function value`, the input of flame graphs. The file may come from any program,
+//! so every reference in it is checked.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -7,13 +7,13 @@ use std::io::Read as _;
 use ::pprof::protos::{Message, Profile};
 use flate2::read::MultiGzDecoder;
 
-/// Far more than any profile; what unpacks to more is something else.
+/// Far more than any profile; a larger file is something else.
 const PLAIN_BYTES_MAX: u64 = 256 << 20;
 
-/// Stacks with what they stand for.
+/// Stacks with their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
-    /// Of the profile's last kind of value, such as `cpu` and `nanoseconds`.
+    /// The profile's last type of value, such as `cpu` and `nanoseconds`.
     pub what: String,
     pub unit: String,
     /// Each stack once, in order.
@@ -21,7 +21,7 @@ pub struct Folded {
     pub sum: i64,
 }
 
-/// What is wrong with a file, in words for whoever gave it.
+/// Why a file is not a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a profile of pprof: {0}")]
 pub struct Wrong(String);
@@ -34,7 +34,7 @@ pub fn fold(pprof: &[u8]) -> Result<Folded, Wrong> {
             let mut reader = MultiGzDecoder::new(pprof).take(PLAIN_BYTES_MAX + 1);
             reader.read_to_end(&mut plain).map_err(|error| Wrong(error.to_string()))?;
             if plain.len() as u64 > PLAIN_BYTES_MAX {
-                return Err(Wrong(format!("it unpacks to more than {PLAIN_BYTES_MAX} bytes")));
+                return Err(Wrong(format!("it decompresses to more than {PLAIN_BYTES_MAX} bytes")));
             }
             &plain[..]
         }
@@ -46,7 +46,7 @@ pub fn fold(pprof: &[u8]) -> Result<Folded, Wrong> {
 
 struct Reader<'a> {
     profile: &'a Profile,
-    /// Function names by location, the outermost first.
+    /// Function names by location, outermost first.
     locations: HashMap<u64, Vec<String>>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
             let mut names = Vec::new();
             for line in location.line.iter().rev() {
                 let name = functions.get(&line.function_id);
-                let name = name.ok_or_else(|| Wrong(format!("there is no function {}", line.function_id)))?;
+                let name = name.ok_or_else(|| Wrong(format!("unknown function {}", line.function_id)))?;
                 names.push(plain(name));
             }
             if names.is_empty() {
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
 
     fn fold(self) -> Result<Folded, Wrong> {
         let kind = self.profile.sample_type.last();
-        let kind = kind.ok_or_else(|| Wrong("it does not say what its values are".to_owned()))?;
+        let kind = kind.ok_or_else(|| Wrong("the type of its values is missing".to_owned()))?;
         let (what, unit) =
             (text(self.profile, kind.ty)?.to_owned(), text(self.profile, kind.unit)?.to_owned());
         let mut stacks: BTreeMap<String, i64> = BTreeMap::new();
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
             }
             for id in sample.location_id.iter().rev() {
                 let names = self.locations.get(id);
-                frames.extend_from_slice(names.ok_or_else(|| Wrong(format!("there is no location {id}")))?);
+                frames.extend_from_slice(names.ok_or_else(|| Wrong(format!("unknown location {id}")))?);
             }
             sum = sum.saturating_add(value);
             let stack = stacks.entry(frames.join(";")).or_default();
@@ -104,15 +104,15 @@ impl<'a> Reader<'a> {
 
 fn text(profile: &Profile, index: i64) -> Result<&str, Wrong> {
     let text = usize::try_from(index).ok().and_then(|index| profile.string_table.get(index));
-    text.map(String::as_str).ok_or_else(|| Wrong(format!("there is no text {index}")))
+    text.map(String::as_str).ok_or_else(|| Wrong(format!("unknown string {index}")))
 }
 
-/// Threads that share work are one: `shard-3` is `shard`.
+/// Threads of one kind count as one: `shard-3` is `shard`.
 fn thread(name: &str) -> String {
     plain(name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-'))
 }
 
-/// What would end a frame or a line.
+/// Replaces characters that would end a frame or a line.
 fn plain(name: &str) -> String {
     name.replace([';', '\n', '\r'], ":")
 }

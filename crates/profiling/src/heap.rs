@@ -1,7 +1,7 @@
-//! The heap profile: jemalloc notes who allocated one in every so many bytes, and which of them are still in use.
+//! The heap profile: jemalloc samples allocations and records the stacks of those still in use.
 //!
-//! The program has to have jemalloc as its allocator, started with `prof:true`: [`MALLOC_CONF`] does that for every
-//! program this is linked into. What is not sampled costs a counter.
+//! The program must use jemalloc as its allocator with `prof:true`; [`MALLOC_CONF`] sets this for every program that
+//! links this crate. An allocation that is not sampled costs one counter.
 
 #![allow(unsafe_code)] // a symbol that jemalloc looks for; nothing is called or read by its address here
 
@@ -12,18 +12,17 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 pub use tikv_jemallocator::Jemalloc;
 
-use crate::cpu::thread_time;
 use crate::map;
 use crate::pprof::{Kind, Stack, encode};
-use crate::profiler::{Detail, Error, Taken};
+use crate::profile::{Detail, Error, Taken, thread_time};
 use crate::symbol::{Function, Symbols};
 
-/// Sampled from the start, one in 512 KiB: what lives long was allocated early. Ends with a zero, as C's strings do.
+/// Samples one allocation in 512 KiB from the start, because long-lived objects are allocated early. NUL-terminated.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static MALLOC_CONF: &[u8; 45] = b"prof:true,prof_active:true,lg_prof_sample:19\0";
 
 pub(crate) fn take(folder: &Path, symbols: &Mutex<Symbols>, detail: Detail) -> Result<Taken, Error> {
-    let without = || Error::Failed("the allocator of this process does not sample".to_owned());
+    let without = || Error::Failed("the allocator of this process does not sample allocations".to_owned());
     let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
     prepare(folder)?;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
@@ -49,7 +48,7 @@ pub(crate) fn take(folder: &Path, symbols: &Mutex<Symbols>, detail: Detail) -> R
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from, cost: thread_time().saturating_sub(spent) })
 }
 
-/// Where jemalloc's dumps go, before the first of them.
+/// Prepares the folder for jemalloc's dumps, once.
 fn prepare(folder: &Path) -> Result<(), Error> {
     static PREPARED: Mutex<bool> = Mutex::new(false);
     let mut prepared = PREPARED.lock();
@@ -57,19 +56,19 @@ fn prepare(folder: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let failed =
-        |error: std::io::Error| Error::Failed(format!("{} cannot be written: {error}", folder.display()));
+        |error: std::io::Error| Error::Failed(format!("cannot write to {}: {error}", folder.display()));
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => std::fs::create_dir_all(folder).map_err(failed)?,
     }
-    // Somebody else's choice is as good.
+    // Fails if the program has set another folder, which serves as well.
     let _ = tempfile::env::override_temp_dir(folder);
     *prepared = true;
     Ok(())
 }
 
-/// The outermost is first in what is given, and the innermost is a return address as all others are. Without the
-/// allocator's own functions: who called it has allocated.
+/// Reverses jemalloc's order, drops the allocator's own functions, and turns the innermost return address into the
+/// address of the call.
 fn innermost_first(outermost_first: &[usize], functions: &HashMap<usize, Vec<Function>>) -> Vec<usize> {
     let is_allocator = |address: &usize| {
         let functions = functions.get(address);

@@ -1,18 +1,18 @@
-//! Where the time and the memory of the program go: profiles in the format of pprof, taken when somebody asks, or
-//! pushed to a Pyroscope server window by window.
+//! Profiles of the program's CPU time and memory in the format of pprof: on demand, or continuously to a Pyroscope
+//! server.
 //!
 //! ```text
 //!   Profiler::cpu ─────┐              thread "noroshi-profile"
-//!   Pusher ── window ──┴─► sampler ─► SIGPROF on whatever thread runs ─► stacks ─► names ─► pprof, gzip
+//!   Pusher ── window ──┴─► sampler ─► SIGPROF on a running thread ─► stacks ─► names ─► pprof, gzip
 //!   Profiler::heap ──────► jemalloc's samples ─────────────────────────────────────►
-//!   Pusher ── parcel (one, the newest) ── POST /ingest by egress
+//!   Pusher ── upload (the newest only) ── POST /ingest by egress
 //! ```
 //!
-//! Reading order: [`profiler`], `cpu`, `sampler`, `map`, `symbol`, `heap`, `pprof`, then [`push`] and `folded` (what a
-//! flame graph is drawn from).
+//! Reading order: `profile`, `map`, `symbol`, `pprof`, `sampler`, `cpu`, [`heap`], [`profiler`], then [`push`] and
+//! [`folded`] (the input of flame graphs).
 //!
-//! Invariants: nothing samples the CPU, allocates or writes before somebody asks; at most one CPU profile is taken at a
-//! time; who asks goes before what is pushed.
+//! Invariants: without a request nothing samples the CPU, allocates or writes; at most one CPU profile is taken at a
+//! time; on-demand profiles take precedence over continuous ones.
 
 #[cfg(feature = "cpu")]
 mod cpu;
@@ -24,6 +24,7 @@ pub mod heap;
 mod map;
 #[cfg(feature = "cpu")]
 mod pprof;
+mod profile;
 pub mod profiler;
 pub mod push;
 #[cfg(feature = "cpu")]
@@ -34,8 +35,8 @@ mod symbol;
 pub use profiler::{Ask, Detail, Error, Profiler};
 pub use push::{Config, Metrics, Pusher};
 
-/// Whether this build takes CPU profiles.
+/// Whether this build can take CPU profiles.
 pub const CPU: bool = cfg!(feature = "cpu");
 
-/// Whether this build takes heap profiles.
+/// Whether this build can take heap profiles.
 pub const HEAP: bool = cfg!(feature = "heap");

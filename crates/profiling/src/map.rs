@@ -1,22 +1,22 @@
-//! Where files are mapped as program text: `/proc/self/maps` (proc(5)).
+//! The mapped program text of files: `/proc/self/maps` (proc(5)).
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A part of a file that can be run.
+/// An executable part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Map {
     pub(crate) start: u64,
     pub(crate) limit: u64,
-    /// Of its first byte in the file.
+    /// The file offset of its first byte.
     pub(crate) offset: u64,
     pub(crate) inode: u64,
     pub(crate) path: String,
 }
 
 impl Map {
-    /// The very file, though another may have its name by now.
+    /// Opens the mapped file itself, even if another file has its name now.
     pub(crate) fn open(&self) -> Result<File, String> {
         let program = Path::new("/proc/self/exe");
         let is_program = std::fs::read_link(program).is_ok_and(|path| path == Path::new(&self.path));
@@ -24,12 +24,12 @@ impl Map {
         let file = File::open(path).map_err(|error| error.to_string())?;
         match file.metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
             true => Ok(file),
-            false => Err("its file is gone".to_owned()),
+            false => Err("the file was replaced".to_owned()),
         }
     }
 }
 
-/// In order.
+/// In the order of addresses.
 pub(crate) fn read() -> Vec<Map> {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     text.lines().filter_map(executable).collect()
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_program_text_of_files_is_one() {
+    fn only_executable_file_mappings_are_read() {
         let right = Map {
             start: 0x55d0,
             limit: 0x55f0,

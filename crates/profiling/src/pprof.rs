@@ -1,5 +1,5 @@
-//! Stacks and values in pprof's format (`profile.proto`): mappings of the program and its libraries, a location for
-//! each address, a function for each name, and all text in one table whose first is empty.
+//! Encodes stacks in pprof's format (`profile.proto`): mappings of the program and its libraries, a location per
+//! address, a function per name, and one table of strings whose first is empty.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -12,30 +12,30 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::map::{self, Map};
-use crate::profiler::{Detail, Error};
+use crate::profile::{Detail, Error};
 use crate::symbol::{Function, Symbols};
 
-/// What values mean.
+/// The meaning of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Samples, each of which stands for `period` of CPU time.
+    /// Samples; each stands for `period` of CPU time.
     Cpu { period: Duration },
-    /// Bytes in use, of which one in `period_bytes` was looked at.
+    /// Bytes in use; one in `period_bytes` was sampled.
     #[cfg(feature = "heap")]
     Heap { period_bytes: i64 },
 }
 
-/// Seen so often, or so many bytes.
+/// A stack, with its number of samples or bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stack {
-    /// The innermost first. It is where the thread was, all others are where calls return to.
+    /// Innermost first: the interrupted instruction, then return addresses.
     pub(crate) addresses: Vec<usize>,
     pub(crate) thread: Option<String>,
     pub(crate) value: i64,
 }
 
 impl Stack {
-    /// Its addresses, each one behind its instruction.
+    /// All addresses as return addresses, one after their instruction.
     fn returns(&self) -> impl Iterator<Item = usize> {
         let innermost = self.addresses.iter().take(1).map(|address| address.saturating_add(1));
         innermost.chain(self.addresses.iter().skip(1).copied())
@@ -56,7 +56,7 @@ pub(crate) fn encode(
         writer.stack(kind, stack, &functions);
     }
     let profile = writer.finish(kind, from, lasted);
-    let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("it cannot be written: {error}"));
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("failed to encode: {error}"));
     let plain = profile.write_to_bytes().map_err(|error| failed(&error))?;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(&plain).map_err(|error| failed(&error))?;
@@ -84,7 +84,7 @@ impl Writer {
                 memory_limit: map.limit,
                 file_offset: map.offset,
                 filename,
-                // Names are in here already: a reader need not look for the program.
+                // The profile has names, so a reader need not find the program.
                 has_functions: true,
                 has_filenames: lines,
                 has_line_numbers: lines,
@@ -132,7 +132,7 @@ impl Writer {
         }
         let mut location = Location {
             id: self.profile.location.len() as u64 + 1,
-            // The instruction, not the one behind it.
+            // The instruction, not the one after it.
             address: address.saturating_sub(1) as u64,
             ..Location::default()
         };

@@ -1,13 +1,12 @@
-//! Profiles all the time: window after window is sampled and posted to a Pyroscope server.
+//! Continuous profiling: takes profile after profile and posts them to a Pyroscope server.
 //!
-//! Sampling does not wait for the server. What is to be posted is one profile of a kind: where the one before was not
-//! taken yet the newer takes its place, and the older is counted as replaced. A server that fails is asked again, twice
-//! as long apart each time; the log says when that begins and when it ends.
+//! Sampling does not wait for the server. One profile of each kind is pending; a newer one replaces it, and the older
+//! one counts as replaced. A failing server is retried with backoff; the log reports when the failure begins and ends.
 
 mod config;
 mod ingest;
 mod metrics;
-mod parcel;
+mod upload;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,36 +19,36 @@ pub use config::{Config, Label, check_application, check_header, check_server, l
 pub use metrics::Metrics;
 
 use crate::profiler::{Ask, Detail, Error, Profiler, Taken};
-use parcel::{Kind, Parcel, Parcels};
+use upload::{Kind, Upload, Uploads};
 
-/// Nothing of the answer is used but its status, and a refusal's first words.
+/// Only the status of the answer is used, and the beginning of an error text.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The last one, when the node ends.
+/// The timeout of the last upload, when the node stops.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Samples and posts until it is told to end.
+/// Takes and posts profiles until it is stopped.
 pub struct Pusher {
     config: Config,
-    /// Of this process, after those of the configuration.
+    /// The labels of this process, then the configured ones.
     labels: Vec<Label>,
     profiler: Profiler,
     egress: Arc<Egress>,
     metrics: Metrics,
 }
 
-/// What became of a profile.
+/// The result of an upload.
 enum Answer {
     Taken,
-    /// It would not be taken the next time either.
+    /// A retry would be rejected too.
     Refused(String),
     Failed(String),
 }
 
 impl Pusher {
-    /// `egress` has to let the server be reached: its address is an operator's word.
+    /// `egress` must allow the server's address, which an operator configured.
     pub fn new(
         config: Config,
         own: Vec<Label>,
@@ -61,79 +60,79 @@ impl Pusher {
         Self { config, labels, profiler, egress, metrics }
     }
 
-    /// Takes `END_TIMEOUT` for each profile that is left to end, and the time to write up the last samples.
+    /// The shutdown takes up to `END_TIMEOUT` per pending profile, and the time to write the last samples.
     pub async fn run(self, end: CancellationToken) {
-        let parcels = Parcels::default();
-        tracing::info!(server = self.config.server, "profiles are pushed");
-        tokio::join!(self.sample(&parcels, &end), self.send(&parcels, &end));
+        let uploads = Uploads::default();
+        tracing::info!(server = self.config.server, "pushing profiles");
+        tokio::join!(self.sample(&uploads, &end), self.send(&uploads, &end));
     }
 
-    async fn sample(&self, parcels: &Parcels, end: &CancellationToken) {
+    async fn sample(&self, uploads: &Uploads, end: &CancellationToken) {
         let ask = Ask { duration: self.config.interval, hz: self.config.hz };
         let mut failing = false;
         while !end.is_cancelled() {
             match self.profiler.window(ask, end.cancelled()).await {
                 Ok(taken) => {
                     failing = false;
-                    self.keep(parcels, Kind::Cpu, taken);
+                    self.keep(uploads, Kind::Cpu, taken);
                 }
                 Err(error) => self.pause(&error, std::mem::replace(&mut failing, true), end).await,
             }
             if self.config.heap && !end.is_cancelled() {
                 match self.profiler.heap(Detail::Functions).await {
-                    Ok(taken) => self.keep(parcels, Kind::Heap, taken),
-                    Err(error) => tracing::debug!(%error, "no heap profile"),
+                    Ok(taken) => self.keep(uploads, Kind::Heap, taken),
+                    Err(error) => tracing::debug!(%error, "failed to take a heap profile"),
                 }
             }
         }
-        parcels.close();
+        uploads.close();
     }
 
-    fn keep(&self, parcels: &Parcels, kind: Kind, taken: Taken) {
+    fn keep(&self, uploads: &Uploads, kind: Kind, taken: Taken) {
         self.metrics.made(taken.cost);
-        // Of a node that did nothing there is nothing to say.
-        if taken.stacks > 0 && parcels.put(Parcel { kind, taken }) {
+        // An idle node has nothing to report.
+        if taken.stacks > 0 && uploads.put(Upload { kind, taken }) {
             self.metrics.replaced(kind);
         }
     }
 
     async fn pause(&self, error: &Error, again: bool, end: &CancellationToken) {
         match again {
-            true => tracing::debug!(%error, "still no profile can be taken"),
-            false => tracing::warn!(%error, "no profile can be taken; trying again"),
+            true => tracing::debug!(%error, "still failing to take a profile"),
+            false => tracing::warn!(%error, "failed to take a profile; retrying"),
         }
         self.metrics.untaken();
         end.run_until_cancelled(tokio::time::sleep(self.config.interval)).await;
     }
 
-    async fn send(&self, parcels: &Parcels, end: &CancellationToken) {
+    async fn send(&self, uploads: &Uploads, end: &CancellationToken) {
         let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
-        while let Some(parcel) = parcels.next().await {
+        while let Some(upload) = uploads.next().await {
             let timeout = if end.is_cancelled() { END_TIMEOUT } else { ANSWER_TIMEOUT };
-            let trouble = match self.post(&parcel, timeout, end).await {
+            let trouble = match self.post(&upload, timeout, end).await {
                 Answer::Taken => {
-                    self.metrics.pushed(parcel.kind);
+                    self.metrics.pushed(upload.kind);
                     if std::mem::take(&mut failing) {
-                        tracing::info!(server = self.config.server, "profiles are taken again");
+                        tracing::info!(server = self.config.server, "the server accepts profiles again");
                     }
                     backoff.reset();
                     continue;
                 }
                 Answer::Refused(reason) => reason,
                 Answer::Failed(reason) => {
-                    // Unless there is a newer one by now.
-                    parcels.put_back(parcel);
+                    // Unless a newer one is pending.
+                    uploads.put_back(upload);
                     reason
                 }
             };
             self.metrics.failed();
             match std::mem::replace(&mut failing, true) {
-                true => tracing::debug!(reason = trouble, "profiles are still not taken"),
+                true => tracing::debug!(reason = trouble, "the server still rejects profiles or fails"),
                 false => {
                     tracing::warn!(
                         server = self.config.server,
                         reason = trouble,
-                        "profiles are not taken; trying again"
+                        "failed to push profiles; retrying"
                     );
                 }
             }
@@ -143,30 +142,30 @@ impl Pusher {
         }
     }
 
-    async fn post(&self, parcel: &Parcel, timeout: Duration, end: &CancellationToken) -> Answer {
+    async fn post(&self, upload: &Upload, timeout: Duration, end: &CancellationToken) -> Answer {
         let config = self.config.clone();
         let authorization = match tokio::task::spawn_blocking(move || config.authorization()).await {
             Ok(Ok(authorization)) => authorization,
             Ok(Err(reason)) => return Answer::Failed(reason),
             Err(error) => return Answer::Failed(error.to_string()),
         };
-        let url = ingest::url(&self.config, &self.labels, parcel);
+        let url = ingest::url(&self.config, &self.labels, upload);
         let mut headers = Vec::new();
         headers.extend(authorization.as_deref().map(|value| ("authorization", value)));
         // grafana.com/docs/pyroscope, "Tenant IDs"
         headers.extend(self.config.tenant.as_deref().map(|value| ("x-scope-orgid", value)));
-        let body = ingest::body(parcel);
+        let body = ingest::body(upload);
         let post = Post { content_type: ingest::CONTENT_TYPE, headers: &headers, body };
         let limits = Limits { body_bytes_max: ANSWER_BYTES_MAX, timeout };
         let exchange = self.egress.post(&url, post, limits);
-        // What is under way when the node ends has the last moments too.
+        // The last window is included when the node stops.
         let last = async {
             end.cancelled().await;
             tokio::time::sleep(END_TIMEOUT).await;
         };
         let answer = tokio::select! {
             answer = exchange => answer,
-            () = last => return Answer::Failed("the node ends".to_owned()),
+            () = last => return Answer::Failed("the node is stopping".to_owned()),
         };
         match answer {
             Ok(answer) => judge(answer.status, &answer.body),
@@ -178,13 +177,13 @@ impl Pusher {
 fn judge(status: u16, body: &[u8]) -> Answer {
     let reason = || {
         let text = String::from_utf8_lossy(&body[..body.len().min(200)]).replace(char::is_control, " ");
-        format!("it answered {status}: {text}")
+        format!("the server answered {status}: {text}")
     };
     match status {
         200..=299 => Answer::Taken,
-        // It looked at the profile and does not want it.
+        // The server rejected the profile.
         400 | 413 | 415 | 422 => Answer::Refused(reason()),
-        // Also what an operator has to mend.
+        // Includes failures that an operator has to fix.
         _ => Answer::Failed(reason()),
     }
 }

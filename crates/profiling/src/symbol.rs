@@ -1,9 +1,8 @@
-//! Which function an address is in: the whole name by a symbol table, and for those who ask for more, what was inlined
-//! there and which line it is, by the program's debug information.
+//! Resolves an address to its function: the full name by a symbol table, and on request inlined functions and lines by
+//! the program's debug information.
 //!
-//! The table takes microseconds and next to no memory, so it does for what is sampled all the time. Debug information
-//! takes far more of both (docs/performance.md): it is read for a profile that somebody asked for, in batches, and
-//! forgotten after each.
+//! The table takes microseconds and little memory, so it suits continuous profiles. Debug information takes far more of
+//! both (docs/performance.md): it is read in batches for on-demand profiles, and dropped after each batch.
 
 mod table;
 
@@ -13,10 +12,10 @@ use std::ffi::c_void;
 use backtrace::SymbolName;
 
 use crate::map::{self, Map};
-use crate::profiler::Detail;
+use crate::profile::Detail;
 use table::Table;
 
-/// Looked up one after the other, in order, so that neighbours share what is read for them.
+/// Addresses are resolved in order, so that neighbours share debug information.
 const BATCH: usize = 64;
 
 /// A function at an address.
@@ -24,18 +23,18 @@ const BATCH: usize = 64;
 pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) system_name: String,
-    /// Empty, and the line 0: not known.
+    /// Empty, with the line 0: unknown.
     pub(crate) file: String,
     pub(crate) line: u32,
 }
 
-/// The tables that were read, by the paths of their files; none for a file without one.
+/// The tables read so far, by path; none for a file without one.
 #[derive(Default)]
 pub(crate) struct Symbols(HashMap<String, Option<Table>>);
 
 impl Symbols {
-    /// Of each address its functions, the innermost first; none where nothing is known. Addresses are one behind their
-    /// instruction, as return addresses are.
+    /// The functions at each address, innermost first; none if unknown. Addresses are return addresses, one instruction
+    /// after the call.
     pub(crate) fn look_up(
         &mut self,
         addresses: impl Iterator<Item = usize>,
@@ -63,7 +62,9 @@ impl Symbols {
         let table = self.0.entry(map.path.clone()).or_insert_with(|| {
             let table = Table::read(map);
             table
-                .inspect_err(|reason| tracing::debug!(map.path, reason, "functions have no whole names"))
+                .inspect_err(|reason| {
+                    tracing::debug!(map.path, reason, "no symbol table: functions have no full names")
+                })
                 .ok()
         });
         table.as_ref()?.name(address - map.start + map.offset)
@@ -84,7 +85,7 @@ fn by_debug_information(address: usize) -> Vec<Function> {
     functions
 }
 
-/// With the whole name of the outermost, which is the one that others were inlined into.
+/// Sets the full name of the outermost function, into which the others were inlined.
 fn named(mut functions: Vec<Function>, whole: Option<&[u8]>) -> Vec<Function> {
     let Some(whole) = whole else { return functions };
     let (file, line) = functions.pop().map(|function| (function.file, function.line)).unwrap_or_default();
@@ -97,7 +98,7 @@ fn named(mut functions: Vec<Function>, whole: Option<&[u8]>) -> Vec<Function> {
     functions
 }
 
-/// Without the hash at its end.
+/// Without the hash suffix.
 fn plain(name: &SymbolName<'_>) -> String {
     format!("{name:#}")
 }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_its_whole_name_and_its_line_where_that_is_asked_for() {
+    fn a_function_has_its_full_name_and_its_line_on_request() {
         let (address, maps) = (a_function_with_a_path() + 1, map::read());
         let mut symbols = Symbols::default();
         for detail in [Detail::Functions, Detail::Lines] {
@@ -121,7 +122,7 @@ mod tests {
             assert_eq!(function.name, "noroshi_profiling::symbol::tests::a_function_with_a_path");
             let lines = detail == Detail::Lines;
             assert_eq!((function.file.ends_with("symbol.rs"), function.line > 0), (lines, lines));
-            assert_eq!(found[&7], [], "of no file");
+            assert_eq!(found[&7], [], "not in a file");
         }
     }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outermost_has_its_whole_name() {
+    fn the_outermost_function_has_its_full_name() {
         let function = |name: &str| Function {
             name: name.to_owned(),
             system_name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! How long to wait before trying again: twice as long each time, and never at the same moment as everybody
-//! else. Chance is drawn here alone, so that what decides by it can be told it in tests.
+//! How long to wait before a retry: twice as long each time, with jitter. Randomness is drawn only here, so that the
+//! rest can be tested with fixed values.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -12,8 +12,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failures` in a row (from 1): between a half and the whole of `first × 2^(failures - 1)`,
-    /// as `chance` in 0..1 has it. At least a half, so that a series of failures can never become a storm.
+    /// The wait after `failures` in a row (from 1): between half and all of `first × 2^(failures - 1)`, as `chance` in
+    /// 0..1 selects. At least half, so that a series of failures cannot become a storm.
     pub fn delay(self, failures: u32, chance: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(30);
         let whole = self.first.saturating_mul(1 << doublings).min(self.max);
@@ -21,8 +21,8 @@ impl Backoff {
     }
 }
 
-/// A number in 0..1, from the keys that the standard library seeds its maps with: good enough to spread
-/// retries, and for nothing else.
+/// A number in 0..1, from the random keys of the standard library's maps. Good enough to spread retries, and for
+/// nothing else.
 pub fn chance() -> f64 {
     let bits = RandomState::new().hash_one(0_u8);
     // 53 bits are what a double holds exactly.
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
         let check = |failures, chance, ms| {
             assert_eq!(backoff.delay(failures, chance), Duration::from_millis(ms), "{failures} {chance}");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_spread_over_its_range() {
+    fn chance_covers_its_range() {
         let drawn: Vec<f64> = (0..1_000).map(|_| chance()).collect();
         assert!(drawn.iter().all(|x| (0.0..1.0).contains(x)));
         let low = drawn.iter().filter(|x| **x < 0.5).count();

@@ -1,15 +1,15 @@
-//! The circuit breaker of a credential: while an operator has to act, or a push service is down, nobody is
-//! asked but one push at a time, and no sooner than a while after the last one failed.
+//! The circuit breaker of a credential: while an operator has to act, or a push service is down, only one push at a
+//! time probes the service, and not before a wait after the last failure.
 //!
-//! It decides and holds no clock: its owner tells it the time and what answers meant. Opened it answers
-//! with how long it stays so; half open it lets exactly one push through, whose answer closes or opens it.
+//! It holds no clock: the caller passes the time and reports what answers meant. Open, it says for how long; half open,
+//! it passes exactly one push, whose answer closes or opens it.
 
 use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 use crate::push::Reason;
 
-/// Closed as it is made.
+/// Starts closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     state: State,
@@ -26,9 +26,9 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     All,
-    /// One, whose answer decides.
+    /// One push, whose answer decides.
     Probe,
-    /// Nothing, for so long.
+    /// Nothing for this long.
     None {
         reason: Reason,
         after: Duration,
@@ -47,7 +47,7 @@ impl Breaker {
         }
     }
 
-    /// `probe_lost_after`: when an answer to a probe is no longer waited for.
+    /// `probe_lost_after`: when to give up waiting for the answer to a probe.
     pub fn pass(&mut self, now: Instant, probe_lost_after: Duration) -> Pass {
         let State::Open { reason, until, probing, .. } = &mut self.state else { return Pass::All };
         if now < *until {
@@ -63,15 +63,15 @@ impl Breaker {
         }
     }
 
-    /// What a probe was to be was not sent after all: the next one may be.
+    /// The probe was not sent: the next push may be one.
     pub fn unsent(&mut self) {
         if let State::Open { probing, .. } = &mut self.state {
             *probing = None;
         }
     }
 
-    /// An answer to what was sent at `sent_at` says that the credential works. True if that closed the breaker:
-    /// only a probe's does, not what was under way when it opened.
+    /// An answer to a push that was sent at `sent_at` shows that the credential works. True if it closed the breaker:
+    /// only the answer to a probe does, not one to a push that was in flight when the breaker opened.
     pub fn succeeded(&mut self, sent_at: Instant) -> bool {
         let closes = matches!(self.state, State::Open { until, .. } if sent_at >= until);
         if closes {
@@ -80,7 +80,8 @@ impl Breaker {
         closes
     }
 
-    /// An answer says that it does not. What was under way when it opened changes nothing.
+    /// An answer shows that the credential fails. Answers to pushes that were in flight when the breaker opened change
+    /// nothing.
     pub fn failed(&mut self, reason: Reason, sent_at: Instant, now: Instant, chance: f64) -> Failed {
         let (opened, failures) = match self.state {
             State::Closed => (true, 1),
@@ -96,10 +97,10 @@ impl Breaker {
     }
 }
 
-/// What a failure did.
+/// The effect of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
-    /// It was closed until now.
+    /// Whether the breaker was closed until now.
     pub opened: bool,
     /// How long nothing is sent.
     pub after: Duration,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_opens_it_and_the_probe_s_success_closes_it() {
+    fn one_failure_opens_it_and_a_successful_probe_closes_it() {
         let (mut breaker, start) = breaker();
         assert_eq!(breaker.pass(start, LOST), Pass::All);
         let failed = breaker.failed(BAD, start, start, 1.0);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn half_open_lets_one_through_at_a_time() {
+    fn half_open_passes_one_push_at_a_time() {
         let (mut breaker, start) = breaker();
         breaker.failed(BAD, start, start, 1.0);
         let due = start + Duration::from_secs(10);
@@ -153,7 +154,7 @@ mod tests {
             let failed = breaker.failed(BAD, now, now, 1.0);
             assert_eq!(failed.after, Duration::from_secs(seconds));
             let late = breaker.failed("late", start, now + Duration::from_secs(1), 1.0);
-            assert_eq!(late.after, Duration::from_secs(seconds - 1), "what was under way doubles nothing");
+            assert_eq!(late.after, Duration::from_secs(seconds - 1), "pushes in flight do not double it");
             now += failed.after;
         }
         assert_eq!(breaker.open(), Some(BAD));

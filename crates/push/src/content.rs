@@ -1,312 +1,53 @@
-//! What is to be shown or carried, the same for every device of a batch: rendered once for each service
-//! and shared.
+//! The content of a notification: the provider's fields, and the payload each push service makes of them. All
+//! devices of a batch share one `Content`, so each service renders it once, on first use.
 //!
-//! Here is what the services' folders have in common: how a notification is read, and how a provider's own
-//! fields are laid over what is derived. The rule is one for all: JSON Merge Patch (RFC 7396), so objects are
-//! merged key by key, any other value replaces, and `null` removes what would have been derived.
+//! Knows no particular service: a service's folder implements [`Payload`].
 
-use std::borrow::Cow;
+use std::any::Any;
+use std::fmt;
 use std::sync::OnceLock;
 
-use noroshi_types::{JsonText, NotificationId, PushService, Timestamp, Urgency};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use noroshi_types::PushService;
 
-use crate::push::{Answer, Reason};
-use crate::{apns, fcm, webpush};
+use crate::fields::{Fields, Unfit};
 
-/// What a provider asked for, as far as push services are concerned.
-#[derive(Debug, Clone)]
-pub struct Fields {
-    /// Told to the device with the push, so that it can drop what it already had live or in its inbox.
-    pub notification_id: Option<NotificationId>,
-    /// The object of `title`, `body`, `image`, `url`.
-    pub notification: Option<JsonText>,
-    pub data: Option<JsonText>,
-    pub urgency: Urgency,
-    pub collapse_key: Option<Box<str>>,
-    /// No push service shall deliver it later.
-    pub expires_at: Timestamp,
-    /// Each service's own fields: they override what is derived.
-    pub apns: Option<JsonText>,
-    pub fcm: Option<JsonText>,
-    pub webpush: Option<JsonText>,
+/// What a service sends that does not depend on the device.
+pub(crate) trait Payload: Any + Send + Sync + Sized {
+    const SERVICE: PushService;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit>;
 }
 
-/// The fields, and what was made of them.
-#[derive(Debug)]
+type Rendered = Result<Box<dyn Any + Send + Sync>, Unfit>;
+
+/// The fields, and the payloads rendered so far.
 pub struct Content {
     fields: Fields,
-    /// What does not depend on the device, made once by each service's folder.
-    apns: OnceLock<Result<apns::Payload, Unfit>>,
-    fcm: OnceLock<Result<fcm::Payload, Unfit>>,
-    webpush: OnceLock<Result<webpush::Payload, Unfit>>,
+    /// By service, in the order of [`PushService::ALL`].
+    payloads: [OnceLock<Rendered>; PushService::ALL.len()],
 }
 
 impl Content {
     pub fn new(fields: Fields) -> Self {
-        Self { fields, apns: OnceLock::new(), fcm: OnceLock::new(), webpush: OnceLock::new() }
+        Self { fields, payloads: Default::default() }
     }
 
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    pub(crate) fn apns(&self) -> Result<&apns::Payload, Answer> {
-        self.apns.get_or_init(|| apns::Payload::new(&self.fields)).as_ref().map_err(Unfit::answer)
-    }
-
-    pub(crate) fn fcm(&self) -> Result<&fcm::Payload, Answer> {
-        self.fcm.get_or_init(|| fcm::Payload::new(&self.fields)).as_ref().map_err(Unfit::answer)
-    }
-
-    pub(crate) fn webpush(&self) -> Result<&webpush::Payload, Answer> {
-        self.webpush.get_or_init(|| webpush::Payload::new(&self.fields)).as_ref().map_err(Unfit::answer)
+    /// Renders on the first call, then returns the same payload to every caller.
+    pub(crate) fn payload<P: Payload>(&self) -> Result<&P, &Unfit> {
+        let payload = self.payloads[P::SERVICE as usize - 1].get_or_init(|| {
+            P::new(&self.fields).map(|payload| Box::new(payload) as Box<dyn Any + Send + Sync>)
+        });
+        let payload = payload.as_ref()?;
+        Ok(payload.downcast_ref().expect("a service has one type of payload"))
     }
 }
 
-/// Why a push service would not take what a provider asked for: said before anything is accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    #[error("the payload for {} would be {bytes} bytes, and at most {bytes_max} fit", service.as_str())]
-    TooLarge { service: PushService, bytes: usize, bytes_max: usize },
-    /// A field that the service is known to refuse: its path in the request, and the rule.
-    #[error("{field}: {rule}")]
-    Invalid { service: PushService, field: String, rule: Cow<'static, str> },
-}
-
-impl Unfit {
-    pub(crate) fn invalid(
-        service: PushService,
-        field: impl Into<String>,
-        rule: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self::Invalid { service, field: field.into(), rule: rule.into() }
-    }
-
-    fn reason(&self) -> Reason {
-        match self {
-            Unfit::TooLarge { .. } => "payload_too_large",
-            Unfit::Invalid { .. } => "invalid_push_fields",
-        }
-    }
-
-    fn answer(&self) -> Answer {
-        Answer::Refused { reason: self.reason() }
-    }
-}
-
-/// Whether these services would take the message, as far as that is known beforehand. Any `notification_id`
-/// will do: all are of one length.
-pub fn check_content(fields: &Fields, services: &[PushService]) -> Result<(), Unfit> {
-    services.iter().try_for_each(|service| match service {
-        PushService::Apns => apns::Payload::new(fields).map(drop),
-        PushService::Fcm => fcm::Payload::new(fields).map(drop),
-        PushService::WebPush => webpush::Payload::new(fields).map(drop),
-    })
-}
-
-/// What is shown, as far as push services know it. Other keys, and values that are no strings, are the
-/// app's own affair and reach it live or by its inbox.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Shown {
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) title: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) body: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) image: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) url: Option<String>,
-}
-
-fn string_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::String(text) => Some(text),
-        _ => None,
-    })
-}
-
-impl Fields {
-    /// None: a message of data alone, of which nothing is shown.
-    pub(crate) fn shown(&self) -> Option<Shown> {
-        serde_json::from_str(self.notification.as_ref()?.as_str()).ok()
-    }
-
-    pub(crate) fn data(&self) -> Option<Value> {
-        serde_json::from_str(self.data.as_ref()?.as_str()).ok()
-    }
-}
-
-/// A provider's own fields for one service: an object with some of these keys.
-pub(crate) fn own_fields(
-    service: PushService,
-    json: Option<&JsonText>,
-    allowed: &[&str],
-) -> Result<Map<String, Value>, Unfit> {
-    let path = format!("push.{}", service.as_str());
-    let Some(json) = json else { return Ok(Map::new()) };
-    let Ok(Value::Object(fields)) = serde_json::from_str(json.as_str()) else {
-        return Err(Unfit::invalid(service, path, "must be an object"));
-    };
-    match fields.keys().find(|key| !allowed.contains(&key.as_str())) {
-        Some(key) => Err(Unfit::invalid(
-            service,
-            format!("{path}.{key}"),
-            format!("is not one of the fields that may be passed through: {}", allowed.join(", ")),
-        )),
-        None => Ok(fields),
-    }
-}
-
-/// The header values of a provider's own fields: strings or whole numbers, by lower-case name.
-pub(crate) fn own_headers(
-    service: PushService,
-    fields: &mut Map<String, Value>,
-    allowed: &[&'static str],
-) -> Result<Vec<(&'static str, String)>, Unfit> {
-    let path = format!("push.{}.headers", service.as_str());
-    let headers = match fields.remove("headers") {
-        None => return Ok(Vec::new()),
-        Some(Value::Object(headers)) => headers,
-        Some(_) => return Err(Unfit::invalid(service, path, "must be an object")),
-    };
-    let header = |(name, value): (String, Value)| {
-        let path = format!("{path}.{name}");
-        let known = allowed.iter().find(|known| known.eq_ignore_ascii_case(&name)).ok_or_else(|| {
-            let rule = format!("is not a header that may be set: {}", allowed.join(", "));
-            Unfit::invalid(service, path.clone(), rule)
-        })?;
-        let value = match value {
-            Value::String(text) if is_header_value(&text) => text,
-            Value::Number(number) if number.is_u64() => number.to_string(),
-            _ => {
-                return Err(Unfit::invalid(
-                    service,
-                    path,
-                    "must be a string of visible ASCII, or a whole number",
-                ));
-            }
-        };
-        Ok((*known, value))
-    };
-    headers.into_iter().map(header).collect()
-}
-
-/// RFC 9110 §5.5, without spaces and obs-text: no header of a push service needs them.
-pub(crate) fn is_header_value(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// RFC 7396 §2.
-pub(crate) fn merge_patch(target: &mut Map<String, Value>, patch: Map<String, Value>) {
-    for (key, value) in patch {
-        match value {
-            Value::Null => {
-                target.remove(&key);
-            }
-            Value::Object(patch) => {
-                let inner = target.entry(key).or_insert(Value::Null);
-                if !inner.is_object() {
-                    *inner = Value::Object(Map::new());
-                }
-                if let Value::Object(inner) = inner {
-                    merge_patch(inner, patch);
-                }
-            }
-            value => {
-                target.insert(key, value);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::Arc;
-
-    use noroshi_types::{AppId, Lane, PushEnvironment, PushToken};
-    use serde_json::json;
-
-    use super::*;
-    use crate::push::{Answered, Push, Reply};
-
-    /// Fields with nothing in them, an id that tests can write, and a day from the epoch to live.
-    pub(crate) fn fields() -> Fields {
-        Fields {
-            notification_id: NotificationId::parse("0197b3f0-1111-7222-8333-444455556666").ok(),
-            notification: None,
-            data: None,
-            urgency: Urgency::Normal,
-            collapse_key: None,
-            expires_at: Timestamp(86_400_000),
-            apns: None,
-            fcm: None,
-            webpush: None,
-        }
-    }
-
-    /// A push of such a message to a device that only a test knows; nobody hears the answer.
-    pub(crate) fn push(service: PushService, token: &Value, fields: Fields) -> Push {
-        struct Nobody;
-        impl Answered for Nobody {
-            fn answered(&self, _: u32, _: Answer) {}
-        }
-        Push {
-            app: AppId(1),
-            lane: Lane::Direct,
-            token: PushToken {
-                service,
-                environment: PushEnvironment::Production,
-                json: JsonText::from_valid(token.to_string()),
-            },
-            content: Arc::new(Content::new(fields)),
-            id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
-            trace: None,
-            reply: Reply { to: Arc::new(Nobody), index: 0 },
-        }
-    }
-
-    pub(crate) fn json_text(value: &Value) -> Option<JsonText> {
-        Some(JsonText::from_valid(value.to_string()))
-    }
-
-    fn check(mut target: Value, patch: Value, expected: Value) {
-        let (Value::Object(into), Value::Object(patch)) = (&mut target, patch) else { unreachable!() };
-        merge_patch(into, patch);
-        assert_eq!(target, expected);
-    }
-
-    #[test]
-    fn a_patch_is_laid_over_as_rfc_7396_says() {
-        // Appendix A, the rows whose target and patch are objects.
-        check(json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"}));
-        check(json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"}));
-        check(json!({"a": "b"}), json!({"a": null}), json!({}));
-        check(json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"}));
-        check(json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"}));
-        check(json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]}));
-        check(json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}}));
-        check(json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]}));
-        check(json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1}));
-        check(json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}}));
-    }
-
-    #[test]
-    fn what_is_shown_is_read_whatever_else_stands_there() {
-        let odd = json!({"title": "t", "body": 5, "extra": {"x": []}});
-        let shown = Fields { notification: json_text(&odd), ..fields() }.shown().unwrap();
-        assert_eq!((shown.title.as_deref(), shown.body, shown.url), (Some("t"), None, None));
-        assert!(fields().shown().is_none());
-    }
-
-    #[test]
-    fn only_the_services_asked_about_are_checked() {
-        let large = Fields { data: json_text(&json!({"x": "y".repeat(3_940)})), ..fields() };
-        assert_eq!(check_content(&large, &[PushService::Apns]), Ok(()));
-        assert!(matches!(
-            check_content(&large, &PushService::ALL),
-            Err(Unfit::TooLarge { service: PushService::WebPush, bytes_max: 3_993, .. })
-        ));
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("fields", &self.fields).finish_non_exhaustive()
     }
 }

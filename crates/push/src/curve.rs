@@ -1,15 +1,15 @@
-//! The public key of a private key on the curve P-256 (FIPS 186-4 D.1.2.3), for keys that come without it: 32 bytes of a
-//! VAPID key, or PKCS#8 whose optional part is left out. `ring` signs, but wants both halves.
+//! Computes the public key of a private key on the curve P-256 (FIPS 186-4 D.1.2.3), for keys that come without it: 32
+//! bytes of a VAPID key, or PKCS#8 without its optional part. `ring` signs, but requires both halves.
 //!
-//! Run once when a credential is read. It is not constant in time, and need not be right by itself: `ring`
-//! compares the result with what it computes from the private key and takes nothing else.
+//! Runs once when a credential is read. It is not constant-time. Its correctness is not critical: `ring` compares the
+//! result with its own and rejects a wrong one.
 
-/// A field element, little end first, in Montgomery form (times 2^256 modulo the prime).
+/// A field element, little-endian, in Montgomery form (times 2^256 modulo the prime).
 type Element = [u64; 4];
 
 /// 2^256 - 2^224 + 2^192 + 2^96 - 1
 const PRIME: Element = [0xffff_ffff_ffff_ffff, 0x0000_0000_ffff_ffff, 0, 0xffff_ffff_0000_0001];
-/// 2^512 modulo the prime: brings a number into Montgomery form.
+/// 2^512 modulo the prime: converts a number into Montgomery form.
 const SQUARE: Element =
     [0x0000_0000_0000_0003, 0xffff_fffb_ffff_ffff, 0xffff_ffff_ffff_fffe, 0x0000_0004_ffff_fffd];
 const GENERATOR_X: Element =
@@ -25,7 +25,7 @@ struct Point {
     z: Element,
 }
 
-/// The uncompressed point (SEC 1 §2.3.3). None: the key is no scalar of the group but 0 or its order.
+/// The uncompressed point (SEC 1 §2.3.3). None: the key is 0 or not below the order of the group.
 pub(crate) fn public_key(private_key: &[u8; 32]) -> Option<[u8; 65]> {
     let one = into_form([1, 0, 0, 0]);
     let generator = Point { x: into_form(GENERATOR_X), y: into_form(GENERATOR_Y), z: one };
@@ -70,7 +70,7 @@ fn double(p: &Point) -> Point {
     Point { x, y, z }
 }
 
-/// "add-2007-bl" of the same, with its two exceptions.
+/// "add-2007-bl" of the same source, with its two exceptions.
 fn add(p: &Point, q: &Point) -> Point {
     if p.z == [0; 4] {
         return *q;
@@ -122,7 +122,7 @@ fn invert(a: &Element) -> Element {
     result
 }
 
-/// Montgomery's product, word by word. The prime is -1 modulo 2^64, so each step's factor is the lowest word.
+/// Montgomery multiplication, word by word. The prime is -1 modulo 2^64, so each step's factor is the lowest word.
 fn multiply(a: &Element, b: &Element) -> Element {
     let mut sum = [0_u64; 6];
     for word in b {
@@ -136,7 +136,7 @@ fn multiply(a: &Element, b: &Element) -> Element {
     reduce([sum[0], sum[1], sum[2], sum[3]], sum[4])
 }
 
-/// Adds `a` times `factor` to the lowest four words; the carry out of them.
+/// Adds `a` times `factor` to the lowest four words. Returns the carry.
 fn accumulate(sum: &mut [u64; 6], a: &Element, factor: u64) -> u64 {
     let mut carry = 0_u128;
     for (to, limb) in sum.iter_mut().zip(a) {
@@ -160,12 +160,12 @@ fn plus(a: &Element, b: &Element) -> Element {
 fn subtract(a: &Element, b: &Element) -> Element {
     match subtract_limbs(a, b) {
         (difference, false) => difference,
-        // Negative by less than the prime; the carry out of the sum is the borrow.
+        // Negative by less than the prime; the carry of the sum is the borrow.
         (difference, true) => add_limbs(&difference, &PRIME).0,
     }
 }
 
-/// A number below twice the prime, brought below it.
+/// Reduces a number below twice the prime.
 fn reduce(number: Element, high: u64) -> Element {
     match subtract_limbs(&number, &PRIME) {
         (_, true) if high == 0 => number,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_the_group_are_as_another_implementation_has_them() {
+    fn edge_cases_match_another_implementation() {
         let mut order = [0xff; 32];
         order[4..8].copy_from_slice(&[0; 4]);
         order[16..].copy_from_slice(&0xbce6_faad_a717_9e84_f3b9_cac2_fc63_2551_u128.to_be_bytes());
@@ -227,7 +227,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
-        fn any_key_has_the_public_key_another_implementation_finds(mut key: [u8; 32]) {
+        fn random_keys_match_another_implementation(mut key: [u8; 32]) {
             // Below the group's order.
             key[0] &= 0x7f;
             key[31] |= 1;

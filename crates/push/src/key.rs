@@ -1,5 +1,5 @@
-//! Private keys as people have them (PEM of PKCS#8, SEC 1 or PKCS#1, or 32 bytes in base64url), and the JSON
-//! Web Tokens signed with them. Errors name the field and the rule; nothing here shows a key.
+//! Private keys in the formats that people have (PEM of PKCS#8, SEC 1 or PKCS#1, or 32 bytes in base64url), and the
+//! JSON Web Tokens signed with them. Errors name the field and the rule; no error and no `Debug` shows a key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,8 +12,8 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use crate::credential::Invalid;
 use crate::curve;
+use crate::object::Invalid;
 
 /// id-ecPublicKey (RFC 5480 §2.1.1), then the curve.
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
@@ -34,7 +34,7 @@ pub(crate) struct EcKey {
 
 impl EcKey {
     pub(crate) fn from_pem(field: &'static str, pem: &str) -> Result<Self, Invalid> {
-        let rule = "must be a key on the curve P-256 (prime256v1), and is of another kind";
+        let rule = "must be a key on the curve P-256 (prime256v1)";
         let wrong = || Invalid::new(field, rule);
         let scalar = match private_key(field, pem)? {
             PrivateKeyDer::Pkcs8(der) => scalar_of_pkcs8(der.secret_pkcs8_der()).ok_or_else(wrong)?,
@@ -45,7 +45,8 @@ impl EcKey {
     }
 
     pub(crate) fn from_scalar(field: &'static str, scalar: &[u8; 32]) -> Result<Self, Invalid> {
-        let wrong = || Invalid::new(field, "must be a private key of the curve P-256: this number is none");
+        let wrong =
+            || Invalid::new(field, "must be a private key of the curve P-256; this number is out of range");
         let public = curve::public_key(scalar).ok_or_else(wrong)?;
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -62,7 +63,7 @@ impl EcKey {
         // r and s of 32 bytes each, not DER (RFC 7518 §3.4).
         jwt(header, claims, |text| {
             let signed = self.pair.sign(&self.random, text);
-            signed.expect("the system's random numbers do not run dry").as_ref().to_vec()
+            signed.expect("the system has randomness").as_ref().to_vec()
         })
     }
 }
@@ -86,13 +87,13 @@ impl RsaKey {
         let pair = match private_key(field, pem)? {
             PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()),
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()),
-            _ => return Err(Invalid::new(field, "must be an RSA key, and is of another kind")),
+            _ => return Err(Invalid::new(field, "must be an RSA key")),
         };
         let pair = pair.map_err(|_| Invalid::new(field, "must be an RSA key of 2048 to 4096 bits"))?;
         Ok(Self { pair, random: SystemRandom::new() })
     }
 
-    /// The public key (RFC 8017 A.1.1), as it is fingerprinted.
+    /// The public key (RFC 8017 A.1.1), for the fingerprint.
     pub(crate) fn public(&self) -> &[u8] {
         self.pair.public_key().as_ref()
     }
@@ -101,13 +102,13 @@ impl RsaKey {
         jwt(header, claims, |text| {
             let mut signature = vec![0; self.pair.public().modulus_len()];
             let signed = self.pair.sign(&RSA_PKCS1_SHA256, &self.random, text, &mut signature);
-            signed.expect("the buffer has the modulus' length, and a key of 2048 bits holds a SHA-256");
+            signed.expect("the buffer has the length of the modulus, and 2048 bits suffice for SHA-256");
             signature
         })
     }
 }
 
-/// Tells two keys or certificates apart without showing them: the first half of SHA-256 is enough for people.
+/// Identifies a key or certificate without showing it. Half of a SHA-256 is enough for people.
 pub(crate) fn fingerprint(public: &[u8]) -> String {
     let hash = digest(&SHA256, public);
     let hex: String = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -122,19 +123,19 @@ fn jwt(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> S
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// The first private key of a PEM text, whatever else stands before it.
+/// The first private key of a PEM text. Text before it is ignored.
 pub(crate) fn private_key(field: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, Invalid> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
         Invalid::new(
             field,
             match () {
                 () if pem.contains("BEGIN ENCRYPTED PRIVATE KEY") => {
-                    "is encrypted: give the key without a passphrase (openssl pkcs8 -topk8 -nocrypt)"
+                    "must not be encrypted: remove the passphrase (openssl pkcs8 -topk8 -nocrypt)"
                 }
-                () if pem.contains("BEGIN CERTIFICATE") => "must be a private key, and is a certificate",
-                () if pem.contains("BEGIN PUBLIC KEY") => "must be a private key, and is a public one",
+                () if pem.contains("BEGIN CERTIFICATE") => "must be a private key, not a certificate",
+                () if pem.contains("BEGIN PUBLIC KEY") => "must be a private key, not a public one",
                 () if pem.contains("-----BEGIN") => {
-                    "is damaged: must be the whole PEM file with its line breaks"
+                    "must be the whole PEM file with its line breaks; this one is damaged"
                 }
                 () => "must be a PEM file (\"-----BEGIN PRIVATE KEY-----\")",
             },
@@ -153,7 +154,7 @@ fn scalar_of_pkcs8(der: &[u8]) -> Option<[u8; 32]> {
     }
 }
 
-/// ECPrivateKey (RFC 5915 §3); the curve stands inside where it does not outside.
+/// ECPrivateKey (RFC 5915 §3). The curve is inside unless PKCS#8 states it outside.
 fn scalar_of_sec1(der: &[u8], curve: Option<&[u8]>) -> Option<[u8; 32]> {
     let mut key = element(&mut &*der, SEQUENCE)?;
     element(&mut key, INTEGER)?;
@@ -168,7 +169,7 @@ fn scalar_of_sec1(der: &[u8], curve: Option<&[u8]>) -> Option<[u8; 32]> {
     scalar.try_into().ok()
 }
 
-/// What is inside the next element of this tag (X.690 §8.1); `input` goes on behind it.
+/// The content of the next element with this tag (X.690 §8.1). Advances `input` past it.
 fn element<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (found, rest) = input.split_first()?;
     if *found != tag {

@@ -1,4 +1,4 @@
-//! Push services: APNs, FCM and Web Push, reached at speed and without losing anything.
+//! Push services: delivers pushes to APNs, FCM and Web Push at high rate without losing any.
 //!
 //! ```text
 //!   delivery ──► Services::send ──► Pool (app, service, credential, environment, origin)
@@ -6,18 +6,24 @@
 //!                                     ▼
 //!                            connections (HTTP/2, few and long-lived) ──► push service
 //!                                     │
-//!   Answered::answered ◄── verdict ◄──┘  as answers arrive; nobody waits for another's
+//!   Answered::answered ◄── verdict ◄──┘  as answers arrive, in any order
 //! ```
 //!
-//! Reading order: [`push`] (what goes in, what comes out), [`content`], [`exchange`] (what a service's
-//! folder makes and reads), then one folder for each service with the same files; [`services`] and `pool`
-//! with what they decide by: [`quota`], [`breaker`], [`backoff`].
+//! Reading order: [`push`] (input and output), [`fields`], [`content`], [`exchange`] (the interface of a service's
+//! folder), then one folder per service with the same files; `catalog` lists them. [`services`] and `pool` send, with
+//! [`quota`], [`breaker`] and [`backoff`].
+//!
+//! A new push service is a folder like `apns` and an arm in `catalog`.
 
 pub mod backoff;
 pub mod breaker;
+mod catalog;
+mod collapse;
+pub mod config;
 pub mod content;
 pub mod credential;
 pub mod exchange;
+pub mod fields;
 pub mod metrics;
 mod pool;
 pub mod push;
@@ -29,11 +35,16 @@ mod apns;
 mod curve;
 mod fcm;
 mod key;
+mod object;
+mod service;
 mod webpush;
 
-pub use content::{Content, Fields, Unfit, check_content};
-pub use credential::Credential;
+pub use catalog::check_content;
+pub use config::Config;
+pub use content::Content;
+pub use credential::{Credential, CredentialStatus};
+pub use fields::{Fields, Unfit};
 pub use metrics::Metrics;
 pub use push::{Answer, Answered, Push, Reply};
-pub use services::{Config, CredentialStatus, Services};
+pub use services::Services;
 pub use vault::Vault;

@@ -1,8 +1,8 @@
-//! What the pools count, by push service and environment; apps are no label, for their number is anybody's.
-//! Reasons are words of closed tables (the services' folders' and the pools' own), so a label of them is bounded.
+//! The metrics of the pools, by push service and environment. Apps are not a label, because their number is unbounded.
+//! Reasons come from closed tables (of the services' folders and the pools), so they are a bounded label.
 //!
-//! Counters of a label pair are looked up once for each credential (`Metrics::of`), what is counted by reason
-//! at each answer that is not `Accepted`.
+//! The counters of a label pair are looked up once per credential (`Metrics::of`), those by reason at each answer other
+//! than `Accepted`.
 
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::{Lane, PushEnvironment, PushService};
@@ -41,7 +41,7 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// All of them, registered.
+/// All metrics, registered.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     sent: Family<ServiceLabels, Counter>,
@@ -61,7 +61,7 @@ pub struct Metrics {
     renewals: Family<ReasonLabels, Counter>,
 }
 
-/// For a list of all that there is, each with one of its labels.
+/// Registers one series of each metric, for the documentation.
 pub fn describe(registry: &mut Registry) {
     let counters = Metrics::new(registry).of(PushService::Apns, PushEnvironment::Production);
     let labels = counters.because("");
@@ -78,13 +78,13 @@ impl Metrics {
         registry.register("push_sent", "Pushes written to a push service", m.sent.clone());
         registry.register(
             "push_resent",
-            "Pushes sent again at once, as the push service certainly had not processed them",
+            "Pushes resent at once because the push service had not processed them",
             m.resent.clone(),
         );
-        registry.register("push_answers", "What became of pushes, and why", m.answers.clone());
+        registry.register("push_answers", "Answers to pushes, by outcome and reason", m.answers.clone());
         registry.register(
             "push_answer_seconds",
-            "From a push leaving its queue to its answer",
+            "Time from a push leaving its queue to its answer",
             m.answer_seconds.clone(),
         );
         registry.register("push_in_flight", "Pushes without an answer yet", m.in_flight.clone());
@@ -93,12 +93,12 @@ impl Metrics {
         registry.register("push_connects", "Connections opened", m.connects.clone());
         registry.register(
             "push_connect_failures",
-            "Connections that could not be opened",
+            "Connections that failed to open",
             m.connect_failures.clone(),
         );
         registry.register(
             "push_connections_closed",
-            "Connections to push services that ended, and why",
+            "Connections to push services that closed, by reason",
             m.connections_closed.clone(),
         );
         registry.register(
@@ -108,20 +108,20 @@ impl Metrics {
         );
         registry.register(
             "push_device_quota_waits",
-            "Pushes put off because their device had too many",
+            "Pushes delayed because their device reached its quota",
             m.device_quota_waits.clone(),
         );
-        registry.register("push_overloads", "Answers that asked to slow down", m.overloads.clone());
+        registry.register("push_overloads", "Answers that request a slower rate", m.overloads.clone());
         registry.register(
             "push_breaker_open",
-            "Credentials that a push service does not take: an operator has to act",
+            "Credentials that a push service rejects: an operator has to act",
             m.breaker_open.clone(),
         );
         registry.register("push_token_renewals", "Authorizations fetched or renewed", m.renewals.clone());
         m
     }
 
-    /// What one credential counts.
+    /// The counters of one credential.
     pub(crate) fn of(&self, service: PushService, environment: PushEnvironment) -> Counters {
         let (service, environment) = (service.as_str(), environment.as_str());
         let labels = ServiceLabels { service, environment };
@@ -167,7 +167,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn queued(&self, lane: Lane) -> &Gauge {
-        // Codes run from 1 without a gap, in the order of ALL.
+        // Codes start at 1 without gaps, in the order of ALL.
         &self.queued[lane as usize - 1]
     }
 
@@ -204,7 +204,7 @@ impl Counters {
         self.all.overloads.get_or_create(&self.because(reason)).inc();
     }
 
-    /// `result` is `fetched`, `refused` (renewed because the old one was) or why a fetch failed.
+    /// `result` is `fetched`, `refused` (renewed because the old one was rejected) or the reason of a failed fetch.
     pub(crate) fn renewed(&self, result: &'static str) {
         self.all.renewals.get_or_create(&self.because(result)).inc();
     }

@@ -1,19 +1,18 @@
-//! The pool of one origin of one credential: a queue of pushes and the few connections that empty it.
+//! The pool of one origin and credential: a queue of pushes and the few connections that drain it.
 //!
 //! ```text
 //!   send ──► Queue (extra, direct, campaign) ◄── take ── connection (own task) ──► push service
 //!              ▲            │ full: send waits            │ one more is opened when those
-//!              └─ put_back ─┴── unprocessed, renewed ─────┘ there are have no stream left
+//!              └─ put_back ─┴── unprocessed, renewed ─────┘ all have no free stream
 //! ```
 //!
-//! Connections pull: each takes as many pushes as it has streams for, many at a time under one lock, and
-//! parks when the queue is empty. One parked connection is woken when a push comes, always the first, so that
-//! a small load stays on one connection and travels in few packets.
+//! Connections pull: each takes as many pushes as it has free streams, many at a time under one lock, and parks when the
+//! queue is empty. A new push wakes one parked connection, always the first, so that a small load stays on one connection
+//! and travels in few packets.
 //!
-//! One connection at a time is being opened. What fails to open while others live is taken as the peer's
-//! limit and not tried again for a while; what fails with none alive is tried again with back-off, and
-//! after a few times in vain what waits is answered `Later`. A push is only given to a connection whose peer
-//! has spoken (its SETTINGS came), so none is lost with a connection that is refused.
+//! One connection at a time is being opened. A failure while others live counts as the peer's limit and is not retried
+//! for a while. Failures without any connection back off, and after a few of them the queued pushes are answered `Later`.
+//! A connection gets pushes only after its peer has spoken (its SETTINGS arrived), so a rejected connection loses none.
 //!
 //! Reading order: `queue`, `pending`, `account` (what pools of a credential share), this file, `growth`, `connect`,
 //! `connection` (HTTP/2) with its `health`, `http1`, `verdict`.
@@ -56,33 +55,33 @@ pub(crate) struct Pool {
     pub(crate) authority: Box<str>,
     /// Never held while a push is answered or a connection is woken.
     state: Mutex<State>,
-    /// Of `state`, for a look without the lock.
+    /// A copy of the length in `state`, readable without the lock.
     queued: AtomicUsize,
     in_flight: AtomicUsize,
-    /// Milliseconds since `started` when the queue was last found empty.
+    /// Milliseconds from `started` until the queue was last found empty.
     used_ms: AtomicU64,
     started: Instant,
-    /// By lane, for those who wait for room.
+    /// By lane, notifies callers that wait for room.
     room: [Notify; Lane::ALL.len()],
 }
 
 #[derive(Debug)]
 struct State {
     queue: Queue,
-    /// Who waits for room in which lane.
+    /// Whether callers wait for room, by lane.
     waiting: [bool; Lane::ALL.len()],
     members: Vec<Member>,
     next_member: u32,
     connecting: bool,
-    /// Without a success between them.
+    /// Failures in a row.
     connect_failures: u32,
     connect_at: Option<Instant>,
-    /// Until then nothing can be reached, and pushes are told so at once.
+    /// Until then no connection is possible, and pushes are answered at once.
     unreachable: Option<(Reason, Instant)>,
-    /// Connections that the peer seems to allow, and until when that is believed.
+    /// The number of connections that the peer seems to allow, and until when this is assumed.
     ceiling: Option<(usize, Instant)>,
     ceilings_in_a_row: u32,
-    /// When a quota or a pause of ours last held back what waits.
+    /// When one of our quotas or pauses last held back the queue.
     paced_at: Option<Instant>,
     closing: bool,
     aborted: bool,
@@ -93,7 +92,7 @@ struct State {
 struct Member {
     id: u32,
     waker: Waker,
-    /// It found nothing to do.
+    /// Whether it waits for pushes.
     parked: bool,
 }
 
@@ -102,11 +101,11 @@ struct Member {
 pub(crate) enum Take {
     /// It got some, and there may be more.
     Some { probe: bool },
-    /// Nothing is there; it is woken when that changes.
+    /// The queue is empty; the pool wakes the connection when that changes.
     Parked,
-    /// Nothing may be sent before.
+    /// Nothing may be sent before this time.
     Wait(Instant),
-    /// Nothing is there and nothing will come: it is to close.
+    /// The queue is empty and the pool is closing: the connection closes.
     Close,
 }
 
@@ -164,22 +163,22 @@ impl Pool {
 
     pub(crate) fn is_full(&self, lane: Lane) -> bool {
         let state = self.state.lock();
-        // Who waits is called when half the lane is free: until then another would wait with them.
+        // Waiting callers are notified when half the lane is free; until then another caller would wait too.
         state.queue.is_full(lane) || state.waiting[lane as usize - 1]
     }
 
-    /// When it last ran out of pushes.
+    /// When the queue last ran empty.
     pub(crate) fn used_at(&self) -> Instant {
         self.started + Duration::from_millis(self.used_ms.load(Ordering::Relaxed))
     }
 
-    /// Waits while the lane is full. Dropped meanwhile, the push is answered `Later`.
+    /// Waits while the lane is full. If dropped, the push is answered `Later`.
     pub(crate) async fn send(self: &Arc<Self>, pending: Pending) {
         let lane = pending.lane();
         let Err(mut pending) = self.offer(pending) else { return };
         let room = &self.room[lane as usize - 1];
         loop {
-            // Before the look, so that no call is missed between the look and the wait.
+            // Subscribes before it checks, so that no notification is missed.
             let mut called = std::pin::pin!(room.notified());
             called.as_mut().enable();
             match self.offer(pending) {
@@ -190,7 +189,7 @@ impl Pool {
         }
     }
 
-    /// Gives it back if its lane is full.
+    /// Returns the push if its lane is full.
     fn offer(self: &Arc<Self>, pending: Pending) -> Result<(), Pending> {
         let lane = pending.lane();
         let mut state = self.state.lock();
@@ -212,7 +211,7 @@ impl Pool {
         Ok(())
     }
 
-    /// What was decided under the lock is done without it.
+    /// Performs, without the lock, what was decided under it.
     fn act(self: &Arc<Self>, waker: Option<Waker>, connect: bool) {
         if let Some(waker) = waker {
             waker.wake();
@@ -223,7 +222,7 @@ impl Pool {
         }
     }
 
-    /// Takes up to `room` pushes into `batch` for a connection.
+    /// Moves up to `room` pushes into `batch` for a connection.
     pub(crate) fn take(&self, id: u32, room: usize, waker: &Waker, batch: &mut Vec<Pending>) -> Take {
         let mut state = self.state.lock();
         if state.is_ended() {
@@ -257,7 +256,7 @@ impl Pool {
         Take::Some { probe }
     }
 
-    /// Counts what left the queue and calls those who wait for its room.
+    /// Counts pushes that left the queue, and notifies callers that wait for room.
     fn taken(&self, mut state: MutexGuard<'_, State>, taken: [i64; Lane::ALL.len()]) {
         let mut call = [false; Lane::ALL.len()];
         for (lane, call) in Lane::ALL.into_iter().zip(&mut call) {
@@ -279,7 +278,7 @@ impl Pool {
         }
     }
 
-    /// What a peer did not process, or refused an old authorization for, is first again.
+    /// Returns pushes that the peer did not process, or whose authorization it rejected, to the head of the queue.
     pub(crate) fn put_back(self: &Arc<Self>, again: &mut Vec<Pending>) {
         if again.is_empty() {
             return;
@@ -292,7 +291,7 @@ impl Pool {
             });
             return;
         }
-        // From the last to the first, so that they stand in their order.
+        // From last to first, so that they keep their order.
         for pending in again.drain(..).rev() {
             self.account.counters.queued(pending.lane()).inc();
             state.queue.put_back(pending);
@@ -304,8 +303,8 @@ impl Pool {
         self.act(waker, connect);
     }
 
-    /// Answers all that waits. A full queue takes milliseconds: a task of its own answers what is beyond the first
-    /// [`ANSWERS_MAX`], so that other tasks of the thread have their turns in between.
+    /// Answers all queued pushes. A full queue takes milliseconds: a separate task answers those beyond the first
+    /// [`ANSWERS_MAX`], so that other tasks of the thread run in between.
     fn flush(&self, mut state: MutexGuard<'_, State>, answer: &Answer) {
         let mut all: Vec<Pending> = std::iter::from_fn(|| state.queue.pop()).collect();
         self.queued.store(0, Ordering::Relaxed);
@@ -327,7 +326,7 @@ impl Pool {
         means.tasks.spawn_on(task, &means.runtime);
     }
 
-    /// Counts what a connection has in flight.
+    /// Counts a connection's pushes in flight.
     pub(crate) fn count_in_flight(&self, before: usize, after: usize) {
         if after >= before {
             self.in_flight.fetch_add(after - before, Ordering::Relaxed);
@@ -341,12 +340,12 @@ impl Pool {
         self.state.lock().aborted
     }
 
-    /// Whether nothing is there and nothing will come.
+    /// Whether the queue is empty and the pool is closing.
     pub(crate) fn is_ended(&self) -> bool {
         self.state.lock().is_ended()
     }
 
-    /// Every connection looks again: there is an authorization, or an end.
+    /// Makes every connection check again: there is an authorization, or the pool closes.
     pub(crate) fn wake(&self) {
         let wakers: Vec<Waker> = {
             let mut state = self.state.lock();
@@ -355,7 +354,7 @@ impl Pool {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Finishes what is queued and in flight, then closes.
+    /// Finishes queued and in-flight pushes, then closes.
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.wake();
@@ -378,7 +377,7 @@ fn count_lanes(pushes: &[Pending]) -> [i64; Lane::ALL.len()] {
 }
 
 impl State {
-    /// Why a push need not even wait.
+    /// Why a push need not be queued at all.
     fn hopeless(&mut self) -> Option<(Reason, Duration)> {
         if self.aborted {
             return Some(("drain", pending::RETRY_AFTER));
@@ -397,7 +396,7 @@ impl State {
         self.aborted || self.closing && self.queue.is_empty()
     }
 
-    /// Only who is parked is woken by a push; who waits for a time comes by itself.
+    /// A push wakes only parked connections; those that wait for a time have a timer.
     fn register(&mut self, id: u32, waker: &Waker, parked: bool) {
         if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
             member.parked = parked;
@@ -407,7 +406,7 @@ impl State {
         }
     }
 
-    /// The first connection that waits, which does so no longer.
+    /// The first parked connection, which is unparked.
     fn unpark(&mut self) -> Option<Waker> {
         let member = self.members.iter_mut().find(|member| member.parked)?;
         member.parked = false;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, Lane, PushToken, Timestamp, TraceContext};
 
-use crate::Content;
+use crate::content::Content;
+use crate::fields::Unfit;
 
 /// One push to one device.
 #[derive(Debug)]
@@ -14,10 +15,10 @@ pub struct Push {
     pub lane: Lane,
     pub token: PushToken,
     pub content: Arc<Content>,
-    /// The same for every attempt at this device: what a push service can deduplicate by (`apns-id`).
+    /// The same for every attempt at this device, so that a push service can deduplicate (`apns-id`).
     pub id: uuid::Uuid,
-    /// Told to the push service as `traceparent`; none where it is not to know, which is the rule: a pointer, since
-    /// hundreds of thousands of pushes wait without one.
+    /// Sent to the push service as `traceparent`; usually none. Boxed, because hundreds of thousands of pushes wait
+    /// without one.
     pub trace: Option<Box<TraceContext>>,
     pub reply: Reply,
 }
@@ -26,7 +27,7 @@ pub struct Push {
 #[derive(Clone)]
 pub struct Reply {
     pub to: Arc<dyn Answered>,
-    /// Which of the asker's pushes it was.
+    /// The caller's index of the push.
     pub index: u32,
 }
 
@@ -36,32 +37,68 @@ impl std::fmt::Debug for Reply {
     }
 }
 
-/// Hears answers. Called exactly once for each push, on the thread of a connection, as soon as the answer
-/// is there: must not block.
+/// Receives answers. Called exactly once for each push, on a connection's thread, as soon as the answer arrives; must
+/// not block.
 pub trait Answered: Send + Sync {
     fn answered(&self, index: u32, answer: Answer);
 }
 
-/// Why, in the push service's own word (`BadDeviceToken`, `UNREGISTERED`) or ours (`timeout`): one of a closed
-/// table, so it can be a metric's label; a word that no table has is `other`.
+/// The push service's own code (`BadDeviceToken`, `UNREGISTERED`) or ours (`timeout`), from a closed table, so that it
+/// can be a metric label. Codes that are in no table become `other`.
 pub type Reason = &'static str;
 
-/// What became of one push, by what is to be done next.
+/// The outcome of one push. The variants differ in what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The push service took it.
+    /// The push service accepted it.
     Accepted,
-    /// Proof that the token is no longer valid: to be removed if it was registered before `since` (none:
-    /// the service told no time, it is valid no longer whenever it was registered).
+    /// Proof that the token is invalid: remove it if it was registered before `since` (none: the service named no time,
+    /// and the token is invalid whenever it was registered).
     Gone { reason: Reason, since: Option<Timestamp> },
-    /// The token seems to belong to another environment, topic or sender: to be set aside, not removed.
+    /// The token seems to belong to another environment, topic or sender: set it aside, do not remove it.
     Suspect { reason: Reason },
-    /// It will never be taken: nothing that waiting changes.
+    /// Rejected for good: no retry helps.
     Refused { reason: Reason },
-    /// To be tried again, no sooner than `after`.
+    /// Retry, not before `after`.
     Later { reason: Reason, after: Duration },
     /// The app has no credential for this service and environment.
     Unconfigured,
-    /// Its time ended while it waited here.
+    /// Its time to live ended in the queue.
     Expired,
+}
+
+impl From<&Unfit> for Answer {
+    fn from(unfit: &Unfit) -> Self {
+        Answer::Refused { reason: unfit.reason() }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use noroshi_types::{JsonText, PushEnvironment, PushService};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fields::Fields;
+
+    /// A push to a device that only a test knows; answers are ignored.
+    pub(crate) fn push(service: PushService, token: &Value, fields: Fields) -> Push {
+        struct Nobody;
+        impl Answered for Nobody {
+            fn answered(&self, _: u32, _: Answer) {}
+        }
+        Push {
+            app: AppId(1),
+            lane: Lane::Direct,
+            token: PushToken {
+                service,
+                environment: PushEnvironment::Production,
+                json: JsonText::from_valid(token.to_string()),
+            },
+            content: Arc::new(Content::new(fields)),
+            id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
+            trace: None,
+            reply: Reply { to: Arc::new(Nobody), index: 0 },
+        }
+    }
 }

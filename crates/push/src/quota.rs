@@ -1,9 +1,8 @@
-//! What a push service takes from one credential, and what one device takes: told to us by the service,
-//! obeyed here so that it never has to refuse.
+//! The rate that a push service allows one credential, and one device. Obeying it here means that the service never has
+//! to reject a push.
 //!
-//! [`Rate`] is a token bucket whose rate and size grow from nothing to the whole over the ramp-up and fall back
-//! after a pause or when the service says it is overloaded. [`Devices`] remembers only devices that were
-//! sent something so lately that it matters, and holds a bounded number of them.
+//! [`Rate`] is a token bucket whose rate and size grow from zero during the ramp-up, and fall back after a pause or an
+//! overload. [`Devices`] remembers a bounded number of devices that received something recently.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use crate::exchange::{DeviceLimit, Quota};
 
-/// The share of the full rate that a ramp-up starts with: 1/60, so that a ramp of 60 s begins with what
-/// its first second allows.
+/// The share of the full rate at the start of a ramp-up: 1/60, so that a ramp of 60 s starts with the allowance of its
+/// first second.
 const LEVEL_MIN: f64 = 1.0 / 60.0;
 
-/// Without use for so many ramp-ups, the next one starts from the beginning.
+/// After this many ramp-ups without use, the next one starts from the beginning.
 const PAUSE_RAMPS: u32 = 5;
 
-/// The level grows with use alone: of the time between two looks no more counts than this.
+/// The level grows only with use: between two calls at most this much time counts.
 const RAMP_STEP_MAX: Duration = Duration::from_secs(1);
 
-/// Who has to wait for longer asks again then; a rate of next to nothing has no time that a clock could hold.
+/// A longer wait is cut to this and the caller asks again; with a tiny rate the exact time would overflow.
 const WAIT_SECONDS_MAX: f64 = 60.0;
 
-/// An overload takes half of the rate away.
+/// An overload halves the rate.
 const OVERLOAD_FACTOR: f64 = 0.5;
 
-/// All pushes of one credential.
+/// The rate of one credential.
 #[derive(Debug)]
 pub struct Rate {
     per_second: f64,
@@ -41,7 +40,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// None: there is nothing to obey.
+    /// None: there is no limit.
     pub fn new(quota: &Quota, now: Instant) -> Option<Self> {
         let per_second = quota.per_second.filter(|rate| *rate > 0.0)?;
         let level = if quota.ramp_up.is_zero() { 1.0 } else { LEVEL_MIN };
@@ -56,7 +55,7 @@ impl Rate {
         })
     }
 
-    /// How many of `wanted` may go now, and when to ask again if not all of them.
+    /// How many of `wanted` may be sent now, and when to ask again if not all.
     pub fn take(&mut self, wanted: usize, now: Instant) -> (usize, Option<Instant>) {
         self.advance(now);
         let allowed = (self.tokens as usize).min(wanted);
@@ -64,26 +63,26 @@ impl Rate {
         if allowed == wanted {
             return (allowed, None);
         }
-        // A hundredth of a second's worth at once, rather than one timer a push.
+        // At least a hundredth of a second's worth at once, rather than one timer per push.
         let missing =
             (self.rate() / 100.0).clamp(1.0, self.size()).min((wanted - allowed) as f64) - self.tokens;
         let seconds = (missing / self.rate()).clamp(0.001, WAIT_SECONDS_MAX);
         (allowed, Some(now + Duration::from_secs_f64(seconds)))
     }
 
-    /// What was taken and not sent comes back.
+    /// Returns what was taken and not sent.
     pub fn give_back(&mut self, count: usize) {
         self.tokens = (self.tokens + count as f64).min(self.size());
     }
 
-    /// The service asks for less.
+    /// The service requests a slower rate.
     pub fn overloaded(&mut self, now: Instant) {
         self.advance(now);
         self.level = (self.level * OVERLOAD_FACTOR).max(LEVEL_MIN);
         self.tokens = self.tokens.min(self.size());
     }
 
-    /// Pushes a second that are allowed now.
+    /// The pushes per second that are allowed now.
     pub fn rate(&self) -> f64 {
         self.per_second * self.level
     }
@@ -102,7 +101,7 @@ impl Rate {
         }
         let before = self.level;
         let grown = match self.ramp_up.is_zero() {
-            // An overload's share comes back within a minute all the same.
+            // The effect of an overload fades within a minute in any case.
             true => passed.as_secs_f64() / 60.0,
             false => passed.min(RAMP_STEP_MAX).as_secs_f64() / self.ramp_up.as_secs_f64(),
         };
@@ -112,30 +111,30 @@ impl Rate {
     }
 }
 
-/// Each device of one credential.
+/// The limits of each device of one credential.
 ///
-/// A limit of `pushes` in `window` is obeyed in every window, wherever it starts: half of it may come at once,
-/// the other half evenly. What is remembered of a device is when each of its limits is as good as new
-/// (GCRA's theoretical arrival time less the tolerance); once all are, it is forgotten.
+/// A limit of `pushes` in `window` holds in every window, wherever it starts: half of it may be sent at once, the other
+/// half evenly. For each limit the state is the time at which it is fully available again (GCRA's theoretical arrival
+/// time minus the tolerance); a device whose limits all are is forgotten.
 #[derive(Debug)]
 pub struct Devices {
     limits: &'static [DeviceLimit],
     start: Instant,
     hasher: RandomState,
-    /// By the hash of a device's token; for each limit the time in ms from `start` until which it is used.
+    /// By the hash of a device's token: for each limit the time in ms from `start` until which it is in use.
     used_until_ms: HashMap<u64, [u64; Devices::LIMITS_MAX]>,
-    /// How many are held before those that no longer matter are looked for.
+    /// The number of devices at which to look for forgettable ones.
     clean_at: usize,
-    /// In ms from `start`: they are not looked for before.
+    /// In ms from `start`: not before this time.
     clean_from_ms: u64,
 }
 
 impl Devices {
     pub const LIMITS_MAX: usize = 2;
-    /// 65,536 × 24 B = 1.5 MiB a credential at most.
+    /// 65,536 × 24 B = at most 1.5 MiB per credential.
     pub const DEVICES_MAX: usize = 65_536;
 
-    /// None: there is nothing to obey.
+    /// None: there is no limit.
     pub fn new(quota: &Quota, now: Instant) -> Option<Self> {
         let limits = &quota.per_device[..quota.per_device.len().min(Self::LIMITS_MAX)];
         (!limits.is_empty()).then(|| Self {
@@ -148,7 +147,7 @@ impl Devices {
         })
     }
 
-    /// Counts one push to a device; the error is how long it has to wait, and nothing is counted.
+    /// Counts one push to the device. The error is how long the device has to wait; then nothing is counted.
     pub fn take(&mut self, token: &str, now: Instant) -> Result<(), Duration> {
         let now_ms = u64::try_from(now.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX);
         if self.used_until_ms.len() >= self.clean_at && now_ms >= self.clean_from_ms {
@@ -168,7 +167,7 @@ impl Devices {
         if wait_ms > 0 {
             return Err(Duration::from_millis(wait_ms));
         }
-        // Full of devices that all matter: a new one goes uncounted, which the service's own answer makes good.
+        // The table is full of active devices: a new one is not counted, and the service's own answer has to limit it.
         if known.is_some() || self.used_until_ms.len() < Self::DEVICES_MAX {
             self.used_until_ms.insert(key, until_ms);
         }
@@ -185,8 +184,8 @@ impl Devices {
 
     fn clean(&mut self, now_ms: u64) {
         self.used_until_ms.retain(|_, until_ms| until_ms.iter().any(|until| *until > now_ms));
-        // As many again before the next look, so that cleaning costs a constant for each push; where there is
-        // no room for as many, at most one look a second does.
+        // Looks again after as many new devices, so that the cost per push is constant; with a full table at most once
+        // a second.
         let twice = self.used_until_ms.len() * 2;
         self.clean_at = twice.clamp(1_024, Self::DEVICES_MAX);
         self.clean_from_ms = if twice > Self::DEVICES_MAX { now_ms + 1_000 } else { 0 };
@@ -211,14 +210,14 @@ mod tests {
         }
     }
 
-    /// Asks for all it can get every 10 ms and says how much that was.
+    /// Takes all it can get every 10 ms. Returns the sum.
     fn greedy(rate: &mut Rate, from: Instant, seconds: u64) -> usize {
         let ticks = (0..seconds * 100).map(|tick| from + Duration::from_millis(tick * 10));
         ticks.map(|now| rate.take(1_000_000, now).0).sum()
     }
 
     #[test]
-    fn the_rate_is_never_more_than_allowed() {
+    fn the_rate_never_exceeds_its_limit() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 0), start).expect("a limit");
         let taken = greedy(&mut rate, start, 60);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ramps_up_and_starts_again_after_a_pause() {
+    fn it_ramps_up_and_restarts_after_a_pause() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 60), start).expect("a limit");
         let first = greedy(&mut rate, start, 1);
@@ -247,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_next_to_nothing_has_a_time_to_ask_again() {
+    fn a_tiny_rate_has_a_finite_wait() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(f64::MIN_POSITIVE, 1.0, 0), start).expect("a limit");
         assert_eq!(rate.take(2, start), (1, Some(start + Duration::from_secs(60))));
     }
 
     #[test]
-    fn an_overload_halves_it_for_a_while() {
+    fn an_overload_halves_the_rate_for_a_while() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(1_000.0, 10.0, 0), start).expect("a limit");
         rate.overloaded(start);
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_wait_is_told_until_when() {
+    fn a_rejected_caller_gets_the_time_to_retry() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10.0, 1.0, 0), start).expect("a limit");
         assert_eq!(rate.take(1, start), (1, None));
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_gets_no_more_than_its_limit_in_any_window() {
+    fn a_device_never_exceeds_its_limit_in_any_window() {
         let start = Instant::now();
         let mut devices = Devices::new(&quota(1.0, 1.0, 0), start).expect("limits");
         let taken: Vec<u64> = (0..36_000_u64)
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_no_longer_matter_are_forgotten() {
+    fn inactive_devices_are_forgotten() {
         let start = Instant::now();
         let mut devices = Devices::new(&quota(1.0, 1.0, 0), start).expect("limits");
         for i in 0..200_000_u64 {
@@ -314,7 +313,7 @@ mod tests {
             devices.take(&i.to_string(), start).expect("its first push");
         }
         assert_eq!(devices.len(), Devices::DEVICES_MAX);
-        // Once they matter no longer there is room again, however full it was.
+        // Once the devices are inactive there is room again.
         let later = start + Duration::from_secs(3_600);
         devices.take("a", later).expect("its first push");
         assert_eq!(devices.len(), 1);

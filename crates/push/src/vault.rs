@@ -1,19 +1,19 @@
-//! Credentials at rest: sealed with AES-256-GCM under the key of the configuration.
+//! Encrypts credentials at rest with AES-256-GCM under the configured key.
 //!
-//! A sealed credential is `version (1) · nonce (12, random) · ciphertext and tag`. The app, service and
-//! environment it belongs to are authenticated with it, so a row copied to another app's place does not open.
+//! A sealed credential is `version (1) · nonce (12, random) · ciphertext and tag`. App, service and environment are
+//! authenticated with it, so a row that is copied to another app does not open.
 
 use noroshi_types::{AppId, PushEnvironment, PushService};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The first byte of what is sealed: the form of the rest.
+/// The first byte of a sealed credential: the version of its format.
 const VERSION: u8 = 1;
 
-/// Why a credential could not be read back.
+/// Why a credential cannot be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    #[error("sealed in a form that this version does not know")]
+    #[error("sealed in a format that this version does not support")]
     Version,
     #[error("sealed with another key, or damaged")]
     Key,
@@ -32,8 +32,8 @@ impl Vault {
         Self { key: LessSafeKey::new(key), random: SystemRandom::new() }
     }
 
-    /// A random nonce of 96 bits is safe for 2^32 seals with a key (NIST SP 800-38D §8.3): an operator's
-    /// lifetime of credentials is far below.
+    /// A random nonce of 96 bits is safe for 2^32 seals with one key (NIST SP 800-38D §8.3), far more than an operator
+    /// stores.
     pub fn seal(
         &self,
         app: AppId,
@@ -42,7 +42,7 @@ impl Vault {
         plain: &[u8],
     ) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
-        self.random.fill(&mut nonce).expect("the system's random numbers do not run dry");
+        self.random.fill(&mut nonce).expect("the system has randomness");
         let mut text = plain.to_vec();
         self.key
             .seal_in_place_append_tag(
@@ -87,7 +87,7 @@ mod tests {
     const SANDBOX: PushEnvironment = PushEnvironment::Sandbox;
 
     #[test]
-    fn what_is_sealed_opens_in_its_own_place_alone() {
+    fn a_sealed_credential_opens_only_in_its_own_place() {
         let vault = Vault::new([7; 32]);
         let sealed = vault.seal(AppId(1), APNS, SANDBOX, b"secret");
         assert_eq!(vault.open(AppId(1), APNS, SANDBOX, &sealed).unwrap(), b"secret");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_unknown_seal_is_an_error_and_not_a_panic() {
+    fn a_damaged_or_unknown_seal_is_an_error() {
         let vault = Vault::new([7; 32]);
         let sealed = vault.seal(AppId(1), APNS, SANDBOX, b"secret");
         for length in 0..sealed.len() {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_is_never_sealed_alike_and_never_visible() {
+    fn sealing_is_randomized_and_hides_the_text() {
         let vault = Vault::new([7; 32]);
         let (one, two) =
             (vault.seal(AppId(1), APNS, SANDBOX, b"secret"), vault.seal(AppId(1), APNS, SANDBOX, b"secret"));

@@ -1,12 +1,12 @@
-//! What fits into one call: at most ten entries, and so many bytes of them together. Pure.
+//! The limits of one call: at most ten entries, and a total size. Pure.
 
-/// Entries of a call that sends, deletes or extends, and messages of one that receives.
+/// Entries per call that sends, deletes or extends, and messages per call that receives.
 pub const ENTRIES_MAX: usize = 10;
 
-/// Bytes of a message, and of all messages of a call. SQS takes 1 MiB since August 2025.
+/// Bytes per message, and of all messages of a call. SQS accepts 1 MiB since August 2025.
 pub const BYTES_MAX: usize = 1 << 20;
 
-/// As many calls as it takes, in order. An entry that is too large by itself is in a call of its own: the answer says so.
+/// Splits entries into calls, in order. An entry above the limit gets its own call, whose answer reports it.
 pub fn calls<T>(entries: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut calls: Vec<Vec<T>> = Vec::new();
     let mut sum = 0;
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_ten_entries_and_a_mebibyte() {
+    fn a_call_has_at_most_ten_entries_and_a_mebibyte() {
         check(&[], &[]);
         check(&[1; 10], &[10]);
         check(&[1; 21], &[10, 10, 1]);

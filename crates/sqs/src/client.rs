@@ -1,4 +1,4 @@
-//! The SDK's client as both parts use it: time limits, few repetitions; and what its errors mean.
+//! The client that both parts share: timeouts, few retries, and the meaning of errors.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
     MessageSystemAttributeName,
 };
-use noroshi_aws::{causes, is_passing};
 use noroshi_cluster::Error;
+use noroshi_egress::aws::{error_chain, is_temporary};
 
 use crate::call::{ENTRIES_MAX, calls};
 use crate::config::Connection;
 
-/// The longest that SQS lets a call wait for messages.
+/// The longest wait of a call for messages that SQS allows.
 pub(crate) const POLL: Duration = Duration::from_secs(20);
 
-/// An answer takes so long at most beyond what was asked for.
+/// The timeout of an answer, added to its wait.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Of a call, by the SDK itself.
+/// Attempts per call by the SDK.
 const ATTEMPTS: u32 = 3;
 
 pub(crate) async fn open(connection: &Connection) -> Client {
-    Client::new(&noroshi_aws::sdk::load(connection, POLL + ANSWER, ATTEMPTS).await)
+    Client::new(&noroshi_egress::aws::sdk::load(connection, POLL + ANSWER, ATTEMPTS).await)
 }
 
-/// By what the caller does next.
+/// Converts an error into what the caller does next.
 pub(crate) fn failed<E>(error: SdkError<E>) -> Error
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -39,17 +39,17 @@ where
             let text =
                 format!("{}: {}", error.code().unwrap_or("error"), error.message().unwrap_or("no reason"));
             let status = service.raw().status().as_u16();
-            match status >= 500 || status == 429 || error.code().is_some_and(is_passing) {
+            match status >= 500 || status == 429 || error.code().is_some_and(is_temporary) {
                 true => Error::Unavailable(Cow::Owned(text)),
                 false => Error::Refused(text),
             }
         }
-        // Credentials, mostly: they may come.
-        _ => Error::Unavailable(Cow::Owned(causes(&error))),
+        // Mostly missing credentials, which may appear later.
+        _ => Error::Unavailable(Cow::Owned(error_chain(&error))),
     }
 }
 
-/// An entry of a call that succeeded in part: one that failed for the service's own reasons may be repeated.
+/// Converts the error of one entry of a call: one that failed for the service's own reasons may be repeated.
 pub(crate) fn entry_failed(entry: &BatchResultErrorEntry) -> Error {
     let text = format!("{}: {}", entry.code(), entry.message().unwrap_or("no reason"));
     match entry.sender_fault() {
@@ -58,7 +58,7 @@ pub(crate) fn entry_failed(entry: &BatchResultErrorEntry) -> Error {
     }
 }
 
-/// At most ten messages; waits at most `wait` for the first.
+/// Receives at most ten messages; waits at most `wait` for the first.
 pub(crate) async fn receive(
     client: &Client,
     url: &str,
@@ -79,8 +79,8 @@ pub(crate) async fn receive(
         .map_err(failed)
 }
 
-/// Removes messages; entries that failed for the service's own reasons are repeated once. One whose receipt is not valid any
-/// more was received by another since, or is gone.
+/// Deletes messages; entries that failed for the service's own reasons are repeated once. An invalid receipt means that
+/// another consumer received the message, or that it is deleted.
 pub(crate) async fn delete(client: &Client, url: &str, receipts: Vec<String>) -> Result<(), Error> {
     let mut worst = Ok(());
     for call in calls(receipts, String::len) {
@@ -101,7 +101,7 @@ pub(crate) async fn delete(client: &Client, url: &str, receipts: Vec<String>) ->
                 break;
             }
             if attempt > 0 {
-                worst = Err(Error::Unavailable("some messages could not be deleted".into()));
+                worst = Err(Error::Unavailable("failed to delete some messages".into()));
             }
             left = again;
         }
@@ -109,7 +109,7 @@ pub(crate) async fn delete(client: &Client, url: &str, receipts: Vec<String>) ->
     worst
 }
 
-/// Makes messages invisible to others for `time` from now.
+/// Extends the visibility timeout of messages to `time` from now.
 pub(crate) async fn extend(
     client: &Client,
     url: &str,
@@ -127,9 +127,9 @@ pub(crate) async fn extend(
         let entries: Result<Vec<_>, _> = entries.collect();
         let request = client.change_message_visibility_batch().queue_url(url);
         let answer = request.set_entries(Some(entries.map_err(built)?)).send().await.map_err(failed)?;
-        // What is not in flight any more is another's, or deleted.
+        // A message that is not in flight belongs to another consumer, or is deleted.
         if !repeatable(answer.failed(), &call).is_empty() {
-            return Err(Error::Unavailable("some messages could not be extended".into()));
+            return Err(Error::Unavailable("failed to extend some messages".into()));
         }
     }
     Ok(())
@@ -140,12 +140,12 @@ fn repeatable(failed: &[BatchResultErrorEntry], call: &[String]) -> Vec<String> 
     ours.filter_map(|entry| call.get(entry.id().parse::<usize>().ok()?).cloned()).collect()
 }
 
-/// A request that the SDK does not build: a field is missing, which cannot be.
+/// An error of the SDK's request builder: a missing field, which cannot happen.
 pub(crate) fn built(error: aws_sdk_sqs::error::BuildError) -> Error {
     Error::Refused(error.to_string())
 }
 
-/// SQS counts whole seconds; what is more is rounded up.
+/// SQS counts whole seconds; fractions are rounded up.
 pub(crate) fn seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)

@@ -1,8 +1,8 @@
-//! How SQS is reached and used. The values are checked here; credentials are none of the configuration's business.
+//! The configuration of SQS, validated here. Credentials are not part of it.
 
 use std::time::Duration;
 
-pub use noroshi_aws::Connection;
+pub use noroshi_egress::aws::Connection;
 
 /// The queue of push batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,9 +10,9 @@ pub struct QueueConfig {
     pub connection: Connection,
     /// The queues' names: `<prefix>-extra`, `<prefix>-direct`, `<prefix>-campaign`.
     pub queue_prefix: String,
-    /// Makes queues that are not there. Needs `sqs:CreateQueue`.
+    /// Whether to create missing queues. Needs `sqs:CreateQueue`.
     pub create: bool,
-    /// How long a pulled parcel is the puller's without a word: the visibility timeout it is received with.
+    /// How long a pulled parcel belongs to its puller without an extension: its visibility timeout.
     pub claim_after: Duration,
 }
 
@@ -22,13 +22,15 @@ impl QueueConfig {
         Self { connection, queue_prefix: queue_prefix.into(), create: false, claim_after }
     }
 
-    /// What is wrong, in an operator's words.
+    /// The first problem, as a text for the operator.
     pub fn check(&self) -> Result<(), String> {
-        // A queue's name has at most 80 characters; ours adds up to 9.
+        // A queue name has at most 80 characters; ours add up to 9.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let prefix = &self.queue_prefix;
         if prefix.is_empty() || prefix.len() > 71 || !prefix.bytes().all(plain) {
-            return Err("a prefix of queue names is 1 to 71 of a-z, A-Z, 0-9, '-' and '_'".to_owned());
+            return Err(
+                "the prefix of queue names must have 1 to 71 of a-z, A-Z, 0-9, '-' and '_'".to_owned()
+            );
         }
         check_visibility(self.claim_after)
     }
@@ -39,23 +41,23 @@ impl QueueConfig {
 pub struct IntakeConfig {
     pub connection: Connection,
     pub queue_url: String,
-    /// Of messages without the attribute `app`. None: such a message is refused.
+    /// The app of messages without the attribute `app`. None: such a message is rejected.
     pub app: Option<String>,
-    /// For what can never be accepted, and for what was tried in vain. None: it is left in the queue, whose own redrive
-    /// policy moves it.
+    /// For messages that can never be accepted, and those that failed too often. None: they stay in the queue, whose
+    /// own redrive policy moves them.
     pub dead_letter_url: Option<String>,
-    /// A message that could not be accepted is set aside when it was received so often.
+    /// How often a message is received before it moves to the dead-letter queue.
     pub receives_max: u32,
-    /// Messages received and not answered; of at most 1 MiB each, most are far below 10 KiB.
+    /// Messages received and not decided; at most 1 MiB each, most far below 10 KiB.
     pub in_work_max: usize,
-    /// How long a received message is invisible to others; extended while it is in work.
+    /// The visibility timeout of a received message; extended while it is in progress.
     pub visibility: Duration,
-    /// How long SQS may wait for messages to come. Up to 20 s; a node that stops waits for it within `drain`, since what a
-    /// poll that is broken off received is invisible for `visibility`.
+    /// How long a call waits for messages. Up to 20 s; a node that stops waits for it within `drain`, because messages
+    /// of a cancelled poll stay invisible for `visibility`.
     pub poll: Duration,
-    /// Receiving at once. Each waits for its answer of at most ten messages.
+    /// Concurrent receivers. Each handles at most ten messages at a time.
     pub receivers: usize,
-    /// How long messages in work may take when the node stops. Then others have them.
+    /// How long messages may stay in progress when the node stops. Then other nodes get them.
     pub drain: Duration,
 }
 
@@ -75,35 +77,36 @@ impl IntakeConfig {
         }
     }
 
-    /// What is wrong, in an operator's words.
+    /// The first problem, as a text for the operator.
     pub fn check(&self) -> Result<(), String> {
         let urls = std::iter::once(&self.queue_url).chain(&self.dead_letter_url);
         if urls.into_iter().any(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
             return Err(
-                "a queue is named by its URL: https://sqs.<region>.amazonaws.com/<account>/<name>".to_owned()
+                "a queue must be given as a URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
+                    .to_owned(),
             );
         }
         if self.dead_letter_url.as_ref() == Some(&self.queue_url) {
-            return Err("what is set aside must not go to the queue it came from".to_owned());
+            return Err("the dead-letter queue must not be the intake queue".to_owned());
         }
         if !(1..=1_000).contains(&self.receives_max) {
-            return Err("a message is received 1 to 1,000 times".to_owned());
+            return Err("the maximum number of receives must be 1 to 1,000".to_owned());
         }
         if !(1..=10_000).contains(&self.in_work_max) || !(1..=64).contains(&self.receivers) {
-            return Err("1 to 10,000 messages are in work, and 1 to 64 receivers".to_owned());
+            return Err("there must be 1 to 10,000 messages in progress, and 1 to 64 receivers".to_owned());
         }
         if self.poll > Duration::from_secs(20) || self.poll.subsec_nanos() > 0 {
-            return Err("SQS waits for messages up to 20 s, in whole seconds".to_owned());
+            return Err("the wait for messages must be at most 20 s, in whole seconds".to_owned());
         }
         check_visibility(self.visibility)
     }
 }
 
 fn check_visibility(visibility: Duration) -> Result<(), String> {
-    // SQS takes up to 12 hours; whole seconds.
+    // SQS allows up to 12 hours, in whole seconds.
     match (1..=43_200).contains(&visibility.as_secs()) && visibility.subsec_nanos() == 0 {
         true => Ok(()),
-        false => Err("a visibility timeout is 1 s to 12 h, in whole seconds".to_owned()),
+        false => Err("a visibility timeout must be 1 s to 12 h, in whole seconds".to_owned()),
     }
 }
 
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sqs_does_not_take_is_refused_before() {
+    fn invalid_values_are_rejected() {
         let queue = QueueConfig::new(Connection::default(), "noroshi-push");
         assert_eq!(queue.check(), Ok(()));
         for prefix in ["", "with space", &"x".repeat(72)] {

@@ -1,15 +1,16 @@
-//! Notifications from a queue: each message's body is what `POST /v1/notifications` takes.
+//! Notifications from a queue: the body of each message is a body of `POST /v1/notifications`.
 //!
 //! ```text
-//!   receivers ─ long poll ─► in work ─► Accept ─► Accepted ──► deleted, ten at a time
-//!       ▲                      │                  Retry ─────► tried again here, then by whoever receives it next
-//!       └── rest while nothing │                  Poison ────► dead-letter queue, with what is wrong
-//!           is accepted        └─ extended while it takes
+//!   receivers ─ long poll ─► in progress ─► Accept ─► Accepted ──► deleted, ten at a time
+//!       ▲                      │                  Retry ─────► retried here, then by the next receiver
+//!       └── pause while nothing│                  Poison ────► dead-letter queue, with the error
+//!           is accepted        └─ extended meanwhile
 //! ```
 //!
-//! A message is deleted only after it was accepted, so one that is received twice is published once, by its idempotency key:
-//! the attribute `idempotency_key`, or SQS' id of the message. A node that is overloaded, or whose store is away, receives no
-//! more until something is accepted again; what it holds then is not to blame and is not set aside.
+//! A message is deleted only after it was accepted. A message that is received twice is published once, by its
+//! idempotency key: the attribute `idempotency_key`, or SQS' id of the message. A node that is overloaded, or whose
+//! store is down, receives nothing more until something is accepted again; its messages are not to blame and do not go
+//! to the dead-letter queue.
 
 mod work;
 
@@ -28,14 +29,14 @@ use crate::config::IntakeConfig;
 use crate::metrics::Metrics;
 use work::{Gate, InWork, Work};
 
-/// Deletions wait so long for others to go with.
+/// How long a deletion waits for others.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Between two attempts at a queue that does not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(20);
 
-/// A message to be published.
+/// A message to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     pub app: String,
@@ -43,21 +44,21 @@ pub struct Incoming {
     pub idempotency_key: String,
 }
 
-/// What became of it.
+/// The result of publishing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// What must survive is on stable storage: as behind a 202.
+    /// The durable part is on stable storage, as for a 202.
     Accepted,
-    /// Not now: overload, the store does not answer.
+    /// Not now: overload, or the store does not answer.
     Retry,
-    /// Never; what is wrong, for whoever looks into the dead-letter queue.
+    /// Never; the text is for readers of the dead-letter queue.
     Poison(String),
 }
 
 /// Publishes one message.
 pub type Accept = Arc<dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
 
-/// Runs until `drain` resolves, then gives what is in work its time. An error only if the configuration is wrong.
+/// Runs until `drain` resolves, then waits for messages in progress. An error only if the configuration is invalid.
 pub async fn run(
     config: IntakeConfig,
     metrics: Metrics,
@@ -67,7 +68,7 @@ pub async fn run(
     config.check().map_err(Error::Refused)?;
     let client = client::open(&config.connection).await;
     let (drained, draining) = watch::channel(false);
-    // Room for all that is in work: a deletion never waits for another.
+    // Capacity for all messages in progress: a deletion never blocks.
     let (done, to_delete) = mpsc::channel(config.in_work_max);
     let work = Arc::new(Work {
         permits: Arc::new(Semaphore::new(config.in_work_max)),
@@ -91,25 +92,25 @@ pub async fn run(
     for _ in 0..work.config.receivers {
         receivers.spawn(receive_forever(work.clone(), draining.clone()));
     }
-    tracing::info!(queue = work.config.queue_url, "notifications are taken from a queue");
+    tracing::info!(queue = work.config.queue_url, "receiving notifications from a queue");
     drain.await;
     let _ = drained.send(true);
     let polled = async { while receivers.join_next().await.is_some() {} };
     if tokio::time::timeout(work.config.drain, polled).await.is_err() {
-        tracing::debug!("what polls under way receive is seen again after the visibility timeout");
+        tracing::debug!("messages of cancelled polls become visible after the visibility timeout");
     }
     receivers.abort_all();
     let in_work_max = u32::try_from(work.config.in_work_max).unwrap_or(u32::MAX);
     let ended = work.permits.acquire_many(in_work_max);
     if tokio::time::timeout(work.config.drain, ended).await.is_err() {
-        tracing::info!("messages in work are left to others");
+        tracing::info!("stopping with messages in progress; other nodes receive them");
     }
     extender.abort();
     let left = work.in_work.receipts(Duration::ZERO);
     if let Err(error) = client::extend(&work.client, &work.config.queue_url, left, Duration::ZERO).await {
-        tracing::debug!(%error, "messages could not be given back; they are seen again when their time is over");
+        tracing::debug!(%error, "failed to release messages; they become visible after the visibility timeout");
     }
-    // The deleter ends with the last that could send to it; what is still in work keeps it no longer than that takes.
+    // The deleter ends when no sender is left; messages still in progress do not delay it.
     drop(work);
     let _ = tokio::time::timeout(PAUSE_MAX, deleter).await;
     Ok(())
@@ -126,7 +127,7 @@ async fn receive_forever(work: Arc<Work>, mut draining: watch::Receiver<bool>) {
             Ok(()) => pause = PAUSE_MIN,
             Err(error) => {
                 work.metrics.errors.inc();
-                tracing::warn!(%error, "the intake queue cannot be received from; trying again");
+                tracing::warn!(%error, "failed to receive from the intake queue; retrying");
                 let drained = draining.wait_for(|draining| *draining);
                 let _ = tokio::time::timeout(pause, drained).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -135,7 +136,7 @@ async fn receive_forever(work: Arc<Work>, mut draining: watch::Receiver<bool>) {
     }
 }
 
-/// Waits until something may be received; one permit for each message of a call.
+/// Waits until receiving is allowed; one permit for each message of a call.
 async fn room(work: &Work) -> Vec<OwnedSemaphorePermit> {
     work.gate.open().await;
     // Closed only with the work itself.
@@ -149,7 +150,7 @@ async fn room(work: &Work) -> Vec<OwnedSemaphorePermit> {
     permits
 }
 
-/// One call's messages, each on its way. What comes when the node drains already is given back.
+/// Starts a task for each message of a call. Messages that arrive during the drain are released.
 async fn receive(work: &Arc<Work>, mut permits: Vec<OwnedSemaphorePermit>) -> Result<(), Error> {
     let Work { client, config, .. } = &**work;
     let output =
@@ -182,9 +183,9 @@ async fn delete_forever(client: Client, url: String, metrics: Metrics, mut done:
             }
         }
         if let Err(error) = client::delete(&client, &url, std::mem::take(&mut receipts)).await {
-            // Received again, they are known by their idempotency keys.
+            // If received again, their idempotency keys identify them.
             metrics.errors.inc();
-            tracing::warn!(%error, "accepted messages could not be deleted; they come again");
+            tracing::warn!(%error, "failed to delete accepted messages; they will be received again");
         }
     }
 }
@@ -200,7 +201,7 @@ async fn extend_forever(work: Arc<Work>) {
         let Work { client, config, .. } = &*work;
         if let Err(error) = client::extend(client, &config.queue_url, receipts, config.visibility).await {
             work.metrics.errors.inc();
-            tracing::warn!(%error, "messages in work could not be extended; others may receive them as well");
+            tracing::warn!(%error, "failed to extend messages in progress; other nodes may receive them too");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What the intake counts. Each fate is there from the start: a rate over what was never counted would be nothing
-//! instead of zero.
+//! The metrics of the intake. All series exist from the start, so that a rate is 0 before the first event.
 
 use noroshi_telemetry::Registry;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -7,16 +6,16 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Published, and removed from the queue.
+    /// Published, and deleted from the queue.
     Accepted,
     /// It can never be accepted.
     Poison,
-    /// It was tried too often.
+    /// It failed too often.
     Exhausted,
-    /// Left to the queue, to be received again.
+    /// Left in the queue, to be received again.
     Returned,
 }
 
@@ -56,19 +55,11 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("intake");
-        registry.register(
-            "messages",
-            "Messages of the intake queue, by what became of them",
-            metrics.messages.clone(),
-        );
-        registry.register("in_work", "Messages received and not answered", metrics.in_work.clone());
+        registry.register("messages", "Messages of the intake queue, by outcome", metrics.messages.clone());
+        registry.register("in_work", "Messages received and not decided yet", metrics.in_work.clone());
         let retries = metrics.retries.clone();
-        registry.register(
-            "retries",
-            "Messages that could not be accepted yet and are tried again here",
-            retries,
-        );
-        registry.register("errors", "Calls of the queue that failed", metrics.errors.clone());
+        registry.register("retries", "Messages that could not be accepted yet and are retried here", retries);
+        registry.register("errors", "Failed calls to the queue", metrics.errors.clone());
         for fate in Fate::ALL {
             metrics.messages.get_or_create(&fate.into()).inc_by(0);
         }

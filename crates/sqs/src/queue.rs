@@ -1,4 +1,4 @@
-//! The queue of push batches on SQS: one standard queue for each lane.
+//! The queue of push batches on SQS: one standard queue per lane.
 //!
 //! ```text
 //!   put  ─ SendMessageBatch ─► queue of the lane ─ ReceiveMessage (long poll, in a task) ─► arrived ─ pull ─► sender
@@ -6,8 +6,9 @@
 //!                                      └──── visibility timeout: received again ◄───────────────┘ DeleteMessageBatch
 //! ```
 //!
-//! A long poll that is broken off loses what it received for a visibility timeout, so polls run as tasks of their own and
-//! what they bring waits here, for less than that time. Order is SQS' best effort. A body is base64: SQS takes text.
+//! A cancelled long poll hides the messages it received for a visibility timeout. So polls run as separate tasks, and
+//! their messages wait here for less than that time. SQS orders messages on a best-effort basis. A body is base64,
+//! because SQS accepts text only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,16 +39,16 @@ use crate::config::QueueConfig;
 /// The attribute that carries a parcel's key.
 const KEY: &str = "batch";
 
-/// Lanes as their queues are named; the numbers are those of `types::Lane`.
+/// The lanes in the names of their queues; the numbers are those of `types::Lane`.
 const LANES: [(u8, &str); 3] = [(1, "extra"), (2, "direct"), (3, "campaign")];
 
-/// Polls of a lane at once while they come back full: some hundred parcels under way, at ten each.
+/// Concurrent polls of a lane while they return full: some hundred parcels in flight, ten each.
 const POLLS_MAX: usize = 4;
 
-/// Nobody pulls any more: what a poll brings then is given back at once.
+/// Without a puller for this long, messages that a poll returns are released at once.
 const ABANDONED: Duration = Duration::from_secs(3);
 
-/// Calls of one `put` at once.
+/// Concurrent calls of one `put`.
 const PUTS_MAX: usize = 8;
 
 /// How often entries that failed for the service's own reasons are sent.
@@ -61,32 +62,32 @@ struct Shared {
     client: Client,
     lanes: Vec<LaneQueue>,
     claim_after: Duration,
-    /// A poll came back.
+    /// Notified when a poll returns.
     arrived: Notify,
-    /// When somebody pulled last. Guards only itself.
+    /// When somebody pulled last. The lock guards only this field.
     pulled_at: Mutex<Instant>,
 }
 
 struct LaneQueue {
     lane: u8,
     url: String,
-    /// Guards only itself.
+    /// The lock guards only this field.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     polls: usize,
-    /// The last poll brought all that one can.
+    /// Whether the last poll returned as many as one can.
     full: bool,
-    /// Each with when it was received.
+    /// Received messages, each with its time.
     arrived: VecDeque<(Received, Instant)>,
-    /// The first of a poll that nobody was told yet.
+    /// The first error of a poll that was not reported yet.
     error: Option<Error>,
 }
 
 impl Queue {
-    /// Finds the queues, or makes them. [`Error::Refused`]: they are not there, or the credentials do not allow it.
+    /// Finds the queues, or creates them. [`Error::Refused`]: they are missing, or the credentials do not allow it.
     pub async fn open(config: &QueueConfig) -> Result<Self, Error> {
         config.check().map_err(Error::Refused)?;
         let client = client::open(&config.connection).await;
@@ -117,19 +118,19 @@ async fn url(client: &Client, name: &str, config: &QueueConfig) -> Result<String
         }
         Err(error) => error,
     };
-    // An SQS of one's own may call it by its older name.
+    // Another implementation of SQS may use the older name.
     let is_missing = missing.as_service_error().is_some_and(GetQueueUrlError::is_queue_does_not_exist)
         || missing.code() == Some("QueueDoesNotExist");
     if !is_missing || !config.create {
         return Err(failed(missing));
     }
-    tracing::info!(queue = name, "a queue for push batches is made");
+    tracing::info!(queue = name, "creating a queue for push batches");
     let made = client
         .create_queue()
         .queue_name(name)
         .attributes(QueueAttributeName::VisibilityTimeout, seconds(config.claim_after).to_string())
         .attributes(QueueAttributeName::ReceiveMessageWaitTimeSeconds, seconds(POLL).to_string())
-        // What the store's lease outlived is worth nothing any more.
+        // A message that outlives the store's lease is worthless.
         .attributes(QueueAttributeName::MessageRetentionPeriod, "86400")
         .send()
         .await
@@ -140,7 +141,7 @@ async fn url(client: &Client, name: &str, config: &QueueConfig) -> Result<String
 impl Shared {
     fn lane(&self, lane: u8) -> Result<&LaneQueue, Error> {
         let found = self.lanes.iter().find(|queue| queue.lane == lane);
-        found.ok_or_else(|| Error::Refused(format!("there is no lane {lane}")))
+        found.ok_or_else(|| Error::Refused(format!("unknown lane {lane}")))
     }
 
     async fn poll(self: Arc<Self>, index: usize) {
@@ -173,7 +174,7 @@ impl Shared {
         self.arrived.notify_waiters();
     }
 
-    /// What has arrived, and polls for more where nothing has.
+    /// Takes received messages, and polls for more if there are none.
     fn look(self: &Arc<Self>, lanes: &[u8], max: usize) -> (Vec<Received>, Option<Error>) {
         *self.pulled_at.lock() = Instant::now();
         let (mut received, mut error) = (Vec::new(), None);
@@ -183,7 +184,7 @@ impl Shared {
             while received.len() < max
                 && let Some((one, at)) = state.arrived.pop_front()
             {
-                // What others may have received by now is left to them.
+                // Messages that others may have received by now are skipped.
                 if at.elapsed() < self.claim_after / 2 {
                     received.push(one);
                 }
@@ -228,7 +229,7 @@ impl Shared {
             left =
                 left.into_iter().enumerate().filter(|(i, _)| again.contains(i)).map(|(_, one)| one).collect();
         }
-        Err(Error::Unavailable("some parcels were not taken".into()))
+        Err(Error::Unavailable("SQS rejected some parcels".into()))
     }
 }
 
@@ -237,7 +238,7 @@ fn received_of(lane: u8, message: Message) -> Received {
         message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
     let deliveries = count.and_then(|count| count.parse().ok()).unwrap_or(1);
     let key = message.message_attributes().and_then(|all| all.get(KEY)?.string_value()?.parse().ok());
-    // What is no parcel of ours is one that cannot be read: its puller sets it aside.
+    // A message that is not ours becomes an unreadable parcel, which its puller removes.
     let body = message.body().and_then(|body| STANDARD_NO_PAD.decode(body).ok()).unwrap_or_default();
     let parcel = Parcel { key: key.unwrap_or(0), lane, body: Bytes::from(body) };
     let handle = message.receipt_handle.unwrap_or_default().into();
@@ -259,12 +260,12 @@ impl BatchQueue for Queue {
                 return Err(Error::TooLarge { bytes: body.len(), bytes_max: BYTES_MAX - 256 });
             }
             let index = LANES.iter().position(|(lane, _)| *lane == parcel.lane);
-            let index = index.ok_or_else(|| Error::Refused(format!("there is no lane {}", parcel.lane)))?;
+            let index = index.ok_or_else(|| Error::Refused(format!("unknown lane {}", parcel.lane)))?;
             by_lane[index].push((parcel, body));
         }
         for ((lane, _), parcels) in LANES.iter().zip(by_lane) {
             let url = &self.shared.lane(*lane)?.url;
-            // The attribute's name, type and value count as well.
+            // The name, type and value of the attribute count too.
             for call in calls(parcels, |(_, body)| body.len() + 64) {
                 sends.push((url, call));
             }
@@ -308,7 +309,7 @@ impl BatchQueue for Queue {
         Ok(())
     }
 
-    /// As SQS knows it: about, and some seconds ago.
+    /// As SQS reports it: approximate, and some seconds old.
     async fn depth(&self) -> Result<Vec<LaneDepth>, Error> {
         let ask = async |queue: &LaneQueue| {
             let answer = self

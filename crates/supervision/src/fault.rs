@@ -1,7 +1,8 @@
-//! Panics and stalls on request, for tests: this file is compiled in debug builds only.
+//! Injects panics and stalls for tests. Debug builds only.
 //!
-//! The watchdog reads the file that [`VARIABLE`] names at every tick and arms what it finds, such as `panic shard-0` or
-//! `stall store-writer`; the thread or place of that name strikes it the next time it comes by. A panic strikes once.
+//! At every tick the watchdog reads the file that [`VARIABLE`] names and arms the fault in it, such as `panic shard-0` or
+//! `stall store-writer`. The thread or code location of that name triggers it at its next [`strike`]. A panic triggers
+//! once.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,13 +10,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Names the file. `node` reads it.
+/// The environment variable with the path of the file. `node` reads it.
 pub const VARIABLE: &str = "NOROSHI_FAULT_FILE";
 
-/// Whether there is a fault at all: asked at every turn of every thread.
+/// Whether a fault is armed. Every thread checks it at every turn.
 static ARMED: AtomicBool = AtomicBool::new(false);
 static FAULT: Mutex<Option<Fault>> = Mutex::new(None);
-/// Threads that a stall holds. It grows under the lock of [`FAULT`] only.
+/// Stalled threads. Grows only under the lock of [`FAULT`].
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +25,12 @@ struct Fault {
     place: String,
 }
 
-/// The file, if there is one.
+/// The configured file.
 pub fn file() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from)
 }
 
-/// Arms what the text asks for; an empty text disarms.
+/// Arms the fault that the text names; an empty text disarms.
 pub fn arm(text: &str) {
     let fault = text.trim().split_once(' ').and_then(|(action, place)| {
         let stalls = match action {
@@ -44,7 +45,7 @@ pub fn arm(text: &str) {
     *armed = fault;
 }
 
-/// Strikes if this place is meant: panics, or does not return before the fault is disarmed.
+/// Triggers a fault that is armed for this place: panics, or blocks until the fault is disarmed.
 pub fn strike(place: &str) {
     match take(place) {
         None => {}
@@ -58,12 +59,12 @@ pub fn strike(place: &str) {
     }
 }
 
-/// Threads that a stall holds, or held until it was disarmed and that have not noticed yet.
+/// Threads that are blocked, including those that have not noticed the disarming yet.
 pub fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Whether a fault waits for this place.
+/// Whether a fault is armed for this place.
 pub fn is_armed(place: &str) -> bool {
     ARMED.load(Ordering::Relaxed)
         && FAULT

@@ -1,9 +1,9 @@
-//! The kinds of long-lived threads, each with what the node does when one panics or stalls.
+//! The kinds of long-lived threads, and what the node does when one of them panics or stalls.
 //!
-//! Invariant: every thread that lives as long as the node has a kind. Threads that serve one command
-//! and report their own failure (a CPU profile) are not listed.
+//! Invariant: every thread that lives as long as the node has a kind. A thread that serves one request and reports its
+//! own failure (a CPU profile) has none.
 
-/// What a thread is for.
+/// The job of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Holds connections (`gateway`).
@@ -24,22 +24,22 @@ pub enum Kind {
     EventsSink,
     /// Compresses closed event files.
     EventsArchive,
-    /// A worker of the runtime that serves the API, push services and everything else that is asynchronous.
+    /// A worker of the async runtime (API, push services, everything else that is async).
     Runtime,
     /// Serves the admin address.
     Admin,
     /// A background task of the node (`node::tasks`).
     Task,
-    /// Everything that was never registered.
+    /// Any thread that is not registered.
     Other,
 }
 
-/// What the node does about a failure.
+/// How the node reacts to a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
     /// The node cannot keep its promises: it drains and exits.
     Exit,
-    /// The node works without it: logs and metrics report it.
+    /// The node continues; logs and metrics report the failure.
     Report,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
         Kind::Other,
     ];
 
-    /// As metrics label it.
+    /// The value of the metric label.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Shard => "shard",
@@ -88,11 +88,11 @@ impl Kind {
         }
     }
 
-    /// When the thread works on one piece of work for too long.
+    /// When one piece of work takes too long.
     pub const fn on_stall(self) -> OnFailure {
         match self {
-            // A sink stands for a disk or a service that is not the node's. Its events wait, and no request waits for
-            // them; a restart does not mend that disk.
+            // A sink depends on a disk or a service outside the node. No request waits for its events, and a restart
+            // would not repair the disk.
             Kind::EventsSink | Kind::EventsArchive | Kind::Other => OnFailure::Report,
             _ => OnFailure::Exit,
         }

@@ -1,25 +1,27 @@
-//! Which long-lived threads a process has, whether each makes progress, and which one failed first.
+//! Supervises the long-lived threads of a process: which exist, whether each makes progress, and which failed first.
 //!
 //! ```text
-//!   shard, writer, … ── Pulse: working, waiting, dropped ──► Threads ◄── samples once a tick ── watchdog (node)
+//!   shard, writer, … ── Pulse: working, waiting, dropped ──► Threads ◄── samples at every tick ── watchdog (node)
 //!                                                              │
 //!                                                              └──► the first Failure: readiness, exit code
 //! ```
 //!
-//! A thread gets its [`Pulse`] from [`Threads`] and reports when it starts to work and when it waits for more: one
-//! relaxed store each, no clock. A pulse that is dropped by a panic reports the failure at once. Stalls are the
-//! watchdog's business: only it has a clock.
+//! A thread gets its [`Pulse`] from [`Threads`] and reports when it starts to work and when it waits: one relaxed store
+//! each, no clock. A panic drops the pulse, which reports the failure. The watchdog detects stalls; only it has a clock.
 //!
-//! This crate logs nothing and ends nothing; `node::supervise` decides. Reading order: [`kind`], [`pulse`],
-//! [`threads`], then [`fault`], which exists in debug builds only.
+//! This crate logs nothing and ends no process; `node::supervise` does. Reading order: [`kind`], [`failure`],
+//! `registry`, [`heartbeat`], [`threads`], then `fault`, which exists in debug builds only.
 
+pub mod failure;
 #[cfg(debug_assertions)]
 pub mod fault;
+pub mod heartbeat;
 pub mod kind;
 pub mod panics;
-pub mod pulse;
+mod registry;
 pub mod threads;
 
+pub use failure::{Failure, What};
+pub use heartbeat::Pulse;
 pub use kind::{Kind, OnFailure};
-pub use pulse::Pulse;
-pub use threads::{Failure, Sample, Threads, What};
+pub use threads::{Sample, Threads};

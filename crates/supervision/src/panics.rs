@@ -1,4 +1,4 @@
-//! Counts every panic of the process by the kind of its thread, those that a handler catches included.
+//! Counts every panic of the process by the kind of its thread, including panics that a handler catches.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -12,19 +12,18 @@ thread_local! {
     static KIND: Cell<Kind> = const { Cell::new(Kind::Other) };
 }
 
-/// The calling thread is of this kind.
+/// Sets the kind of the calling thread.
 pub fn enter(kind: Kind) {
     KIND.set(kind);
 }
 
-/// Counts panics from now on. What was done about them before (a line on standard error) stays. A second call does
-/// nothing.
+/// Installs the counter. The previous panic hook (a line on standard error) still runs. A second call has no effect.
 pub fn count() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A thread that is ending may have no variables any more.
+            // A thread that is ending may have destroyed its thread-local variables.
             let kind = KIND.try_with(Cell::get).unwrap_or(Kind::Other);
             COUNTS[kind as usize].fetch_add(1, Ordering::Relaxed);
             before(panic);
@@ -32,7 +31,7 @@ pub fn count() {
     });
 }
 
-/// Since the process began.
+/// Panics since the start of the process.
 pub fn of(kind: Kind) -> u64 {
     COUNTS[kind as usize].load(Ordering::Relaxed)
 }

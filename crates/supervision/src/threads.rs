@@ -1,105 +1,36 @@
-//! The registry: every supervised thread of one node, and the first failure.
-//!
-//! Cheap to clone; the default is a registry of its own that nobody watches. The lock guards the list only: it is taken
-//! when a thread starts and when the watchdog looks, never by a thread at work.
+//! The handle of the crate: starts supervised threads, and gives the watchdog what it needs. Cheap to clone; the default
+//! is a registry of its own that no watchdog samples.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LockResult, Mutex, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Arc, LockResult};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::failure::{Failure, What};
+use crate::heartbeat::Pulse;
 use crate::kind::{Kind, OnFailure};
 use crate::panics;
-use crate::pulse::{Pulse, Slot};
+use crate::registry::{Registry, Slot};
 
-/// What went wrong with a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    Panicked,
-    /// It returned although nobody had told it to.
-    Ended,
-    /// It made no progress for this long.
-    Stalled(Duration),
-    /// It found a lock whose holder had panicked.
-    Poisoned(&'static str),
-    /// An answer to a write that is committed panicked: whoever waited for it may never hear of it.
-    Unanswered,
-}
-
-/// A failure that ends the node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    pub kind: Kind,
-    pub thread: String,
-    pub what: What,
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            What::Panicked => f.write_str("panicked"),
-            What::Ended => f.write_str("ended unexpectedly"),
-            What::Stalled(time) => write!(f, "made no progress for {} s", time.as_secs()),
-            What::Poisoned(lock) => write!(f, "found the lock of {lock} poisoned"),
-            What::Unanswered => f.write_str("panicked while it answered a committed write"),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the thread {} {}", self.thread, self.what)
-    }
-}
-
-/// What the watchdog sees of a thread.
+/// The state of a thread, as the watchdog sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     pub kind: Kind,
     pub name: String,
-    /// Differs from the last sample's if the thread made progress.
+    /// Differs from the previous sample if the thread made progress.
     pub count: u64,
     pub is_working: bool,
-    /// How long the present piece of work takes, as noted by [`Threads::note_busy`].
+    /// Duration of the current piece of work, as recorded by [`Threads::note_busy`].
     pub busy: Duration,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// Guards the list only.
-    slots: Mutex<Vec<Arc<Slot>>>,
-    failure: OnceLock<Failure>,
-    watchdog: OnceLock<Thread>,
-    may_end: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn fail(&self, failure: Failure) {
-        // The first one counts: others may follow from it.
-        let _ = self.failure.set(failure);
-        if let Some(watchdog) = self.watchdog.get() {
-            watchdog.unpark();
-        }
-    }
-
-    pub(crate) fn may_end(&self) -> bool {
-        self.may_end.load(Ordering::Acquire)
-    }
-
-    fn slots(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Slot>>> {
-        // A list of handles is whole whatever panicked.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A handle to the registry of a node.
 #[derive(Debug, Clone, Default)]
-pub struct Threads(Arc<Shared>);
+pub struct Threads(Arc<Registry>);
 
 impl Threads {
-    /// Starts a supervised thread. It waits until it reports work.
+    /// Starts a supervised thread. It counts as waiting until it reports work.
     pub fn spawn(
         &self,
         kind: Kind,
@@ -114,34 +45,34 @@ impl Threads {
         })
     }
 
-    /// For a thread or a task that somebody else starts: it takes the pulse along.
+    /// Registers a thread or task that the caller starts and that owns the returned heartbeat.
     pub fn register(&self, kind: Kind, name: impl Into<String>) -> Pulse {
         let slot = Arc::new(Slot {
             kind,
             name: name.into(),
             count: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             busy_ms: Default::default(),
         });
         let mut slots = self.0.slots();
-        slots.retain(|slot| !slot.over.load(Ordering::Acquire));
+        slots.retain(|slot| !slot.ended.load(Ordering::Acquire));
         slots.push(slot.clone());
         drop(slots);
         Pulse::new(slot, self.0.clone())
     }
 
-    /// From now on a thread may end: the node drains.
+    /// The node drains: from now on threads may end.
     pub fn expect_ends(&self) {
         self.0.may_end.store(true, Ordering::Release);
     }
 
-    /// Records the failure that ends the node, unless there is one already.
+    /// Records the failure that ends the node, unless one is recorded.
     pub fn fail(&self, failure: Failure) {
         self.0.fail(failure);
     }
 
-    /// Takes a lock of the standard library. If its last holder panicked, what it guards is not to be trusted, which ends
-    /// the node; until then the caller works with what is there.
+    /// Unwraps a lock of the standard library. A poisoned lock guards data that may be inconsistent, which ends the node;
+    /// until it exits, the caller continues with the data.
     pub fn unpoison<G>(&self, lock: &'static str, kind: Kind, taken: LockResult<G>) -> G {
         taken.unwrap_or_else(|poisoned| {
             let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
@@ -150,22 +81,22 @@ impl Threads {
         })
     }
 
-    /// The first failure; from then on the node is neither ready nor alive.
+    /// The first failure. With a failure the node is neither ready nor alive.
     pub fn failure(&self) -> Option<&Failure> {
         self.0.failure.get()
     }
 
     // -- for the watchdog ---------------------------------------------------------------------------
 
-    /// The calling thread is woken by each failure.
+    /// Makes the calling thread the watchdog: each failure unparks it.
     pub fn wake_me(&self) {
         let _ = self.0.watchdog.set(std::thread::current());
     }
 
-    /// Every thread that runs.
+    /// All running threads.
     pub fn sample(&self) -> Vec<Sample> {
         let slots = self.0.slots();
-        let running = slots.iter().filter(|slot| !slot.over.load(Ordering::Acquire));
+        let running = slots.iter().filter(|slot| !slot.ended.load(Ordering::Acquire));
         let sample = |slot: &Arc<Slot>| {
             let count = slot.count.load(Ordering::Relaxed);
             Sample {
@@ -179,7 +110,7 @@ impl Threads {
         running.map(sample).collect()
     }
 
-    /// How long the present piece of work of a thread takes.
+    /// Records how long a thread's current piece of work takes.
     pub fn note_busy(&self, name: &str, busy: Duration) {
         let slots = self.0.slots();
         if let Some(slot) = slots.iter().find(|slot| slot.name == name) {
@@ -187,7 +118,7 @@ impl Threads {
         }
     }
 
-    /// A stall that the watchdog found. True if it ends the node.
+    /// Reports a stall. True if it ends the node.
     pub fn stalled(&self, kind: Kind, name: &str, time: Duration) -> bool {
         let ends = kind.on_stall() == OnFailure::Exit;
         if ends {
@@ -200,13 +131,14 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     fn one(threads: &Threads) -> Sample {
         threads.sample().pop().expect("one thread")
     }
 
     #[test]
-    fn work_and_waiting_differ_and_each_report_shows() {
+    fn each_report_changes_the_count_and_its_parity_is_the_state() {
         let threads = Threads::default();
         let pulse = threads.register(Kind::Shard, "shard-0");
         assert!(!one(&threads).is_working);
@@ -224,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_a_failure_at_once_and_the_first_one_counts() {
+    fn the_first_panic_is_the_failure() {
         let threads = Threads::default();
         for name in ["shard-0", "shard-1"] {
-            let thread = threads.spawn(Kind::Shard, name, |_| panic!("as this test wants it"));
+            let thread = threads.spawn(Kind::Shard, name, |_| panic!("expected by this test"));
             assert!(thread.expect("started").join().is_err());
         }
         let failure = threads.failure().expect("a failure");
@@ -236,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_end_in_a_drain_alone() {
+    fn a_thread_may_end_only_in_a_drain() {
         let threads = Threads::default();
         threads.spawn(Kind::EventsArchive, "archive", |_| ()).expect("started").join().expect("ended");
-        assert_eq!(threads.failure(), None, "the node works without it");
+        assert_eq!(threads.failure(), None, "the node does not need it");
         threads.expect_ends();
         threads.spawn(Kind::Acceptor, "acceptor", |_| ()).expect("started").join().expect("ended");
         assert_eq!(threads.failure(), None);
@@ -257,7 +189,7 @@ mod tests {
         let held = lock.clone();
         let holder = std::thread::spawn(move || {
             let _held = held.lock();
-            panic!("as this test wants it");
+            panic!("expected by this test");
         });
         assert!(holder.join().is_err());
         assert_eq!(*threads.unpoison("test", Kind::StoreWriter, lock.lock()), 7);

@@ -1,5 +1,5 @@
-//! A histogram whose observation is one relaxed addition: the library's own takes a lock, and a
-//! fan-out observes once for every delivery.
+//! A histogram whose observation is one relaxed addition. The library's own takes a lock, and a fan-out observes once
+//! per delivery.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,19 +8,19 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Upper bounds in microseconds: 100 µs to 60 s, what a person would call instant to hopeless.
+/// Upper bounds in microseconds: 100 µs to 60 s.
 const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// Durations in seconds. Cloning shares the counts.
+/// Durations in seconds. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram(Arc<Buckets>);
 
 #[derive(Debug, Default)]
 struct Buckets {
-    /// One more than there are bounds: the last one has no upper bound.
+    /// One more than there are bounds: the last bucket has no upper bound.
     counts: [AtomicU64; BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }
@@ -30,7 +30,7 @@ impl Histogram {
         self.observe_many(duration, 1);
     }
 
-    /// `count` observations of the same duration: one fan-out.
+    /// `count` observations of the same duration, for a fan-out.
     pub fn observe_many(&self, duration: Duration, count: u64) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -71,7 +71,7 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     #[test]
-    fn observations_land_in_the_bucket_that_holds_them() {
+    fn observations_count_in_their_bucket() {
         let histogram = Histogram::default();
         histogram.observe(Duration::from_micros(100));
         histogram.observe_many(Duration::from_micros(101), 3);

@@ -3,7 +3,7 @@
 //! ```text
 //!   crates' metrics.rs ──► Registry ──► /metrics (Prometheus text)
 //!   tracing events ──────► log::init ─► stderr, text or JSON
-//!   span::Spans ─────────► span::Ended ─► whoever exports them (crate otel)
+//!   span::Spans ─────────► span::Ended ─► the exporter (crate otel)
 //! ```
 //!
 //! Reading order: [`histogram`] (lock-free, for hot paths), [`log`], [`span`]. Each crate registers its own
@@ -22,15 +22,15 @@ pub fn registry() -> Registry {
     Registry::with_prefix("noroshi")
 }
 
-/// The text of `/metrics`, in the format that every scraper and `promtool` read (version 0.0.4).
+/// The text of `/metrics` in version 0.0.4 of the format, which all scrapers and `promtool` read.
 pub fn encode(registry: &Registry) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry)?;
     Ok(prometheus_text(&text))
 }
 
-/// OpenMetrics names a counter's family without the `_total` of its samples; the older format has one
-/// name for both, no `# UNIT` and no `# EOF`.
+/// OpenMetrics names a counter's family without the `_total` of its samples. The older format has the same name for
+/// both, and no `# UNIT` and `# EOF`.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len() + open_metrics.len() / 16);
     let mut help = None;
@@ -59,7 +59,7 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     #[test]
-    fn help_and_type_name_what_the_samples_are_named() {
+    fn help_and_type_have_the_name_of_the_samples() {
         let mut registry = registry();
         registry.register("logins", "Log-ins", Counter::<u64>::default());
         registry.register("connections", "Open now", Gauge::<i64>::default());

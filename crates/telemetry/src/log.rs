@@ -18,9 +18,9 @@ pub enum Format {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the log level is a list of level or target=level, such as \"info,noroshi_gateway=debug\"")]
+    #[error("the log level must be a list of level or target=level, such as \"info,noroshi_gateway=debug\"")]
     Level,
-    #[error("a logger is installed already")]
+    #[error("a logger is already installed")]
     Installed,
 }
 
@@ -29,7 +29,7 @@ pub fn check(level: &str) -> Result<(), Error> {
     parse(level).map(|_| ())
 }
 
-/// A bare word must be a level: `Targets` alone would take any word for a target.
+/// A part without `=` must be a level: `Targets` would accept any word as a target.
 fn parse(level: &str) -> Result<Targets, Error> {
     let known = |part: &str| part.contains('=') || LevelFilter::from_str(part.trim()).is_ok();
     match level.split(',').all(known) {

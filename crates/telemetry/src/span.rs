@@ -1,9 +1,9 @@
-//! Spans of traces, made by hand at the few places that are worth one: a request, what it publishes, the store's write, and
-//! what push services are asked. Whoever exports them takes them from [`Ended`] (crate `otel`).
+//! Spans of traces, created explicitly in the few places that are worth one: a request, what it publishes, the store's
+//! write, and requests to push services. The exporter takes them from [`Ended`] (crate `otel`).
 //!
-//! Where nothing is exported [`Spans`] is empty, and beginning a span is one look at an option. Otherwise a span is recorded
-//! if its parent was, and one without a parent by chance ([`Sampling`]). Ending one never waits: a full queue drops it and
-//! counts it. A span ends when it is dropped, on every way out.
+//! Without an exporter [`Spans`] is empty, and beginning a span is one check of an option. Otherwise a span is recorded
+//! if its parent was; one without a parent is sampled ([`Sampling`]). Ending a span never waits: a full queue drops and
+//! counts it. Dropping a span ends it, on every path.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use noroshi_types::trace::{SpanId, TraceId, TraceState};
 use prometheus_client::metrics::counter::Counter;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Spans that wait for the exporter: 8,192 of some 500 bytes are 4 MB.
+/// The queue for the exporter: 8,192 spans of about 500 bytes are 4 MB.
 pub const WAITING_MAX: usize = 8_192;
 
 const MILLION: u64 = 1_000_000;
 
-/// What a span is to the one before it.
+/// The kind of a span in OpenTelemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Somebody else's request is answered.
+    /// Handles a request of another program.
     Server,
-    /// Somebody else is asked.
+    /// Sends a request to another program.
     Client,
     Internal,
 }
@@ -37,7 +37,7 @@ pub enum Value {
     Flag(bool),
 }
 
-/// A span that is over.
+/// An ended span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     pub name: Cow<'static, str>,
@@ -45,31 +45,31 @@ pub struct Span {
     pub trace: TraceId,
     pub id: SpanId,
     pub parent: Option<SpanId>,
-    /// The parent is another program's.
+    /// Whether the parent belongs to another program.
     pub parent_is_remote: bool,
-    /// What other tracing systems said of the trace.
+    /// `tracestate` of other tracing systems.
     pub state: Option<TraceState>,
     /// Nanoseconds since 1970.
     pub started: u64,
     pub ended: u64,
     pub attributes: Vec<(&'static str, Value)>,
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub failed: Option<Cow<'static, str>>,
 }
 
-/// Which share of the traces that begin here is recorded.
+/// The share of traces without a parent that is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// Of the lower eight bytes of a trace's id, below which it is recorded: every node decides alike.
+    /// A trace is recorded if the lower eight bytes of its id are below this: all nodes decide alike.
     below: u64,
     all: bool,
 }
 
-/// Where spans are begun; cheap to clone.
+/// Creates spans; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Spans(Option<Arc<Recorder>>);
 
-/// Where they are taken, in the order in which they ended.
+/// The exporter's end of the queue, in the order in which spans ended.
 pub struct Ended(pub Receiver<Span>);
 
 struct Recorder {
@@ -79,7 +79,7 @@ struct Recorder {
     dropped: Counter,
 }
 
-/// A span under way. Ends when it is dropped.
+/// An open span. Ends when it is dropped.
 pub struct Open {
     span: Option<Span>,
     since: Instant,
@@ -87,7 +87,7 @@ pub struct Open {
 }
 
 impl Sampling {
-    /// Of so many of a million; more than that are all.
+    /// A ratio in millionths; greater values mean all.
     pub fn per_million(count: u32) -> Self {
         Self { below: u64::from(count).saturating_mul(u64::MAX / MILLION), all: u64::from(count) >= MILLION }
     }
@@ -99,12 +99,12 @@ impl Sampling {
 }
 
 impl Spans {
-    /// Nothing is recorded.
+    /// Records nothing.
     pub const fn off() -> Self {
         Self(None)
     }
 
-    /// `dropped` counts what the exporter was too slow for.
+    /// `dropped` counts spans that found the queue full.
     pub fn new(sampling: Sampling, dropped: Counter) -> (Self, Ended) {
         let (ended, taken) = crossbeam_channel::bounded(WAITING_MAX);
         let random = SystemRandom::new();
@@ -147,7 +147,7 @@ impl Spans {
 }
 
 impl Recorder {
-    /// None: the system has no randomness to give; then there is no span.
+    /// None without randomness from the system: then there is no span.
     fn draw<const N: usize>(&self) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         self.random.fill(&mut bytes).ok().map(|()| bytes)
@@ -155,7 +155,7 @@ impl Recorder {
 }
 
 impl Open {
-    /// For what is done within it, here or later.
+    /// The context for child spans, in this or another program.
     pub fn context(&self) -> Option<TraceContext> {
         let span = self.span.as_ref()?;
         Some(TraceContext { trace: span.trace, parent: span.id, sampled: true })
@@ -167,19 +167,19 @@ impl Open {
         }
     }
 
-    /// Its parent is another program's, which said this of the trace.
+    /// Its parent belongs to another program, which sent this `tracestate`.
     pub fn parent_was_remote(&mut self, state: Option<TraceState>) {
         if let Some(span) = &mut self.span {
             (span.parent_is_remote, span.state) = (span.parent.is_some(), state);
         }
     }
 
-    /// Its trace was begun by another program.
+    /// Whether another program began its trace.
     pub fn is_of_another(&self) -> bool {
         self.span.as_ref().is_some_and(|span| span.parent_is_remote)
     }
 
-    /// It is not recorded after all.
+    /// Discards the span.
     pub fn forget(&mut self) {
         self.span = None;
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_follows_its_parent_whatever_the_ratio() {
+    fn a_child_is_recorded_like_its_parent() {
         let (spans, ended) = Spans::new(Sampling::per_million(0), Counter::default());
         assert!(spans.begin("a", Kind::Server, Some(&parent(false))).is_none());
         assert!(spans.begin("a", Kind::Server, None).is_none());
@@ -251,13 +251,13 @@ mod tests {
         let (child, span) = (ended.0.recv().expect("ended"), ended.0.recv().expect("ended"));
         assert_eq!((span.trace, span.parent), (parent(true).trace, Some(parent(true).parent)));
         assert_eq!((child.trace, child.parent), (span.trace, Some(span.id)));
-        // Not compared with each other: the clock may be set, and a thread may stop between two looks at it.
+        // The two clocks are not compared: one may be set, and a thread may pause between two readings.
         assert!(child.started <= child.ended && span.started <= span.ended);
         assert_eq!(span.attributes, [("n", Value::Count(7))]);
     }
 
     #[test]
-    fn a_ratio_is_kept_and_every_node_decides_alike() {
+    fn the_ratio_holds_and_all_nodes_decide_alike() {
         let (spans, ended) = Spans::new(Sampling::per_million(250_000), Counter::default());
         let recorded = (0..4_000).filter(|_| spans.begin("a", Kind::Server, None).is_some()).count();
         // 1,000 ± 27 (one standard deviation): eight of them.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_dropped_and_counted() {
+    fn a_full_queue_drops_and_counts_spans() {
         let dropped = Counter::default();
         let (spans, ended) = Spans::new(Sampling::per_million(1_000_000), dropped.clone());
         for _ in 0..WAITING_MAX + 5 {
@@ -280,6 +280,6 @@ mod tests {
         assert_eq!(dropped.get(), 5);
         drop(ended);
         drop(spans.begin("a", Kind::Internal, None));
-        assert_eq!(dropped.get(), 6, "nobody takes them any more");
+        assert_eq!(dropped.get(), 6, "there is no exporter any more");
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens as libraries send them, and what is wrong with others.
+//! Tokens as libraries send them, and invalid ones.
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -45,7 +45,7 @@ fn claims(exp: u64) -> String {
 }
 
 #[test]
-fn what_libraries_send_is_accepted() {
+fn tokens_of_libraries_are_accepted() {
     let sender = Sender::new();
     let (token, key) = (sender.plain(&claims(NOW_S + 43_200)), text(&sender.key()));
     let check = |authorization: &str, crypto_key: Option<&str>| {
@@ -62,7 +62,7 @@ fn what_libraries_send_is_accepted() {
 }
 
 #[test]
-fn what_does_not_prove_the_key_is_refused() {
+fn tokens_that_do_not_prove_the_key_are_rejected() {
     let (sender, other) = (Sender::new(), Sender::new());
     let key = text(&sender.key());
     let token = |claims: &str| format!("vapid t={}, k={key}", sender.plain(claims));

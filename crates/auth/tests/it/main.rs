@@ -1,4 +1,4 @@
-//! Who is let in, on a real store.
+//! Authentication on a real store.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct Bench {
     _folder: tempfile::TempDir,
 }
 
-/// Reaches the public Internet, and this machine.
+/// May reach the public Internet, and this machine.
 fn egress() -> Arc<Egress> {
     let allow = vec!["127.0.0.0/8".parse().expect("a network")];
     let config = noroshi_egress::Config { allow, ..noroshi_egress::Config::default() };
@@ -62,7 +62,7 @@ fn claims(extra: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_key_is_good_until_it_is_revoked() {
+async fn a_key_is_valid_until_it_is_revoked() {
     let Bench { auth, store, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     let scopes: Scopes = [Scope::Publish].into_iter().collect();
@@ -75,13 +75,13 @@ async fn a_key_is_good_until_it_is_revoked() {
     assert_eq!(auth.device(&secret.to_string(), None, NOW), Err(Refused::NotAToken));
 
     let again = Auth::open(store, egress()).await.expect("opened");
-    assert_eq!(again.key(&secret.to_string()), Ok(access), "keys outlive the process");
+    assert_eq!(again.key(&secret.to_string()), Ok(access), "keys survive a restart");
     auth.revoke_key(app, key.id).await.expect("revoked");
     assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_revoked_key_does_not_come_back_with_another_change() {
+async fn a_revoked_key_stays_revoked_after_another_change() {
     let Bench { auth, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     for round in 0..200 {
@@ -101,7 +101,7 @@ async fn a_revoked_key_does_not_come_back_with_another_change() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_operators_choice_is_adopted_once() {
+async fn a_key_that_the_operator_chose_is_adopted_once() {
     let Bench { auth, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     let first = auth.adopt_key(app, "dev", "letmein", Scopes::ALL, NOW).await.expect("adopted");
@@ -111,7 +111,7 @@ async fn a_key_of_the_operators_choice_is_adopted_once() {
 }
 
 #[tokio::test]
-async fn device_tokens_outlive_the_process_and_not_the_app() {
+async fn device_tokens_survive_a_restart_but_not_their_app() {
     let Bench { auth, store, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     let device = DeviceId::parse("d1").expect("an id");
@@ -144,7 +144,7 @@ async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
 }
 
 #[tokio::test]
-async fn the_only_app_that_signs_needs_no_name() {
+async fn tokens_of_the_only_signing_app_need_no_name() {
     let Bench { auth, .. } = bench().await;
     let token = hs256("secret a", &claims(""));
     let a = auth.create_app(name("a"), with_secret("secret a"), NOW).await.expect("made").id;
@@ -161,10 +161,10 @@ async fn the_only_app_that_signs_needs_no_name() {
 }
 
 #[tokio::test]
-async fn an_app_with_anothers_public_keys_gets_none_of_its_tokens() {
+async fn an_app_with_another_apps_public_keys_gets_none_of_its_tokens() {
     let Bench { auth, .. } = bench().await;
     let keys = Es256::generate();
-    // The oldest app was asked first once.
+    // The oldest app used to be tried first.
     let thief = AppSettings { jwks: Some(keys.jwks()), ..AppSettings::default() };
     auth.create_app(name("thief"), thief.clone(), NOW).await.expect("made");
     let issuer = Some("https://id.example".to_owned());
@@ -180,7 +180,7 @@ async fn an_app_with_anothers_public_keys_gets_none_of_its_tokens() {
     assert_eq!(auth.rival(&name("shop"), &owner), None);
 }
 
-/// A version before this one let operators make such apps.
+/// Earlier versions let operators create such apps.
 #[tokio::test]
 async fn apps_that_share_tokens_already_stay_usable() {
     let Bench { auth, .. } = bench().await;
@@ -203,7 +203,7 @@ async fn apps_that_share_tokens_already_stay_usable() {
     assert_eq!(app_of(&of_a, None), Ok(a));
 }
 
-/// An identity service's key pair.
+/// An identity provider's key pair.
 struct Es256 {
     random: rand::SystemRandom,
     pair: signature::EcdsaKeyPair,
@@ -258,7 +258,7 @@ async fn es256_keys_come_from_a_jwk_set() {
 }
 
 #[tokio::test]
-async fn a_change_here_also_withdraws_keys_that_another_node_replaced() {
+async fn a_local_change_also_drops_keys_that_another_node_replaced() {
     let Bench { auth: here, store, .. } = bench().await;
     let (old, new) = (Es256::generate(), Es256::generate());
     let with = |keys: &Es256| AppSettings { jwks: Some(keys.jwks()), ..AppSettings::default() };
@@ -277,7 +277,7 @@ async fn a_change_here_also_withdraws_keys_that_another_node_replaced() {
     assert!(here.device(&old.sign(header), Some("a"), NOW).is_ok());
 }
 
-/// Gives the app the URL of a key set, and waits until it is asked for.
+/// Gives the app the URL of a key set, and waits for the request.
 async fn begin_fetch(auth: &Arc<Auth>, app: AppId) -> (JoinHandle<Result<(), Error>>, TcpStream) {
     let slow = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
@@ -289,7 +289,7 @@ async fn begin_fetch(auth: &Arc<Auth>, app: AppId) -> (JoinHandle<Result<(), Err
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
+async fn a_slow_fetch_does_not_restore_replaced_keys() {
     let Bench { auth, .. } = bench().await;
     let (old, new) = (Es256::generate(), Es256::generate());
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
@@ -306,7 +306,7 @@ async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_quotas_do_not_discard_a_fetch_under_way() {
+async fn new_quotas_do_not_discard_a_fetch_in_progress() {
     let Bench { auth, .. } = bench().await;
     let keys = Es256::generate();
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
@@ -345,7 +345,7 @@ async fn a_mirrored_app_is_written_once_for_each_kind_of_change() {
     assert_eq!([mirror(&settings).await, mirror(&settings).await], [2, 0]);
 }
 
-/// Answers every request in turn with one of `answers`; how many were asked is what `finish` tells.
+/// Answers requests in turn with `answers`. Joining the thread returns the number of requests.
 fn serve(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -385,7 +385,7 @@ async fn es256_keys_come_from_a_url() {
     let app = auth.create_app(name("a"), settings.clone(), NOW).await.expect("made").id;
     let token = keys.sign(r#"{"alg":"ES256","kid":"k1"}"#);
     assert!(auth.device(&token, None, NOW).is_ok());
-    // The last set stays while a fetch fails; a redirect is one that failed.
+    // The last set stays while fetches fail; a redirect counts as a failure.
     for _ in ["500", "302"] {
         auth.update_app(app, settings.clone()).await.expect("changed");
         assert!(auth.device(&token, None, NOW).is_ok());

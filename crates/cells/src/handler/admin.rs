@@ -1,4 +1,4 @@
-//! Cells for operators: who lives where, how many newcomers each gets, and moving.
+//! Cells for operators: population, shares of new devices, and moves.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use noroshi_types::{AppId, DeviceId, UserId, limits};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Fronted;
+use super::FrontExtension;
 use crate::front::Front;
 
-/// Users or devices that set out in one commit.
+/// Users or devices that start to move in one commit.
 const MOVES_PER_COMMIT: usize = 500;
 
 #[derive(Serialize)]
@@ -32,9 +32,9 @@ struct CellBody {
     weight: u32,
     devices: u64,
     users: u64,
-    /// Devices that are on their way to another cell.
+    /// Devices that are moving to another cell.
     leaving: u64,
-    /// Messages that wait for the cell.
+    /// Messages queued for the cell.
     waiting: u64,
     oldest_waiting_seconds: u64,
 }
@@ -57,7 +57,7 @@ struct MovesBody {
     app: Option<String>,
     user: Option<String>,
     device: Option<String>,
-    /// Percent of those who live in the cell.
+    /// Percent of the cell's users and devices.
     share: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ struct MovedBody {
     devices: u64,
 }
 
-/// Absent and null are different wishes.
+/// Distinguishes a missing field from null.
 #[allow(clippy::option_option)]
 fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
@@ -76,7 +76,7 @@ fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>
 /// `GET /v1/cells`
 pub(crate) async fn list(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     _: Operator,
 ) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &CellsBody { cells: cells(&front).await? }))
@@ -84,11 +84,11 @@ pub(crate) async fn list(
 
 async fn cells(front: &Front) -> Result<Vec<CellBody>, Problem> {
     let populations: HashMap<_, Population> =
-        front.store.populations().await?.into_iter().map(|one| (one.cell, one)).collect();
+        front.cells.store.populations().await?.into_iter().map(|one| (one.cell, one)).collect();
     let depths: HashMap<_, _> =
-        front.store.depths().await?.into_iter().map(|depth| (depth.cell, depth)).collect();
-    let now = front.state.now();
-    let told = front.cells.iter().map(|cell| {
+        front.cells.store.depths().await?.into_iter().map(|depth| (depth.cell, depth)).collect();
+    let now = front.cells.state.now();
+    let bodies = front.cells.iter().map(|cell| {
         let population = populations.get(&cell.num);
         let depth = depths.get(&cell.num);
         let oldest = depth.and_then(|depth| depth.oldest).map(|oldest| now.saturating_since(oldest));
@@ -105,85 +105,85 @@ async fn cells(front: &Front) -> Result<Vec<CellBody>, Problem> {
             oldest_waiting_seconds: oldest.unwrap_or_default().as_secs(),
         }
     });
-    Ok(told.collect())
+    Ok(bodies.collect())
 }
 
 /// `PATCH /v1/cells/{cell}`
 pub(crate) async fn change(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     _: Operator,
     Path(name): Path<String>,
     JsonBody(text): JsonBody,
 ) -> Result<Response, Problem> {
-    let cell = front.named(&name)?;
+    let cell = front.cells.named(&name)?;
     let ChangeBody { weight, draining } = read(&text)?;
-    let record = front.store.adjust(cell.num, CellChange { weight, draining }).await?;
-    cell.said(&record);
+    let record = front.cells.store.adjust(cell.num, CellChange { weight, draining }).await?;
+    cell.apply(&record);
     tracing::info!(
         cell = cell.name(),
         weight = cell.weight(),
         draining = cell.is_draining(),
-        "a cell was changed"
+        "an operator changed a cell"
     );
-    let told = cells(&front).await?.into_iter().find(|one| one.cell == name);
-    Ok(json(StatusCode::OK, &told))
+    let body = cells(&front).await?.into_iter().find(|one| one.cell == name);
+    Ok(json(StatusCode::OK, &body))
 }
 
-/// `POST /v1/cells/{cell}/moves`: decides who goes from the cell to another. They go one by one after the answer.
+/// `POST /v1/cells/{cell}/moves`: selects users or devices and returns. They move one by one afterwards.
 pub(crate) async fn relocate(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     _: Operator,
     Path(name): Path<String>,
     JsonBody(text): JsonBody,
 ) -> Result<Response, Problem> {
-    let from = front.named(&name)?;
+    let from = front.cells.named(&name)?;
     let body: MovesBody = read(&text)?;
-    let to = front.named(&body.to).map_err(|problem| problem.at("to"))?;
+    let to = front.cells.named(&body.to).map_err(|problem| problem.at("to"))?;
     if to.num == from.num {
-        return Err(Problem::field("to", "it is another cell"));
+        return Err(Problem::field("to", "must be another cell"));
     }
-    let app = body.app.as_deref().map(|app| app_of(&front, app)).transpose()?;
+    let app = body.app.as_deref().map(|app| app_named(&front, app)).transpose()?;
     let moved = match (app, body.user, body.device, body.share) {
         (Some(app), Some(user), None, None) => {
             let user = UserId::parse(&user).map_err(|wrong| Problem::from(wrong).at("user"))?;
-            set_out(&front, Relocation::User(app, user), to.num).await?
+            relocate_some(&front, Relocation::User(app, user), to.num).await?
         }
         (Some(app), None, Some(device), None) => {
             let device = DeviceId::parse(&device).map_err(|wrong| Problem::from(wrong).at("device"))?;
-            set_out(&front, Relocation::Device(app, device), to.num).await?
+            relocate_some(&front, Relocation::Device(app, device), to.num).await?
         }
         (None, None, None, Some(share)) if share > 0.0 && share <= 100.0 => {
-            share_sets_out(&front, from.num, to.num, share).await?
+            relocate_share(&front, from.num, to.num, share).await?
         }
         _ => {
             let rule = "name `app` with `user` or `device`, or a `share` above 0 and up to 100 (percent)";
             return Err(Problem::field("share", rule));
         }
     };
-    for cell in &front.cells {
+    for cell in front.cells.iter() {
         cell.moving.notify_one();
     }
     tracing::info!(from = name, to = body.to, users = moved.users, devices = moved.devices, "moving");
     Ok(json(StatusCode::ACCEPTED, &MovedBody { users: moved.users, devices: moved.devices }))
 }
 
-async fn set_out(front: &Front, who: Relocation, to: CellNum) -> Result<Relocated, Problem> {
-    let now = front.state.now();
-    Ok(front.store.relocate(who, to, now, now.saturating_add(limits::TTL_MAX)).await?)
+async fn relocate_some(front: &Front, who: Relocation, to: CellNum) -> Result<Relocated, Problem> {
+    let now = front.cells.state.now();
+    Ok(front.cells.store.relocate(who, to, now, now.saturating_add(limits::TTL_MAX)).await?)
 }
 
-/// A part after the other, so that no commit is held up for long.
-async fn share_sets_out(front: &Front, from: CellNum, to: CellNum, share: f64) -> Result<Relocated, Problem> {
-    let population = front.store.populations().await?.into_iter().find(|one| one.cell == from);
-    // Devices with a user come along with it; those without count for themselves.
+/// In several commits, so that no other commit waits for long.
+async fn relocate_share(front: &Front, from: CellNum, to: CellNum, share: f64) -> Result<Relocated, Problem> {
+    let population = front.cells.store.populations().await?.into_iter().find(|one| one.cell == from);
+    // A user's devices move with the user; the others count separately.
     let all = population.map_or(0, |one| one.users + one.alone);
     let mut left = (all as f64 * share / 100.0).ceil() as usize;
     let mut moved = Relocated::default();
     while left > 0 {
         let limit = left.min(MOVES_PER_COMMIT);
-        let part = set_out(front, Relocation::Some { from, limit }, to).await?;
+        let part = relocate_some(front, Relocation::Some { from, limit }, to).await?;
         let units = part.users + part.alone;
         if units == 0 {
             break;
@@ -195,8 +195,8 @@ async fn share_sets_out(front: &Front, from: CellNum, to: CellNum, share: f64) -
     Ok(moved)
 }
 
-fn app_of(front: &Front, name: &str) -> Result<AppId, Problem> {
-    front.state.auth.app_id(name).ok_or_else(|| Problem::not_found("app").at("app"))
+fn app_named(front: &Front, name: &str) -> Result<AppId, Problem> {
+    front.cells.state.auth.app_id(name).ok_or_else(|| Problem::not_found("app").at("app"))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {

@@ -1,4 +1,4 @@
-//! Devices: each gets a cell when it registers, and is looked after there.
+//! Devices: each is assigned to a cell when it registers; the cell manages it.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::me::Resident;
-use super::{Fronted, ask, ask_each, no_key};
-use crate::client::Ask;
-use crate::front::{Front, moving};
-use crate::moves::escaped;
+use super::{FrontExtension, no_key, send, send_each};
+use crate::client::{CellRequest, escaped};
+use crate::front::Front;
+use crate::placement::moving;
 use crate::splice::{quoted, splice};
 
-/// Devices that get their places in one commit.
+/// Devices assigned in one commit.
 const PLACES_PER_COMMIT: usize = 1_000;
 
-/// Who registers a device.
+/// The caller that registers a device.
 pub(crate) enum Registrar {
     Provider(AppId),
-    /// The device itself, whose cell decides what it may.
+    /// The device itself; its cell decides what it may do.
     Consumer(Resident),
 }
 
@@ -54,7 +54,7 @@ impl FromRequestParts<Api> for Registrar {
 /// `POST /v1/devices`
 pub(crate) async fn register(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     registrar: Registrar,
     Traced(trace): Traced,
     JsonBody(text): JsonBody,
@@ -63,22 +63,26 @@ pub(crate) async fn register(
     let (answer, app, device, residence) = match registrar {
         Registrar::Provider(app) => {
             let device = read.device.map_or_else(draw_device_id, Ok)?;
-            let residence = front.assign_one(app, device.clone(), read.registration.user).await?;
+            let residence = front.placement.assign_one(app, device.clone(), read.registration.user).await?;
             let body = named(&text, &device)?;
-            let cell = front.cell(residence.cell)?;
-            let make = |key| Ask::post("/v1/devices", key, front.timeout(), Ask::JSON, body.clone());
-            (ask(&front, cell, app, trace, make).await?, app, device, residence)
+            let cell = front.cells.get(residence.cell)?;
+            let make = |key| {
+                CellRequest::post("/v1/devices", key, front.cells.timeout(), CellRequest::JSON, body.clone())
+            };
+            (send(&front.cells, cell, app, trace, make).await?, app, device, residence)
         }
         Registrar::Consumer(resident) => {
             let body = text.to_vec();
-            let ask = Ask::post("/v1/devices", no_key(), front.timeout(), Ask::JSON, body);
-            // A device that is on its way to another cell arrives there with this.
-            let (answer, residence) = resident.ask(&front, |residence| residence.cell, ask).await?;
+            let request =
+                CellRequest::post("/v1/devices", no_key(), front.cells.timeout(), CellRequest::JSON, body);
+            // Completes the move of a device that is moving to another cell.
+            let (answer, residence) =
+                resident.send(&front.cells, |residence| residence.cell, request).await?;
             (answer, residence.app, resident.device, residence)
         }
     };
     if answer.status == StatusCode::CREATED {
-        let elsewhere = front.arrived(app, &[(device, residence)]).await?;
+        let elsewhere = front.placement.arrived(app, &[(device, residence)]).await?;
         if !elsewhere.is_empty() {
             return Err(moving());
         }
@@ -86,23 +90,23 @@ pub(crate) async fn register(
     Ok(answer.into_response())
 }
 
-/// The body with the device's id in it.
+/// The body with the device's id.
 fn named(text: &[u8], device: &DeviceId) -> Result<String, Problem> {
     splice(text, &[], &[("device", &quoted(device.as_str()))])
-        .ok_or_else(|| Problem::internal("a checked body is no object"))
+        .ok_or_else(|| Problem::internal("a validated body is not an object"))
 }
 
-/// A line of a batch on its way.
+/// A line of a batch.
 enum Line {
     Wrong(Problem),
-    /// Its place among the lines for its cell.
+    /// Answered by this cell, in the order of its lines.
     For(CellNum),
 }
 
-/// `POST /v1/devices/batch`: each cell gets its own lines; one that is away refuses only those.
+/// `POST /v1/devices/batch`: each cell gets its own lines; a cell that is down fails only those.
 pub(crate) async fn batch(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Devices>,
     Traced(trace): Traced,
     NdjsonBody(text): NdjsonBody,
@@ -125,9 +129,9 @@ async fn import(
     let read: Vec<Result<(DeviceId, Option<UserId>), Problem>> =
         chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<_> = read.iter().flatten().cloned().collect();
-    let mut places = front.assign(app, &good).await?.into_iter();
+    let mut places = front.placement.assign(app, &good).await?.into_iter();
     let mut bodies: BTreeMap<CellNum, String> = BTreeMap::new();
-    let mut came: BTreeMap<CellNum, Vec<(DeviceId, Residence)>> = BTreeMap::new();
+    let mut sent: BTreeMap<CellNum, Vec<(DeviceId, Residence)>> = BTreeMap::new();
     let mut order = Vec::with_capacity(chunk.len());
     for (line, read) in chunk.iter().zip(read) {
         let missing = || Problem::internal("the store assigned too few");
@@ -141,16 +145,16 @@ async fn import(
                 text.push_str(&body);
                 text.push('\n');
                 order.push(Line::For(residence.cell));
-                came.entry(residence.cell).or_default().push((device, residence));
+                sent.entry(residence.cell).or_default().push((device, residence));
             }
             Err(problem) => order.push(Line::Wrong(problem)),
         }
     }
-    let mut told = hand_out(front, app, trace, bodies, &came).await?;
+    let mut lines_by_cell = send_lines(front, app, trace, bodies, &sent).await?;
     for line in order {
         match line {
             Line::Wrong(problem) => answers.push_problem(&problem)?,
-            Line::For(cell) => match told.get_mut(&cell).and_then(Iterator::next) {
+            Line::For(cell) => match lines_by_cell.get_mut(&cell).and_then(Iterator::next) {
                 Some(Ok(line)) => answers.push(&line)?,
                 Some(Err(problem)) => answers.push_problem(&problem)?,
                 None => answers.push_problem(&Problem::internal("a cell answered too few lines"))?,
@@ -160,59 +164,65 @@ async fn import(
     Ok(())
 }
 
-type Told = std::vec::IntoIter<Result<Box<RawValue>, Problem>>;
+type CellLines = std::vec::IntoIter<Result<Box<RawValue>, Problem>>;
 
-/// Each cell's answers, one for each of its lines.
-async fn hand_out(
+/// Sends each cell its lines. Returns one answer per line.
+async fn send_lines(
     front: &Front,
     app: AppId,
     trace: Option<TraceContext>,
     bodies: BTreeMap<CellNum, String>,
-    came: &BTreeMap<CellNum, Vec<(DeviceId, Residence)>>,
-) -> Result<BTreeMap<CellNum, Told>, Problem> {
+    sent: &BTreeMap<CellNum, Vec<(DeviceId, Residence)>>,
+) -> Result<BTreeMap<CellNum, CellLines>, Problem> {
     let refused = |problem: Problem, num: CellNum| {
-        let count = came.get(&num).map_or(0, Vec::len);
+        let count = sent.get(&num).map_or(0, Vec::len);
         (num, vec![Err::<Box<RawValue>, _>(problem); count].into_iter())
     };
-    let mut told = BTreeMap::new();
-    let mut asked = Vec::new();
+    let mut lines_by_cell = BTreeMap::new();
+    let mut requests = Vec::new();
     for (num, body) in bodies {
-        match front.cell(num) {
+        match front.cells.get(num) {
             Ok(cell) => {
-                let ask = Ask::post("/v1/devices/batch", no_key(), front.timeout(), Ask::NDJSON, body);
-                asked.push((cell.clone(), ask));
+                let request = CellRequest::post(
+                    "/v1/devices/batch",
+                    no_key(),
+                    front.cells.timeout(),
+                    CellRequest::NDJSON,
+                    body,
+                );
+                requests.push((cell.clone(), request));
             }
-            Err(problem) => told.extend([refused(problem, num)]),
+            Err(problem) => lines_by_cell.extend([refused(problem, num)]),
         }
     }
-    for (cell, answer) in ask_each(front, app, trace, asked).await {
+    for (cell, answer) in send_each(&front.cells, app, trace, requests).await {
         let answer = match answer {
             Ok(answer) if answer.status == StatusCode::OK => answer,
             Ok(_) => {
-                told.extend([refused(cell.away(), cell.num)]);
+                lines_by_cell.extend([refused(cell.away(), cell.num)]);
                 continue;
             }
             Err(problem) => {
-                told.extend([refused(problem, cell.num)]);
+                lines_by_cell.extend([refused(problem, cell.num)]);
                 continue;
             }
         };
         let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let mut lines: Vec<_> =
             lines.map(|line| serde_json::from_slice(line).map_err(Problem::internal)).collect();
-        if let Some(came) = came.get(&cell.num) {
-            let registered = came.iter().zip(&lines).filter(|(_, line)| is_registered(line));
+        if let Some(sent) = sent.get(&cell.num) {
+            let registered = sent.iter().zip(&lines).filter(|(_, line)| is_registered(line));
             let registered: Vec<_> = registered.map(|(one, _)| one.clone()).collect();
-            let elsewhere = front.arrived(app, &registered).await?;
-            for ((device, _), line) in came.iter().zip(&mut lines) {
+            let elsewhere = front.placement.arrived(app, &registered).await?;
+            for ((device, _), line) in sent.iter().zip(&mut lines) {
                 if elsewhere.contains(device) {
                     *line = Err(moving());
                 }
             }
         }
-        told.insert(cell.num, lines.into_iter());
+        lines_by_cell.insert(cell.num, lines.into_iter());
     }
-    Ok(told)
+    Ok(lines_by_cell)
 }
 
 fn is_registered(line: &Result<Box<RawValue>, Problem>) -> bool {
@@ -249,10 +259,10 @@ struct Page {
     next: Option<String>,
 }
 
-/// `GET /v1/devices`: cell after cell; a place in the list names the cell and the place in its list.
+/// `GET /v1/devices`: cell by cell; `next` names the cell and the position in its list.
 pub(crate) async fn list(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Query(query): Query<ListQuery>,
@@ -263,8 +273,11 @@ pub(crate) async fn list(
     let user = user.transpose()?;
     let homes = match &user {
         Some(user) => {
-            let found =
-                front.store.cells_of_users(provider.app, vec![user.clone()], front.state.now()).await?;
+            let found = front
+                .cells
+                .store
+                .cells_of_users(provider.app, vec![user.clone()], front.cells.state.now())
+                .await?;
             Some(found.into_iter().flatten().collect::<Vec<_>>())
         }
         None => None,
@@ -278,8 +291,8 @@ pub(crate) async fn list(
         if let Some(user) = &user {
             path += &format!("&user={}", escaped(user.as_str()));
         }
-        let make = |key| Ask::get(path.clone(), key, front.timeout());
-        let answer = ask(&front, cell, provider.app, trace, make).await?;
+        let make = |key| CellRequest::get(path.clone(), key, front.cells.timeout());
+        let answer = send(&front.cells, cell, provider.app, trace, make).await?;
         if answer.status != StatusCode::OK {
             return Ok(answer.into_response());
         }
@@ -298,12 +311,12 @@ pub(crate) async fn list(
     Ok(json(StatusCode::OK, &found))
 }
 
-/// The cell's place in the configuration, and the place in its list.
+/// Parses `after` into the cell's index in the configuration and the position in its list.
 fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
     if after.is_empty() {
         return Ok((0, String::new()));
     }
-    let wrong = || Problem::parameter("after", "it is the `next` of an earlier page");
+    let wrong = || Problem::parameter("after", "must be the `next` of an earlier page");
     let (index, inner) = after.split_once('.').ok_or_else(wrong)?;
     let index: usize = index.parse().map_err(|_| wrong())?;
     let plain = inner.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -316,72 +329,72 @@ fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
 /// `GET /v1/devices/{device}`
 pub(crate) async fn show(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    at_its_cell(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
+    at_cell_of_device(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
 }
 
 /// `GET /v1/devices/{device}/topics/{topic}/permission`
 pub(crate) async fn permission(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path((device, _)): Path<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    at_its_cell(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
+    at_cell_of_device(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
 }
 
 /// `POST /v1/devices/{device}/revoke`
 pub(crate) async fn revoke(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Devices>,
     Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let make = |key| Ask { method: http::Method::POST, ..one(&front, &uri, key) };
-    at_its_cell(&front, provider.app, trace, &device, make).await
+    let make = |key| CellRequest { method: http::Method::POST, ..one(&front, &uri, key) };
+    at_cell_of_device(&front, provider.app, trace, &device, make).await
 }
 
 /// `DELETE /v1/devices/{device}`
 pub(crate) async fn delete(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Devices>,
     Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let make = |key| Ask { method: http::Method::DELETE, ..one(&front, &uri, key) };
-    let response = at_its_cell(&front, provider.app, trace, &device, make).await?;
+    let make = |key| CellRequest { method: http::Method::DELETE, ..one(&front, &uri, key) };
+    let response = at_cell_of_device(&front, provider.app, trace, &device, make).await?;
     if response.status().is_success() || response.status() == StatusCode::NOT_FOUND {
-        front.store.forget_device(provider.app, &device_id(&device)?).await?;
+        front.cells.store.forget_device(provider.app, &device_id(&device)?).await?;
     }
     Ok(response)
 }
 
-fn one(front: &Front, uri: &Uri, key: http::HeaderValue) -> Ask {
-    Ask::get(uri.path_and_query().map_or("/", |path| path.as_str()), key, front.timeout())
+fn one(front: &Front, uri: &Uri, key: http::HeaderValue) -> CellRequest {
+    CellRequest::get(uri.path_and_query().map_or("/", |path| path.as_str()), key, front.cells.timeout())
 }
 
-async fn at_its_cell(
+async fn at_cell_of_device(
     front: &Front,
     app: AppId,
     trace: Option<TraceContext>,
     device: &str,
-    make: impl Fn(http::HeaderValue) -> Ask,
+    make: impl Fn(http::HeaderValue) -> CellRequest,
 ) -> Result<Response, Problem> {
-    let found = front.store.residences(&[app], &device_id(device)?).await?;
+    let found = front.cells.store.residences(&[app], &device_id(device)?).await?;
     let residence = found.first().ok_or_else(|| Problem::not_found("device"))?;
-    let cell = front.cell(residence.present())?;
-    Ok(ask(front, cell, app, trace, make).await?.into_response())
+    let cell = front.cells.get(residence.present())?;
+    Ok(send(&front.cells, cell, app, trace, make).await?.into_response())
 }
 
 fn device_id(text: &str) -> Result<DeviceId, Problem> {

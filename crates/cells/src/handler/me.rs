@@ -1,5 +1,5 @@
-//! What a device does for itself: the front passes it to the device's cell with the device's own token. The cell decides
-//! whether the token is good.
+//! Requests of a device about itself: the front forwards them to the device's cell with the device's own token. The
+//! cell verifies the token.
 
 use std::sync::Arc;
 
@@ -14,32 +14,33 @@ use noroshi_auth::{ClientNetwork, Credential, Refused, device_named};
 use noroshi_store::cells::{CellNum, Residence};
 use noroshi_types::{AppId, AppName, DeviceId, UserId};
 
-use super::Fronted;
-use crate::client::{Answer, Ask};
+use super::FrontExtension;
+use crate::cell_set::CellSet;
+use crate::client::{CellRequest, CellResponse};
 use crate::front::Front;
 
-/// A device by its credential, and where it may live.
+/// A device as its credential names it, and where it may be assigned.
 ///
-/// A device token is its cell's: only that cell can verify it, and it names its app by the cell's own number. Each cell
-/// told the front its numbers over its admin address, so the front looks for exactly the device that the token would be
-/// of in each cell, and never for devices of other apps with the same id. An app JWT is verified here.
+/// Only the cell that issued a device token can verify it, and the token names the app by the cell's own number. Each
+/// cell reports its numbers to the front, so the front looks up exactly the device that the token would name in each
+/// cell, and never a device of another app with the same id. The front verifies app JWTs itself.
 pub(crate) struct Resident {
     pub(crate) device: DeviceId,
     bearer: HeaderValue,
     homes: Vec<Home>,
-    /// The app of a JWT: the cell has to look for its key in this app too.
+    /// The app of a JWT, which the cell needs to find the key.
     app: Option<AppName>,
-    /// The device may live in a cell that has not told its numbers yet.
+    /// The device may belong to a cell that has not reported its numbers yet.
     is_unsure: bool,
 }
 
 struct Home {
     residence: Residence,
-    /// The cell whose token it would be. None: its app's JWT is good in every cell.
+    /// The cell that would have issued the token. None: every cell accepts the app's JWT.
     issuer: Option<CellNum>,
 }
 
-/// Which cell of a residence is asked.
+/// Selects a cell of a residence.
 pub(crate) type Place = fn(&Residence) -> CellNum;
 
 impl FromRequestParts<Api> for Resident {
@@ -51,8 +52,8 @@ impl FromRequestParts<Api> for Resident {
         let token = bearer(&parts.headers)?;
         let bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)?;
         if let Some((number, device)) = device_named(token) {
-            let homes = homes(&front, number, &device).await?;
-            let is_unsure = front.is_unsure();
+            let homes = homes(&front.cells, number, &device).await?;
+            let is_unsure = front.cells.misses_app_numbers();
             return Ok(Self { device, bearer, homes, app: None, is_unsure });
         }
         let app = named_app(&parts.uri, &parts.headers, api);
@@ -64,29 +65,29 @@ impl FromRequestParts<Api> for Resident {
                 identity.map_err(|refused| Problem::failed_log_in(token, refused))?
             }
         };
-        let app = Some(front.app_name(identity.app)?);
-        let residence = at_home(&front, identity.app, &identity.device, identity.user).await?;
+        let app = Some(front.cells.app_name(identity.app)?);
+        let residence = residence_of(&front, identity.app, &identity.device, identity.user).await?;
         let homes = vec![Home { residence, issuer: None }];
         Ok(Self { device: identity.device, bearer, homes, app, is_unsure: false })
     }
 }
 
-/// Where the device lives, for each cell that may have issued a token with this number of an app. At most one look-up
-/// for each cell, all in one read.
-async fn homes(front: &Front, number: AppId, device: &DeviceId) -> Result<Vec<Home>, Problem> {
-    let meant: Vec<(CellNum, AppId)> =
-        front.cells.iter().filter_map(|cell| Some((cell.num, cell.app_of(number)?))).collect();
-    let apps: Vec<AppId> = meant.iter().map(|(_, app)| *app).collect();
-    let residences = front.store.residences(&apps, device).await?;
+/// The device's residence for each cell that may have issued a token with this app number. At most one lookup per cell,
+/// all in one read.
+async fn homes(cells: &CellSet, number: AppId, device: &DeviceId) -> Result<Vec<Home>, Problem> {
+    let candidates: Vec<(CellNum, AppId)> =
+        cells.iter().filter_map(|cell| Some((cell.num, cell.app_of(number)?))).collect();
+    let apps: Vec<AppId> = candidates.iter().map(|(_, app)| *app).collect();
+    let residences = cells.store.residences(&apps, device).await?;
     let home = |(cell, app)| {
         let residence = residences.iter().find(|residence| residence.app == app)?;
         let knows_it = residence.present() == cell || residence.cell == cell;
         knows_it.then(|| Home { residence: residence.clone(), issuer: Some(cell) })
     };
-    Ok(meant.into_iter().filter_map(home).collect())
+    Ok(candidates.into_iter().filter_map(home).collect())
 }
 
-/// Of a device token, the cell where its device lives, if only one comes into question.
+/// The residence of a device token's device, if it is unambiguous.
 pub(super) async fn only_home(
     front: &Front,
     token: &str,
@@ -94,49 +95,50 @@ pub(super) async fn only_home(
     client: Option<ClientNetwork>,
 ) -> Option<Residence> {
     if let Some((number, device)) = device_named(token) {
-        let mut homes = homes(front, number, &device).await.ok()?;
+        let mut homes = homes(&front.cells, number, &device).await.ok()?;
         return homes.pop().filter(|_| homes.is_empty()).map(|home| home.residence);
     }
     let credential = Credential { token, app, client };
-    let identity = front.state.auth.authenticate(credential, front.state.now()).await.ok()?;
-    front.store.residences(&[identity.app], &identity.device).await.ok()?.pop()
+    let identity = front.cells.state.auth.authenticate(credential, front.cells.state.now()).await.ok()?;
+    front.cells.store.residences(&[identity.app], &identity.device).await.ok()?.pop()
 }
 
-/// An app JWT makes its device where there is none, and takes it to its user.
-async fn at_home(
+/// Assigns a cell to the device of an app JWT, the cell of its user.
+async fn residence_of(
     front: &Front,
     app: AppId,
     device: &DeviceId,
     user: Option<UserId>,
 ) -> Result<Residence, Problem> {
-    let found = front.store.residences(&[app], device).await?.pop();
+    let found = front.cells.store.residences(&[app], device).await?.pop();
     let home = match &user {
         Some(user) => {
-            let cells = front.store.cells_of_users(app, vec![user.clone()], front.state.now()).await?;
+            let cells =
+                front.cells.store.cells_of_users(app, vec![user.clone()], front.cells.state.now()).await?;
             cells.into_iter().flatten().next()
         }
         None => None,
     };
     match found {
         Some(residence) if user.is_none() || home == Some(residence.cell) => Ok(residence),
-        _ => front.assign_one(app, device.clone(), user).await,
+        _ => front.placement.assign_one(app, device.clone(), user).await,
     }
 }
 
 impl Resident {
-    /// The answer of the cell that accepts the credential, and where its device lives. Any answer but 401 is of that
-    /// cell: a cell refuses tokens that it did not sign before it looks at anything else.
-    pub(crate) async fn ask(
+    /// The answer of the cell that accepts the credential, and the device's residence. Any answer but 401 comes from
+    /// that cell: a cell rejects a token that it did not sign before it looks at anything else.
+    pub(crate) async fn send(
         &self,
-        front: &Front,
+        cells: &CellSet,
         place: Place,
-        ask: Ask,
-    ) -> Result<(Answer, Residence), Problem> {
+        request: CellRequest,
+    ) -> Result<(CellResponse, Residence), Problem> {
         let path = match &self.app {
-            Some(app) => with_app(&ask.path, app),
-            None => ask.path.clone(),
+            Some(app) => with_app(&request.path, app),
+            None => request.path.clone(),
         };
-        let ask = Ask { bearer: self.bearer.clone(), path, ..ask };
+        let request = CellRequest { bearer: self.bearer.clone(), path, ..request };
         let mut refused = None;
         let mut away = None;
         for Home { residence, issuer } in &self.homes {
@@ -144,8 +146,8 @@ impl Resident {
             if issuer.is_some_and(|issuer| issuer != num) {
                 continue;
             }
-            // Another one may be the token's, and answer.
-            match front.cell(num)?.request(ask.clone()).await {
+            // Another cell may have issued the token.
+            match cells.get(num)?.send_if_up(request.clone()).await {
                 Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => {
                     refused = Some((answer, residence.clone()));
                 }
@@ -155,18 +157,18 @@ impl Resident {
         }
         match (away, refused) {
             (Some(problem), _) => Err(problem),
-            // A client gives up a token that is refused for good.
+            // A client discards a token after 401, so this must not be one.
             (None, _) if self.is_unsure => Err(Problem::new(
                 Code::CellUnavailable,
-                "the device is not known here, but not every cell has told its apps to the front; try again",
+                "unknown device; not every cell has reported its apps to the front yet, try again",
             )),
             (None, Some(refused)) => Ok(refused),
-            (None, None) => Err(Problem::new(Code::Unauthorized, "the device is not known here")),
+            (None, None) => Err(Problem::new(Code::Unauthorized, "unknown device")),
         }
     }
 }
 
-/// The same path with the app in its query: the cell has to verify a JWT as the front did.
+/// The path with the app in its query: the cell verifies the JWT as the front did.
 fn with_app(path: &str, app: &AppName) -> String {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let mut whole = format!("{path}?app={app}");
@@ -177,43 +179,43 @@ fn with_app(path: &str, app: &AppName) -> String {
     whole
 }
 
-/// Everything under `/v1/me` but its end.
-pub(crate) async fn hand_on(
-    axum::Extension(front): Fronted,
+/// Everything under `/v1/me` except its deletion.
+pub(crate) async fn forward(
+    axum::Extension(front): FrontExtension,
     resident: Resident,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let ask = as_it_came(&front, method, &uri, &headers, &body);
-    Ok(resident.ask(&front, Residence::present, ask).await?.0.into_response())
+    let request = unchanged(&front, method, &uri, &headers, &body);
+    Ok(resident.send(&front.cells, Residence::present, request).await?.0.into_response())
 }
 
 /// `DELETE /v1/me`
 pub(crate) async fn delete(
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     resident: Resident,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let ask = as_it_came(&front, Method::DELETE, &uri, &headers, b"");
-    let (answer, residence) = resident.ask(&front, Residence::present, ask).await?;
+    let request = unchanged(&front, Method::DELETE, &uri, &headers, b"");
+    let (answer, residence) = resident.send(&front.cells, Residence::present, request).await?;
     if answer.status.is_success() {
-        front.store.forget_device(residence.app, &resident.device).await?;
+        front.cells.store.forget_device(residence.app, &resident.device).await?;
     }
     Ok(answer.into_response())
 }
 
-fn as_it_came(front: &Front, method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Ask {
-    Ask {
+fn unchanged(front: &Front, method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> CellRequest {
+    CellRequest {
         method,
         path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         bearer: super::no_key(),
         trace: None,
         content_type: headers.get(header::CONTENT_TYPE).cloned(),
         body: Bytes::copy_from_slice(body),
-        timeout: front.timeout(),
+        timeout: front.cells.timeout(),
     }
 }
 
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_told_the_app_of_a_jwt() {
+    fn a_cell_gets_the_app_of_a_jwt() {
         let app = AppName::parse("shop").expect("a name");
         let check = |path: &str, expected: &str| assert_eq!(with_app(path, &app), expected);
         check("/v1/me", "/v1/me?app=shop");

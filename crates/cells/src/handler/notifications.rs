@@ -1,4 +1,4 @@
-//! What became of a message: the sum of what its cells say, and what this front knows of those that say nothing.
+//! The outcome of a message: the sum of the cells' answers, and the front's own state for cells that do not answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::publish::{Summary, TargetSummary};
-use super::{Fronted, ask, ask_each, no_key};
+use super::{FrontExtension, no_key, send, send_each};
 use crate::cell::Cell;
-use crate::client::{Answer, Ask};
+use crate::client::{CellRequest, CellResponse, escaped};
 use crate::front::Front;
-use crate::moves::escaped;
 
 #[derive(Serialize)]
 struct StateBody {
@@ -38,7 +37,7 @@ struct StateBody {
     cells: Vec<CellBody>,
 }
 
-/// One cell's part.
+/// The part of one cell.
 #[derive(Serialize)]
 struct CellBody {
     cell: String,
@@ -46,7 +45,7 @@ struct CellBody {
     state: String,
     /// The cell's own id.
     id: Option<String>,
-    /// The code with which the cell refused it.
+    /// The error code with which the cell rejected it.
     reason: Option<String>,
 }
 
@@ -65,44 +64,44 @@ struct CellCancelled {
 struct CancelledBody {
     id: String,
     removed: u64,
-    /// Those that did not answer; they are told when they do.
+    /// Cells that did not answer; the relay cancels there later.
     unanswered: Vec<String>,
 }
 
 /// `GET /v1/notifications/{id}`
 pub(crate) async fn show(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let found = front.store.relayed(provider.app, notification_id(&id)?).await?;
+    let found = front.cells.store.relayed(provider.app, notification_id(&id)?).await?;
     let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
     let mut counts = BTreeMap::new();
     if relayed.unknown > 0 {
         counts.insert(Outcome::Unknown.as_str().to_owned(), relayed.unknown);
     }
-    let (mut cells, mut asked) = (Vec::new(), Vec::new());
+    let (mut cells, mut requests) = (Vec::new(), Vec::new());
     for part in &relayed.parts {
-        match (part.remote, front.cell(part.cell)) {
+        match (part.remote, front.cells.get(part.cell)) {
             (Some(remote), Ok(cell)) => {
                 let path = format!("/v1/notifications/{remote}");
-                asked.push((cell.clone(), Ask::get(path, no_key(), front.timeout())));
+                requests.push((cell.clone(), CellRequest::get(path, no_key(), front.cells.timeout())));
             }
-            _ => cells.push(of_part(&front, part)),
+            _ => cells.push(part_body(&front, part)),
         }
     }
-    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
-        let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
-        let told: Option<CellState> = told.and_then(|answer| answer.json().ok());
-        for (outcome, count) in told.iter().flat_map(|told| &told.counts) {
+    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+        let cell_state = answer.ok().filter(|answer| answer.status == StatusCode::OK);
+        let cell_state: Option<CellState> = cell_state.and_then(|answer| answer.json().ok());
+        for (outcome, count) in cell_state.iter().flat_map(|cell_state| &cell_state.counts) {
             *counts.entry(outcome.clone()).or_default() += count;
         }
         let remote = relayed.parts.iter().find(|part| part.cell == cell.num).and_then(|part| part.remote);
         cells.push(CellBody {
             cell: cell.name().to_owned(),
-            state: told.map_or_else(|| "unanswered".to_owned(), |told| told.state),
+            state: cell_state.map_or_else(|| "unanswered".to_owned(), |cell_state| cell_state.state),
             id: remote.map(|id| id.to_string()),
             reason: None,
         });
@@ -135,7 +134,7 @@ fn json_of(
     Ok(json(StatusCode::OK, &body))
 }
 
-/// Of the whole: pending while anybody's is, or it is not known.
+/// The overall state: pending while any part is pending or unknown.
 fn state(relayed: &Relayed, cells: &[CellBody]) -> &'static str {
     let any = |state: &str| cells.iter().any(|cell| cell.state == state);
     match () {
@@ -146,8 +145,8 @@ fn state(relayed: &Relayed, cells: &[CellBody]) -> &'static str {
     }
 }
 
-/// Of a part that is not in its cell, or whose cell is not configured any more.
-fn of_part(front: &Front, part: &RelayedPart) -> CellBody {
+/// The part of a cell that does not have the message, or is no longer configured.
+fn part_body(front: &Front, part: &RelayedPart) -> CellBody {
     let state = match part.state {
         PartState::Waiting => "waiting",
         PartState::Forwarded | PartState::Cancelling => "unanswered",
@@ -156,17 +155,17 @@ fn of_part(front: &Front, part: &RelayedPart) -> CellBody {
         PartState::Cancelled => "cancelled",
     };
     CellBody {
-        cell: front.cell(part.cell).map_or_else(|_| "?".to_owned(), |cell| cell.name().to_owned()),
+        cell: front.cells.get(part.cell).map_or_else(|_| "?".to_owned(), |cell| cell.name().to_owned()),
         state: state.to_owned(),
         id: part.remote.map(|id| id.to_string()),
         reason: part.reason.clone(),
     }
 }
 
-/// `GET /v1/notifications/{id}/devices/{device}`: as the device's cell tells it.
+/// `GET /v1/notifications/{id}/devices/{device}`: the answer of the device's cell.
 pub(crate) async fn trace(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path((id, device)): Path<(String, String)>,
@@ -174,21 +173,21 @@ pub(crate) async fn trace(
     let id = notification_id(&id)?;
     let device = DeviceId::parse(&device).map_err(|invalid| Problem::from(invalid).at("device"))?;
     let nothing = || Problem::not_found("notification or device");
-    let relayed = front.store.relayed(provider.app, id).await?.ok_or_else(nothing)?;
-    let residences = front.store.residences(&[provider.app], &device).await?;
+    let relayed = front.cells.store.relayed(provider.app, id).await?.ok_or_else(nothing)?;
+    let residences = front.cells.store.residences(&[provider.app], &device).await?;
     let residence = residences.first().ok_or_else(nothing)?;
     let mut last = None;
-    // Its previous cell may be the one that it heard it in.
+    // The previous cell may have delivered it.
     for num in [Some(residence.cell), residence.previous].into_iter().flatten() {
         let Some(part) = relayed.parts.iter().find(|part| part.cell == num) else { continue };
         let Some(remote) = part.remote else {
-            last = Some(waiting(&relayed, &device, part));
+            last = Some(unforwarded(&relayed, &device, part));
             continue;
         };
         let path = format!("/v1/notifications/{remote}/devices/{}", escaped(device.as_str()));
-        let cell = front.cell(num)?;
-        let make = |key| Ask::get(path.clone(), key, front.timeout());
-        let answer = ask(&front, cell, provider.app, trace, make).await?;
+        let cell = front.cells.get(num)?;
+        let make = |key| CellRequest::get(path.clone(), key, front.cells.timeout());
+        let answer = send(&front.cells, cell, provider.app, trace, make).await?;
         if answer.status == StatusCode::OK {
             return with_id(&answer, id);
         }
@@ -197,20 +196,20 @@ pub(crate) async fn trace(
     last.ok_or_else(nothing)
 }
 
-/// The cell tells its own id.
-fn with_id(answer: &Answer, id: NotificationId) -> Result<Response, Problem> {
+/// The cell answers with its own id.
+fn with_id(answer: &CellResponse, id: NotificationId) -> Result<Response, Problem> {
     let mut body: Value = answer.json()?;
     body["id"] = id.to_string().into();
     Ok(json(StatusCode::OK, &body))
 }
 
-fn waiting(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Response {
+fn unforwarded(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Response {
     let summary = match part.state {
-        PartState::Waiting => "It waits until the device's cell answers.",
-        PartState::Refused => "The device's cell refused it.",
-        PartState::Expired => "Its ttl ended before the device's cell took it.",
+        PartState::Waiting => "It is queued until the device's cell answers.",
+        PartState::Refused => "The device's cell rejected it.",
+        PartState::Expired => "It expired before the device's cell accepted it.",
         PartState::Cancelled | PartState::Cancelling | PartState::Forwarded => {
-            "It was cancelled before the device's cell took it."
+            "It was cancelled before the device's cell accepted it."
         }
     };
     let mut body = serde_json::json!({
@@ -223,29 +222,36 @@ fn waiting(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Response
     json(StatusCode::OK, &body)
 }
 
-/// `DELETE /v1/notifications/{id}`: what has not gone out stays, the rest is cancelled in the cells; those that do not
-/// answer are told later.
+/// `DELETE /v1/notifications/{id}`: unsent parts are dropped, the others are cancelled in their cells; the relay
+/// retries cells that do not answer.
 pub(crate) async fn cancel(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let found = front.store.cancel_relayed(provider.app, id).await?;
+    let found = front.cells.store.cancel_relayed(provider.app, id).await?;
     let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
-    let in_cells =
-        relayed.parts.iter().filter_map(|part| Some((front.cell(part.cell).ok()?.clone(), part.remote?)));
-    let asked: Vec<(Arc<Cell>, Ask)> = in_cells
+    let in_cells = relayed
+        .parts
+        .iter()
+        .filter_map(|part| Some((front.cells.get(part.cell).ok()?.clone(), part.remote?)));
+    let requests: Vec<(Arc<Cell>, CellRequest)> = in_cells
         .map(|(cell, remote)| {
-            (cell, Ask::delete(format!("/v1/notifications/{remote}"), no_key(), front.timeout()))
+            (
+                cell,
+                CellRequest::delete(format!("/v1/notifications/{remote}"), no_key(), front.cells.timeout()),
+            )
         })
         .collect();
     let (mut removed, mut unanswered) = (0, Vec::new());
-    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
+    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
         match answer.ok().filter(|answer| answer.status.is_success()) {
-            Some(answer) => removed += answer.json::<CellCancelled>().map_or(0, |told| told.removed),
+            Some(answer) => {
+                removed += answer.json::<CellCancelled>().map_or(0, |cell_state| cell_state.removed)
+            }
             None => {
                 cell.work.notify_one();
                 unanswered.push(cell.name().to_owned());

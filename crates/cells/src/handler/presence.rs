@@ -1,4 +1,4 @@
-//! `POST /v1/presence`: each cell is asked for those who live there.
+//! `POST /v1/presence`: queries each cell for its users.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use noroshi_types::Presence;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fronted, ask_each, no_key};
-use crate::client::Ask;
+use super::{FrontExtension, no_key, send_each};
+use crate::client::CellRequest;
 
 #[derive(Serialize)]
 struct PresenceBody {
     users: BTreeMap<String, UserBody>,
-    /// Cells that did not answer: who is there is not in the answer.
+    /// Cells that did not answer: their users are missing from the answer.
     unanswered: Vec<String>,
 }
 
@@ -29,33 +29,40 @@ struct UserBody {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct CellPresence {
     users: BTreeMap<String, UserBody>,
 }
 
-/// A user of a cell that does not answer is offline as far as is known, and the cell is named.
+/// A user of a cell that does not answer counts as offline, and `unanswered` names the cell.
 pub(crate) async fn query(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     JsonBody(text): JsonBody,
 ) -> Result<Response, Problem> {
     let users = body::presence_query(&text)?;
-    let cells = front.store.cells_of_users(provider.app, users.clone(), front.state.now()).await?;
+    let cells =
+        front.cells.store.cells_of_users(provider.app, users.clone(), front.cells.state.now()).await?;
     let mut by_cell: BTreeMap<CellNum, Vec<&str>> = BTreeMap::new();
     for (user, cells) in users.iter().zip(cells) {
         for cell in cells {
             by_cell.entry(cell).or_default().push(user.as_str());
         }
     }
-    let (mut asked, mut unanswered) = (Vec::new(), Vec::new());
+    let (mut requests, mut unanswered) = (Vec::new(), Vec::new());
     for (num, users) in by_cell {
         let body = serde_json::json!({ "users": users }).to_string();
-        match front.cell(num) {
+        match front.cells.get(num) {
             Ok(cell) => {
-                let ask = Ask::post("/v1/presence", no_key(), front.timeout(), Ask::JSON, body);
-                asked.push((cell.clone(), ask));
+                let request = CellRequest::post(
+                    "/v1/presence",
+                    no_key(),
+                    front.cells.timeout(),
+                    CellRequest::JSON,
+                    body,
+                );
+                requests.push((cell.clone(), request));
             }
             Err(_) => unanswered.push("?".to_owned()),
         }
@@ -63,13 +70,13 @@ pub(crate) async fn query(
     let offline = || UserBody { presence: Presence::Offline.as_str().to_owned(), devices: Vec::new() };
     let mut merged: BTreeMap<String, UserBody> =
         users.iter().map(|user| (user.to_string(), offline())).collect();
-    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
-        let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
-        let Some(told) = told.and_then(|answer| answer.json::<Told>().ok()) else {
+    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+        let body = answer.ok().filter(|answer| answer.status == StatusCode::OK);
+        let Some(body) = body.and_then(|answer| answer.json::<CellPresence>().ok()) else {
             unanswered.push(cell.name().to_owned());
             continue;
         };
-        for (user, there) in told.users {
+        for (user, there) in body.users {
             let whole = merged.entry(user).or_insert_with(offline);
             if rank(&there.presence) > rank(&whole.presence) {
                 whole.presence = there.presence;

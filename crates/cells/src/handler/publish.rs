@@ -1,4 +1,4 @@
-//! Publishing: checked here as a cell would check it, kept in one commit, answered, and handed on.
+//! Publishes: validates as a cell would, stores in one commit, and answers; the relay forwards.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use noroshi_api::parts::{
 use noroshi_api::{Api, Problem, body};
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
-use noroshi_types::{AppId, NotificationId, Quota, Request, Target, TraceContext};
+use noroshi_types::{AppId, Quota, Request, Target, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Fronted;
+use super::FrontExtension;
 use crate::front::Front;
 use crate::outbox::{self, COMMIT_MESSAGES_MAX};
 use crate::splice::splice;
 
-/// As a cell answers.
+/// The receipt, as a cell answers it.
 #[derive(Serialize)]
 struct ReceiptBody {
     id: String,
     targets: Option<u64>,
 }
 
-/// What is told of a message before any cell has told more.
+/// The state of a message before any cell has answered.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) when: String,
@@ -50,7 +50,7 @@ pub(crate) struct TargetSummary {
 /// `POST /v1/notifications`
 pub(crate) async fn one(
     Shared(api): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     headers: HeaderMap,
@@ -73,7 +73,7 @@ pub(crate) async fn one(
 /// `POST /v1/notifications/batch`
 pub(crate) async fn batch(
     Shared(api): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     headers: HeaderMap,
@@ -91,7 +91,7 @@ pub(crate) async fn batch(
             read.push(message(&api, &front, provider.app, line, trace, idempotency, &places).await);
         }
         let good = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
-        let mut kept = outbox::keep_all(&front, good).await.into_iter();
+        let mut kept = outbox::keep_all(&front.cells, good).await.into_iter();
         let missing = || Problem::internal("the store answered too few lines");
         for line in read {
             match line.and_then(|_| kept.next().ok_or_else(missing)?) {
@@ -108,7 +108,7 @@ pub(crate) async fn batch(
     Ok(answers)
 }
 
-/// Where messages go that name no users or devices, and where nothing more can go.
+/// The cells for messages that name no users or devices, and the cells whose outbox is full.
 struct Places {
     everywhere: Arc<[CellNum]>,
     full: Arc<[CellNum]>,
@@ -116,11 +116,11 @@ struct Places {
 
 impl Places {
     fn of(front: &Front, app: AppId) -> Self {
-        Self { everywhere: front.everywhere(), full: outbox::full(front, app) }
+        Self { everywhere: front.cells.nums(), full: outbox::full(&front.cells, app) }
     }
 }
 
-/// From a body to what is kept of it.
+/// Validates a body and builds the message to store.
 async fn message(
     api: &Api,
     front: &Front,
@@ -137,33 +137,29 @@ async fn message(
     }
     let request = body::notification(body, &api.config.limits)?;
     check_request(api, app, &request).await?;
-    // Sooner than a cell would: what it refuses waits in the outbox.
+    // Earlier than a cell would: a message that the cell rejects would wait in the outbox.
     api.delivery.quotas().take(app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {
-        // Written for each cell.
+        // Written separately for each cell.
         Target::Users(_) | Target::Devices(_) => "{}",
         _ => serde_json::from_slice::<To<'_>>(body).map_err(Problem::internal)?.to.get(),
     };
-    let rest = splice(body, &["to"], &[]).ok_or_else(|| Problem::internal("a checked body is no object"))?;
+    let rest =
+        splice(body, &["to"], &[]).ok_or_else(|| Problem::internal("a validated body is not an object"))?;
     Ok(NewMessage {
-        id: new_id(),
+        id: outbox::new_id(),
         app,
         to: to.into(),
         body: rest.into(),
         summary: summary.into(),
-        expires_at: request.expires_at(front.state.now()),
+        expires_at: request.expires_at(front.cells.state.now()),
         target: request.target,
         trace,
         idempotency,
         everywhere: places.everywhere.clone(),
         full: places.full.clone(),
     })
-}
-
-/// The front's own: cells give theirs in the order of their commits.
-pub(crate) fn new_id() -> NotificationId {
-    NotificationId(uuid::Uuid::now_v7())
 }
 
 fn summary(request: &Request) -> Summary {

@@ -1,4 +1,4 @@
-//! Topics over all cells: subscribers are added up; each cell has its own epoch and offsets.
+//! Topics over all cells: the sum of their subscribers; each cell has its own epoch and offsets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use noroshi_types::{AppId, NotificationId, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fronted, ask_each, no_key};
+use super::{FrontExtension, no_key, send_each};
 use crate::cell::Cell;
-use crate::client::{Answer, Ask};
+use crate::client::{CellRequest, CellResponse, escaped};
 use crate::front::Front;
-use crate::moves::escaped;
 
-/// As a cell tells it; here also the sum.
+/// A topic as a cell reports it, or the sum over all cells.
 #[derive(Debug, Clone, Serialize, Deserialize, Default)]
 struct TopicBody {
     topic: String,
@@ -33,7 +32,7 @@ struct TopicBody {
     cells: Vec<CellTopic>,
 }
 
-/// In one cell.
+/// The topic in one cell.
 #[derive(Debug, Clone, Serialize)]
 struct CellTopic {
     cell: String,
@@ -67,7 +66,7 @@ impl TopicBody {
         self.topic = other.topic;
         self.subscribers += other.subscribers;
         self.connected += other.connected;
-        // Every cell takes every message of a topic: the largest is the nearest to their number.
+        // Every cell receives every message of a topic: the largest offset is closest to their number.
         self.offset = self.offset.max(other.offset);
         self.log = self.log.max(other.log);
         self.retained |= other.retained;
@@ -84,7 +83,7 @@ impl TopicBody {
 /// `GET /v1/topics`
 pub(crate) async fn list(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Query(query): Query<ListQuery>,
@@ -104,7 +103,7 @@ pub(crate) async fn list(
             sums.entry(one.topic.clone()).or_default().add(&cell, one);
         }
     }
-    // Each page is in order and has `limit` if there is more: the first `limit` of all are complete.
+    // Each page is sorted and has `limit` topics if there are more, so the first `limit` of all are complete.
     more |= sums.len() > limit;
     let topics: Vec<TopicBody> = sums.into_values().take(limit).collect();
     let next = topics.last().filter(|_| more).map(|last| last.topic.clone());
@@ -114,7 +113,7 @@ pub(crate) async fn list(
 /// `GET /v1/topics/{topic}`
 pub(crate) async fn show(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path(name): Path<String>,
@@ -127,16 +126,19 @@ pub(crate) async fn show(
     Ok(json(StatusCode::OK, &sum))
 }
 
-/// Every cell's answer; a sum without one of them would be wrong.
+/// The answers of all cells; a sum without one of them would be wrong.
 async fn all(
     front: &Front,
     app: AppId,
     trace: Option<TraceContext>,
     path: &str,
-) -> Result<Vec<(Arc<Cell>, Answer)>, Problem> {
-    let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::get(path, no_key(), front.timeout())));
+) -> Result<Vec<(Arc<Cell>, CellResponse)>, Problem> {
+    let requests = front
+        .cells
+        .iter()
+        .map(|cell| (cell.clone(), CellRequest::get(path, no_key(), front.cells.timeout())));
     let mut answers = Vec::new();
-    for (cell, answer) in ask_each(front, app, trace, asked).await {
+    for (cell, answer) in send_each(&front.cells, app, trace, requests).await {
         let answer = answer?;
         if answer.status != StatusCode::OK {
             return Err(cell.away());
@@ -146,18 +148,22 @@ async fn all(
     Ok(answers)
 }
 
-/// `GET /v1/topics/{topic}/retained`: all cells were given the same; the first that has it tells, under this front's id.
+/// `GET /v1/topics/{topic}/retained`: all cells hold the same message. Returns the first one found, under the front's
+/// id.
 pub(crate) async fn retained(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Read>,
     Traced(trace): Traced,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let path = retained_path(&name)?;
-    let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::get(&path, no_key(), front.timeout())));
+    let requests = front
+        .cells
+        .iter()
+        .map(|cell| (cell.clone(), CellRequest::get(&path, no_key(), front.cells.timeout())));
     let mut away = None;
-    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
+    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
         match answer {
             Ok(answer) if answer.status == StatusCode::OK => {
                 return Ok(json(StatusCode::OK, &under_our_id(&front, &cell, &answer).await?));
@@ -169,28 +175,31 @@ pub(crate) async fn retained(
     Err(away.unwrap_or_else(|| Problem::new(Code::NotFound, "the topic has no retained message")))
 }
 
-async fn under_our_id(front: &Front, cell: &Cell, answer: &Answer) -> Result<Value, Problem> {
+async fn under_our_id(front: &Front, cell: &Cell, answer: &CellResponse) -> Result<Value, Problem> {
     let mut message: Value = answer.json()?;
     if let Some(remote) = message["id"].as_str().and_then(|id| NotificationId::parse(id).ok())
-        && let Some(relayed) = front.store.relayed_as(cell.num, remote).await?
+        && let Some(relayed) = front.cells.store.relayed_as(cell.num, remote).await?
     {
         message["id"] = relayed.id.to_string().into();
     }
     Ok(message)
 }
 
-/// `DELETE /v1/topics/{topic}/retained`: in all cells; where one does not answer, it is to be said again.
+/// `DELETE /v1/topics/{topic}/retained`: in all cells. If one does not answer, the client has to repeat the request.
 pub(crate) async fn delete_retained(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let path = retained_path(&name)?;
-    let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::delete(&path, no_key(), front.timeout())));
+    let requests = front
+        .cells
+        .iter()
+        .map(|cell| (cell.clone(), CellRequest::delete(&path, no_key(), front.cells.timeout())));
     let mut deleted = false;
-    for (_, answer) in ask_each(&front, provider.app, trace, asked).await {
+    for (_, answer) in send_each(&front.cells, provider.app, trace, requests).await {
         let answer = answer?;
         deleted |= answer.status == StatusCode::NO_CONTENT;
         if answer.status.is_server_error() {

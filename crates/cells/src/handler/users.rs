@@ -1,4 +1,4 @@
-//! Users: revoked in every cell, since an app JWT makes its device in whichever cell it comes to.
+//! Users: revoked in every cell, because an app JWT may create its device in any cell.
 
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
@@ -7,8 +7,8 @@ use noroshi_api::parts::{Devices, Path, Provider, Traced, json, user_id};
 use noroshi_api::{Api, Problem};
 use serde::{Deserialize, Serialize};
 
-use super::{Fronted, ask_each, no_key};
-use crate::client::Ask;
+use super::{FrontExtension, no_key, send_each};
+use crate::client::CellRequest;
 
 #[derive(Serialize, Deserialize)]
 struct RevokedBody {
@@ -16,20 +16,26 @@ struct RevokedBody {
     devices: usize,
 }
 
-/// `POST /v1/users/{user}/revoke`: done where every cell answers. Repeating it does no harm.
+/// `POST /v1/users/{user}/revoke`: succeeds if every cell answers. Idempotent.
 pub(crate) async fn revoke(
     Shared(_): Shared<Api>,
-    axum::Extension(front): Fronted,
+    axum::Extension(front): FrontExtension,
     provider: Provider<Devices>,
     Traced(trace): Traced,
     Path(user): Path<String>,
 ) -> Result<Response, Problem> {
     let user = user_id(&user)?;
     let segment = percent_encoding::utf8_percent_encode(user.as_str(), percent_encoding::NON_ALPHANUMERIC);
-    let ask = Ask::post(format!("/v1/users/{segment}/revoke"), no_key(), front.timeout(), Ask::JSON, "{}");
-    let asked = front.cells.iter().map(|cell| (cell.clone(), ask.clone()));
+    let request = CellRequest::post(
+        format!("/v1/users/{segment}/revoke"),
+        no_key(),
+        front.cells.timeout(),
+        CellRequest::JSON,
+        "{}",
+    );
+    let requests = front.cells.iter().map(|cell| (cell.clone(), request.clone()));
     let mut devices = 0;
-    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
+    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
         let answer = answer?;
         if answer.status != StatusCode::OK {
             return Ok(answer.into_response());

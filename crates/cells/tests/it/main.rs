@@ -1,5 +1,5 @@
-//! A front with three real cells: their APIs on loopback, each with a store of its own, that can be killed and started
-//! again. The front's routers are called directly.
+//! A front with three real cells: their APIs on loopback, each with its own store, which tests can kill and restart.
+//! The front's routers are called directly.
 
 mod moving;
 mod publishing;

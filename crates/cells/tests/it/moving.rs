@@ -1,4 +1,4 @@
-//! Users and devices that move: nothing that was kept for them stays behind.
+//! Moving users and devices: no stored message is lost.
 
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{World, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_moves_with_what_waits() {
+async fn a_user_moves_with_its_inbox() {
     let world = World::start().await;
     let (user, token) = world.resident("a", 0).await;
     let before = world.publish(json!({"to": {"users": [user]}, "data": "before", "urgency": "high"})).await;
@@ -21,7 +21,7 @@ async fn a_user_moves_with_what_waits() {
         (answer.status == StatusCode::UNAUTHORIZED).then_some(())
     })
     .await;
-    // Both are asked while it is on its way.
+    // Both cells are queried while it moves.
     let between = world.publish(json!({"to": {"users": [user]}, "data": "between"})).await;
     let state = world.until_done(&between).await;
     assert_eq!(state["cells"].as_array().expect("cells").len(), 2);
@@ -38,7 +38,7 @@ async fn a_user_moves_with_what_waits() {
     let mut inbox = world.inbox(&token).await;
     inbox.sort_by_key(ToString::to_string);
     assert_eq!(inbox, [json!("after"), json!("before"), json!("between")], "each once");
-    // And from then on only the new one.
+    // From then on only the new one is queried.
     within("the first cell to be asked no more", async || {
         let id = world.publish(json!({"to": {"users": [user]}, "when": "active", "data": 0})).await;
         (world.parts(&id).await.len() == 1).then_some(())
@@ -78,7 +78,7 @@ async fn a_cell_is_emptied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_lived_in_a_dead_cell_need_not_wait_for_it() {
+async fn a_device_leaves_a_dead_cell_without_waiting() {
     let mut world = World::start().await;
     let (user, _) = world.resident("a", 0).await;
     let kept = world.publish(json!({"to": {"users": [user]}, "data": "kept there"})).await;
@@ -101,7 +101,7 @@ async fn who_lived_in_a_dead_cell_need_not_wait_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_becomes_another_users_leaves_nothing() {
+async fn a_device_with_a_new_user_leaves_no_inbox_behind() {
     let world = World::start().await;
     let (first, _) = world.resident("a", 0).await;
     let (second, _) = world.resident("b", 0).await;

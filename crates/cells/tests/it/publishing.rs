@@ -1,4 +1,4 @@
-//! Who is asked, what is told, what is taken once.
+//! Which cells a message goes to, what the front answers, and deduplication.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{World, parts};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_is_a_matter_of_one_cell_and_a_topic_of_all() {
+async fn a_user_message_goes_to_one_cell_and_a_topic_message_to_all() {
     let world = World::start().await;
     let (a, token_a) = world.resident("a", 0).await;
     let (b, token_b) = world.resident("b", 0).await;
@@ -62,7 +62,7 @@ async fn a_user_is_a_matter_of_one_cell_and_a_topic_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_order_of_acceptance_is_that_of_the_inbox() {
+async fn the_inbox_keeps_the_order_of_acceptance() {
     let world = World::start().await;
     let token = world.device("d1", "u1").await;
     let mut expected = Vec::new();
@@ -82,7 +82,7 @@ async fn the_order_of_acceptance_is_that_of_the_inbox() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_answered_as_the_first_time() {
+async fn a_repeated_idempotency_key_gets_the_first_answer() {
     let world = World::start().await;
     let token = world.device("d1", "u1").await;
     let body = json!({"to": {"users": ["u1"]}, "data": 1}).to_string();
@@ -104,7 +104,7 @@ async fn a_key_is_answered_as_the_first_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_request_is_refused_before_it_is_kept() {
+async fn an_invalid_request_is_rejected_before_it_is_stored() {
     let world = World::start().await;
     let check = async |body: &str, status: u16, code: &str| {
         world.post("/v1/notifications", body).await.problem(status, code);
@@ -122,7 +122,7 @@ async fn a_wrong_request_is_refused_before_it_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_is_told_by_the_devices_cell() {
+async fn the_devices_cell_answers_its_trace() {
     let world = World::start().await;
     world.device("d1", "u1").await;
     let id = world.publish(json!({"to": {"users": ["u1"]}, "data": 1})).await;
@@ -133,7 +133,7 @@ async fn a_trace_is_told_by_the_devices_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn presence_is_asked_where_users_live() {
+async fn presence_queries_the_cells_of_the_users() {
     let world = World::start().await;
     let (a, _) = world.resident("a", 0).await;
     let (b, _) = world.resident("b", 0).await;

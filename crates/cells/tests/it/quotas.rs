@@ -1,4 +1,4 @@
-//! Apps over a quota in their cells: what is for them waits, and holds up nobody else.
+//! Apps over a quota in their cells: their messages wait and delay no other app.
 
 use http::{Method, StatusCode};
 use noroshi_types::Quota;
@@ -18,7 +18,7 @@ async fn inbox(world: &World, token: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_app_over_its_quota_holds_up_no_other() {
+async fn an_app_over_its_quota_delays_no_other_app() {
     let world = World::weighted([1, 0, 0], |_| {}).await;
     let greedy = world.app("greedy").await;
     let registered = world
@@ -39,7 +39,7 @@ async fn one_app_over_its_quota_holds_up_no_other() {
     assert_eq!(inbox(&world, &greedy_token).await, [json!(0)]);
     assert_eq!(world.listed("a").await["waiting"], 699);
 
-    // Its own order stays, and nothing of it is lost.
+    // Its own order stays, and nothing is lost.
     world.limit("greedy", json!({})).await;
     let last = answers[699]["id"].as_str().expect("an id");
     crate::world::within("the rest to be handed on", async || {
@@ -60,7 +60,7 @@ async fn an_app_over_its_quota_leaves_half_of_the_outbox_to_others() {
     let one = json!({"to": {"users": ["u1"]}, "data": 1}).to_string();
     let publish = async || world.call(Method::POST, "/v1/notifications", &greedy, &one).await.status;
     assert_eq!(publish().await, StatusCode::ACCEPTED);
-    // The second try: behind the first one the front knows that the cell refuses the app.
+    // Publishes again: after the first attempt the front knows that the cell rejects the app.
     let cell = world.cells[0].state();
     let app = cell.auth.app("greedy").expect("the app").id;
     crate::world::within("the app to be refused twice", async || {
@@ -88,7 +88,7 @@ async fn messages_to_new_topics_over_the_quota_do_not_block_the_app() {
     let greedy = world.app("greedy").await;
     world.call(Method::POST, "/v1/devices", &greedy, r#"{"device": "g1", "user": "u1"}"#).await;
     world.limit("greedy", json!({"topics": 0})).await;
-    // More than the worker reads in a first round, and then in one of the app.
+    // More than the worker reads in its first round, and then in one round of the app.
     let line = |n: usize| json!({"to": {"topic": format!("t{n}")}, "data": n}).to_string();
     let mut lines: Vec<String> = (0..600).map(line).collect();
     lines.push(json!({"to": {"users": ["u1"]}, "data": 1}).to_string());
@@ -103,7 +103,7 @@ async fn messages_to_new_topics_over_the_quota_do_not_block_the_app() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_app_that_a_cell_rejects_holds_up_no_other() {
+async fn an_app_that_a_cell_rejects_delays_no_other_app() {
     let world = World::start().await;
     world.rejected_app("rejected").await;
     // The cells know it when this returns.

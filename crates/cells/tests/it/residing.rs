@@ -1,4 +1,4 @@
-//! Which cell devices get, and that it looks after them.
+//! The assignment of devices to cells, and their management there.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::world::{World, in_an_hour, jwt, within};
 
 /// In an hour, as `exp` is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shares_follow_the_weights_and_stick() {
+async fn shares_follow_the_weights_and_assignments_stay() {
     let world = World::weighted([1, 2, 1], |_| {}).await;
     let lines: Vec<String> = (0..800)
         .map(|n| json!({"device": format!("d{n}"), "user": format!("u{}", n / 2)}).to_string())
@@ -34,13 +34,13 @@ async fn shares_follow_the_weights_and_stick() {
     let before = world.cell_of("d7").await;
     world.operate(Method::PATCH, &format!("/v1/cells/{before}"), r#"{"weight": 0}"#).await;
     world.device("d7", "u3").await;
-    assert_eq!(world.cell_of("d7").await, before, "who has a place keeps it");
+    assert_eq!(world.cell_of("d7").await, before, "an assigned user keeps its cell");
     world.device("another", "u3").await;
-    assert_eq!(world.cell_of("another").await, before, "and so do those who live there too");
+    assert_eq!(world.cell_of("another").await, before, "so do its other devices");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cell_without_weight_gets_nobody() {
+async fn a_cell_without_weight_gets_no_devices() {
     let world = World::start().await;
     let change = async |cell: &str, body: &str| {
         let answer = world.operate(Method::PATCH, &format!("/v1/cells/{cell}"), body).await;
@@ -64,7 +64,7 @@ async fn a_cell_without_weight_gets_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_looks_after_itself_through_the_front() {
+async fn a_device_manages_itself_through_the_front() {
     let world = World::start().await;
     let token = world.device("d1", "u1").await;
     let me = world.call(Method::GET, "/v1/me", &token, "").await.json();
@@ -75,7 +75,7 @@ async fn a_device_looks_after_itself_through_the_front() {
     let subscribed = world.call(Method::PUT, "/v1/me/topics/a%2Fb", &token, "").await;
     assert_eq!(subscribed.status, StatusCode::NO_CONTENT, "{}", subscribed.text);
     assert_eq!(world.get("/v1/devices/d1").await.json()["topics"], json!(["a/b"]));
-    // With its own token it comes up to date, and may not become somebody else.
+    // With its own token it registers again, but cannot become another device.
     let own = world.call(Method::POST, "/v1/devices", &token, r#"{"app_version": "2"}"#).await;
     assert_eq!(own.status, StatusCode::CREATED, "{}", own.text);
     world.call(Method::POST, "/v1/devices", &token, r#"{"device": "d2"}"#).await.problem(403, "forbidden");
@@ -91,7 +91,7 @@ async fn a_device_looks_after_itself_through_the_front() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_apps_own_jwt_makes_its_device_in_its_users_cell() {
+async fn an_app_jwt_creates_its_device_in_its_users_cell() {
     let world = World::start().await;
     world.device("first", "u1").await;
     let cell = world.cell_of("first").await;
@@ -163,7 +163,7 @@ async fn cells_know_the_apps_and_keys_of_the_front() {
         })
         .await;
     }
-    // While a cell is away a key is made and one goes.
+    // While a cell is down, one key is created and another deleted.
     world.cell_mut("b").kill().await;
     let made: Value = world.post("/v1/apps/dev/keys", r#"{"name": "late", "scopes": ["read"]}"#).await.json();
     let late = made["key"].as_str().expect("a key").to_owned();
@@ -184,10 +184,10 @@ async fn cells_know_the_apps_and_keys_of_the_front() {
     }
 }
 
-/// Two apps have a device of the same id: whoever asks with a token is the device of the app that issued it.
+/// Two apps have a device with the same id: a token identifies the device of the app that issued it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn devices_of_two_apps_with_one_id_do_not_meet() {
-    // All in one cell, so that its first look-up could find either.
+async fn devices_of_two_apps_with_one_id_stay_separate() {
+    // All in one cell, so that its first lookup could find either.
     let world = World::weighted([1, 0, 0], |_| {}).await;
     let other = world.app("other").await;
     let token = world.device("d1", "u1").await;
@@ -205,16 +205,16 @@ async fn devices_of_two_apps_with_one_id_do_not_meet() {
     let id = world.publish(json!({"to": {"devices": ["d1"]}, "data": "kept"})).await;
     world.until_done(&id).await;
     assert_eq!(world.inbox(&token).await, ["kept"]);
-    // A new device of the other app's changes nothing either.
+    // A new device of the other app changes nothing.
     assert_eq!(register(&other).await.status, StatusCode::CREATED);
     let id = world.publish(json!({"to": {"devices": ["d1"]}, "data": "too"})).await;
     world.until_done(&id).await;
     assert_eq!(world.inbox(&token).await, ["kept", "too"]);
 }
 
-/// Nobody is told that a good token is bad.
+/// A valid token is never answered 401.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_that_has_not_heard_from_a_cell_does_not_refuse_its_tokens() {
+async fn a_front_without_the_app_numbers_of_a_cell_does_not_reject_its_tokens() {
     let mut world = World::start().await;
     let (_, token) = world.resident("b", 0).await;
     world.cell_mut("b").kill().await;
@@ -226,7 +226,7 @@ async fn a_front_that_has_not_heard_from_a_cell_does_not_refuse_its_tokens() {
         (world.call(Method::GET, "/v1/me", &token, "").await.status == StatusCode::OK).then_some(())
     })
     .await;
-    // Every cell has told its apps: now an unknown token is refused.
+    // Every cell has reported its apps: now an unknown token is rejected.
     let unknown = format!("nd1.{}.AAAA", &token[4..40]);
     within("all cells to be heard", async || {
         let answer = world.call(Method::GET, "/v1/me", &unknown, "").await;

@@ -1,4 +1,4 @@
-//! Every route of the API is served, handed on or refused by name; none falls through.
+//! Every route of the API is served, forwarded or rejected by name; none falls through.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn every_route_of_the_api_is_in_one_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_cells_do_is_refused_by_name() {
+async fn routes_of_cells_are_rejected_by_name() {
     let world = World::start().await;
     for (method, path) in [
         (Method::POST, "/v1/campaigns"),
@@ -40,7 +40,7 @@ async fn what_only_cells_do_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_connects_to_the_front_is_told_the_cell() {
+async fn a_device_that_connects_to_the_front_gets_the_address_of_its_cell() {
     let world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;

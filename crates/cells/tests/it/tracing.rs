@@ -1,4 +1,4 @@
-//! Of whose trace a notification is a part, on its way through the front to its cell.
+//! The trace of a notification on its way through the front to its cell.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ fn id_of(answer: &Answer) -> String {
     answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
-/// What the only cell of a notification says of it, once it has it.
+/// The answer of the only cell of a notification, once it has it.
 async fn in_its_cell(world: &World, id: &str) -> Value {
     let state = world.until_done(id).await;
     let part = &state["cells"][0];
@@ -31,7 +31,7 @@ async fn in_its_cell(world: &World, id: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_notification_brings_its_trace_to_its_cell() {
+async fn a_cell_gets_the_trace_of_a_notification() {
     let world = World::start().await;
     world.device("d1", "u1").await;
     let id = publish(&world, "u1", TRACED).await;
@@ -67,7 +67,7 @@ async fn a_trace_waits_with_its_notification() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_moves_with_what_is_carried_over() {
+async fn a_trace_moves_with_a_copied_message() {
     let world = World::start().await;
     let (user, token) = world.resident("a", 0).await;
     let id = publish(&world, &user, TRACED).await;
@@ -88,7 +88,7 @@ async fn a_trace_moves_with_what_is_carried_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
+async fn a_cells_span_is_a_child_of_the_fronts_request() {
     let world = World::start().await;
     world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -108,9 +108,10 @@ async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
     assert_eq!(named(&there, asked).parent, Some(named(&front, asked).id), "asked at once");
 }
 
-/// A provider's is a part of its trace, at the front and in the cell; what a device says of a trace is not believed.
+/// A provider's registration is part of its trace, at the front and in the cell; a trace that a device sends is
+/// ignored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_registers_a_device_decides_whether_its_trace_is_believed() {
+async fn only_a_providers_trace_is_continued() {
     let world = World::weighted([1, 0, 0], |_| {}).await;
     let (at_front, at_cell) = (world.spans(), world.cell("a").spans());
     let token = world.device("d1", "u1").await;
@@ -128,9 +129,9 @@ async fn who_registers_a_device_decides_whether_its_trace_is_believed() {
     assert_eq!((there.name.as_ref(), there.parent), ("POST /v1/devices", Some(front.id)));
 }
 
-/// Fronts are upgraded last; whoever does it in another order loses the traces, and nothing else.
+/// Fronts are upgraded last. In another order traces are lost, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cell_that_knows_no_traces_takes_what_has_one() {
+async fn a_cell_without_support_for_traces_gets_lines_without_one() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -150,7 +151,7 @@ async fn a_cell_that_knows_no_traces_takes_what_has_one() {
     let id = publish(&world, "u1", TRACED).await;
     assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE, "it came back with another version");
 
-    // And where it becomes an older one unseen.
+    // The same if it becomes an older version without being down.
     older.is.store(true, Ordering::Relaxed);
     let id = publish(&world, "u1", TRACED).await;
     assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
@@ -158,7 +159,7 @@ async fn a_cell_that_knows_no_traces_takes_what_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cell_that_knows_no_traces_hears_everything_in_order() {
+async fn a_cell_without_support_for_traces_gets_all_messages_in_order() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;

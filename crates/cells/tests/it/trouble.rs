@@ -1,4 +1,4 @@
-//! Cells that are away, a front that dies: nothing that was answered 202 is lost or doubled, and nobody else waits.
+//! Cells that are down, a front that dies: no accepted message is lost or duplicated, and no other cell is affected.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ async fn until_away(world: &World, cell: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_cell_delays_only_its_own() {
+async fn a_dead_cell_delays_only_its_own_messages() {
     let mut world = World::start().await;
     let (a, token_a) = world.resident("a", 0).await;
     let (b, token_b) = world.resident("b", 0).await;
@@ -31,14 +31,14 @@ async fn a_dead_cell_delays_only_its_own() {
     }
     world.until_done(&of_a).await;
     assert_eq!(world.inbox(&token_a).await, (0..20).map(|n| json!(n)).collect::<Vec<_>>());
-    // One time limit of one request to a cell that does not answer would be more.
+    // A single request to a cell that does not answer would take longer.
     assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
     until_away(&world, "b").await;
     let state = world.get(&format!("/v1/notifications/{of_all}")).await.json();
     assert_eq!((&state["state"], parts(&state)[1].1.as_str()), (&json!("pending"), "waiting"));
     assert_eq!(world.parts(&of_b).await, [("b".to_owned(), "waiting".to_owned())]);
     let trace = world.get(&format!("/v1/notifications/{of_b}/devices/{b}")).await.json();
-    assert!(trace["summary"].as_str().expect("a summary").contains("waits"), "{trace}");
+    assert!(trace["summary"].as_str().expect("a summary").contains("queued"), "{trace}");
     world.call(Method::GET, "/v1/me", &token_b, "").await.problem(503, "cell_unavailable");
     let told = world.post("/v1/presence", &json!({"users": [a, b]}).to_string()).await.json();
     assert_eq!(told["unanswered"], json!(["b"]));
@@ -58,7 +58,7 @@ async fn a_dead_cell_delays_only_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_that_dies_goes_on_where_it_was() {
+async fn a_restarted_front_continues_where_it_stopped() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -81,7 +81,7 @@ async fn a_front_that_dies_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cell_that_dies_again_and_again_gets_each_once() {
+async fn a_cell_that_dies_repeatedly_gets_each_message_once() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -100,7 +100,7 @@ async fn a_cell_that_dies_again_and_again_gets_each_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_late_is_not_handed_on() {
+async fn expired_messages_are_not_forwarded() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -115,7 +115,7 @@ async fn what_is_late_is_not_handed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cancelled_does_not_come_later() {
+async fn cancelled_messages_are_not_delivered_later() {
     let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
@@ -143,7 +143,7 @@ async fn what_is_cancelled_does_not_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_outbox_refuses_only_what_concerns_its_cell() {
+async fn a_full_outbox_rejects_only_messages_for_its_cell() {
     let mut world = World::weighted([1, 1, 1], |config| config.outbox_parts_max = 3).await;
     let (a, _) = world.resident("a", 0).await;
     let (b, _) = world.resident("b", 0).await;

@@ -1,4 +1,4 @@
-//! Cells and a front without a process of their own.
+//! Cells and a front inside the test process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) const OPERATOR: &str = "operator-token-of-the-test";
 pub(crate) const JWT_SECRET: &str = "a secret of the app, long enough for HS256";
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a node without connections is made of.
+/// The parts of a node without connections.
 struct Parts {
     state: Arc<State>,
     store: Arc<Sqlite>,
@@ -36,7 +36,7 @@ struct Parts {
 
 async fn open(folder: &TempDir) -> Parts {
     let mut registry = noroshi_telemetry::registry();
-    // A store that was just closed may take a moment to let go of its folder.
+    // A store that was just closed may release its folder a moment later.
     let store = within("the folder to be free", async || {
         // More than a page of an inbox.
         let options = sqlite::Options { inbox_rows: 3_000, ..sqlite::Options::default() };
@@ -77,7 +77,7 @@ async fn open(folder: &TempDir) -> Parts {
     Parts { state: Arc::new(state), store, metrics }
 }
 
-/// Nothing of what begins here, all of what another has recorded.
+/// Starts no traces, and continues all traces of others.
 fn record(state: &State) -> Ended {
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
     state.delivery.attach_spans(spans);
@@ -93,11 +93,11 @@ pub(crate) struct Cell {
     running: Option<Running>,
 }
 
-/// Whether a cell speaks as before `traceparent` was in a line.
+/// Whether the cell behaves like a version without `traceparent`.
 #[derive(Default)]
 pub(crate) struct Older {
     pub(crate) is: AtomicBool,
-    /// Lines that it refused for it.
+    /// Lines that it rejected for it.
     pub(crate) refused: AtomicUsize,
 }
 
@@ -132,7 +132,7 @@ impl Cell {
         self.running = Some(Running { state, store, tasks });
     }
 
-    /// Nothing is answered any more; what was under way breaks off.
+    /// Aborts everything in progress.
     pub(crate) async fn kill(&mut self) {
         let Running { store, mut tasks, state } = self.running.take().expect("it runs");
         tasks.shutdown().await;
@@ -149,7 +149,7 @@ impl Cell {
         send(noroshi_api::router(self.state().clone()), method, path, bearer, body, &[]).await
     }
 
-    /// Whether it ever registered the device.
+    /// Whether the device was ever registered there.
     pub(crate) async fn has(&self, app: &str, device: &str) -> bool {
         let app = self.state().auth.app(app).expect("the app").id;
         let device = noroshi_types::DeviceId::parse(device).expect("an id");
@@ -160,7 +160,7 @@ impl Cell {
         self.state().auth.app(app).is_some()
     }
 
-    /// What it records from now on.
+    /// The spans that it records from now on.
     pub(crate) fn spans(&self) -> Ended {
         record(self.state())
     }
@@ -177,7 +177,7 @@ impl Cell {
     }
 }
 
-/// An older cell refuses a line with a field that it does not know, and takes the others.
+/// An older cell rejects lines with unknown fields and accepts the others.
 async fn before_traces(
     axum::extract::State(older): axum::extract::State<Arc<Older>>,
     request: Request<Body>,
@@ -202,7 +202,7 @@ async fn before_traces(
 }
 
 async fn serve(listener: TcpListener, router: Router) {
-    // Dropped with this task, and every connection with it.
+    // Dropped with this task, which closes all connections.
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, address)) = listener.accept().await else { return };
@@ -254,7 +254,7 @@ impl World {
         world
     }
 
-    /// A new app that every cell knows: a key of it with all scopes.
+    /// Creates an app that every cell knows. Returns a key of it with all scopes.
     pub(crate) async fn app(&self, name: &str) -> String {
         let (_, state) = self.front();
         let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
@@ -269,7 +269,7 @@ impl World {
         key
     }
 
-    /// A new app that no cell takes.
+    /// Creates an app that no cell accepts.
     pub(crate) async fn rejected_app(&self, name: &str) {
         let (_, state) = self.front();
         let settings = AppSettings { client_publish: vec!["a/#/b".into()], ..AppSettings::default() };
@@ -277,7 +277,7 @@ impl World {
         state.auth.create_app(name, settings, state.now()).await.expect("an app");
     }
 
-    /// Sets an app's quotas at the front; the cells have them when this returns.
+    /// Sets an app's quotas at the front. Returns when the cells have them.
     pub(crate) async fn limit(&self, app: &str, quotas: Value) {
         let path = format!("/v1/apps/{app}/quotas");
         let answer = self.operate(Method::PUT, &path, &quotas.to_string()).await;
@@ -297,7 +297,7 @@ impl World {
         self.running = Some(RunningFront { front, state, store, task });
     }
 
-    /// Without a goodbye.
+    /// Without a graceful shutdown.
     pub(crate) async fn kill_front(&mut self) {
         let RunningFront { store, task, .. } = self.running.take().expect("it runs");
         task.abort();
@@ -340,7 +340,7 @@ impl World {
         send(self.front().0.router(), Method::GET, path, &self.key, "", headers).await
     }
 
-    /// What the front records from now on.
+    /// The spans that the front records from now on.
     pub(crate) fn spans(&self) -> Ended {
         record(self.front().1)
     }
@@ -357,7 +357,7 @@ impl World {
         send(self.front().0.admin_router(), method, path, OPERATOR, body, &[]).await
     }
 
-    /// Registers a device and tells its token.
+    /// Registers a device and returns its token.
     pub(crate) async fn device(&self, device: &str, user: &str) -> String {
         let answer = self.post("/v1/devices", &json!({"device": device, "user": user}).to_string()).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
@@ -396,7 +396,7 @@ impl World {
         answer.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Asks until the answer is as wanted.
+    /// Polls until the answer satisfies the condition.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         within(path, async || {
             let answer = self.get(path).await;
@@ -422,7 +422,7 @@ impl World {
         cells["cells"].as_array().expect("cells").iter().find(|one| one["cell"] == cell).expect(cell).clone()
     }
 
-    /// What the device finds at the front.
+    /// The device's inbox at the front.
     pub(crate) async fn inbox(&self, token: &str) -> Vec<Value> {
         let answer = self.call(Method::GET, "/v1/me/inbox?limit=1000", token, "").await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
@@ -484,7 +484,7 @@ async fn send(
     Answer { status: parts.status, headers: parts.headers, text }
 }
 
-/// Polls until there is something.
+/// Polls until there is a value.
 pub(crate) async fn within<T>(what: &str, probe: impl AsyncFn() -> Option<T>) -> T {
     let end = Instant::now() + DEADLINE;
     loop {
@@ -496,7 +496,7 @@ pub(crate) async fn within<T>(what: &str, probe: impl AsyncFn() -> Option<T>) ->
     }
 }
 
-/// A JWT of the app `dev` (RFC 7519), by HS256.
+/// A JWT of the app `dev` (RFC 7519), signed with HS256.
 pub(crate) fn jwt(claims: &Value) -> String {
     use base64::Engine;
     let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);

@@ -1,4 +1,4 @@
-//! The queue in one process: several nodes of a test, with the clock of tokio (which a test may pause).
+//! The queue in one process, for several nodes of a test, with tokio's clock (which a test may pause).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct InProcess(Arc<Shared>);
 
 struct Shared {
     claim_after: Duration,
-    /// Guards only the lanes.
+    /// The lock guards only the lanes.
     lanes: Mutex<BTreeMap<u8, Lane>>,
     put: Notify,
 }
@@ -33,7 +33,7 @@ struct Lane {
 struct Pulled {
     parcel: Parcel,
     deliveries: u32,
-    /// From then on it is anyone's.
+    /// From then on anyone may pull it.
     until: Instant,
 }
 
@@ -48,7 +48,7 @@ impl InProcess {
         Self(Arc::new(Shared { claim_after, lanes: Mutex::default(), put: Notify::new() }))
     }
 
-    /// Loses everything, as an engine without persistence does.
+    /// Loses everything, like an engine without persistence.
     pub fn wipe(&self) {
         self.0.lanes.lock().clear();
     }
@@ -114,7 +114,7 @@ impl BatchQueue for InProcess {
             if !received.is_empty() || Instant::now() >= end {
                 return Ok(received);
             }
-            // What somebody left behind lapses without a word.
+            // Leases of pulled parcels expire.
             let soon = end.min(Instant::now() + self.0.claim_after / 10);
             let _ = tokio::time::timeout_at(soon, put).await;
         }

@@ -1,4 +1,4 @@
-//! The directory's entries and their rules, without IO: what the scripts on Redis do, in Rust.
+//! The directory's entries and their rules, without IO: the Rust equivalent of the scripts on Redis.
 
 use smallvec::SmallVec;
 

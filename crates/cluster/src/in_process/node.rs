@@ -1,4 +1,4 @@
-//! One node of an in-process world: its side of the traits, and the faults that befall it alone.
+//! One node of an in-process world: its implementation of the traits, and faults that affect only it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,13 +22,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Every node of every world has the same secret.
+    /// All nodes of all worlds share a secret.
     pub fn cluster(&self) -> Cluster {
         let node = Arc::new(self.clone());
         Cluster { directory: node.clone(), bus: node.clone(), members: node, keys: Keys::new(&[1; 16]) }
     }
 
-    /// Joins: `receiver` hears `joined` first. Needs a tokio runtime. A receiver attached before hears no more.
+    /// Joins: `receiver` gets `joined` first. Needs a tokio runtime. A previous receiver gets nothing more.
     pub fn attach(&self, receiver: Arc<dyn Receiver>) {
         let (queue, events) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(hand_on(self.clone(), events, receiver));
@@ -40,21 +40,21 @@ impl Node {
         }
     }
 
-    /// The node no longer reaches the engine, nor the engine it; its lease stays until [`Node::lapse`].
+    /// Partitions the node from the engine; its lease stays until [`Node::lapse`].
     pub fn partition(&self) {
         let mut state = self.world.0.lock();
         state.nodes[self.index].connected = false;
         state.nodes[self.index].missed_since.get_or_insert_with(Instant::now);
     }
 
-    /// The part of the engine is away that this node listens at: who sends to it is told so. Ended by [`Node::heal`].
+    /// The part of the engine where this node listens is down; senders to it get an error. Ended by [`Node::heal`].
     pub fn cut(&self) {
         let mut state = self.world.0.lock();
         state.nodes[self.index].cut = true;
         state.nodes[self.index].missed_since.get_or_insert_with(Instant::now);
     }
 
-    /// The partition or the cut ends. `lost` is told, or, if the lease lapsed meanwhile, `joined` with a new epoch.
+    /// Ends the partition or outage. The receiver gets `lost`, or `joined` with a new epoch if the lease expired.
     pub fn heal(&self) {
         let mut state = self.world.0.lock();
         state.nodes[self.index].connected = true;
@@ -62,22 +62,22 @@ impl Node {
         state.reconnected(self.index);
     }
 
-    /// The lease lapses now: `left`, and others see the node no more. Regained by [`Node::heal`].
+    /// Expires the lease now: the receiver gets `left`, and others no longer see the node. Regained by [`Node::heal`].
     pub fn lapse(&self) {
         self.world.0.lock().leave(self.index);
     }
 
-    /// The next `count` messages to this node get lost; the loss shows with the next one, or by the heartbeat.
+    /// Loses the next `count` messages to this node; the next message or the heartbeat reveals it.
     pub fn lose_messages(&self, count: usize) {
         self.world.0.lock().nodes[self.index].lose = count;
     }
 
-    /// The same of a sender that dies before its next message or heartbeat: the loss never shows.
+    /// The same for a sender that dies before its next message or heartbeat: nothing reveals the loss.
     pub fn lose_messages_unseen(&self, count: usize) {
         self.world.0.lock().nodes[self.index].lose_unseen = count;
     }
 
-    /// SIGKILL: it hears and does nothing more, its lease ends, its entries stay.
+    /// SIGKILL: it receives and does nothing more, its lease ends, its entries stay.
     pub fn kill(&self) {
         let mut state = self.world.0.lock();
         state.nodes[self.index].queue = None;
@@ -90,7 +90,7 @@ impl Node {
     }
 }
 
-/// The node's task: calls the receiver, one event after the other, while the epoch they are for is held.
+/// The node's task: calls the receiver, one event after the other, while the epoch of the event is held.
 async fn hand_on(node: Node, mut events: Queue, receiver: Arc<dyn Receiver>) {
     while let Some(event) = events.recv().await {
         match event {
@@ -168,7 +168,7 @@ impl Bus for Node {
     }
 }
 
-/// Shows a loss that no later message has shown.
+/// Reveals a loss that no later message has revealed.
 async fn heartbeat(world: World, tail: std::time::Duration, missed: Missed) {
     tokio::time::sleep(tail).await;
     let mut state = world.0.lock();

@@ -1,4 +1,4 @@
-//! Where Redis is, as an operator writes it.
+//! The address of Redis in the configuration.
 //!
 //! ```text
 //!   redis://[user:password@]host[:6379][/database]            one server
@@ -6,15 +6,15 @@
 //!   redis-sentinel://[user:password@]host[:26379],…/name[/database]
 //! ```
 //!
-//! `rediss…` is the same with TLS; `valkey…` may be written for `redis…`. User and password are percent-encoded. Sentinels
-//! with a password of their own: `?sentinel_password=…` (and `sentinel_user=…`).
+//! `rediss…` adds TLS; `valkey…` is an alias of `redis…`. User and password are percent-encoded. Sentinels with their
+//! own password: `?sentinel_password=…` (and `sentinel_user=…`).
 
 use std::fmt;
 
 use noroshi_types::Invalid;
 use percent_encoding::percent_decode_str;
 
-/// How many hosts may be named.
+/// The maximum number of hosts.
 const HOSTS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ impl fmt::Display for Host {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Servers {
     Standalone(Host),
-    /// Any of them leads to the others.
+    /// Any of them reports the others.
     Cluster(Vec<Host>),
     Sentinel {
         sentinels: Vec<Host>,
@@ -43,7 +43,7 @@ pub enum Servers {
     },
 }
 
-/// Who we are there.
+/// The credentials.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Login {
     /// An ACL user; `None`: the default one.
@@ -67,10 +67,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// The message of an error never shows the password.
+    /// Errors never show the password.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let (scheme, rest) =
-            text.split_once("://").ok_or_else(|| invalid("begins with a scheme, redis://"))?;
+            text.split_once("://").ok_or_else(|| invalid("must begin with a scheme, redis://"))?;
         let (tls, kind) = scheme_parts(scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (login, rest) = match rest.rsplit_once('@') {
@@ -87,7 +87,7 @@ impl Address {
                 let (master, database) = path.split_once('/').unwrap_or((path, ""));
                 if master.is_empty() {
                     return Err(invalid(
-                        "names the master that the sentinels watch: redis-sentinel://host/name",
+                        "must name the master that the sentinels monitor: redis-sentinel://host/name",
                     ));
                 }
                 (Servers::Sentinel { sentinels, master: decoded(master)? }, database)
@@ -95,16 +95,16 @@ impl Address {
         };
         let database = match database {
             "" => 0,
-            number => number.parse().map_err(|_| invalid("has a number as its database"))?,
+            number => number.parse().map_err(|_| invalid("must have a number as its database"))?,
         };
         if kind == "cluster" && database != 0 {
-            return Err(invalid("has no database: Redis Cluster knows only 0"));
+            return Err(invalid("must have no database: Redis Cluster supports only 0"));
         }
         Ok(Self { servers, tls, login, sentinel_login, database })
     }
 }
 
-/// Without login: for logs.
+/// Without credentials, for logs.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, hosts, master) = match &self.servers {
@@ -128,16 +128,21 @@ fn scheme_parts(scheme: &str) -> Result<(bool, &str), Invalid> {
     let tls = match base {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
-        _ => return Err(invalid("begins with redis:// or rediss://, redis-cluster:// or redis-sentinel://")),
+        _ => {
+            return Err(invalid(
+                "must begin with redis:// or rediss://, redis-cluster:// or redis-sentinel://",
+            ));
+        }
     };
     match kind {
         "" | "cluster" | "sentinel" => Ok((tls, kind)),
-        _ => Err(invalid("begins with redis://, redis-cluster:// or redis-sentinel://")),
+        _ => Err(invalid("must begin with redis://, redis-cluster:// or redis-sentinel://")),
     }
 }
 
 fn parse_login(text: &str) -> Result<Login, Invalid> {
-    let (user, password) = text.split_once(':').ok_or_else(|| invalid("has user:password before the @"))?;
+    let (user, password) =
+        text.split_once(':').ok_or_else(|| invalid("must have user:password before the @"))?;
     let user = match user {
         "" => None,
         user => Some(decoded(user)?),
@@ -154,7 +159,7 @@ fn parse_query(query: &str, kind: &str) -> Result<Login, Invalid> {
             "sentinel_password" if kind == "sentinel" => login.password = Some(decoded(value)?),
             _ => {
                 return Err(invalid(
-                    "has no parameters but sentinel_user and sentinel_password, with redis-sentinel://",
+                    "must have no parameters except sentinel_user and sentinel_password with redis-sentinel://",
                 ));
             }
         }
@@ -169,7 +174,7 @@ fn decoded(text: &str) -> Result<String, Invalid> {
 
 fn parse_hosts(text: &str, default_port: u16) -> Result<Vec<Host>, Invalid> {
     if text.split(',').count() > HOSTS_MAX {
-        return Err(invalid(&format!("names at most {HOSTS_MAX} hosts")));
+        return Err(invalid(&format!("must name at most {HOSTS_MAX} hosts")));
     }
     text.split(',').map(|host| parse_host(host, default_port)).collect()
 }
@@ -179,7 +184,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<Host, Invalid> {
     let (name, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (name, rest) =
-                rest.split_once(']').ok_or_else(|| invalid("closes an IPv6 address with ]"))?;
+                rest.split_once(']').ok_or_else(|| invalid("must close an IPv6 address with ]"))?;
             (name, rest.strip_prefix(':'))
         }
         None => match text.split_once(':') {
@@ -188,10 +193,10 @@ fn parse_host(text: &str, default_port: u16) -> Result<Host, Invalid> {
         },
     };
     if name.is_empty() {
-        return Err(invalid("names a host"));
+        return Err(invalid("must name a host"));
     }
     let port = match port {
-        Some(port) => port.parse().map_err(|_| invalid("has a port of 1 to 65535"))?,
+        Some(port) => port.parse().map_err(|_| invalid("must have a port of 1 to 65535"))?,
         None => default_port,
     };
     Ok(Host { name: name.to_owned(), port })
@@ -200,7 +205,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<Host, Invalid> {
 fn one(mut hosts: Vec<Host>) -> Result<Host, Invalid> {
     match hosts.len() {
         1 => Ok(hosts.remove(0)),
-        _ => Err(invalid("with several hosts begins with redis-cluster:// or redis-sentinel://")),
+        _ => Err(invalid("with several hosts must begin with redis-cluster:// or redis-sentinel://")),
     }
 }
 
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_understood() {
+    fn every_form_is_parsed() {
         let plain = parsed("redis://localhost");
         assert_eq!(plain.servers, Servers::Standalone(host("localhost", 6379)));
         assert!(!plain.tls && plain.database == 0 && plain.login == Login::default());
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_password_shows() {
+    fn errors_name_the_problem_and_hide_the_password() {
         for (text, part) in [
             ("localhost:6379", "scheme"),
             ("http://a", "redis://"),

@@ -1,13 +1,13 @@
-//! The queue of push batches as Redis streams: one for each lane, with one consumer group that all senders belong to.
+//! The queue of push batches as Redis streams: one per lane, with one consumer group for all senders.
 //!
 //! ```text
 //!   put  ─ XADD ─► stream of the lane ─ XREADGROUP ─► pulled by one consumer ─ XACK, XDEL ─► gone
 //!                                                         └─ idle for CLAIM_AFTER: XAUTOCLAIM by any other
 //! ```
 //!
-//! Streams have no length limit: what is trimmed is done (`upkeep`), and how much waits is the dispatcher's to bound.
-//! A Redis that forgot everything has no group; it is made again at the next pull, and reads from the beginning. Waiting
-//! for parcels needs a connection of its own, since a command that blocks holds up all behind it.
+//! Streams have no length limit: finished entries are trimmed (`upkeep`), and the dispatcher limits the number of
+//! queued ones. After Redis lost its data there is no group; the next pull creates it and reads from the beginning.
+//! Waiting for parcels needs a separate connection, because a blocking command delays all commands after it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ use noroshi_types::Lane;
 use parking_lot::Mutex;
 
 use super::address::Host;
-use super::connections::{Command, Connections};
+use super::connections::Connections;
 use super::dial::error_of;
 use super::random;
-use super::slot::slot;
+use super::slot::{Command, slot};
 use crate::Error;
 use crate::batches::{BatchQueue, CLAIM_AFTER, LaneDepth, Parcel, Receipt, Received};
 use crate::metrics::Kind;
@@ -35,35 +35,35 @@ use crate::metrics::Kind;
 /// The consumer group of all senders.
 const GROUP: &str = "senders";
 
-/// One wait of XREADGROUP; a longer one is several of them.
+/// One wait of XREADGROUP; a longer wait is several of them.
 const BLOCK_MAX: Duration = Duration::from_secs(5);
 
-/// A blocked command is answered within its wait and so much.
+/// The response timeout of a blocking command, added to its wait.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How often what is done is trimmed and consumers of ended processes are forgotten.
+/// How often finished entries are trimmed and consumers of ended processes are deleted.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(600);
 
-/// A consumer that asked for nothing for so long is a process that ended: a live one asks every few seconds.
+/// A consumer that was idle for this long belongs to an ended process: a live one reads every few seconds.
 const CONSUMER_IDLE: Duration = Duration::from_secs(3_600);
 
-/// Entries named by one command.
+/// Entries per command.
 const IDS_MAX: usize = 512;
 
-/// Entries of one consumer looked at to extend them: more than a sender ever has under way.
+/// Entries of one consumer read to extend them: more than a sender ever has in progress.
 const PENDING_MAX: usize = 20_000;
 
-/// One puller of the queue, and one who puts.
+/// A client of the queue that pulls and puts.
 pub struct Batches {
     connections: Connections,
     lanes: Vec<Stream>,
     slot: u16,
     consumer: String,
     claim_after: Duration,
-    /// Between two pulls; a pull that is dropped takes its connection along, so that nothing waits behind it. Guards
-    /// only itself.
+    /// The connection between two pulls; a dropped pull drops its connection too, so that nothing waits behind its
+    /// command. The lock guards only this field.
     blocking: Mutex<Option<(Host, MultiplexedConnection)>>,
-    /// Guards only itself.
+    /// The lock guards only this field.
     state: Mutex<State>,
 }
 
@@ -73,9 +73,9 @@ struct Stream {
 }
 
 struct State {
-    /// Pulled by a read of several lanes that brought more than was asked for.
+    /// Parcels of a read over several lanes that returned more than requested.
     surplus: VecDeque<(Received, Instant)>,
-    /// Where the search for what was left behind goes on, by lane.
+    /// Where the search for abandoned entries continues, by lane.
     cursors: Vec<String>,
     claimed_at: Option<Instant>,
     kept_up_at: Instant,
@@ -83,7 +83,7 @@ struct State {
 
 impl Batches {
     pub(super) fn new(connections: Connections, prefix: &str) -> Self {
-        // One tag: one read waits for all lanes.
+        // One hash tag: a single read waits for all lanes.
         let stem = format!("{{{prefix}:push}}");
         let lanes: Vec<Stream> = Lane::ALL
             .into_iter()
@@ -107,21 +107,21 @@ impl Batches {
         }
     }
 
-    /// Another time than [`CLAIM_AFTER`], the same at all pullers.
+    /// Replaces [`CLAIM_AFTER`]; must be the same at all pullers.
     pub fn with_claim_after(self, claim_after: Duration) -> Self {
         Self { claim_after, ..self }
     }
 
     fn stream(&self, lane: u8) -> Result<&Stream, Error> {
         let stream = self.lanes.iter().find(|stream| stream.lane == lane);
-        stream.ok_or_else(|| Error::Refused(format!("there is no lane {lane}")))
+        stream.ok_or_else(|| Error::Refused(format!("unknown lane {lane}")))
     }
 
     async fn one(&self, cmd: Cmd) -> Result<Value, Error> {
         self.connections.one(Kind::Batches, self.slot, cmd).await
     }
 
-    /// All in one round trip; the first error.
+    /// All in one round trip; returns the first error.
     async fn all(&self, cmds: Vec<Cmd>) -> Result<Vec<Value>, Error> {
         if cmds.is_empty() {
             return Ok(Vec::new());
@@ -130,22 +130,22 @@ impl Batches {
         self.connections.run_all(Kind::Batches, commands).await.into_iter().collect()
     }
 
-    /// Where there is none: at first, and after everything was lost.
+    /// Creates the group if it is missing: initially, and after a loss of data.
     async fn make_groups(&self) -> Result<(), Error> {
         for stream in &self.lanes {
             let mut create = cmd("XGROUP");
-            // From the beginning: what was put before is to be read, too.
+            // From the beginning, to include parcels that were put earlier.
             create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM");
             match self.one(create).await {
                 Err(Error::Refused(why)) if why.starts_with("BUSYGROUP") => {}
                 result => drop(result?),
             }
         }
-        tracing::debug!("the consumer group of push batches was made");
+        tracing::debug!("created the consumer group of push batches");
         Ok(())
     }
 
-    /// What consumers left behind, looked for some times while it lapses.
+    /// Entries that consumers abandoned; checked several times per [`CLAIM_AFTER`].
     async fn claim(&self, lanes: &[u8], max: usize) -> Result<Vec<Received>, Error> {
         let due = |at: Option<Instant>| at.is_none_or(|at| at.elapsed() >= self.claim_after / 6);
         if !due(self.state.lock().claimed_at) {
@@ -175,7 +175,7 @@ impl Batches {
         Ok(received)
     }
 
-    /// How often entries were pulled: XAUTOCLAIM counts it and does not tell.
+    /// How often entries were pulled: XAUTOCLAIM counts it but does not report it.
     async fn deliveries(&self, stream: &Stream, entries: &[StreamId]) -> Result<Vec<u32>, Error> {
         let ask = |entry: &StreamId| {
             let mut pending = cmd("XPENDING");
@@ -191,7 +191,7 @@ impl Batches {
         answers.into_iter().map(count).collect()
     }
 
-    /// What is there and nobody has, lane by lane.
+    /// New entries, lane by lane.
     async fn read_new(&self, lanes: &[u8], max: usize) -> Result<Vec<Received>, Error> {
         let mut received = Vec::new();
         for lane in lanes {
@@ -205,7 +205,7 @@ impl Batches {
         Ok(received)
     }
 
-    /// Waits for the first of any lane.
+    /// Waits for the first entry of any lane.
     async fn wait(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error> {
         let wait = wait.clamp(Duration::from_millis(1), BLOCK_MAX);
         let read_group = self.read_group(lanes, (max / lanes.len().max(1)).max(1), Some(wait))?;
@@ -218,7 +218,7 @@ impl Batches {
         let answer = tokio::time::timeout(wait + ANSWER, connection.send_packed_command(&read_group)).await;
         let answer = match answer {
             Ok(answer) => answer.map_err(|error| error_of(&error))?,
-            Err(_) => return Err(Error::Unavailable("a stream was not answered in time".into())),
+            Err(_) => return Err(Error::Unavailable("no answer about a stream in time".into())),
         };
         *self.blocking.lock() = Some((host, connection));
         if let Value::ServerError(error) = &answer {
@@ -268,7 +268,7 @@ impl Batches {
         Ok(waited)
     }
 
-    /// What was pulled so long ago that others may have it is left to them.
+    /// Parcels pulled so long ago that others may have claimed them are skipped.
     fn take_surplus(&self, lanes: &[u8], max: usize) -> Vec<Received> {
         let mut state = self.state.lock();
         let mut taken = Vec::new();
@@ -285,7 +285,7 @@ impl Batches {
         taken
     }
 
-    /// Trims what is done and was not deleted with it, and forgets consumers that ended with nothing left behind.
+    /// Trims finished entries that were not deleted, and deletes consumers that ended without pending entries.
     async fn upkeep(&self) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
@@ -310,7 +310,7 @@ impl Batches {
             oldest.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(1);
             let oldest: StreamPendingCountReply = read(self.one(oldest).await?)?;
             let delivered = self.group(stream).await?.map(|group| group.last_delivered_id);
-            // All before the oldest that is pulled, or else before the last that was, is done.
+            // Everything before the oldest pulled entry, or else before the last pulled one, is finished.
             let done = oldest.ids.into_iter().next().map(|pending| pending.id).or(delivered);
             if let Some(done) = done {
                 let mut trim = cmd("XTRIM");
@@ -329,7 +329,7 @@ impl Batches {
                 let groups: StreamInfoGroupsReply = read(answer)?;
                 Ok(groups.groups.into_iter().find(|group| group.name == GROUP))
             }
-            // There is no such stream.
+            // The stream does not exist.
             Err(Error::Refused(why)) if why.contains("no such key") => Ok(None),
             Err(error) => Err(error),
         }
@@ -342,10 +342,10 @@ fn millis(duration: Duration) -> u64 {
 
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
     ::redis::from_redis_value(answer)
-        .map_err(|error| Error::Refused(format!("an answer of streams: {error}")))
+        .map_err(|error| Error::Refused(format!("invalid answer about streams: {error}")))
 }
 
-/// None: it was deleted, or is not ours.
+/// None: the entry was deleted, or is not ours.
 fn received_of(lane: u8, mut entry: StreamId, deliveries: u32) -> Option<Received> {
     let key = ::redis::from_redis_value(entry.map.remove("k")?).ok()?;
     let body: Vec<u8> = ::redis::from_redis_value(entry.map.remove("b")?).ok()?;
@@ -354,7 +354,7 @@ fn received_of(lane: u8, mut entry: StreamId, deliveries: u32) -> Option<Receive
     Some(Received { parcel, receipt, deliveries })
 }
 
-/// The group is not there: the streams are new, or were lost.
+/// The group is missing: the streams are new, or were lost.
 fn lacks_group(error: &Error) -> bool {
     matches!(error, Error::Refused(why) if why.starts_with("NOGROUP"))
 }
@@ -387,7 +387,7 @@ impl BatchQueue for Batches {
             pulled => pulled,
         }?;
         if let Err(error) = self.upkeep().await {
-            tracing::debug!(%error, "streams of push batches were not tidied up");
+            tracing::debug!(%error, "failed to trim the streams of push batches");
         }
         Ok(pulled)
     }
@@ -406,7 +406,7 @@ impl BatchQueue for Batches {
                 Err(error) if lacks_group(&error) => continue,
                 answer => read(answer?)?,
             };
-            // What another claimed meanwhile stays the other's.
+            // Entries that another consumer claimed meanwhile are left to it.
             let ours: std::collections::HashSet<String> = ours.ids.into_iter().map(|one| one.id).collect();
             let asked: Vec<&str> = asked.into_iter().filter(|id| ours.contains(*id)).collect();
             let mut cmds = Vec::new();
@@ -447,7 +447,7 @@ impl BatchQueue for Batches {
                 continue;
             }
             let (pulled, waiting) = match self.group(stream).await? {
-                // What was done and not deleted is no parcel any more: the group knows what it has not given out.
+                // Finished entries that were not deleted do not count: the group knows what it has not delivered.
                 Some(group) => {
                     let pulled = group.pending as u64;
                     let waiting = group.lag.map_or(length.saturating_sub(pulled), |lag| lag as u64);

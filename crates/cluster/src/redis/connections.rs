@@ -1,144 +1,116 @@
-//! This node's connections to Redis: one for commands to each server, shared by everyone, and the way of a command to
-//! the server that keeps its slot.
+//! This node's shared connections to Redis, one to each server, and the routing of commands to the server that keeps
+//! their slot.
 //!
 //! ```text
 //!   run(commands) ─ slot ─► Topology ─► Server ─► connection (pipelined, one round trip for each server, in parallel)
-//!        ▲                     ▲            │ failed: down at once, reconnects by itself
-//!        └── moved, no script ─┘◄─ keeper ──┘ (CLUSTER SLOTS, sentinels)
+//!      ▲                     ▲            │ failed: down at once, reconnects
+//!      └── moved, no script ─┘◄discovery─┘ (CLUSTER SLOTS, sentinels)
 //! ```
 //!
-//! Nothing here waits longer than the response timeout and a repetition of it; while a server is down its commands
-//! fail at once. What waits is bounded by a semaphore.
+//! Nothing here waits longer than the response timeout and its repetitions; commands to a server that is down fail at
+//! once. A semaphore bounds the number of waiting callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, ServerErrorKind, Value};
-use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Host, Servers};
 use super::dial::{Dialer, answered, error_of};
-use super::server::Server;
-use super::{Config, keeper, script};
+use super::server::{Context, Server};
+use super::slot::Command;
+use super::topology::{Topology, TopologyState};
+use super::{Config, discovery, script};
 use crate::Error;
 use crate::metrics::{Kind, Metrics};
 
-/// Pipelines on their way at once; each has at most a few thousand commands.
+/// Concurrent pipelines; each has at most a few thousand commands.
 const IN_FLIGHT_MAX: usize = 1_024;
-/// How often what moved, or lacks its script, is sent again.
+/// How often redirected commands, or those without their script, are resent.
 const REPETITIONS: usize = 3;
 
-/// A command and the slot of its key.
-pub(crate) struct Command {
-    pub(crate) slot: u16,
-    pub(crate) cmd: Cmd,
-}
-
-/// A handle. `Connections::run` has to run for anything to work.
+/// A handle. Works while `Connections::run` runs.
 #[derive(Clone)]
-pub struct Connections(pub(crate) Arc<Shared>);
+pub struct Connections(Arc<Inner>);
 
-pub(crate) struct Shared {
-    pub(crate) dialer: Dialer,
-    pub(crate) servers: Servers,
-    pub(crate) metrics: Metrics,
-    pub(crate) topology: ArcSwap<Topology>,
-    /// The keeper is to look where the servers are.
-    pub(crate) refresh: Notify,
-    /// Servers that are replicas are of no use (Cluster says itself who the masters are).
-    pub(crate) needs_master: bool,
+struct Inner {
+    topology: Arc<TopologyState>,
+    servers: Servers,
     in_flight: Semaphore,
-    /// A server that slots move to, and that keeps none yet. Guards only itself.
-    pub(crate) importing: Mutex<Option<Host>>,
-    /// One slot for each of what we keep: where it is kept, and by which start of the server.
-    watched: Vec<u16>,
-    memory: Mutex<Vec<Option<Arc<str>>>>,
-    forgotten: watch::Sender<u64>,
-}
-
-/// Which server keeps which slot.
-#[derive(Default)]
-pub(crate) struct Topology {
-    pub(crate) servers: Vec<Arc<Server>>,
-    /// By slot, the index of its server and one; 0: nobody. Empty: the first server keeps all.
-    pub(crate) slots: Vec<u8>,
-}
-
-impl Topology {
-    fn server(&self, slot: u16) -> Result<&Arc<Server>, Error> {
-        let index = match self.slots.get(usize::from(slot)) {
-            None => Some(0),
-            Some(index) => usize::from(*index).checked_sub(1),
-        };
-        let server = index.and_then(|index| self.servers.get(index));
-        server.ok_or_else(|| Error::Unavailable("no server keeps this part".into()))
-    }
 }
 
 impl Connections {
-    /// `watched`: a slot of everything that is to be put in again after a server forgot it.
+    /// `watched`: a slot of everything that must be stored again after a server lost it.
     pub(crate) fn new(config: &Config, metrics: Metrics, watched: Vec<u16>) -> Self {
-        let shared = Shared {
+        let servers = config.address.servers.clone();
+        let context = Context {
             dialer: Dialer::new(config),
-            servers: config.address.servers.clone(),
             metrics,
-            topology: ArcSwap::default(),
+            needs_master: !matches!(servers, Servers::Cluster(_)),
             refresh: Notify::new(),
-            needs_master: !matches!(config.address.servers, Servers::Cluster(_)),
-            in_flight: Semaphore::new(IN_FLIGHT_MAX),
-            importing: Mutex::default(),
-            memory: Mutex::new(vec![None; watched.len()]),
-            watched,
-            forgotten: watch::channel(0).0,
         };
-        Self(Arc::new(shared))
+        let topology = Arc::new(TopologyState::new(Arc::new(context), watched));
+        Self(Arc::new(Inner { topology, servers, in_flight: Semaphore::new(IN_FLIGHT_MAX) }))
     }
 
-    /// Finds the servers and keeps connections up until `stop`.
+    /// Discovers the servers and keeps connections to them up until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        keeper::run(self.0, stop).await;
+        discovery::run(self.0.topology.clone(), &self.0.servers, stop).await;
+    }
+
+    /// Opens connections with this node's credentials.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.context().dialer
+    }
+
+    /// Triggers discovery of the servers.
+    pub(crate) fn rediscover(&self) {
+        self.context().refresh.notify_one();
+    }
+
+    fn context(&self) -> &Context {
+        &self.0.topology.context
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.0.servers, Servers::Cluster(_))
     }
 
-    /// Of several servers some are there.
+    /// Whether some of several servers are up.
     pub(crate) fn is_up_in_part(&self) -> bool {
         let topology = self.0.topology.load();
         self.is_cluster() && topology.servers.iter().any(|server| server.connection().is_ok())
     }
 
-    /// Whether the server that keeps a slot answers.
+    /// Whether the server that keeps a slot is up.
     pub(crate) fn is_up(&self, slot: u16) -> bool {
         let topology = self.0.topology.load();
         topology.server(slot).is_ok_and(|server| server.connection().is_ok())
     }
 
-    /// Grows when a server that keeps something of ours may have forgotten it.
+    /// Increases when a server that keeps something of this node may have lost it.
     pub(crate) fn forgotten(&self) -> watch::Receiver<u64> {
-        self.0.forgotten.subscribe()
+        self.0.topology.forgotten()
     }
 
-    /// Where a slot is kept now.
+    /// The server that keeps a slot now.
     pub(crate) fn host(&self, slot: u16) -> Result<Host, Error> {
         Ok(self.0.topology.load().server(slot)?.host.clone())
     }
 
-    /// A connection of one's own to the server that keeps `slot`, for commands that block; `response_timeout` must be longer
-    /// than they do.
+    /// A separate connection to the server that keeps `slot`, for commands that block; `response_timeout` must exceed
+    /// their wait.
     pub(crate) async fn blocking(
         &self,
         slot: u16,
         response_timeout: Duration,
     ) -> Result<MultiplexedConnection, Error> {
         let host = self.host(slot)?;
-        self.0.dialer.blocking(&host, response_timeout).await
+        self.context().dialer.blocking(&host, response_timeout).await
     }
 
     pub(crate) async fn one(&self, kind: Kind, slot: u16, cmd: Cmd) -> Result<Value, Error> {
@@ -146,11 +118,11 @@ impl Connections {
         answers.pop().unwrap_or_else(|| Err(Error::Unavailable("no answer".into())))
     }
 
-    /// One answer for each command, in order. Commands of one server go in order, in one round trip; what a server does
-    /// not do because the slot moved or is about to, or a script is not loaded, is repeated, behind those that were done.
+    /// One answer per command, in order. Commands to one server run in order, in one round trip. Commands that a server
+    /// rejects because the slot moved or is moving, or because a script is not loaded, are repeated after the others.
     pub(crate) async fn run_all(&self, kind: Kind, commands: Vec<Command>) -> Vec<Result<Value, Error>> {
         let mut answers = self.run_once(kind, &commands).await;
-        let mut asked: Vec<Option<Host>> = vec![None; commands.len()];
+        let mut redirected: Vec<Option<Host>> = vec![None; commands.len()];
         for _ in 0..REPETITIONS {
             let again: Vec<usize> = (0..answers.len()).filter(|i| is_to_repeat(&answers[*i])).collect();
             if again.is_empty() {
@@ -158,12 +130,12 @@ impl Connections {
             }
             for i in &again {
                 match error_kind(&answers[*i]) {
-                    Some(ServerErrorKind::Ask) => asked[*i] = named(&answers[*i]),
-                    Some(ServerErrorKind::Moved) => asked[*i] = None,
+                    Some(ServerErrorKind::Ask) => redirected[*i] = named(&answers[*i]),
+                    Some(ServerErrorKind::Moved) => redirected[*i] = None,
                     _ => {}
                 }
             }
-            let to = |i: &usize| Routed { command: &commands[*i], asked: asked[*i].as_ref() };
+            let to = |i: &usize| Routed { command: &commands[*i], redirected: redirected[*i].as_ref() };
             let repeated: Vec<Routed<'_>> = again.iter().map(to).collect();
             let lack_script =
                 again.iter().map(|i| error_kind(&answers[*i]) == Some(ServerErrorKind::NoScript));
@@ -177,15 +149,15 @@ impl Connections {
 
     async fn run_once(&self, kind: Kind, commands: &[Command]) -> Vec<Result<Value, Error>> {
         let permit = self.0.in_flight.acquire();
-        match tokio::time::timeout(self.0.dialer.response_timeout(), permit).await {
+        match tokio::time::timeout(self.context().dialer.response_timeout(), permit).await {
             Ok(_permit) => self.send(kind, &routed(commands)).await,
             Err(_) => commands.iter().map(|_| Err(Error::Overloaded)).collect(),
         }
     }
 
-    /// Groups by server and sends.
+    /// Groups the commands by server and sends them.
     async fn send(&self, kind: Kind, commands: &[Routed<'_>]) -> Vec<Result<Value, Error>> {
-        let topology = self.0.topology.load_full();
+        let topology = self.0.topology.load();
         let mut groups: Vec<Vec<usize>> = vec![Vec::new(); topology.servers.len()];
         let mut answers: Vec<Result<Value, Error>> = Vec::with_capacity(commands.len());
         for (i, command) in commands.iter().enumerate() {
@@ -221,20 +193,20 @@ impl Connections {
             Err(error) => return (group, Err(error)),
         };
         let mut pipeline = ::redis::Pipeline::with_capacity(group.len());
-        // Where the answers that were asked for stand among all.
+        // The positions of the commands' answers among all answers.
         let mut wanted = Vec::with_capacity(group.len());
         for command in group.iter().map(|i| &commands[*i]) {
-            if command.asked.is_some() {
-                // Of the next command alone: the server takes it although the slot is not its own yet.
+            if command.redirected.is_some() {
+                // For the next command only: the server accepts it although it does not own the slot yet.
                 pipeline.add_command(::redis::cmd("ASKING"));
             }
             wanted.push(pipeline.len());
             pipeline.add_command(command.command.cmd.clone());
         }
-        self.0.metrics.commands(kind).inc_by(pipeline.len() as u64);
+        self.context().metrics.commands(kind).inc_by(pipeline.len() as u64);
         let start = Instant::now();
         let answer = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
-        self.0.metrics.round_trip.observe(start.elapsed());
+        self.context().metrics.round_trip.observe(start.elapsed());
         let taken = |mut all: Vec<Value>| {
             let of = |at: &usize| all.get_mut(*at).map(|value| std::mem::replace(value, Value::Nil));
             wanted.iter().filter_map(of).collect::<Vec<_>>()
@@ -253,24 +225,24 @@ impl Connections {
         (group, result)
     }
 
-    /// Loads scripts and looks where slots are, as what was not done needs it.
+    /// Loads scripts and triggers discovery, as the rejected commands need.
     async fn make_ready(&self, repeated: &[Routed<'_>], lack_script: &[bool]) {
         let of = |lacks: bool| repeated.iter().zip(lack_script).filter(move |(_, one)| **one == lacks);
         if of(false).next().is_some() {
-            let topology = self.0.topology.load_full();
+            let topology = self.0.topology.load();
             let is_new = |host: &&Host| !topology.servers.iter().any(|server| server.host == **host);
-            if let Some(host) = of(false).filter_map(|(command, _)| command.asked).find(is_new) {
-                *self.0.importing.lock() = Some(host.clone());
+            if let Some(host) = of(false).filter_map(|(command, _)| command.redirected).find(is_new) {
+                *self.0.topology.importing.lock() = Some(host.clone());
             }
-            self.0.refresh.notify_one();
-            // The keeper's round trip; what comes too early is sent once more.
+            self.context().refresh.notify_one();
+            // The time of discovery's round trip; a command that comes too early is resent.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let scripts: Vec<(Vec<Command>, Option<&Host>)> =
-            of(true).map(|(command, _)| (script::loads(command.command.slot), command.asked)).collect();
-        let loads = scripts
-            .iter()
-            .flat_map(|(loads, asked)| loads.iter().map(|command| Routed { command, asked: *asked }));
+            of(true).map(|(command, _)| (script::loads(command.command.slot), command.redirected)).collect();
+        let loads = scripts.iter().flat_map(|(loads, redirected)| {
+            loads.iter().map(|command| Routed { command, redirected: *redirected })
+        });
         self.send(Kind::Upkeep, &loads.collect::<Vec<_>>()).await;
     }
 
@@ -282,26 +254,26 @@ impl Connections {
         match &answer {
             Ok(_) => {}
             Err(Error::Refused(why)) => {
-                self.0.metrics.failed(kind, "refused", 1);
-                tracing::warn!(why, "redis refused a command");
+                self.context().metrics.failed(kind, "refused", 1);
+                tracing::warn!(why, "redis rejected a command");
             }
-            Err(Error::Overloaded) => self.0.metrics.failed(kind, "overloaded", 1),
-            Err(_) => self.0.metrics.failed(kind, "unavailable", 1),
+            Err(Error::Overloaded) => self.context().metrics.failed(kind, "overloaded", 1),
+            Err(_) => self.context().metrics.failed(kind, "unavailable", 1),
         }
         answer
     }
 }
 
-/// A command, and the server to be asked instead of the one that has its slot.
+/// A command, and the server to use instead of the owner of its slot.
 struct Routed<'a> {
     command: &'a Command,
-    asked: Option<&'a Host>,
+    redirected: Option<&'a Host>,
 }
 
 impl Routed<'_> {
     fn server<'t>(&self, topology: &'t Topology) -> Result<&'t Arc<Server>, Error> {
-        let asked = |host: &Host| topology.servers.iter().find(|server| server.host == *host);
-        match self.asked.and_then(asked) {
+        let redirected = |host: &Host| topology.servers.iter().find(|server| server.host == *host);
+        match self.redirected.and_then(redirected) {
             Some(server) => Ok(server),
             None => topology.server(self.command.slot),
         }
@@ -309,15 +281,15 @@ impl Routed<'_> {
 }
 
 fn routed(commands: &[Command]) -> Vec<Routed<'_>> {
-    commands.iter().map(|command| Routed { command, asked: None }).collect()
+    commands.iter().map(|command| Routed { command, redirected: None }).collect()
 }
 
-/// Whom an answer names that is to be asked while a slot moves there: `ASK slot host:port`.
+/// The server named in an answer while a slot is moving there: `ASK slot host:port`.
 fn named(answer: &Result<Value, Error>) -> Option<Host> {
     let Ok(Value::ServerError(error)) = answer else { return None };
     let (name, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
     let port = port.parse().ok()?;
-    // A server that does not know its own name leaves it out.
+    // A server that does not know its own name omits it.
     (!name.is_empty()).then(|| Host { name: name.to_owned(), port })
 }
 
@@ -328,37 +300,15 @@ fn error_kind(answer: &Result<Value, Error>) -> Option<ServerErrorKind> {
     }
 }
 
-/// Certainly not done, and might be another time.
+/// Certainly not executed, and worth a retry.
 fn is_to_repeat(answer: &Result<Value, Error>) -> bool {
     use ServerErrorKind::{Ask, Moved, NoScript, TryAgain};
     matches!(error_kind(answer), Some(NoScript | Moved | Ask | TryAgain))
 }
 
-/// A server that became a replica, or loads its data, is to be looked for or waited for.
+/// A server that became a replica, or is loading its data: reconnect or wait.
 fn ends_connection(answer: &Value) -> Option<Error> {
     let Value::ServerError(error) = answer else { return None };
     use ServerErrorKind::{BusyLoading, MasterDown, ReadOnly};
     matches!(error.kind(), Some(ReadOnly | BusyLoading | MasterDown)).then(|| answered(error))
-}
-
-impl Shared {
-    /// A connection came or went, or slots moved: is everything of ours still with those that had it?
-    pub(crate) fn changed(&self) {
-        let topology = self.topology.load();
-        let up = topology.servers.iter().filter(|server| server.run_id().is_some()).count();
-        self.metrics.servers.set(i64::try_from(topology.servers.len()).unwrap_or(i64::MAX));
-        self.metrics.servers_up.set(i64::try_from(up).unwrap_or(i64::MAX));
-        let mut memory = self.memory.lock();
-        let mut forgotten = false;
-        for (slot, known) in self.watched.iter().zip(memory.iter_mut()) {
-            let Some(now) = topology.server(*slot).ok().and_then(|server| server.run_id()) else { continue };
-            forgotten |= known.as_ref().is_some_and(|known| *known != now);
-            *known = Some(now);
-        }
-        drop(memory);
-        if forgotten {
-            self.metrics.forgotten.inc();
-            self.forgotten.send_modify(|count| *count += 1);
-        }
-    }
 }

@@ -1,7 +1,7 @@
-//! Opens one connection to one server: TLS, log-in, time limits, and a look at what the server is.
+//! Opens one connection to one server: TLS, log-in, timeouts, and a check of the server's role.
 //!
-//! All connections speak RESP3, so messages of a subscription arrive beside answers. `TCP_NODELAY` is on (the crate's
-//! default is off), and nothing waits longer than the limits of `Config`.
+//! All connections use RESP3, which delivers messages of a subscription next to answers. `TCP_NODELAY` is on (the
+//! crate's default is off), and nothing waits longer than the timeouts of `Config`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::Config;
 use super::address::{Host, Login};
 use crate::Error;
 
-/// Requests that wait for the connection's task; ours wait for the semaphore of `Connections` first.
+/// Requests queued for the connection's task; the semaphore of `Connections` limits ours before.
 const PIPELINE_QUEUE: usize = 256;
 
-/// What every connection has in common.
+/// The settings of all connections.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     tls: bool,
@@ -36,7 +36,7 @@ impl Dialer {
     pub(crate) fn new(config: &Config) -> Self {
         let address = &config.address;
         if address.tls {
-            // The crate asks for the process's provider and panics without one. If there is one, it stays.
+            // The crate needs the process's crypto provider and panics without one. An installed one stays.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         Self {
@@ -59,7 +59,7 @@ impl Dialer {
         self.dial(host, &self.login, self.database, self.config()).await
     }
 
-    /// The same, answering within `response_timeout`, or whenever: for commands that block.
+    /// The same with another response timeout, for commands that block.
     pub(crate) async fn blocking(
         &self,
         host: &Host,
@@ -69,7 +69,7 @@ impl Dialer {
         self.dial(host, &self.login, self.database, config).await
     }
 
-    /// A server to subscribe at. `receive` must not block.
+    /// A connection for subscriptions. `receive` must not block.
     pub(crate) async fn subscriber(
         &self,
         host: &Host,
@@ -132,14 +132,14 @@ impl Dialer {
     }
 }
 
-/// What the server is, asked on a new connection.
+/// The identity of a server, read on a new connection.
 pub(crate) struct Identity {
-    /// Another one after each start of the process.
+    /// Changes with each start of the server process.
     pub(crate) run_id: String,
     pub(crate) is_master: bool,
 }
 
-/// Fails while the server loads its data, or is a replica without a master (PING is refused then).
+/// Fails while the server loads its data, or is a replica without a master (PING is then rejected).
 pub(crate) async fn identify(connection: &mut MultiplexedConnection) -> Result<Identity, Error> {
     let mut pipeline = ::redis::pipe();
     pipeline.cmd("PING").cmd("INFO").arg("server").cmd("INFO").arg("replication");
@@ -155,7 +155,7 @@ pub(crate) async fn identify(connection: &mut MultiplexedConnection) -> Result<I
     Ok(Identity { run_id: run_id.unwrap_or_default(), is_master })
 }
 
-/// An error of the connection.
+/// Converts an error of the connection.
 pub(crate) fn error_of(error: &::redis::RedisError) -> Error {
     use ::redis::ErrorKind;
     match error.kind() {
@@ -174,7 +174,7 @@ fn refused(error: &::redis::RedisError) -> Error {
     Error::Refused(error.to_string())
 }
 
-/// An error that the server answered.
+/// Converts an error that the server returned.
 pub(crate) fn answered(error: &::redis::ServerError) -> Error {
     let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
     match is_passing(error.code()) {
@@ -183,7 +183,7 @@ pub(crate) fn answered(error: &::redis::ServerError) -> Error {
     }
 }
 
-/// Errors that end by themselves: it loads, a fail-over or a move of slots is under way.
+/// Temporary errors: loading, a failover, or a move of slots.
 fn is_passing(code: &str) -> bool {
     matches!(
         code,

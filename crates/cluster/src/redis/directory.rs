@@ -1,9 +1,8 @@
-//! The directory on Redis: batches become one command for each bucket (without Cluster there is one), and these one round
-//! trip.
+//! The directory on Redis: a batch becomes one command per bucket (one without Cluster), all in one round trip.
 //!
-//! A device and its user may be kept by different servers, so their entries are two writes, sent at once. The device's
-//! entry decides; the user's is compared by generation by itself, and one left behind says "not here" at a node sooner or
-//! later, which removes it.
+//! Different servers may keep a device and its user, so their entries are two concurrent writes. The device's entry
+//! decides. The user's entry compares generations itself; a stale one eventually sends a message to a node that answers
+//! "not here" and removes it.
 
 use std::sync::Arc;
 
@@ -12,18 +11,18 @@ use async_trait::async_trait;
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
-use super::connections::{Command, Connections};
+use super::connections::Connections;
 use super::entry::{self, device_tag, epoch_bytes, joined};
 use super::members::{Life, State};
 use super::script::{self, Script, USER_DEVICES_MAX};
-use super::slot::Buckets;
+use super::slot::{Buckets, Command};
 use crate::metrics::{Kind, Metrics};
 use crate::{Directory, Epoch, Error, Kept, SessionKey, Take, Taken};
 
-/// A script holds up the server; 128 entries take it about 0.2 ms.
+/// A script blocks the server; 128 entries take about 0.2 ms.
 const SCRIPT_KEYS_MAX: usize = 128;
 const HMGET_FIELDS_MAX: usize = 1_024;
-/// Entries of dead nodes that wait to be removed; more of them are found again.
+/// Entries of dead nodes queued for removal; further ones are found again later.
 pub(crate) const REMOVALS_MAX: usize = 16_384;
 
 pub(crate) struct RedisDirectory {
@@ -34,10 +33,10 @@ pub(crate) struct RedisDirectory {
     pub(crate) removals: mpsc::Sender<(SessionKey, Epoch)>,
 }
 
-/// What a key's value says.
+/// The value of a key.
 type Found = SmallVec<[Epoch; 2]>;
 
-/// One command's worth of what was asked for: where the answers belong.
+/// One command of a call: where its answers belong.
 struct Batch {
     bucket: usize,
     of_users: bool,
@@ -45,7 +44,7 @@ struct Batch {
 }
 
 impl RedisDirectory {
-    /// Which keys go into one command, by bucket.
+    /// Assigns keys to commands, by bucket.
     fn batches(&self, keys: &[SessionKey], keys_max: usize) -> Vec<Batch> {
         let cluster = self.connections.is_cluster();
         let mut groups: Vec<[Vec<usize>; 2]> =
@@ -64,7 +63,7 @@ impl RedisDirectory {
         batches
     }
 
-    /// `argument`: what follows each key.
+    /// `argument`: the arguments after each key.
     fn script(
         &self,
         script: &Script,
@@ -87,8 +86,8 @@ impl RedisDirectory {
         (batches, commands)
     }
 
-    /// `script` on the devices and `ADD` on their users, at once; the answer of the devices, in order, and whether
-    /// that of their users was written.
+    /// Runs `script` on the devices and `ADD` on their users concurrently. Returns the answers for the devices, in
+    /// order, and whether those of their users were written.
     async fn put(
         &self,
         kind: Kind,
@@ -111,7 +110,7 @@ impl RedisDirectory {
         let (user_batches, adds) = self.script(&script::ADD, &users, &[most.as_bytes(), &epoch_arg], entry);
         commands.extend(adds);
         let mut answers = self.connections.run_all(kind, commands).await;
-        // A lease that lapsed meanwhile: what was written names a dead epoch.
+        // If the lease expired meanwhile, the written entries name a dead epoch.
         self.state.check(epoch)?;
         let added = answers.split_off(batches.len());
         let mut is_added = vec![true; takes.len()];
@@ -123,7 +122,7 @@ impl RedisDirectory {
         Ok(spread.into_iter().zip(is_added).collect())
     }
 
-    /// The answers, each where its key was. An error only if nothing was answered.
+    /// The answers at the positions of their keys. An error only if nothing was answered.
     fn spread(
         &self,
         len: usize,
@@ -139,7 +138,7 @@ impl RedisDirectory {
                     answered = true;
                     batch.indexes.iter().zip(values).for_each(|(i, value)| spread[*i] = Some(value));
                 }
-                Ok(_) => failed = Some(Error::Refused("an answer of another form than asked for".to_owned())),
+                Ok(_) => failed = Some(Error::Refused("invalid form of an answer".to_owned())),
                 Err(error) => failed = Some(error),
             }
         }
@@ -149,14 +148,14 @@ impl RedisDirectory {
         }
     }
 
-    /// Removes what the keys say of an epoch with a generation below `before`.
+    /// Removes entries of these keys with an epoch and a generation below `before`.
     pub(crate) async fn remove(&self, epoch: Epoch, keys: &[SessionKey], before: u64) -> Result<(), Error> {
         let (epoch, before) = (epoch_bytes(epoch), before.to_be_bytes());
         let (_, commands) = self.script(&script::ABSENT, keys, &[&epoch, &before], |_| None);
         all(self.connections.run_all(Kind::Absent, commands).await)
     }
 
-    /// Reads the values; `None` for those whose server is not there.
+    /// Reads the values; `None` for keys whose server is down.
     async fn read(&self, keys: &[SessionKey]) -> Result<Vec<Option<Found>>, Error> {
         let batches = self.batches(keys, HMGET_FIELDS_MAX);
         let command = |batch: &Batch| {
@@ -171,13 +170,13 @@ impl RedisDirectory {
         Ok(values.into_iter().map(|value| Some(entry::epochs(bytes(&value?)))).collect())
     }
 
-    /// Epochs that nobody is known to hold are looked up in a list that is newer than the entry.
+    /// Checks unknown epochs against a list that is newer than the entries.
     async fn sort_out(&self, found: &[Option<Found>]) {
         let epochs = || found.iter().flatten().flatten();
         if !epochs().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
             return;
         }
-        // Without an answer they are taken for live: a message to nobody costs little.
+        // Without an answer they count as live: a message to nobody is cheap.
         if self.state.read_list(&self.connections).await.is_ok() {
             epochs().filter(|epoch| self.state.life(**epoch) == Life::Unknown).for_each(|epoch| {
                 self.state.bury(*epoch);
@@ -185,13 +184,13 @@ impl RedisDirectory {
         }
     }
 
-    /// Leaves out the dead. A user's entry of a dead node is removed, or they would become more and more; a device's stays
-    /// until the next take: it says which generation that has to exceed, whatever a node that stood still may do.
+    /// Omits dead nodes. A user's entry of a dead node is removed, because such entries would accumulate. A device's
+    /// entry stays until the next take, because its generation has to be exceeded even if a paused node resumes.
     fn live(&self, key: SessionKey, mut found: Found) -> SmallVec<[Epoch; 2]> {
         found.retain(|epoch| {
             let is_live = self.state.life(*epoch) != Life::Dead;
             if !is_live && key.is_of_user() {
-                // When full, it is found again.
+                // If the queue is full, the entry is found again later.
                 let _ = self.removals.try_send((key, *epoch));
             }
             is_live
@@ -237,7 +236,7 @@ impl Directory for RedisDirectory {
         let kept = |answer: (Option<Value>, bool)| match answer {
             (Some(Value::Int(0)), _) => Ok(Kept::Superseded),
             (Some(_), true) => Ok(Kept::Mine),
-            _ => Err(Error::Unavailable("a part of the directory is away".into())),
+            _ => Err(Error::Unavailable("a part of the directory is down".into())),
         };
         answers.into_iter().map(kept).collect()
     }
@@ -278,7 +277,7 @@ impl Directory for RedisDirectory {
     }
 }
 
-/// Removes what look-ups found of dead nodes, in batches, until the directory is gone.
+/// Removes entries of dead nodes that lookups found, in batches, until the directory is dropped.
 pub(crate) async fn remove_dead(
     directory: Arc<RedisDirectory>,
     mut removals: mpsc::Receiver<(SessionKey, Epoch)>,
@@ -293,7 +292,7 @@ pub(crate) async fn remove_dead(
             }
         }
         found.clear();
-        // At most 128 in 10 ms: a node's death must not become a storm of writes.
+        // At most 128 per 10 ms, so that a node's death does not cause a storm of writes.
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }

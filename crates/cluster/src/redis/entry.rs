@@ -1,4 +1,4 @@
-//! The values of the directory as bytes; `script` has their layout.
+//! The values of the directory as bytes; `script` documents their layout.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ pub(crate) fn epoch_bytes(epoch: Epoch) -> [u8; 8] {
     epoch.0.to_be_bytes()
 }
 
-/// What a user's entry calls a device: two of 256 devices meet with a chance of 1 in 10^15.
+/// Identifies a device in a user's entry: two of 256 devices collide with a probability of 1 in 10^15.
 pub(crate) fn device_tag(device: SessionKey) -> [u8; 8] {
     let [a, b, c, d, e, f, g, h, ..] = device.0.to_be_bytes();
     [a, b, c, d, e, f, g, h]
@@ -36,7 +36,7 @@ pub(crate) fn holder(bytes: &[u8]) -> Option<Holder> {
     Some(Holder { epoch: Epoch(number(bytes)?), generation: number(&bytes[8..])? })
 }
 
-/// The epochs of a device's or a user's value, each once. Bytes of no known form hold nobody.
+/// The distinct epochs in the value of a device or a user. Bytes of an unknown form hold none.
 pub(crate) fn epochs(bytes: &[u8]) -> SmallVec<[Epoch; 2]> {
     let mut found = SmallVec::new();
     let mut add = |bytes: &[u8]| match number(bytes).map(Epoch) {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_are_read_from_both_forms_and_from_nothing_else() {
+    fn epochs_are_parsed_from_both_forms_only() {
         let e = |n: u64| n.to_be_bytes();
         assert_eq!(epochs(&joined(&[e(7), e(1)])).as_slice(), [Epoch(7)]);
         let user = joined(&[e(1), e(7), e(1), e(2), e(8), e(1), e(3), e(7), e(1)]);

@@ -1,13 +1,13 @@
-//! What is published on a node's channel.
+//! The format of frames on a node's channel.
 //!
 //! ```text
 //!   frame     version 1 · kind 1 · sender's epoch 8 · sequence number 8 · body        (big-endian)
-//!   messages  (length 4 · message)*      whole messages, as many as were waiting
-//!   part      total length 4 · offset 4 · bytes      of a message too large for one frame
-//!   heartbeat nothing; its number is that of the frame before it
+//!   messages  (length 4 · message)*      whole messages, as many as were queued
+//!   part      total length 4 · offset 4 · bytes      of a message larger than a frame
+//!   heartbeat empty; its number is that of the frame before it
 //! ```
 //!
-//! Pure: bytes in, bytes out. Nothing is allocated for what a length says before it was checked.
+//! Pure: bytes in, bytes out. A length is validated before anything is allocated for it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -16,7 +16,7 @@ use crate::bus::MESSAGE_BYTES_MAX;
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 18;
-/// Redis closes a subscriber whose unsent output grows too large (8 MiB for a minute, 32 MiB at once, by default).
+/// Redis closes a subscriber whose unsent output grows too large (by default 8 MiB for a minute, or 32 MiB at once).
 pub(crate) const FRAME_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub(crate) enum Body {
     Heartbeat,
 }
 
-/// The frames of some messages for one receiver, in order, still without sender and numbers.
+/// The frames of some messages for one receiver, in order, without sender and numbers.
 #[derive(Default)]
 pub(crate) struct Packer {
     frames: Vec<BytesMut>,
-    /// The last frame takes more messages.
+    /// Whether the last frame accepts more messages.
     open: bool,
 }
 
@@ -55,7 +55,7 @@ impl Packer {
                 self.frames.last_mut().expect("pushed in the line above")
             }
         };
-        // Checked by the bus: far below 4 GiB.
+        // The bus has validated it: far below 4 GiB.
         frame.put_u32(message.len() as u32);
         frame.put_slice(message);
     }
@@ -72,7 +72,7 @@ impl Packer {
         }
     }
 
-    /// Numbers them from `next` on.
+    /// Numbers the frames from `next` on.
     pub(crate) fn finish(self, from: Epoch, next: u64) -> Vec<Bytes> {
         let numbered = self.frames.into_iter().zip(next..);
         numbered.map(|(frame, number)| stamped(frame, from, number)).collect()
@@ -96,7 +96,7 @@ pub(crate) fn heartbeat(from: Epoch, number: u64) -> Bytes {
     stamped(head(3, 0), from, number)
 }
 
-/// `None`: not of this version, or malformed.
+/// `None`: another version, or malformed.
 pub(crate) fn parse(mut bytes: Bytes) -> Option<Frame> {
     if bytes.len() < HEAD_BYTES || bytes.get_u8() != VERSION {
         return None;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_frames_are_rejected() {
         let good = heartbeat(Epoch(1), 2);
         assert_eq!(parse(good.clone()), Some(Frame { from: Epoch(1), number: 2, body: Body::Heartbeat }));
         let with = |kind: u8, body: &[u8]| {

@@ -1,7 +1,7 @@
-//! What arrives on the own channel: puts large messages together again and notices what is missing.
+//! Frames that arrive on the node's channel: reassembles large messages and detects losses.
 //!
-//! Every sender numbers its frames to this epoch from 1 on, so the first number that is not the next one tells of a
-//! loss; numbers that were passed already are dropped. No clock: the moment of arrival is an argument.
+//! Every sender numbers its frames to this epoch from 1, so a number that skips reveals a loss; repeated numbers are
+//! dropped. No clock: the time of arrival is an argument.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -11,14 +11,14 @@ use bytes::{Bytes, BytesMut};
 use super::frame::{Body, Frame};
 use crate::Epoch;
 
-/// Senders remembered: many times the nodes of a cell. More than that is refused, and told as a loss.
+/// Senders remembered: many times the nodes of a cell. Further ones are rejected and reported as a loss.
 const SENDERS_MAX: usize = 4_096;
-/// Unfinished large messages of all senders together.
+/// Bytes of unfinished large messages, of all senders.
 const PARTIAL_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) struct Inbound {
     senders: HashMap<Epoch, Sender>,
-    /// When this epoch began: before that nothing was to arrive.
+    /// When this epoch began; nothing arrives before.
     began: Instant,
     partial_bytes: usize,
 }
@@ -28,11 +28,11 @@ struct Sender {
     last: u64,
     /// When it arrived.
     in_order_at: Instant,
-    /// The beginning of a large message.
+    /// The received part of a large message.
     partial: BytesMut,
 }
 
-/// What a frame brought.
+/// The result of a frame.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Arrived {
     pub(crate) messages: Vec<Bytes>,
@@ -45,7 +45,7 @@ impl Inbound {
         Self { senders: HashMap::new(), began, partial_bytes: 0 }
     }
 
-    /// Forgets senders that are gone.
+    /// Forgets senders that no longer exist.
     pub(crate) fn retain(&mut self, is_live: impl Fn(Epoch) -> bool) {
         if self.senders.len() > SENDERS_MAX / 4 {
             self.senders.retain(|epoch, _| is_live(*epoch));
@@ -64,7 +64,7 @@ impl Inbound {
             partial: BytesMut::new(),
         });
         let is_heartbeat = frame.body == Body::Heartbeat;
-        // A heartbeat bears the number of the frame before it.
+        // A heartbeat has the number of the frame before it.
         let expected = if is_heartbeat { sender.last } else { sender.last + 1 };
         if frame.number < expected {
             return Arrived::default();
@@ -87,7 +87,7 @@ impl Inbound {
     }
 }
 
-/// Parts that do not belong together, or more of them than there may be.
+/// Parts that do not fit together, or too many of them.
 struct Spoilt;
 
 impl Sender {
@@ -101,7 +101,7 @@ impl Sender {
         let full = *partial_bytes + bytes.len() > PARTIAL_BYTES_MAX;
         if offset != self.partial.len() || full {
             *partial_bytes -= std::mem::take(&mut self.partial).len();
-            // The later parts of a message whose beginning was lost: the gap told of it.
+            // Later parts of a message whose beginning was lost: the gap has been reported.
             return if full { Err(Spoilt) } else { Ok(None) };
         }
         self.partial.extend_from_slice(bytes);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_once_and_since_the_last_that_was_in_order() {
+    fn a_gap_is_reported_once_since_the_last_frame_in_order() {
         let t0 = Instant::now();
         let at = |seconds| t0 + Duration::from_secs(seconds);
         let mut inbound = Inbound::new(t0);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_shows_a_lost_tail() {
+    fn a_heartbeat_reveals_a_lost_tail() {
         let t0 = Instant::now();
         let mut inbound = Inbound::new(t0);
         inbound.receive(message(1, "a"), t0);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_comes_whole_or_is_told_as_lost() {
+    fn a_large_message_arrives_whole_or_is_reported_lost() {
         let large = Bytes::from((0..3 * FRAME_BYTES_MAX).map(|i| i as u8).collect::<Vec<_>>());
         let mut packer = Packer::default();
         packer.push(&large);

@@ -1,14 +1,14 @@
-//! The node's task: gains and renews the lease, hands messages to the receiver while the lease stands, and tells the
-//! receiver what happens, one call at a time.
+//! The node's main task: gains and renews the lease, passes messages to the receiver while the lease is valid, and
+//! reports events to the receiver, one call at a time.
 //!
 //! ```text
 //!   draw an epoch → subscribe to its channel → acquire → joined ─ renew every ttl/5 ─┐
+//!   draw an epoch → subscribe to its channel → acquire → joined ─ renew every ttl/5 ─┐
 //!        ▲                                                  left ◄─ deadline passed, or Redis lost the lease
-//!        └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! Invariant: the clock is looked at before every message, so a process that was stopped for longer than its lease
-//! drops what its socket still holds for the old epoch.
+//! Invariant: the clock is checked before every message, so a process that was stopped for longer than its lease drops
+//! messages that its socket still holds for the old epoch.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,13 +29,13 @@ use super::subscriber::Event;
 use crate::metrics::Metrics;
 use crate::{Epoch, Error, Members as _, Receiver};
 
-/// The list of nodes is read at least so often.
+/// The maximum interval between two reads of the list of nodes.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
-/// Epochs drawn for one whose channel lies where a server answers: all the same if half of them are away.
+/// Epochs drawn to find one whose channel is on a reachable server: succeeds even if half of the servers are down.
 const DRAWS_MAX: usize = 32;
 
-pub(crate) struct Keeper {
+pub(crate) struct LeaseTask {
     pub(crate) state: Arc<State>,
     pub(crate) connections: Connections,
     pub(crate) receiver: Arc<dyn Receiver>,
@@ -43,11 +43,10 @@ pub(crate) struct Keeper {
     pub(crate) wanted: watch::Sender<Option<Epoch>>,
     prefix: String,
     standing: Standing,
-    /// The server of the own channel has not answered since, while others did.
+    /// Since when the server of the node's channel has not answered while others did.
     deaf_since: Option<Instant>,
     inbound: Inbound,
-    /// An epoch whose acquisition may have been done without an answer, or that lapsed: taken off the list by the next
-    /// acquisition.
+    /// An epoch whose acquisition is unconfirmed, or that expired: the next acquisition removes it from the list.
     given_up: Option<Epoch>,
 }
 
@@ -55,16 +54,16 @@ pub(crate) struct Keeper {
 enum Standing {
     /// Not subscribed yet.
     Drawn(Epoch),
-    /// Heard on its channel; the lease is to be acquired.
+    /// Subscribed to its channel; the lease is not acquired yet.
     Subscribed(Epoch),
     Held(Epoch),
-    /// The system gave no randomness.
+    /// The system has no randomness.
     Nothing,
 }
 
 type Asking = BoxFuture<'static, (Act, Option<Epoch>, Result<Leases, Error>)>;
 
-impl Keeper {
+impl LeaseTask {
     pub(crate) fn new(
         state: Arc<State>,
         connections: Connections,
@@ -103,7 +102,7 @@ impl Keeper {
                 _ = tick.tick(), if asking.is_none() => asking = Some(self.ask()),
                 Ok(()) = forgotten.changed() => self.forgotten(),
                 event = events.recv() => match event {
-                    // While another answer is awaited the next tick acquires.
+                    // While another answer is pending, the next tick acquires.
                     Some(event) => if self.event(event) && asking.is_none() {
                         asking = Some(self.ask());
                     },
@@ -114,8 +113,8 @@ impl Keeper {
         self.give_back().await;
     }
 
-    /// Where the channel lies in Redis Cluster is told by the epoch in its name: one at a server that is away would not
-    /// be heard of, though all the others are there.
+    /// The name of the epoch determines the channel's slot in Redis Cluster: an epoch on a server that is down would
+    /// receive nothing although the others are up.
     fn draw(&mut self) {
         let mut drawn = random::epoch();
         for _ in 1..DRAWS_MAX {
@@ -131,7 +130,7 @@ impl Keeper {
                 Standing::Drawn(epoch)
             }
             Err(error) => {
-                tracing::error!(%error, "no epoch, so no lease");
+                tracing::error!(%error, "failed to draw an epoch for the lease");
                 Standing::Nothing
             }
         };
@@ -141,7 +140,7 @@ impl Keeper {
         self.connections.is_up_in_part() && !self.connections.is_up(slot(&channel(&self.prefix, epoch)))
     }
 
-    /// A part of Redis Cluster that does not come back within half a lease is left for another, with a new epoch.
+    /// Leaves a part of Redis Cluster that stays down for half a lease, by drawing a new epoch.
     fn leave_deaf_channel(&mut self) {
         let (Standing::Drawn(epoch) | Standing::Subscribed(epoch) | Standing::Held(epoch)) = self.standing
         else {
@@ -155,7 +154,7 @@ impl Keeper {
             return;
         }
         tracing::warn!(
-            "the part of redis that this node listens at is away: it goes to another, with a new lease"
+            "the redis server of this node's channel is down; the node moves to another one with a new lease"
         );
         match self.standing {
             Standing::Held(_) => self.lapsed(),
@@ -170,7 +169,7 @@ impl Keeper {
         }
     }
 
-    /// The next round trip: what it does depends on where we stand.
+    /// The next round trip, as the present state requires.
     fn ask(&mut self) -> Asking {
         self.leave_deaf_channel();
         let (act, epoch) = match self.standing {
@@ -191,9 +190,9 @@ impl Keeper {
         let leases = match answer {
             Ok(leases) => leases,
             Err(error) => {
-                tracing::debug!(%error, ?act, "no answer about leases");
+                tracing::debug!(%error, ?act, "no answer to a lease request");
                 if act == Act::Acquire {
-                    // It may have been done: this epoch is not asked for again.
+                    // It may have taken effect: this epoch is not used again.
                     self.given_up = epoch;
                     self.draw();
                 }
@@ -209,7 +208,7 @@ impl Keeper {
                 self.apply(leases);
             }
             (Act::Renew, Standing::Held(held)) if epoch == Some(held) => {
-                tracing::warn!("redis has lost this node's lease");
+                tracing::warn!("redis lost this node's lease");
                 self.lapsed();
                 self.apply(leases);
             }
@@ -224,7 +223,7 @@ impl Keeper {
         self.inbound = Inbound::new(Instant::now());
         self.metrics.lease_held.set(1);
         self.metrics.leases_gained.inc();
-        tracing::info!(%epoch, "this node holds a lease");
+        tracing::info!(%epoch, "this node gained a lease");
         self.state.apply(leases);
         self.receiver.joined(epoch);
         self.receiver.nodes_changed();
@@ -238,10 +237,10 @@ impl Keeper {
         }
     }
 
-    /// Ends the lease if its time is over.
+    /// Ends the lease if its deadline has passed.
     fn check_lease(&mut self) {
         if matches!(self.standing, Standing::Held(_)) && self.state.epoch().is_none() {
-            tracing::warn!("this node's lease lapsed: redis did not answer in time");
+            tracing::warn!("this node's lease expired: redis did not answer in time");
             self.lapsed();
         }
     }
@@ -260,12 +259,12 @@ impl Keeper {
     fn forgotten(&mut self) {
         self.check_lease();
         if let Standing::Held(epoch) = self.standing {
-            tracing::info!("redis was restarted or failed over: sessions are put in again");
+            tracing::info!("redis restarted or failed over: registering all sessions again");
             self.receiver.joined(epoch);
         }
     }
 
-    /// Whether the lease is to be acquired now.
+    /// Whether to acquire the lease now.
     fn event(&mut self, event: Event) -> bool {
         match event {
             Event::Frame { epoch, frame, weight } => {
@@ -306,7 +305,7 @@ impl Keeper {
         }
         self.metrics.passed("in", arrived.messages.len(), bytes);
         for message in arrived.messages {
-            // A frame may hold many, and each may take its time.
+            // A frame may hold many messages, and each may take time.
             if self.state.epoch() != Some(epoch) {
                 self.metrics.stale.inc();
                 return self.check_lease();
@@ -315,7 +314,7 @@ impl Keeper {
         }
     }
 
-    /// The others need not wait for the lease to lapse.
+    /// Releases the lease, so that others need not wait for its expiry.
     async fn give_back(&mut self) {
         let held = match self.standing {
             Standing::Held(epoch) => Some(epoch),
@@ -330,7 +329,7 @@ impl Keeper {
     }
 }
 
-/// Never, while nothing is asked.
+/// Pending while no request is in flight.
 async fn answered(asking: &mut Option<Asking>) -> (Act, Option<Epoch>, Result<Leases, Error>) {
     match asking {
         Some(future) => {

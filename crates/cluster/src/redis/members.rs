@@ -1,6 +1,6 @@
-//! What this node knows of leases: its own, checked against the clock at every use, and the list of all nodes.
+//! This node's knowledge of leases: its own, checked against the clock at every use, and the list of all nodes.
 //!
-//! Everyone reads it, two write: `lease` (the own lease, by one task) and [`State::read_list`].
+//! All tasks read it; two write: `lease` (the own lease) and [`State::read_list`].
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::members::INFO_BYTES_MAX;
 use crate::metrics::{Kind, Metrics};
 use crate::{Epoch, Error, Members, NodeInfo, NodeView};
 
-/// Epochs known to be dead that are remembered; an older one is looked up again.
+/// Dead epochs remembered; older ones are looked up again.
 const DEAD_MAX: usize = 4_096;
 
 pub(crate) struct State {
@@ -34,13 +34,13 @@ pub(crate) struct State {
     deadline: AtomicU64,
     list: ArcSwap<List>,
     dead: Mutex<Dead>,
-    /// One reads the list at a time. Guards nothing but this.
+    /// Serializes reads of the list. Guards nothing else.
     reading: tokio::sync::Mutex<()>,
-    /// What the node says of itself, as JSON.
+    /// This node's info as JSON.
     info: Mutex<String>,
 }
 
-/// As Redis last gave it.
+/// The list that Redis returned last.
 struct List {
     /// When the request for it was sent.
     asked: Moment,
@@ -60,7 +60,7 @@ pub(crate) enum Life {
     Unknown,
 }
 
-/// What is asked of the script of leases.
+/// A request to the script for leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Acquire,
@@ -68,7 +68,7 @@ pub(crate) enum Act {
     List,
 }
 
-/// What it answered.
+/// The answer of the script.
 pub(crate) struct Leases {
     pub(crate) asked: Moment,
     pub(crate) done: bool,
@@ -100,7 +100,7 @@ impl State {
         self.ttl
     }
 
-    /// `Error::Lost` unless this epoch is held now.
+    /// `Error::Lost` unless this node holds this epoch now.
     pub(crate) fn check(&self, epoch: Epoch) -> Result<(), Error> {
         match self.epoch() == Some(epoch) {
             true => Ok(()),
@@ -112,7 +112,8 @@ impl State {
         Moment::from_nanos(self.deadline.load(SeqCst))
     }
 
-    /// Until then by our clock, counted from before the request was sent; Redis' own deadline is later. Two clocks may
+    /// The deadline by this node's clock, counted from before the request was sent; Redis' own deadline is later. The
+    /// clocks may differ by one percent.
     /// run apart by a hundredth.
     pub(crate) fn hold(&self, epoch: Epoch, asked: Moment) {
         self.deadline.store(asked.after(self.ttl - self.ttl / 100).as_nanos(), SeqCst);
@@ -143,10 +144,10 @@ impl State {
         cmd.arg(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)).arg(info).arg(name(given_up));
         let asked = Moment::now();
         let answer = connections.one(Kind::Lease, self.slot, cmd).await?;
-        leases_of(answer, asked).ok_or_else(|| Error::Refused("an answer of another form".to_owned()))
+        leases_of(answer, asked).ok_or_else(|| Error::Refused("invalid form of an answer".to_owned()))
     }
 
-    /// Reads the list, unless one that was asked for after this call is already there.
+    /// Reads the list, unless a list that was requested after this call has arrived.
     pub(crate) async fn read_list(&self, connections: &Connections) -> Result<(), Error> {
         let wanted = Moment::now();
         let _reading = self.reading.lock().await;
@@ -158,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether anything but the remaining times changed.
+    /// Whether anything except the remaining times changed.
     pub(crate) fn apply(&self, leases: Leases) -> bool {
         let own = self.epoch.load(SeqCst);
         let mut nodes: Vec<NodeView> = Vec::with_capacity(leases.nodes.len());
@@ -168,7 +169,7 @@ impl State {
         nodes.sort_by(|a, b| (&a.info.name, a.epoch).cmp(&(&b.info.name, b.epoch)));
         let nodes = Arc::new(nodes);
         let new = Arc::new(List { asked: leases.asked, nodes });
-        // An answer that was overtaken by a newer one is dropped.
+        // Drops an answer that a newer one has overtaken.
         let old = self.list.rcu(|old| if old.asked < new.asked { new.clone() } else { old.clone() });
         if old.asked >= new.asked {
             return false;
@@ -192,7 +193,7 @@ impl State {
         }
     }
 
-    /// Not in a list that is newer than whatever names it: never live again.
+    /// Missing from a list that is newer than anything that names it: dead for good.
     pub(crate) fn bury(&self, epoch: Epoch) {
         let mut dead = self.dead.lock();
         if dead.known.insert(epoch) {
@@ -215,17 +216,14 @@ fn json_of(info: &NodeInfo) -> String {
     match serde_json::to_string(info) {
         Ok(json) if json.len() <= INFO_BYTES_MAX => json,
         _ => {
-            tracing::warn!(
-                name = info.name,
-                "what this node says of itself is too long, it tells only its roles"
-            );
+            tracing::warn!(name = info.name, "this node's info is too long; it reports only its roles");
             let short = NodeInfo { roles: info.roles, ..NodeInfo::default() };
             serde_json::to_string(&short).unwrap_or_default()
         }
     }
 }
 
-/// done, then (epoch, remaining milliseconds, info) of each.
+/// The answer: done, then (epoch, remaining milliseconds, info) of each.
 fn leases_of(answer: Value, asked: Moment) -> Option<Leases> {
     let Value::Array(values) = answer else { return None };
     let (done, rest) = values.split_first()?;
@@ -235,7 +233,7 @@ fn leases_of(answer: Value, asked: Moment) -> Option<Leases> {
             return None;
         };
         let epoch = u64::from_str_radix(std::str::from_utf8(epoch).ok()?, 16).ok()?;
-        // What a newer version says in another form is still a node.
+        // A node of a newer version with an unknown form of info is still a node.
         let info = serde_json::from_slice(info).unwrap_or_default();
         nodes.push((Epoch(epoch), Duration::from_millis(u64::try_from(*remaining).unwrap_or(0)), info));
     }
@@ -250,7 +248,7 @@ impl Members for State {
     fn epoch(&self) -> Option<Epoch> {
         let epoch = self.epoch.load(SeqCst);
         let is_held = epoch != 0 && Moment::now() < self.deadline();
-        // The deadline may be that of a next epoch, if this one was given up meanwhile.
+        // The deadline may be that of a later epoch, if this one was given up meanwhile.
         (is_held && self.epoch.load(SeqCst) == epoch).then_some(Epoch(epoch))
     }
 

@@ -1,9 +1,9 @@
-//! The sending half of the bus: one task, one round trip at a time. What was handed over while a round was under way
-//! goes with the next one, all messages of one receiver in as few frames as hold them; so order holds whatever a server
-//! does, and many small requests cost few commands.
+//! The sending half of the bus: one task, one round trip at a time. Messages that arrive during a round go with the
+//! next one, all messages of one receiver in as few frames as possible. This keeps the order whatever a server does,
+//! and many small requests need few commands.
 //!
-//! Invariant: every frame that was tried uses up its number. What failed leaves a gap, and a later frame or a heartbeat
-//! shows it to the receiver.
+//! Invariant: every frame that was tried uses up its number. A failed frame leaves a gap, which a later frame or a
+//! heartbeat reveals to the receiver.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::connections::{Command, Connections};
+use super::connections::Connections;
 use super::frame::{self, Packer};
 use super::members::{Life, State};
-use super::slot::slot;
+use super::slot::{Command, slot};
 use crate::bus::MESSAGE_BYTES_MAX;
 use crate::metrics::{Kind, Metrics};
 use crate::{Bus, Epoch, Error, Members as _};
 
-/// Calls that wait to be sent.
+/// Queued calls.
 pub(crate) const SENDS_MAX: usize = 4_096;
-/// Bytes that wait to be sent.
+/// Queued bytes.
 const BYTES_MAX: usize = 64 << 20;
-/// A call counts as this much at the least: its messages' places, its channel.
+/// The minimum size of a call: its messages' slots, its channel.
 const CALL_BYTES: usize = 256;
-/// Bytes written in one round: what Redis takes well within the response timeout.
+/// Bytes written per round: what Redis accepts well within the response timeout.
 const ROUND_BYTES: usize = 4 << 20;
-/// After the last message to a node.
+/// When a heartbeat follows the last message to a node.
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(1);
-/// A receiver that is on no list is remembered so long, for a list may be old.
+/// How long an unlisted receiver is remembered, because a list may be outdated.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// The handle.
@@ -83,7 +83,7 @@ pub(crate) struct Outbound {
     pub(crate) state: Arc<State>,
     pub(crate) metrics: Metrics,
     pub(crate) prefix: String,
-    /// Whose numbers `peers` has.
+    /// The epoch of the numbers in `peers`.
     from: Epoch,
     peers: HashMap<Epoch, Peer>,
 }
@@ -118,7 +118,7 @@ impl Outbound {
         }
     }
 
-    /// Sends of an epoch that is no longer held fail: their numbers would begin anew under a name that is dead.
+    /// Messages of an epoch that is no longer held fail: their numbers would restart under a dead name.
     async fn send_all(&mut self, sends: Vec<Send>) {
         let held = self.state.epoch();
         let (mut due, stale): (Vec<Send>, Vec<Send>) =
@@ -137,7 +137,7 @@ impl Outbound {
                 bytes += send.messages.iter().map(|(_, message)| message.len()).sum::<usize>();
                 bytes <= ROUND_BYTES
             };
-            // The first goes in any case.
+            // The first one goes in any case.
             let count = due.iter().map(fits).take_while(|fits| *fits).count().max(1);
             let rest = due.split_off(count);
             self.round(due).await;
@@ -171,7 +171,7 @@ impl Outbound {
         }
     }
 
-    /// Counts numbers on, and says which receivers' frames failed.
+    /// Counts the numbers, and returns the receivers whose frames failed.
     fn note(
         &mut self,
         receivers: &[Epoch],
@@ -229,7 +229,7 @@ impl Outbound {
     }
 }
 
-/// What one call is answered, of whose receivers some `failed`.
+/// The answer to one call, of whose receivers some `failed`.
 fn result_of(
     messages: &[(Epoch, Bytes)],
     failed: &HashMap<Epoch, Error>,
@@ -247,7 +247,7 @@ fn result_of(
     if away.is_empty() { Ok(()) } else { Err(Error::Partly(away)) }
 }
 
-/// One for each node and lease.
+/// One channel per node and lease.
 pub(crate) fn channel(prefix: &str, epoch: Epoch) -> Vec<u8> {
     format!("{prefix}:bus:{epoch}").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Randomness from the system: epochs, and pauses that do not meet those of other nodes.
+//! Randomness from the system: epochs, and jitter of pauses.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{Epoch, Error};
 
-/// 64 random bits and never 0: over a million leases two meet with a chance of 3 in 100 million, and then the
-/// script that acquires a lease refuses the second.
+/// 64 random bits, never 0: of a million leases two collide with a probability of 3 in 100 million, and then the
+/// acquiring script rejects the second.
 pub(crate) fn epoch() -> Result<Epoch, Error> {
     let mut bytes = [0; 8];
     loop {
         SystemRandom::new()
             .fill(&mut bytes)
-            .map_err(|_| Error::Refused("the system gave no randomness".to_owned()))?;
+            .map_err(|_| Error::Refused("the system has no randomness".to_owned()))?;
         match u64::from_be_bytes(bytes) {
             0 => {}
             epoch => return Ok(Epoch(epoch)),

@@ -1,19 +1,19 @@
-//! What has to be decided in one piece, as Lua on the server.
+//! Atomic operations as Lua scripts on the server.
 //!
-//! A bucket of the directory is two hashes, of devices and of users: a field's value costs a look-up a third less than a key's of its own.
-//! A device's value is 16 bytes: epoch, generation. A user's value is entries of 24 bytes: device (8 bytes of its key),
-//! epoch, generation. Numbers are big-endian; a generation has more bits than a number of Lua has, so halves are
-//! compared.
+//! A bucket of the directory is two hashes, one of devices and one of users: looking up a field costs a third less than
+//! looking up a key. A device's value is 16 bytes: epoch, generation. A user's value is entries of 24 bytes: device (8
+//! bytes of its key), epoch, generation. Numbers are big-endian; a generation has more bits than a Lua number, so
+//! halves are compared.
 //!
-//! Every script may be run again with the same arguments, and does not write what is there already.
+//! All scripts are idempotent and do not write unchanged values.
 
 use std::sync::LazyLock;
 
 use ::redis::Cmd;
 
-use super::connections::Command;
+use super::slot::Command;
 
-/// How many entries a user's value has at most; the one put in first makes room. 256 × 24 = 6 KiB.
+/// The maximum number of entries in a user's value; the oldest is evicted. 256 × 24 = 6 KiB.
 pub(crate) const USER_DEVICES_MAX: usize = 256;
 
 pub(crate) struct Script {
@@ -21,7 +21,7 @@ pub(crate) struct Script {
     sha: LazyLock<String>,
 }
 
-/// `reach(a, b)`: a >= b, of 8 bytes each.
+/// `reach(a, b)`: a >= b, 8 bytes each.
 const REACH: &str = r"
 local function reach(a, b)
   local ah, al = struct.unpack('>I4I4', a)
@@ -41,8 +41,8 @@ macro_rules! script {
 }
 
 script!(
-    /// Epoch, then each device and its generation. Answers for each: 16 bytes, the previous holder; 8 bytes, the
-    /// generation that stands; nothing, none before (or this very one).
+    /// Arguments: epoch, then each device and its generation. Answers for each: 16 bytes, the previous holder; 8 bytes,
+    /// the greater generation that holds it; empty, none before (or this very one).
     TAKE,
     r"
 local answers = {}
@@ -63,7 +63,8 @@ return answers
 );
 
 script!(
-    /// Epoch, then each device and its generation. Answers for each: 1, it is ours; 0, a greater generation stands.
+    /// Arguments: epoch, then each device and its generation. Answers for each: 1, it is ours; 0, a greater generation
+    /// holds it.
     KEEP,
     r"
 local answers = {}
@@ -82,7 +83,7 @@ return answers
 );
 
 script!(
-    /// How many entries at most, epoch, then each user, and the device and generation of what holds them.
+    /// Arguments: the maximum number of entries, epoch, then each user with the device and generation of the session.
     ADD,
     r"
 local most, epoch = tonumber(ARGV[1]) * 24, ARGV[2]
@@ -104,7 +105,7 @@ return 1
 );
 
 script!(
-    /// Each device or user, and device, epoch and generation: removes entries that are exactly these.
+    /// Arguments: each device or user, with device, epoch and generation. Removes entries that match exactly.
     FORGET,
     r"
 for i = 1, #ARGV, 2 do
@@ -127,7 +128,7 @@ return 1
 );
 
 script!(
-    /// Epoch, generation, then devices and users: removes entries of the epoch with a lower generation.
+    /// Arguments: epoch, generation, then devices and users. Removes entries of the epoch with a lower generation.
     ABSENT,
     r"
 local function stale(epoch, generation) return epoch == ARGV[1] and not reach(generation, ARGV[2]) end
@@ -155,10 +156,9 @@ return 1
 );
 
 script!(
-    /// The leases (epoch by deadline) and what nodes say of themselves. What to do, epoch, ttl in milliseconds, info,
-    /// an epoch that is given up. Answers: whether it was done, then epoch, remaining milliseconds and info of each
-    /// live lease. A lease that is not there, or is past its deadline, is never renewed; one that ends later than any
-    /// can (the server's clock was set back) is cut.
+    /// The leases (epoch by deadline) and the nodes' infos. Arguments: the action, epoch, ttl in milliseconds, info, an
+    /// epoch to release. Answers: whether it was done, then epoch, remaining milliseconds and info of each live lease.
+    /// A missing or expired lease is never renewed. A deadline beyond the ttl (the server's clock was set back) is cut.
     NODES,
     r"
 local leases, infos = KEYS[1], KEYS[2]
@@ -207,7 +207,7 @@ impl Script {
     }
 }
 
-/// Loads all scripts at the server that keeps the slot.
+/// Commands that load all scripts on the server of the slot.
 pub(crate) fn loads(slot: u16) -> Vec<Command> {
     let load = |script: &&Script| {
         let mut cmd = ::redis::cmd("SCRIPT");

@@ -1,5 +1,5 @@
-//! One Redis server and the one connection this node shares for commands to it: kept up by a task, given out as long
-//! as it stands, and a breaker while it does not: callers then fail at once instead of waiting for a time limit each.
+//! One Redis server and this node's shared connection for commands to it. A task keeps the connection up. While it is
+//! down, callers fail at once instead of waiting for a timeout each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,35 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
-use super::connections::Shared;
-use super::dial::identify;
+use super::dial::{Dialer, identify};
 use super::random::jittered;
 use crate::Error;
-use crate::metrics::Kind;
+use crate::metrics::{Kind, Metrics};
 
 /// The first pause after a failure; it doubles up to [`BACK_OFF_MAX`].
 pub(crate) const BACK_OFF: Duration = Duration::from_millis(50);
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(2);
-/// How often a connection that may be idle is asked whether it stands.
+/// How often a connection is checked with PING.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the tasks of all servers share.
+pub(crate) struct Context {
+    pub(crate) dialer: Dialer,
+    pub(crate) metrics: Metrics,
+    /// Rejects replicas. Off with Redis Cluster, which reports the masters.
+    pub(crate) needs_master: bool,
+    /// Triggers discovery.
+    pub(crate) refresh: Notify,
+}
 
 pub(crate) struct Server {
     pub(crate) host: Host,
-    /// Guards the state alone; never held across an `.await`.
+    /// The lock guards the state only; never held across an `.await`.
     link: RwLock<Link>,
-    /// Counts connections, so that a late failure of an old one does not end the new one.
+    /// Notified when the current connection fails. Connections are numbered, so that a late failure of an old one does
+    /// not end the new one.
     failed: Notify,
-    /// The topology no longer names it.
+    /// Cancelled when the topology no longer contains the server.
     pub(crate) stop: CancellationToken,
 }
 
@@ -51,7 +61,7 @@ impl Server {
         }
     }
 
-    /// Which start of the server's process is connected.
+    /// Identifies the start of the server process that is connected.
     pub(crate) fn run_id(&self) -> Option<Arc<str>> {
         match &*self.link.read() {
             Link::Up { run_id, .. } => Some(run_id.clone()),
@@ -59,7 +69,7 @@ impl Server {
         }
     }
 
-    /// The connection of this number does not work: nobody gets it any more, and another one is opened.
+    /// Reports that the connection with this number failed: it is no longer used, and another one is opened.
     pub(crate) fn fail(&self, failed: u64, why: &Error) {
         let mut link = self.link.write();
         if matches!(&*link, Link::Up { number, .. } if *number == failed) {
@@ -74,30 +84,30 @@ impl Server {
         *self.link.write() = link;
     }
 
-    /// Keeps the connection up until the server is stopped.
-    pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>) {
+    /// Keeps the connection up until the server is stopped. Calls `changed` whenever the connection opens or closes.
+    pub(crate) async fn run(self: Arc<Self>, context: Arc<Context>, changed: impl Fn()) {
         let stop = self.stop.clone();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.keep_up(&shared) => {}
+            () = self.keep_up(&context, &changed) => {}
         }
-        self.set(Link::Down { why: Error::Unavailable("not a server of this cluster any more".into()) });
-        shared.changed();
+        self.set(Link::Down { why: Error::Unavailable("no longer a server of this cluster".into()) });
+        changed();
     }
 
-    async fn keep_up(&self, shared: &Shared) {
+    async fn keep_up(&self, context: &Context, changed: &impl Fn()) {
         let mut back_off = BACK_OFF;
         let mut number = 0;
         let mut told = None;
         loop {
             number += 1;
-            match self.connect(shared, number).await {
+            match self.connect(context, changed, number).await {
                 Ok(()) => {
                     (back_off, told) = (BACK_OFF, None);
-                    self.watch(shared, number).await;
+                    self.watch(context, number).await;
                 }
                 Err(why) => {
-                    // Each reason once.
+                    // Logs each reason once.
                     if told.as_ref() != Some(&why) {
                         tracing::warn!(server = %self.host, %why, "cannot connect to redis");
                         told = Some(why.clone());
@@ -105,28 +115,28 @@ impl Server {
                     self.set(Link::Down { why });
                 }
             }
-            shared.changed();
-            shared.refresh.notify_one();
+            changed();
+            context.refresh.notify_one();
             tokio::time::sleep(jittered(back_off)).await;
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }
     }
 
-    async fn connect(&self, shared: &Shared, number: u64) -> Result<(), Error> {
-        let mut connection = shared.dialer.server(&self.host).await?;
+    async fn connect(&self, context: &Context, changed: &impl Fn(), number: u64) -> Result<(), Error> {
+        let mut connection = context.dialer.server(&self.host).await?;
         let identity = identify(&mut connection).await?;
-        if !identity.is_master && shared.needs_master {
-            return Err(Error::Unavailable("it is a replica".into()));
+        if !identity.is_master && context.needs_master {
+            return Err(Error::Unavailable("the server is a replica".into()));
         }
-        shared.metrics.connected("commands");
+        context.metrics.connected("commands");
         tracing::info!(server = %self.host, "connected to redis");
         self.set(Link::Up { connection, number, run_id: identity.run_id.into() });
-        shared.changed();
+        changed();
         Ok(())
     }
 
     /// Returns when the connection has failed.
-    async fn watch(&self, shared: &Shared, number: u64) {
+    async fn watch(&self, context: &Context, number: u64) {
         let ping = ::redis::cmd("PING");
         loop {
             tokio::select! {
@@ -137,7 +147,7 @@ impl Server {
             if now != number {
                 return;
             }
-            shared.metrics.commands(Kind::Upkeep).inc();
+            context.metrics.commands(Kind::Upkeep).inc();
             match connection.send_packed_command(&ping).await {
                 Ok(::redis::Value::ServerError(error)) => self.fail(number, &super::dial::answered(&error)),
                 Ok(_) => {}

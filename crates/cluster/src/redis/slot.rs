@@ -1,16 +1,23 @@
 //! Hash slots of Redis Cluster, and the buckets that the directory is divided into.
 //!
-//! A bucket is two keys, a hash of devices and one of users, so one command can name many of them, and what most requests
-//! look for lies close together. The keys' hash tags are chosen so that
-//! the buckets' slots lie evenly over the 16,384: servers that share the slots evenly share the buckets evenly. Without
-//! Cluster there is one bucket.
+//! A bucket is two keys, a hash of devices and one of users, so that one command can name many of them and most lookups
+//! find their keys together. The keys' hash tags are chosen so that the buckets' slots are evenly spread over the
+//! 16,384: servers that share the slots evenly share the buckets evenly. Without Cluster there is one bucket.
+
+use ::redis::Cmd;
 
 use crate::SessionKey;
 
 pub(crate) const SLOTS: u16 = 16_384;
 pub(crate) const BUCKETS_MAX: u16 = 128;
 
-/// CRC16/XMODEM, as the Redis Cluster specification's appendix A has it.
+/// A command and the slot of its key.
+pub(crate) struct Command {
+    pub(crate) slot: u16,
+    pub(crate) cmd: Cmd,
+}
+
+/// CRC16/XMODEM, as in appendix A of the Redis Cluster specification.
 fn crc16(bytes: &[u8]) -> u16 {
     let mut crc = 0u16;
     for byte in bytes {
@@ -26,7 +33,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// The slot of a key: the hash of what its first braces hold, if that is not empty.
+/// The slot of a key: the hash of the content of its first braces, if that is not empty.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -36,10 +43,10 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// Where each session of the directory lives.
+/// Maps each session to its bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct Buckets {
-    /// `prefix:{tag}:d` and `:u` of each, and their slot.
+    /// `prefix:{tag}:d` and `:u` of each bucket, and their slot.
     names: Vec<([Vec<u8>; 2], u16)>,
 }
 
@@ -59,7 +66,7 @@ impl Buckets {
     }
 
     pub(crate) fn bucket(&self, key: SessionKey) -> usize {
-        // The low bits; the key is a hash, so any bits are as good as others but the one of the kind.
+        // The low bits. The key is a hash, so any bits work except the one for the kind.
         (key.0 as u64 % self.names.len() as u64) as usize
     }
 
@@ -67,14 +74,14 @@ impl Buckets {
         self.names[bucket].1
     }
 
-    /// The key of its hash of users or of devices.
+    /// The key of the bucket's hash of users or of devices.
     pub(crate) fn name(&self, bucket: usize, of_users: bool) -> &[u8] {
         &self.names[bucket].0[usize::from(of_users)]
     }
 }
 
-/// The first tag of two letters or digits whose slot is in the middle of the range: servers may share the slots a
-/// little unevenly.
+/// The first tag of two letters or digits whose slot is in the middle of the range, because servers may share the slots
+/// slightly unevenly.
 fn stem(prefix: &str, first: u16, width: u16) -> (Vec<u8>, u16) {
     const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     for high in DIGITS {
@@ -87,7 +94,7 @@ fn stem(prefix: &str, first: u16, width: u16) -> (Vec<u8>, u16) {
             }
         }
     }
-    // Each range has such a tag: a test looks.
+    // Each range has such a tag, as a test shows.
     let stem = format!("{prefix}:{{{first}}}").into_bytes();
     let slot = slot(&stem);
     (stem, slot)
@@ -98,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_the_specification() {
+    fn slots_match_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
@@ -107,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_lie_evenly_over_the_slots() {
+    fn buckets_are_evenly_spread_over_the_slots() {
         for count in 1..=BUCKETS_MAX {
             let buckets = Buckets::new("n", count);
             for bucket in 0..count {
@@ -124,7 +131,7 @@ mod tests {
         for servers in [2u16, 3, 4, 6, 12] {
             let mut kept = vec![0; usize::from(servers)];
             (0..12).for_each(|bucket| {
-                // As `redis-cli --cluster create` gives them out.
+                // As `redis-cli --cluster create` assigns them.
                 kept[usize::from(buckets.slot(bucket)) * usize::from(servers) / usize::from(SLOTS)] += 1;
             });
             assert!(kept.iter().all(|count| *count == 12 / servers), "{servers}: {kept:?}");
@@ -132,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_in_the_slot_of_its_bucket() {
+    fn a_key_is_in_the_slot_of_its_bucket() {
         let buckets = Buckets::new("noroshi", 16);
         let mut used = [false; 16];
         for n in 0..1_000u128 {

@@ -1,6 +1,6 @@
-//! The one connection that receives: subscribed to the channel of the epoch that this node holds or is about to. It
-//! connects and subscribes again by itself (the crate does not resubscribe sharded channels reliably), and tells of every
-//! interruption since when it cannot vouch for what arrived.
+//! The connection that receives: subscribed to the channel of the epoch that this node holds or is about to acquire. It
+//! reconnects and resubscribes (the crate does not resubscribe sharded channels reliably), and reports for every
+//! interruption since when messages may be missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -21,15 +21,15 @@ use super::slot::slot;
 use crate::metrics::{Kind, Metrics};
 use crate::{Epoch, Error};
 
-/// Frames that arrived and wait for the node's task; more are dropped, and their gap shows.
+/// Frames queued for the node's task; further ones are dropped, which leaves a gap.
 pub(crate) const FRAMES_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// Shorter than that of commands: while nobody listens, messages are lost.
+/// Shorter than that of commands: without a subscription messages are lost.
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) enum Event {
-    /// `since`: there was a subscription to this epoch before, and it was certainly whole until then.
+    /// `since`: until then an earlier subscription to this epoch was certainly complete.
     Subscribed {
         epoch: Epoch,
         since: Option<Instant>,
@@ -41,7 +41,7 @@ pub(crate) enum Event {
     },
 }
 
-/// Gives a frame's bytes back to the bound when it is dropped.
+/// Returns a frame's bytes to the budget when it is dropped.
 pub(crate) struct Weight {
     bytes: usize,
     total: Arc<AtomicUsize>,
@@ -72,7 +72,7 @@ enum Ended {
 impl Subscriber {
     pub(crate) async fn run(mut self) {
         let mut back_off = BACK_OFF;
-        // The epoch last subscribed to, and until when that was whole.
+        // The epoch of the last subscription, and until when that was complete.
         let mut whole: Option<(Epoch, Instant)> = None;
         loop {
             let Some(epoch) = *self.wanted.borrow_and_update() else {
@@ -84,7 +84,7 @@ impl Subscriber {
             match self.subscribed(epoch, &mut whole).await {
                 Ended::Changed => back_off = BACK_OFF,
                 Ended::Failed(error) => {
-                    tracing::debug!(%error, "no subscription at redis");
+                    tracing::debug!(%error, "not subscribed at redis");
                     if whole.is_some_and(|(_, at)| at.elapsed() < PING_EVERY * 2) {
                         back_off = BACK_OFF;
                     }
@@ -139,14 +139,14 @@ impl Subscriber {
         channel: &[u8],
         receive: impl ::redis::aio::AsyncPushSender,
     ) -> Result<MultiplexedConnection, Error> {
-        let mut connection = self.connections.0.dialer.subscriber(host, receive).await?;
+        let mut connection = self.connections.dialer().subscriber(host, receive).await?;
         self.metrics.connected("subscriber");
         self.metrics.commands(Kind::Upkeep).inc();
         let name = if self.connections.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
         let mut cmd = ::redis::cmd(name);
         match connection.send_packed_command(cmd.arg(channel)).await {
             Ok(Value::ServerError(error)) => {
-                self.connections.0.refresh.notify_one();
+                self.connections.rediscover();
                 Err(answered(&error))
             }
             Ok(_) => Ok(connection),
@@ -163,7 +163,7 @@ impl Subscriber {
         }
     }
 
-    /// Runs in the connection's own task, so it never waits.
+    /// Runs in the connection's own task and must not wait.
     fn receive(
         &self,
         epoch: Epoch,

@@ -1,5 +1,5 @@
-//! Redis as it is set up in earnest: TLS of a private authority, a user with no more rights than needed, a database
-//! of its own. The rights are those of docs/cluster.md.
+//! Redis as in production: TLS with a private authority, a user with minimal rights, a separate database. The rights
+//! are those in docs/cluster.md.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{TTL, TestNode, config, info, redis_node};
-use crate::heard::{Heard, until};
+use crate::recorder::{Recorder, until};
 use crate::server::{Server, free_port};
 
-/// The words that follow `ACL SETUSER noroshi on >secret` in the document.
+/// The words after `ACL SETUSER noroshi on >secret` in the document.
 fn documented_rights() -> Vec<String> {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster.md");
     let text = std::fs::read_to_string(document).expect("docs/cluster.md");
@@ -25,10 +25,10 @@ fn documented_rights() -> Vec<String> {
     rights.expect("the rights, in one line").split(' ').map(str::to_owned).collect()
 }
 
-/// Everything a node does.
+/// Exercises everything that a node does.
 async fn works(a: &TestNode, b: &TestNode) {
-    a.heard.joined_anew().await;
-    b.heard.joined_anew().await;
+    a.events.joined_anew().await;
+    b.events.joined_anew().await;
     a.knows(2).await;
     assert_eq!(a.take("d", Some("u"), 1).await, Taken::Now { previous: None });
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
@@ -38,16 +38,16 @@ async fn works(a: &TestNode, b: &TestNode) {
     directory.forget(b.epoch(), sessions).await.expect("forget");
     directory.absent(b.epoch(), vec![b.user("u")], 1).await.expect("absent");
     a.cluster.bus.send(vec![(b.epoch(), "hello".into())]).await.expect("send");
-    until("the message", || !b.heard.messages().is_empty()).await;
+    until("the message", || !b.events.messages().is_empty()).await;
 }
 
 async fn batches_work(config: Config) {
     let redis = Redis::open(config, info("sender"), &mut registry()).expect("configuration");
     let batches = redis.batches();
-    let heard = Arc::new(Heard::default());
+    let events = Arc::new(Recorder::default());
     let stop = CancellationToken::new();
-    let running = tokio::spawn(redis.run(heard.clone(), stop.clone()));
-    heard.joined_anew().await;
+    let running = tokio::spawn(redis.run(events.clone(), stop.clone()));
+    events.joined_anew().await;
     let lane = Lane::ALL[0] as u8;
     let parcel = Parcel { key: 7, lane, body: "batch".into() };
     batches.put(vec![parcel.clone()]).await.expect("put");
@@ -58,7 +58,7 @@ async fn batches_work(config: Config) {
     batches.done(receipts).await.expect("done");
     assert!(batches.depth().await.expect("depth").iter().all(|depth| depth.parcels == 0));
     stop.cancel();
-    running.await.expect("it ends when it is told");
+    running.await.expect("it ends when it is stopped");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +122,7 @@ async fn a_private_authority_is_trusted_when_it_is_named() {
     assert_eq!(stranger.metric("servers_up"), 0);
 }
 
-/// Writes a certificate for `localhost` and its key, and the authority's, which it answers too.
+/// Writes a certificate for `localhost` with its key, and the authority's certificate, which it returns too.
 fn authority(folder: &TempDir) -> String {
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -11,7 +11,7 @@ use noroshi_telemetry::registry;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::engine::{config, info};
-use crate::heard::Heard;
+use crate::recorder::Recorder;
 use crate::server::{RedisCluster, Server};
 use suite::{CLAIM_AFTER, Engine, all_of, drain, parcel};
 
@@ -43,7 +43,7 @@ impl Engine for OnRedis {
     async fn puller(&self) -> Arc<dyn BatchQueue> {
         let redis = Redis::open(self.config.clone(), info("sender"), &mut registry()).expect("configuration");
         let batches = Arc::new(redis.batches().with_claim_after(CLAIM_AFTER));
-        tokio::spawn(redis.run(Arc::new(Heard::default()), self.stop.clone()));
+        tokio::spawn(redis.run(Arc::new(Recorder::default()), self.stop.clone()));
         while batches.depth().await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -88,7 +88,7 @@ async fn redis_cluster_keeps_all_lanes_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_lost_everything_is_used_again() {
+async fn a_redis_without_its_data_is_used_again() {
     let server = Server::start();
     let url = server.url();
     let engine = OnRedis::new(&url, ());
@@ -96,7 +96,7 @@ async fn a_redis_that_lost_everything_is_used_again() {
     a.put(vec![parcel(1, 3), parcel(2, 3)]).await.expect("put");
     let first = drain(&*a, 1).await;
     server.ask(&["FLUSHALL"]);
-    // What was there is gone; what comes is found, also by who waits for it.
+    // Old parcels are gone; new ones arrive, also at a waiting puller.
     a.done(first.into_iter().map(|one| one.receipt).collect()).await.expect("nothing to be done");
     let waiting = tokio::spawn(async move { drain(&*b, 2).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -105,7 +105,7 @@ async fn a_redis_that_lost_everything_is_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_gone_is_an_error_and_comes_back() {
+async fn an_unreachable_redis_is_an_error_until_it_is_back() {
     let mut server = Server::persistent();
     let url = server.url();
     let engine = OnRedis::new(&url, ());

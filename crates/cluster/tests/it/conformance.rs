@@ -1,11 +1,11 @@
-//! One suite for all implementations: what the traits promise.
+//! One suite for all implementations: the promises of the traits.
 
 use bytes::Bytes;
 use noroshi_cluster::bus::MESSAGE_BYTES_MAX;
 use noroshi_cluster::{Epoch, Error, Holder, Kept, NodeInfo, SessionKey, Taken};
 
 use crate::engine::{Engine, TestNode, info, session};
-use crate::heard::{Event, until};
+use crate::recorder::{Event, until};
 
 macro_rules! suite {
     ($($name:ident),* $(,)?) => {
@@ -23,7 +23,7 @@ macro_rules! suite {
             })*
         }
 
-        /// One cluster for all: it takes seconds to set up. Each has keys of its own.
+        /// One cluster for all tests, because setting it up takes seconds. Each test has its own keys.
         mod redis_cluster {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn everything() {
@@ -38,22 +38,22 @@ macro_rules! suite {
 }
 
 suite!(
-    nodes_are_listed_with_what_they_say,
-    the_greater_generation_stands,
+    nodes_are_listed_with_their_info,
+    the_greater_generation_wins,
     a_repeated_take_changes_nothing,
     users_are_found_on_all_nodes_of_their_devices,
     a_look_up_of_many_keys_answers_in_order,
     kept_sessions_never_displace_greater_ones,
     forgetting_is_exact,
-    what_is_not_there_is_removed,
-    a_lease_not_held_is_refused,
+    absent_sessions_are_removed,
+    calls_without_the_lease_are_rejected,
     entries_of_dead_nodes_are_not_answered,
     messages_arrive_in_order,
     large_messages_arrive_whole,
-    messages_to_nobody_are_no_error,
+    messages_to_dead_nodes_are_not_an_error,
 );
 
-async fn nodes_are_listed_with_what_they_say(engine: &Engine) {
+async fn nodes_are_listed_with_their_info(engine: &Engine) {
     let (a, b) = (engine.node("a").await, engine.node("b").await);
     a.knows(2).await;
     b.knows(2).await;
@@ -69,13 +69,13 @@ async fn nodes_are_listed_with_what_they_say(engine: &Engine) {
     a.knows(1).await;
 }
 
-async fn the_greater_generation_stands(engine: &Engine) {
+async fn the_greater_generation_wins(engine: &Engine) {
     let (a, b) = (engine.node("a").await, engine.node("b").await);
     assert_eq!(a.take("d", None, 5).await, Taken::Now { previous: None });
     assert_eq!(b.take("d", None, 4).await, Taken::Behind { generation: 5 });
     assert_eq!(b.take("d", None, 5).await, Taken::Behind { generation: 5 });
     let held = |node: &TestNode, generation| Some(Holder { epoch: node.epoch(), generation });
-    // Beyond what a double holds.
+    // Beyond the precision of a double.
     let large = (1 << 62) + 1;
     assert_eq!(b.take("d", None, large).await, Taken::Now { previous: held(&a, 5) });
     assert_eq!(a.take("d", None, large - 1).await, Taken::Behind { generation: large });
@@ -106,10 +106,10 @@ async fn users_are_found_on_all_nodes_of_their_devices(engine: &Engine) {
     both.sort();
     assert_eq!(a.locate(a.user("u")).await, both);
     assert_eq!(a.locate(a.device("3")).await, [b.epoch()]);
-    // A device that moves takes its entry along.
+    // A device that moves takes its user's entry along.
     a.take("3", Some("u"), 2).await;
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
-    // One that got another user is found there; the old entry is the node's to remove.
+    // A device with another user is found there; the node removes the old entry.
     b.take("3", Some("v"), 3).await;
     assert_eq!(b.locate(b.user("v")).await, [b.epoch()]);
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
@@ -167,11 +167,11 @@ async fn forgetting_is_exact(engine: &Engine) {
     assert_eq!(a.locate(a.device("d")).await, []);
     assert_eq!(a.locate(a.user("u")).await, [a.epoch()], "the other device");
     assert_eq!(a.locate(a.device("e")).await, [a.epoch()]);
-    // What was forgotten can be taken by any generation.
+    // A forgotten device can be taken by any generation.
     assert_eq!(b.take("d", None, 1).await, Taken::Now { previous: None });
 }
 
-async fn what_is_not_there_is_removed(engine: &Engine) {
+async fn absent_sessions_are_removed(engine: &Engine) {
     let (a, b) = (engine.node("a").await, engine.node("b").await);
     a.take("1", Some("u"), 10).await;
     a.take("2", Some("u"), 20).await;
@@ -192,7 +192,7 @@ async fn what_is_not_there_is_removed(engine: &Engine) {
     assert_eq!(a.locate(a.user("u")).await, []);
 }
 
-async fn a_lease_not_held_is_refused(engine: &Engine) {
+async fn calls_without_the_lease_are_rejected(engine: &Engine) {
     let a = engine.node("a").await;
     let directory = &a.cluster.directory;
     let other = Epoch(a.epoch().0 ^ 1);
@@ -211,13 +211,13 @@ async fn entries_of_dead_nodes_are_not_answered(engine: &Engine) {
     a.knows(2).await;
     b.kill();
     a.knows(1).await;
-    // A node that joins later finds entries of nodes that it has never seen in a list.
+    // A node that joins later finds entries of nodes that it never saw in a list.
     let c = engine.node("c").await;
     for node in [&a, &c] {
         assert_eq!(node.locate(node.device("2")).await, []);
         assert_eq!(node.locate(node.user("u")).await, [a.epoch()]);
     }
-    // The dead one's session gives way to a greater generation, not to a lower one.
+    // A dead node's session yields to a greater generation only.
     assert_eq!(a.take("2", Some("u"), 1).await, Taken::Behind { generation: 1 });
 }
 
@@ -231,17 +231,17 @@ async fn messages_arrive_in_order(engine: &Engine) {
             node.cluster.bus.send(vec![message(0), message(1), message(2)]).await.expect("send");
         }
     };
-    // One sends to itself.
+    // One node sends to itself.
     tokio::join!(send(&nodes[0]), send(&nodes[1]), send(&nodes[2]));
-    nodes[2].heard.hears("all messages", |heard| heard.len() == 3 * sent as usize + 1).await;
+    nodes[2].events.until("all messages", |events| events.len() == 3 * sent as usize + 1).await;
     for node in &nodes {
-        let from = nodes[2].heard.messages().into_iter().filter(|(from, _)| *from == node.epoch());
+        let from = nodes[2].events.messages().into_iter().filter(|(from, _)| *from == node.epoch());
         let numbers: Vec<i32> = from
             .map(|(_, message)| std::str::from_utf8(&message).expect("text").parse().expect("number"))
             .collect();
         assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
     }
-    assert!(nodes[0].heard.messages().is_empty() && !nodes[2].heard.has_lost());
+    assert!(nodes[0].events.messages().is_empty() && !nodes[2].events.has_lost());
 }
 
 async fn large_messages_arrive_whole(engine: &Engine) {
@@ -250,20 +250,22 @@ async fn large_messages_arrive_whole(engine: &Engine) {
     let small = Bytes::from_static(b"small");
     let sends = vec![(b.epoch(), small.clone()), (b.epoch(), large.clone()), (b.epoch(), small.clone())];
     a.cluster.bus.send(sends).await.expect("send");
-    b.heard.hears("three messages", |heard| heard.len() >= 4).await;
-    let heard: Vec<Bytes> = b.heard.messages().into_iter().map(|(_, message)| message).collect();
-    assert!(heard == [small.clone(), large, small]);
+    b.events.until("three messages", |events| events.len() >= 4).await;
+    let events: Vec<Bytes> = b.events.messages().into_iter().map(|(_, message)| message).collect();
+    assert!(events == [small.clone(), large, small]);
 
     let beyond = Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]);
     let refused = a.cluster.bus.send(vec![(b.epoch(), beyond)]).await;
     assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
 }
 
-async fn messages_to_nobody_are_no_error(engine: &Engine) {
+async fn messages_to_dead_nodes_are_not_an_error(engine: &Engine) {
     let (a, b) = (engine.node("a").await, engine.node("b").await);
     let nobody = Epoch(a.epoch().0 ^ b.epoch().0 ^ 0x5555);
     let message = Bytes::from_static(b"m");
     let sends = vec![(nobody, message.clone()), (b.epoch(), message.clone())];
     a.cluster.bus.send(sends).await.expect("send");
-    b.heard.hears("the message", |heard| heard.contains(&Event::Message(a.epoch(), message.clone()))).await;
+    b.events
+        .until("the message", |events| events.contains(&Event::Message(a.epoch(), message.clone())))
+        .await;
 }

@@ -1,4 +1,4 @@
-//! What the suite runs against: nodes on one engine, whichever it is.
+//! The engines that the suite runs against, and nodes on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use noroshi_types::{AppId, DeviceId, UserId};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::heard::{Heard, until};
+use crate::recorder::{Recorder, until};
 use crate::server::{RedisCluster, Server};
 
 pub(crate) const TTL: Duration = Duration::from_millis(1_500);
 
 pub(crate) enum Engine {
     InProcess(World),
-    /// And the servers, which live as long.
+    /// Also holds the servers.
     Redis(
         Box<Config>,
         #[allow(dead_code, reason = "held for its Drop")] Box<dyn std::any::Any + Send + Sync>,
@@ -48,7 +48,7 @@ impl Engine {
         Engine::Redis(Box::new(config(&cluster.url())), Box::new(cluster))
     }
 
-    /// The same servers, other keys.
+    /// The same servers with other keys.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
         let Engine::Redis(config, _) = self else { return Engine::in_process() };
         let prefix = prefix.chars().take(32).collect();
@@ -60,13 +60,13 @@ impl Engine {
         let node = match self {
             Engine::InProcess(world) => {
                 let node = world.node(info(name));
-                let heard = Arc::new(Heard::default());
-                node.attach(heard.clone());
-                TestNode { cluster: node.cluster(), heard, running: Running::InProcess(node) }
+                let events = Arc::new(Recorder::default());
+                node.attach(events.clone());
+                TestNode { cluster: node.cluster(), events, running: Running::InProcess(node) }
             }
             Engine::Redis(config, _) => redis_node((**config).clone(), name),
         };
-        node.heard.joined_anew().await;
+        node.events.joined_anew().await;
         node
     }
 }
@@ -80,15 +80,15 @@ pub(crate) fn redis_node(config: Config, name: &str) -> TestNode {
     let mut registry = registry();
     let redis = Redis::open(config, info(name), &mut registry).expect("configuration");
     let cluster = redis.cluster();
-    let heard = Arc::new(Heard::default());
+    let events = Arc::new(Recorder::default());
     let stop = CancellationToken::new();
-    let task = tokio::spawn(redis.run(heard.clone(), stop.clone()));
-    TestNode { cluster, heard, running: Running::Redis { task, stop, registry } }
+    let task = tokio::spawn(redis.run(events.clone(), stop.clone()));
+    TestNode { cluster, events, running: Running::Redis { task, stop, registry } }
 }
 
 pub(crate) struct TestNode {
     pub(crate) cluster: Cluster,
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) events: Arc<Recorder>,
     running: Running,
 }
 
@@ -102,7 +102,7 @@ impl TestNode {
         self.cluster.members.epoch().expect("a lease")
     }
 
-    /// Nothing more comes from it, and nobody gives its lease back.
+    /// Kills the node: it sends nothing more, and its lease is not released.
     pub(crate) fn kill(&self) {
         match &self.running {
             Running::InProcess(node) => node.kill(),
@@ -110,7 +110,7 @@ impl TestNode {
         }
     }
 
-    /// It leaves in order.
+    /// Stops the node in order.
     pub(crate) async fn stop(&self) {
         match &self.running {
             Running::InProcess(node) => node.kill(),
@@ -121,7 +121,7 @@ impl TestNode {
         }
     }
 
-    /// The value of a metric, with its labels as they are shown.
+    /// The value of a metric, with its labels as shown.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let Running::Redis { registry, .. } = &self.running else { return 0 };
         let text = encode(registry).expect("metrics");

@@ -3,7 +3,7 @@
 use noroshi_cluster::{Kept, Taken};
 
 use crate::engine::{config, redis_node, session};
-use crate::heard::until;
+use crate::recorder::until;
 use crate::server::Server;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,25 +19,25 @@ async fn nodes_follow_a_fail_over() {
 
     let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port);
     let (a, b) = (redis_node(config(&url), "a"), redis_node(config(&url), "b"));
-    a.heard.joined_anew().await;
-    b.heard.joined_anew().await;
+    a.events.joined_anew().await;
+    b.events.joined_anew().await;
     assert_eq!(a.take("d", Some("u"), 1).await, Taken::Now { previous: None });
-    a.heard.clear();
-    b.heard.clear();
+    a.events.clear();
+    b.events.clear();
     master.kill();
-    // The promoted replica may lack the last writes: sessions are put in again, whatever became of the lease.
-    a.heard.joined_anew().await;
-    b.heard.joined_anew().await;
+    // The promoted replica may lack the last writes: sessions are registered again, whatever happened to the lease.
+    a.events.joined_anew().await;
+    b.events.joined_anew().await;
     until("leases", || a.cluster.members.epoch().is_some() && b.cluster.members.epoch().is_some()).await;
     let keep = vec![session(&a.cluster.keys, "d", Some("u"), 1)];
     let kept = a.cluster.directory.keep(a.epoch(), keep).await.expect("keep");
     assert_eq!(kept, [Kept::Mine]);
     b.knows(2).await;
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
-    // What was sent before the subscription was taken up again is lost, and told so.
-    until("the loss", || a.heard.has_lost()).await;
+    // Messages before the new subscription are lost, and reported.
+    until("the loss", || a.events.has_lost()).await;
     b.cluster.bus.send(vec![(a.epoch(), "hello".into())]).await.expect("send");
-    until("the message", || !a.heard.messages().is_empty()).await;
+    until("the message", || !a.events.messages().is_empty()).await;
     // The old master comes back as a replica, and nobody uses it.
     master.start_again();
     assert!(replica.ask_text(&["INFO", "replication"]).contains("role:master"));

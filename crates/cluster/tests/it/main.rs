@@ -1,5 +1,5 @@
-//! The cluster's contract, run against every implementation, and what happens to Redis in its life: restarts, wipes,
-//! fail-overs, pauses, cut connections. Real servers, started on free ports in temporary folders and ended by their pid.
+//! The contract of the cluster, run against every implementation, and faults of Redis: restarts, wipes, failovers,
+//! pauses, broken connections. Real servers, started on free ports in temporary folders and stopped by their pid.
 
 mod access;
 mod batches;
@@ -7,6 +7,6 @@ mod conformance;
 mod engine;
 mod fail_over;
 mod faults;
-mod heard;
 mod race;
+mod recorder;
 mod server;

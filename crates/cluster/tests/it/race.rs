@@ -1,4 +1,4 @@
-//! Many log-ins of one device at once, on several nodes: those that were displaced form one chain, and one stands.
+//! Many concurrent log-ins of one device on several nodes: the displaced ones form one chain, and one remains.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ async fn takes_form_a_chain(engine: &Engine) {
     for i in 0..NODES {
         nodes.push(Arc::new(engine.node(&i.to_string()).await));
     }
-    // As clocks of several nodes: close to each other, never twice the same.
+    // Like the clocks of several nodes: close to each other, never equal.
     let clock = Arc::new(AtomicU64::new(1 << 40));
     let tasks: Vec<_> =
         (0..TASKS).map(|i| tokio::spawn(log_in(nodes[i % NODES].clone(), clock.clone(), i))).collect();
@@ -53,11 +53,11 @@ async fn takes_form_a_chain(engine: &Engine) {
     }
 }
 
-/// Until it has the device, with ever greater generations.
+/// Retries with greater generations until it has the device.
 async fn log_in(node: Arc<TestNode>, clock: Arc<AtomicU64>, task: usize) -> (Holder, Option<Holder>) {
     let epoch = node.epoch();
     loop {
-        // Tasks draw in an order other than that in which they take.
+        // Tasks draw in another order than they take.
         let generation = (clock.fetch_add(1, SeqCst) << 8) + task as u64;
         tokio::task::yield_now().await;
         let take = session(&node.cluster.keys, "d", Some("u"), generation);

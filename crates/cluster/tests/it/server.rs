@@ -1,4 +1,4 @@
-//! Redis servers of a test: started, stopped, paused and killed by their own pid; gone when the test ends.
+//! Redis servers of a test: started, stopped, paused and killed by their own pid; they end with the test.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Below the range that the system gives out by itself.
+/// Below the system's ephemeral range.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 1_000 * 11) as u16;
@@ -37,7 +37,7 @@ impl Server {
         Self::with(&[])
     }
 
-    /// With every write in a file.
+    /// With an append-only file.
     pub(crate) fn persistent() -> Self {
         Self::with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
@@ -87,7 +87,7 @@ impl Server {
         server
     }
 
-    /// With what it kept in its folder.
+    /// With the data in its folder.
     pub(crate) fn start_again(&mut self) {
         let child = Command::new(self.program)
             .args(&self.arguments)

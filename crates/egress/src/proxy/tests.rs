@@ -17,7 +17,7 @@ fn chosen(proxies: &Proxies, url: &str) -> Option<String> {
 }
 
 #[test]
-fn a_proxys_url_is_read_and_its_password_never_shown() {
+fn a_proxy_url_is_parsed_and_its_password_never_shown() {
     let check = |text: &str, shown: &str, authorization: Option<&str>| {
         let proxy = ProxyUrl::parse(text).expect(text);
         assert_eq!(proxy.to_string(), shown);
@@ -49,7 +49,7 @@ fn a_proxys_url_is_read_and_its_password_never_shown() {
 }
 
 #[test]
-fn the_environments_variables_are_honoured_by_scheme() {
+fn environment_variables_apply_by_scheme() {
     let proxies = environment(&[("http_proxy", "a:1"), ("HTTPS_PROXY", "b:2")]).expect("proxies");
     assert_eq!(chosen(&proxies, "http://x.example"), Some("http://a:1".to_owned()));
     assert_eq!(chosen(&proxies, "https://x.example"), Some("http://b:2".to_owned()));
@@ -68,7 +68,7 @@ fn the_environments_variables_are_honoured_by_scheme() {
 }
 
 #[test]
-fn loopback_is_never_asked_of_a_proxy() {
+fn loopback_never_uses_a_proxy() {
     let proxies = environment(&[("all_proxy", "p:1")]).expect("proxies");
     for url in [
         "https://localhost:1/",

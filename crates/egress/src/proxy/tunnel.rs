@@ -1,5 +1,5 @@
-//! A tunnel through an HTTP proxy: `CONNECT` (RFC 9110 §9.3.6) and the head of its answer. Not a byte
-//! after that head is taken from the socket: it belongs to whom the tunnel leads to.
+//! A tunnel through an HTTP proxy: `CONNECT` (RFC 9110 §9.3.6) and the head of its response. Reads no byte after that
+//! head from the socket: it belongs to the tunnel.
 
 use std::io;
 
@@ -10,13 +10,13 @@ use super::ProxyUrl;
 use crate::Error;
 use crate::target::Target;
 
-/// An answer to `CONNECT` has a handful of headers.
+/// A response to `CONNECT` has a handful of headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const END: &[u8] = b"\r\n\r\n";
 
-/// Asks the proxy at the other end of `stream` for `target`. Without a time limit of its own.
+/// Requests a tunnel to `target` from the proxy at the other end of `stream`. Without a timeout.
 pub(crate) async fn open(stream: &mut TcpStream, proxy: &ProxyUrl, target: &Target) -> Result<(), Error> {
-    let broken = |error: io::Error| Error::Proxy { reason: format!("broke off: {error}") };
+    let broken = |error: io::Error| Error::Proxy { reason: format!("closed the connection: {error}") };
     // RFC 9112 §3.2.3: host and port, the port always.
     let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(authorization) = &proxy.authorization {
@@ -27,9 +27,9 @@ pub(crate) async fn open(stream: &mut TcpStream, proxy: &ProxyUrl, target: &Targ
     let head = read_head(stream).await?;
     match status(&head) {
         Some(200..=299) => Ok(()),
-        Some(407) => Err(Error::Proxy { reason: "wants another user or password (407)".to_owned() }),
+        Some(407) => Err(Error::Proxy { reason: "requires other credentials (407)".to_owned() }),
         Some(status) => Err(Error::Proxy { reason: format!("answered {status} for {target}") }),
-        None => Err(Error::Proxy { reason: "did not answer as an HTTP proxy".to_owned() }),
+        None => Err(Error::Proxy { reason: "did not answer like an HTTP proxy".to_owned() }),
     }
 }
 
@@ -38,13 +38,16 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Error> {
     let mut head = Vec::new();
     let mut ahead = [0; 1_024];
     loop {
-        let seen = stream.peek(&mut ahead).await.map_err(|error| failed(format!("broke off: {error}")))?;
+        let seen = stream
+            .peek(&mut ahead)
+            .await
+            .map_err(|error| failed(format!("closed the connection: {error}")))?;
         if seen == 0 {
             return Err(failed("closed the connection".to_owned()));
         }
         let before = head.len();
         head.extend_from_slice(&ahead[..seen]);
-        // The end may lie across what was read before and what is seen now.
+        // The end may be split between the bytes read before and these.
         let from = before.saturating_sub(END.len() - 1);
         let end = head[from..].windows(END.len()).position(|bytes| bytes == END);
         if let Some(end) = end {
@@ -54,12 +57,12 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Error> {
         stream
             .read_exact(&mut ahead[..taken])
             .await
-            .map_err(|error| failed(format!("broke off: {error}")))?;
+            .map_err(|error| failed(format!("closed the connection: {error}")))?;
         if end.is_some() {
             return Ok(head);
         }
         if head.len() > HEAD_BYTES_MAX {
-            return Err(failed(format!("answered with a head over {HEAD_BYTES_MAX} bytes")));
+            return Err(failed(format!("answered with a head of more than {HEAD_BYTES_MAX} bytes")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One exchange: bounded in size and time, and never led elsewhere.
+//! One exchange: limited in size and time, and never redirected.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_body_is_fetched() {
 }
 
 #[tokio::test]
-async fn what_is_no_success_is_its_status_and_a_redirect_is_not_followed() {
+async fn a_status_other_than_success_is_an_error_and_redirects_are_not_followed() {
     for status in [304, 404, 429, 500] {
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(get(answer).await, Err(Error::Status(status)));
@@ -46,7 +46,7 @@ async fn what_is_no_success_is_its_status_and_a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_given_up() {
+async fn a_body_over_the_limit_is_an_error() {
     let declared = "HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n".to_owned() + &"x".repeat(1_001);
     let endless = "HTTP/1.1 200 OK\r\n\r\n".to_owned() + &"x".repeat(1 << 20);
     let chunked =
@@ -57,7 +57,7 @@ async fn a_body_over_the_limit_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_whole_answer_is_an_error() {
+async fn an_incomplete_response_is_an_error() {
     for answer in [
         String::new(),
         "SSH-2.0-x\r\n".to_owned(),
@@ -72,7 +72,7 @@ async fn what_is_not_a_whole_answer_is_an_error() {
 }
 
 #[tokio::test]
-async fn silence_and_slowness_end_at_the_limit() {
+async fn a_silent_or_slow_server_times_out() {
     let limits = Limits { timeout: Duration::from_millis(100), ..LIMITS };
     let silent = Server::silent().await;
     let slow = Server::start(|mut stream| async move {
@@ -91,7 +91,7 @@ async fn silence_and_slowness_end_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_request_is_plain_and_says_whom_it_is_for() {
+async fn a_request_has_only_the_necessary_headers() {
     let (heard, mut requests) = mpsc::channel(1);
     let server = Server::start(move |mut stream| {
         let heard = heard.clone();
@@ -125,7 +125,7 @@ async fn a_request_is_plain_and_says_whom_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_used_is_not_tried() {
+async fn an_invalid_url_is_not_connected_to() {
     let egress = open_egress(|_| {});
     for url in ["", "near.example", "ftp://near.example/", "http://u:p@near.example/", "file:///etc/passwd"] {
         assert!(matches!(egress.get(url, LIMITS).await, Err(Error::Invalid(_))), "{url}");

@@ -1,4 +1,4 @@
-//! The way out, to real servers on loopback and around them.
+//! Egress to real servers on loopback.
 
 mod fetch;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Through a proxy, and around it.
+//! Connections through a proxy, and past it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::server::{Authority, LONG, Server, egress, hosts, open_egress, read_head};
 
-/// Leads every tunnel to `to`; keeps what it was asked.
+/// Tunnels everything to `to` and records the requests.
 async fn proxy_to(to: &Server) -> (Server, Arc<Mutex<Vec<String>>>) {
     let (to, heads) = (to.address, Arc::new(Mutex::new(Vec::new())));
     let keep = heads.clone();
@@ -31,7 +31,7 @@ fn through(proxy: &Server, user: &str) -> Proxies {
     Proxies::one(ProxyUrl::parse(&format!("http://{user}{}", proxy.address)).expect("a proxy"))
 }
 
-/// The other side of `proxy` is the Internet: nothing is resolved here, nothing allowed.
+/// `proxy` leads to the Internet: nothing is resolved here and nothing is allowed.
 fn behind(proxy: &Server, change: impl FnOnce(&mut Config)) -> Egress {
     egress(|config| {
         config.proxies = through(proxy, "");
@@ -40,7 +40,7 @@ fn behind(proxy: &Server, change: impl FnOnce(&mut Config)) -> Egress {
 }
 
 #[tokio::test]
-async fn tls_goes_through_a_tunnel_and_the_name_is_the_proxys_to_resolve() {
+async fn tls_uses_a_tunnel_and_the_proxy_resolves_the_name() {
     let authority = Authority::new();
     let server = authority.server("far.example", &[b"h2"], false).await;
     let (proxy, heads) = proxy_to(&server).await;
@@ -61,7 +61,7 @@ async fn tls_goes_through_a_tunnel_and_the_name_is_the_proxys_to_resolve() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_first_is_not_lost() {
+async fn bytes_that_the_server_sends_first_are_not_lost() {
     let says_first = Server::start(|mut stream| async move {
         read_head(&mut stream).await;
         stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello").await.expect("written");
@@ -89,7 +89,7 @@ async fn what_the_server_says_first_is_not_lost() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_refuses_is_its_own_error() {
+async fn a_rejection_by_the_proxy_has_its_own_error() {
     for (answer, part) in [
         ("HTTP/1.1 407 Who are you?\r\nProxy-Authenticate: Basic\r\n\r\n".to_owned(), "407"),
         ("HTTP/1.1 502 Bad gateway\r\n\r\n".to_owned(), "502"),
@@ -97,7 +97,7 @@ async fn what_a_proxy_refuses_is_its_own_error() {
         ("SSH-2.0-x\r\n\r\n".to_owned(), "HTTP"),
         ("HTTP/1.1 200".to_owned(), "closed"),
         (String::new(), "closed"),
-        (format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(1 << 20)), "head over"),
+        (format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(1 << 20)), "head of more than"),
     ] {
         let proxy = Server::answering(answer.clone()).await;
         let egress = behind(&proxy, |config| config.proxies = through(&proxy, "user:secret@"));
@@ -114,7 +114,7 @@ async fn what_a_proxy_refuses_is_its_own_error() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_says_nothing_is_a_timeout() {
+async fn a_silent_proxy_is_a_timeout() {
     let proxy = Server::silent().await;
     let egress = behind(&proxy, |config| config.connect_timeout = Duration::from_millis(50));
     let late = egress.connect(true, "far.example", 443, Tls::default()).await;
@@ -122,7 +122,7 @@ async fn a_proxy_that_says_nothing_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_not_asked_for_what_the_guard_can_see() {
+async fn the_guard_checks_before_the_proxy() {
     let proxy = Server::answering("HTTP/1.1 200 OK\r\n\r\n".to_owned()).await;
     let egress = behind(&proxy, |config| config.resolver = hosts(&[("localhost", &["127.0.0.1"])]));
     for (host, port) in [
@@ -143,7 +143,7 @@ async fn a_proxy_is_not_asked_for_what_the_guard_can_see() {
 }
 
 #[tokio::test]
-async fn what_needs_no_proxy_is_reached_directly_and_guarded() {
+async fn direct_targets_are_guarded() {
     let server = Server::saying("hello").await;
     let proxy = Server::silent().await;
     let direct = |config: &mut Config| config.proxies = through(&proxy, "").except("near.example");

@@ -1,4 +1,4 @@
-//! Who is reached, who is refused, and that an address is never asked for twice.
+//! Which hosts are reached and which are rejected; a name is resolved once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use crate::server::{LONG, Server, egress, hosts, ip, open_egress};
 
 #[tokio::test]
-async fn an_address_of_this_machine_is_refused_however_it_is_written() {
+async fn an_address_of_this_machine_is_rejected_in_every_form() {
     let server = Server::saying("hello").await;
     let egress = egress(|config| {
         config.resolver = hosts(&[
@@ -44,7 +44,10 @@ async fn an_address_of_this_machine_is_refused_however_it_is_written() {
         let error = egress.connect(false, host, server.port(), Tls::default()).await.expect_err(host);
         assert!(matches!(error, Error::Refused { .. }) && error.is_permanent(), "{host}: {error:?}");
         let text = error.to_string();
-        assert!(!host.ends_with("example") || !text.contains("127."), "what a name leads to is told: {text}");
+        assert!(
+            !host.ends_with("example") || !text.contains("127."),
+            "the error reveals the address of a name: {text}"
+        );
     }
     assert_eq!(server.came(), 0);
 }
@@ -64,7 +67,7 @@ async fn an_allowed_network_is_reached() {
 }
 
 #[tokio::test]
-async fn of_several_addresses_only_those_that_pass_are_connected_to() {
+async fn only_addresses_that_pass_are_connected_to() {
     let good = Server::saying("good").await;
     let port = good.port();
     let bad = Server::at(ip("127.0.0.2"), port, |_| async {}).await;
@@ -80,7 +83,7 @@ async fn of_several_addresses_only_those_that_pass_are_connected_to() {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
+async fn a_name_is_resolved_once_and_the_checked_address_is_used() {
     let first = Server::saying("first").await;
     let port = first.port();
     let second = Server::at(ip("127.0.0.2"), port, |_| async {}).await;
@@ -88,7 +91,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
     let count = lookups.clone();
     let egress = egress(|config| {
         config.allow = vec!["127.0.0.1/32".parse().expect("a network")];
-        // A name server that answers with something good once, and with what it is after from then on.
+        // A name server that first returns a good address, and then the one it targets.
         config.resolver = Resolver::new(move |_| match count.fetch_add(1, Ordering::SeqCst) {
             0 => Ok(vec![ip("127.0.0.1")]),
             _ => Ok(vec![ip("127.0.0.2")]),
@@ -102,7 +105,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
 }
 
 #[tokio::test]
-async fn the_next_address_is_tried_when_one_is_dead() {
+async fn the_next_address_is_tried_if_one_is_dead() {
     let server = Server::saying("hello").await;
     let egress = open_egress(|config| {
         config.resolver = hosts(&[
@@ -146,7 +149,7 @@ async fn a_name_server_that_does_not_answer_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn lookups_that_run_at_once_are_bounded() {
+async fn concurrent_lookups_are_bounded() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, peak) = (running.clone(), most.clone());
     let egress = Arc::new(egress(|config| {
@@ -170,7 +173,7 @@ async fn lookups_that_run_at_once_are_bounded() {
 
 /// Name servers of two apps that never answer, and one that does.
 #[tokio::test]
-async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
+async fn slow_lookups_of_an_app_delay_no_other_app_and_no_push_service() {
     let server = Server::saying("hello").await;
     let port = server.port();
     let (release, held) = std::sync::mpsc::sync_channel::<()>(1);
@@ -184,7 +187,7 @@ async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
             if name.starts_with("slow") {
                 seen.fetch_add(1, Ordering::SeqCst);
                 count.fetch_add(1, Ordering::SeqCst);
-                // Waits its turn for the lock or for the end of the test.
+                // Waits for its turn, or for the end of the test.
                 let _ = held.lock().map(|held| held.recv());
                 count.fetch_sub(1, Ordering::SeqCst);
             }
@@ -219,7 +222,7 @@ async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
 }
 
 #[test]
-fn what_is_only_kept_is_checked_as_it_is_written() {
+fn stored_hosts_are_checked_as_written() {
     let egress = egress(|_| {});
     for host in ["127.0.0.1", "169.254.169.254", "[fd00:ec2::254]", "192.168.0.1"] {
         assert!(matches!(egress.check(true, host, 443), Err(Error::Refused { .. })), "{host}");

@@ -1,4 +1,4 @@
-//! Other ends: servers that say what a test tells them to, and a certificate authority.
+//! Test servers with configured answers, and a certificate authority.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Far above what anything here takes.
+/// Far more than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// Knows the names that are given and no other.
+/// Resolves the given names and no others.
 pub(crate) fn hosts(names: &[(&'static str, &[&'static str])]) -> Resolver {
     let names: Vec<(&str, Vec<IpAddr>)> = names
         .iter()
@@ -40,7 +40,7 @@ pub(crate) fn egress(change: impl FnOnce(&mut Config)) -> Egress {
     Egress::new(config).expect("egress")
 }
 
-/// Reaches this machine, and knows it as `near.example`.
+/// Reaches this machine, which it resolves as `near.example`.
 pub(crate) fn open_egress(change: impl FnOnce(&mut Config)) -> Egress {
     egress(|config| {
         config.allow = vec!["127.0.0.0/8".parse().expect("a network")];
@@ -49,14 +49,14 @@ pub(crate) fn open_egress(change: impl FnOnce(&mut Config)) -> Egress {
     })
 }
 
-/// A server that counts who came.
+/// A server that counts connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     came: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Serves each connection by `serve`.
+    /// Runs `serve` on each connection.
     pub(crate) async fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -85,7 +85,7 @@ impl Server {
         Self { address, came }
     }
 
-    /// Says `text` to everyone at once and stays.
+    /// Sends `text` on each connection and keeps it open.
     pub(crate) async fn saying(text: &'static str) -> Self {
         Self::start(move |mut stream| async move {
             stream.write_all(text.as_bytes()).await.expect("written");
@@ -94,7 +94,7 @@ impl Server {
         .await
     }
 
-    /// Takes connections and says nothing.
+    /// Accepts connections and stays silent.
     pub(crate) async fn silent() -> Self {
         Self::saying("").await
     }
@@ -105,7 +105,7 @@ impl Server {
             let answer = answer.clone();
             async move {
                 read_head(&mut stream).await;
-                // Who is not interested in the rest closes first.
+                // A client that does not need the rest closes first.
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         })
@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-/// Everything up to an empty line, nothing after it.
+/// Everything up to an empty line, and nothing after it.
 pub(crate) async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -133,7 +133,7 @@ pub(crate) async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) 
     String::from_utf8(head).expect("text")
 }
 
-/// A certificate authority of its own.
+/// A certificate authority for tests.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 pub(crate) struct Issued {
@@ -163,7 +163,7 @@ impl Authority {
         Issued { certificate, key }
     }
 
-    /// A server's TLS as `name`; with `clients`, only for certificates of this authority.
+    /// A server's TLS as `name`; with `clients`, it requires certificates of that authority.
     pub(crate) fn acceptor(&self, name: &str, alpn: &[&[u8]], clients: bool) -> TlsAcceptor {
         let Issued { certificate, key } = self.issue(name);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -185,7 +185,7 @@ impl Authority {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// Says over TLS how many certificates the client showed.
+    /// Sends, over TLS, how many certificates the client presented.
     pub(crate) async fn server(&self, name: &str, alpn: &[&[u8]], clients: bool) -> Server {
         let acceptor = self.acceptor(name, alpn, clients);
         Server::start(move |stream| greet(acceptor.clone(), stream)).await

@@ -1,4 +1,4 @@
-//! TLS: who is trusted, what is negotiated, and who we are.
+//! TLS: trust, negotiation, and client certificates.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use crate::server::{Authority, Server, open_egress};
 
 #[tokio::test]
-async fn only_a_known_authoritys_certificate_for_the_name_will_do() {
+async fn only_a_trusted_certificate_for_the_name_is_accepted() {
     let authority = Authority::new();
     let near = authority.server("near.example", &[], false).await;
     let numbered = authority.server("127.0.0.1", &[], false).await;
@@ -29,7 +29,7 @@ async fn only_a_known_authoritys_certificate_for_the_name_will_do() {
 }
 
 #[tokio::test]
-async fn the_server_chooses_of_what_is_offered() {
+async fn the_server_chooses_an_offered_protocol() {
     let authority = Authority::new();
     let egress = open_egress(|config| config.ca = vec![authority.certificate()]);
     let both = authority.server("near.example", &[b"h2", b"http/1.1"], false).await;
@@ -42,12 +42,12 @@ async fn the_server_chooses_of_what_is_offered() {
     assert_eq!(connect(&both, &[b"h2"]).await, Ok(Some(b"h2".to_vec())));
     assert_eq!(connect(&both, &[b"http/1.1"]).await, Ok(Some(b"http/1.1".to_vec())));
     assert_eq!(connect(&none, &[b"h2"]).await, Ok(None));
-    // RFC 7301 §3.2: a server that has protocols and shares none says so.
+    // RFC 7301 §3.2: a server without a common protocol reports it.
     assert!(matches!(connect(&both, &[b"h3"]).await, Err(Error::Tls { .. })));
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_where_it_is_given() {
+async fn a_configured_client_certificate_is_presented() {
     let authority = Authority::new();
     let server = authority.server("near.example", &[b"h2"], true).await;
     let egress = open_egress(|config| config.ca = vec![authority.certificate()]);
@@ -63,7 +63,7 @@ async fn a_client_certificate_is_shown_where_it_is_given() {
         connected.stream.read_exact(&mut text).await.expect("read");
         assert_eq!(&text, b"hello 1");
     }
-    // With TLS 1.3 the refusal comes after the client is done (RFC 8446 §4.4.2.4).
+    // With TLS 1.3 the rejection arrives after the client has finished (RFC 8446 §4.4.2.4).
     if let Ok(mut connected) = egress.connect(true, "near.example", server.port(), Tls::default()).await {
         assert!(connected.stream.read_u8().await.is_err());
     }

@@ -1,4 +1,4 @@
-//! The queue of one sink: its order across memory and disk, and what happens when both are full.
+//! The queue of one sink: its order across memory and disk, and its behaviour when both are full.
 
 use std::path::Path;
 
@@ -40,10 +40,10 @@ fn order_holds_from_memory_to_disk_and_back() {
     push("a1");
     let head = bench.feed.head().expect("head");
     push("b2");
-    assert_eq!(bench.metrics.waiting_bytes("file").1, 0, "so far it is in memory");
+    assert_eq!(bench.metrics.waiting_bytes("file").1, 0, "all in memory");
     push("c3");
-    assert!(bench.metrics.waiting_bytes("file").1 > 0, "no room in memory: all went to disk");
-    // The one that the worker had is on disk now; taking it removes it there.
+    assert!(bench.metrics.waiting_bytes("file").1 > 0, "no room in memory: all on disk");
+    // The worker's batch is on disk now; accepting it removes it there.
     bench.feed.taken(&head, 0);
     push("d4");
     assert_eq!([bench.take(), bench.take(), bench.take()], ["b2", "c3", "d4"]);
@@ -54,7 +54,7 @@ fn order_holds_from_memory_to_disk_and_back() {
 }
 
 #[test]
-fn what_waits_for_long_goes_to_disk() {
+fn batches_that_wait_long_go_to_disk() {
     let folder = tempfile::tempdir().expect("folder");
     let bench = bench(1 << 20, Some((folder.path(), 1 << 20)));
     bench.feed.push(batch("a"));
@@ -92,12 +92,12 @@ fn a_sink_without_a_spool_loses_the_newest_once_it_fails() {
 }
 
 #[test]
-fn at_the_deadline_what_waits_is_kept_on_disk() {
+fn at_the_deadline_the_queue_moves_to_disk() {
     let folder = tempfile::tempdir().expect("folder");
     let with = bench(1 << 20, Some((folder.path(), 1 << 20)));
     with.feed.push(batch("a"));
     with.feed.close();
-    assert!(!with.feed.failed(Duration::from_secs(60)), "no time is lost on a sink that is down");
+    assert!(!with.feed.failed(Duration::from_secs(60)), "a failing sink is not retried");
     assert_eq!(with.feed.abandon(), (0, 1));
     assert!(with.feed.head().is_none());
     drop(with);

@@ -109,7 +109,7 @@ fn all() -> Vec<Event> {
 }
 
 #[test]
-fn every_line_begins_alike_and_is_numbered_without_a_gap() {
+fn every_line_has_the_common_fields_and_the_next_number() {
     let mut writer = writer();
     let lines: Vec<_> = all().into_iter().flat_map(|event| lines(&mut writer, event)).collect();
     for (index, line) in lines.iter().enumerate() {
@@ -120,7 +120,7 @@ fn every_line_begins_alike_and_is_numbered_without_a_gap() {
     }
     let names: std::collections::BTreeSet<_> =
         lines.iter().filter_map(|line| line["event"].as_str()).collect();
-    assert_eq!(names.len(), Kind::ALL.len(), "each kind is here");
+    assert_eq!(names.len(), Kind::ALL.len(), "all kinds are covered");
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn many_devices_are_several_lines_and_counted_once() {
 }
 
 #[test]
-fn an_app_without_a_name_is_told_by_its_number() {
+fn an_app_without_a_known_name_is_shown_by_number() {
     let event = Event::Campaign { app: AppId(9), campaign: CampaignId::from_bytes([5; 16]), step: "done" };
     assert_eq!(lines(&mut writer(), event)[0]["app_number"], 9);
 }
 
 #[test]
-fn the_time_is_written_as_timestamps_are() {
+fn the_time_has_the_format_of_timestamps() {
     for ms in [0, 999, 1_000, 1_795_366_800_042, 1_795_366_859_999] {
         let (mut out, at) = (Vec::new(), Timestamp(ms));
         writer().push_time(&mut out, at);
@@ -176,9 +176,9 @@ fn the_time_is_written_as_timestamps_are() {
     }
 }
 
-/// docs/events.md shows one line of each event, as it is written today.
+/// docs/events.md shows one current line of each event.
 #[test]
-fn the_documented_lines_are_what_is_written() {
+fn the_documented_lines_are_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
     let page = std::fs::read_to_string(path).expect("docs/events.md");
     let (mut writer, mut out) = (writer(), Vec::new());
@@ -193,6 +193,6 @@ fn the_documented_lines_are_what_is_written() {
     }
     assert!(
         page.contains(&block),
-        "docs/events.md is behind: UPDATE_DOCUMENTS=1 cargo test -p noroshi-events"
+        "docs/events.md is outdated: UPDATE_DOCUMENTS=1 cargo test -p noroshi-events"
     );
 }

@@ -1,8 +1,9 @@
-//! Closed event files: compressed one after the other on a thread of their own, and removed when there are too many.
+//! Closed event files: compresses them one after the other on a separate thread, and removes the oldest beyond the
+//! limit.
 //!
-//! A compressed file is written beside and renamed when it is whole, so a crash at any moment leaves the original or
-//! the result; what a crash left over is compressed at the next start. Compression is the fastest there is: lines repeat
-//! themselves so much that more effort gains little.
+//! A compressed file is written under a temporary name and renamed, so a crash leaves either the original or the
+//! result; the next start compresses what a crash left over. Uses the fastest compression level: lines repeat so much
+//! that a higher one gains little.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,7 +23,7 @@ const PLAIN: &str = ".ndjson";
 const PACKED: &str = ".ndjson.gz";
 const UNFINISHED: &str = ".ndjson.gz.part";
 
-/// The thread that looks after a folder.
+/// The thread that manages a folder.
 pub(super) struct Archive {
     thread: JoinHandle<()>,
     ending: Arc<AtomicBool>,
@@ -36,7 +37,7 @@ impl Archive {
             loop {
                 pulse.working();
                 if let Err(error) = tidy(&folder, keep_bytes, &ends) {
-                    tracing::warn!(folder = %folder.display(), %error, "closed event files could not be compressed");
+                    tracing::warn!(folder = %folder.display(), %error, "failed to compress closed event files");
                 }
                 if ends.load(Ordering::Acquire) {
                     return;
@@ -55,20 +56,20 @@ impl Archive {
         self.thread.thread().unpark();
     }
 
-    /// Breaks off what is under way: the next start goes on.
+    /// Cancels the compression in progress: the next start continues.
     pub(super) fn end(self) {
         self.ending.store(true, Ordering::Release);
         self.thread.thread().unpark();
-        // It logs its own failures; a panic is told by the hook.
+        // The thread logs its own failures; the panic hook reports a panic.
         let _ = self.thread.join();
     }
 }
 
-/// A name that no file has, for one that is closed now: names sort by time.
+/// A free name for a file that is closed now: names sort by time.
 pub(super) fn free_name(folder: &Path, now: SystemTime) -> io::Result<PathBuf> {
     let ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     for ms in u64::try_from(ms).unwrap_or_default().. {
-        // "2026-11-22T17:00:00.123Z", without what is awkward in a file's name.
+        // "2026-11-22T17:00:00.123Z" without the characters that are awkward in file names.
         let time: String =
             Timestamp(ms).to_string().chars().filter(|letter| !"-:.".contains(*letter)).collect();
         let name = |end: &str| folder.join(format!("{PREFIX}{time}{end}"));
@@ -79,7 +80,7 @@ pub(super) fn free_name(folder: &Path, now: SystemTime) -> io::Result<PathBuf> {
     Err(io::Error::other("no name is free"))
 }
 
-/// Compresses what is closed, and then removes the oldest of what is too much.
+/// Compresses closed files, and then removes the oldest beyond the limit.
 fn tidy(folder: &Path, keep_bytes: u64, ends: &AtomicBool) -> io::Result<()> {
     for path in closed(folder)? {
         if path.to_string_lossy().ends_with(PLAIN) && !compress(&path, ends)? {
@@ -90,14 +91,14 @@ fn tidy(folder: &Path, keep_bytes: u64, ends: &AtomicBool) -> io::Result<()> {
     for path in closed(folder)?.into_iter().rev() {
         kept += path.metadata()?.len();
         if kept > keep_bytes {
-            tracing::info!(path = %path.display(), "an old event file is removed");
+            tracing::info!(path = %path.display(), "removing an old event file");
             std::fs::remove_file(path)?;
         }
     }
     Ok(())
 }
 
-/// Closed files, the oldest first.
+/// Closed files, oldest first.
 fn closed(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -112,7 +113,7 @@ fn closed(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// True if it was compressed; false if it was broken off.
+/// True if it was compressed; false if it was cancelled.
 fn compress(path: &Path, ends: &AtomicBool) -> io::Result<bool> {
     let named = |end: &str| {
         let text = path.to_string_lossy();

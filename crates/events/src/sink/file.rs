@@ -1,7 +1,8 @@
-//! Files of lines: one that is written, `events.ndjson`, and those that were closed, compressed by and by.
+//! Files of lines: the current one, `events.ndjson`, and closed ones, which are compressed later.
 //!
-//! What was written is the kernel's: a killed process loses none of it. It is synced when it is compressed, and at the end
-//! of the log, never by whoever writes; a machine that loses its power may lose what the kernel still had. A line that a crash cut off is removed at the next start.
+//! Written lines belong to the kernel: a killed process loses none of them. A file is synced when it is compressed, and
+//! at the end of the log, never while writing; a machine that loses power may lose what the kernel still had. The next
+//! start removes a line that a crash truncated.
 
 use std::fs::{File as Handle, OpenOptions};
 use std::io;
@@ -49,7 +50,7 @@ impl File {
             self.rotate()?;
         }
         if let Err(error) = self.file.write_all_at(&batch.bytes, self.bytes) {
-            // The disk is full, say: half a batch must not stay, the whole comes again.
+            // For example, the disk is full: removes the partial batch, which is sent again.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -58,7 +59,7 @@ impl File {
         Ok(())
     }
 
-    /// Closes the file under a name of its own and begins another.
+    /// Renames the file and starts another.
     fn rotate(&mut self) -> io::Result<()> {
         std::fs::rename(&self.path, archive::free_name(&self.config.folder, SystemTime::now())?)?;
         (self.file, self.bytes) = open(&self.path)?;
@@ -69,19 +70,19 @@ impl File {
 
     pub(crate) fn end(self) {
         if let Err(error) = self.file.sync_data() {
-            tracing::warn!(path = %self.path.display(), %error, "the event file could not be synced");
+            tracing::warn!(path = %self.path.display(), %error, "failed to sync the event file");
         }
         self.archive.end();
     }
 }
 
-/// How old what is in a file is, by when it was made or, where that is not known, last written.
+/// The age of a file, by its creation time or else its modification time.
 fn age(file: &Handle) -> Duration {
     let made = file.metadata().and_then(|data| data.created().or_else(|_| data.modified()));
     made.ok().and_then(|made| made.elapsed().ok()).unwrap_or_default()
 }
 
-/// Opens a file to go on behind its last whole line.
+/// Opens a file to continue after its last complete line.
 fn open(path: &Path) -> io::Result<(Handle, u64)> {
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path)?;
     let end = file.metadata()?.len();
@@ -92,7 +93,7 @@ fn open(path: &Path) -> io::Result<(Handle, u64)> {
     Ok((file, whole))
 }
 
-/// Where the last whole line ends.
+/// The end of the last complete line.
 fn whole_lines(file: &Handle, end: u64) -> io::Result<u64> {
     let mut piece = [0; 64 << 10];
     let mut end = end;

@@ -1,8 +1,8 @@
 //! Amazon Kinesis Data Firehose: `PutRecordBatch`, with Amazon's own SDK.
 //!
-//! Lines share records, since Firehose counts and bills records; whoever reads what it delivered finds lines either way.
-//! An answer may say that some records failed (`FailedPutCount`): those, and only those, are sent again. What was taken of
-//! a batch is remembered until all of it was.
+//! Lines share records, because Firehose counts and bills records; readers of its output see lines either way. An
+//! answer may report failed records (`FailedPutCount`): only those are sent again. The accepted part of a batch is
+//! remembered until all of it is accepted.
 
 use std::collections::VecDeque;
 
@@ -11,30 +11,30 @@ use aws_sdk_firehose::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_firehose::operation::put_record_batch::PutRecordBatchOutput;
 use aws_sdk_firehose::primitives::Blob;
 use aws_sdk_firehose::types::Record;
-use noroshi_aws::{causes, is_passing};
+use noroshi_egress::aws::{error_chain, is_temporary};
 
-use super::parcel::{self, Parcel, RECORD_BYTES_MAX};
+use super::record::{self, RECORD_BYTES_MAX, SharedRecord};
 use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
 
-/// The SDK repeats nothing by itself: what failed is looked at here.
+/// The SDK does not retry: this file handles failed records.
 const ATTEMPTS: u32 = 1;
 
 pub(crate) struct Firehose {
     config: config::Firehose,
     network: Network,
-    /// Made when it is first needed: credentials may take their time.
+    /// Created on first use: reading credentials may take time.
     client: Option<Client>,
-    /// Of the batch that was given last: what was not taken yet, and how many events never will be.
-    left: VecDeque<Parcel>,
+    /// Of the current batch: the records that are not accepted yet, and the number of rejected events.
+    left: VecDeque<SharedRecord>,
     refused: u64,
 }
 
-/// What is to be done about a call that failed as a whole.
+/// How to handle a call that failed as a whole.
 enum Wrong {
     Passing(String),
-    /// It would fail again: the records are at fault.
+    /// A retry would fail too: the records are invalid.
     Final(String),
 }
 
@@ -45,7 +45,7 @@ impl Firehose {
 
     pub(crate) fn send(&mut self, batch: &Batch) -> Result<u64, Failure> {
         if self.left.is_empty() {
-            self.left = parcel::records(batch, self.config.record_bytes);
+            self.left = record::records(batch, self.config.record_bytes);
             // Lines are far shorter; the call would fail as a whole.
             self.left.retain(|record| {
                 let fits = record.bytes.len() <= RECORD_BYTES_MAX;
@@ -63,18 +63,22 @@ impl Firehose {
             let client = match &self.client {
                 Some(client) => client.clone(),
                 None => {
-                    let shared =
-                        noroshi_aws::sdk::load(&self.config.connection, self.config.timeout, ATTEMPTS).await;
+                    let shared = noroshi_egress::aws::sdk::load(
+                        &self.config.connection,
+                        self.config.timeout,
+                        ATTEMPTS,
+                    )
+                    .await;
                     self.client.insert(Client::new(&shared)).clone()
                 }
             };
-            let count = parcel::call(&self.left);
+            let count = record::call(&self.left);
             match put(&client, &self.config.stream, self.left.iter().take(count)).await {
                 Ok(answer) => self.sort(&answer, count)?,
                 Err(Wrong::Passing(error)) => return Err(Failure(error)),
                 Err(Wrong::Final(error)) => {
                     let events: u64 = self.left.drain(..count).map(|record| record.events).sum();
-                    tracing::error!(events, %error, "Firehose refused events for good");
+                    tracing::error!(events, %error, "Firehose rejected events");
                     self.refused += events;
                 }
             }
@@ -82,7 +86,7 @@ impl Firehose {
         Ok(())
     }
 
-    /// Keeps of the first `count` records those that failed, before all that were not sent.
+    /// Keeps the failed ones of the first `count` records, before all unsent ones.
     fn sort(&mut self, answer: &PutRecordBatchOutput, count: usize) -> Result<(), Failure> {
         let answers = answer.request_responses();
         if answer.failed_put_count() == 0 {
@@ -92,8 +96,8 @@ impl Firehose {
         if answers.len() != count {
             return Err(Failure(format!("Firehose answered {} of {count} records", answers.len())));
         }
-        let sent: Vec<Parcel> = self.left.drain(..count).collect();
-        let failed: Vec<Parcel> = sent
+        let sent: Vec<SharedRecord> = self.left.drain(..count).collect();
+        let failed: Vec<SharedRecord> = sent
             .into_iter()
             .zip(answers)
             .filter(|(_, answer)| answer.error_code().is_some())
@@ -104,7 +108,7 @@ impl Firehose {
         failed.into_iter().rev().for_each(|record| self.left.push_front(record));
         match count {
             0 => Ok(()),
-            count => Err(Failure(format!("Firehose did not take {count} records: {code}"))),
+            count => Err(Failure(format!("Firehose rejected {count} records: {code}"))),
         }
     }
 }
@@ -112,7 +116,7 @@ impl Firehose {
 async fn put(
     client: &Client,
     stream: &str,
-    records: impl Iterator<Item = &Parcel>,
+    records: impl Iterator<Item = &SharedRecord>,
 ) -> Result<PutRecordBatchOutput, Wrong> {
     let records: Result<Vec<Record>, _> =
         records.map(|record| Record::builder().data(Blob::new(record.bytes.as_ref())).build()).collect();
@@ -125,12 +129,12 @@ fn failed<E>(error: SdkError<E>) -> Wrong
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
-    let SdkError::ServiceError(service) = &error else { return Wrong::Passing(causes(&error)) };
+    let SdkError::ServiceError(service) = &error else { return Wrong::Passing(error_chain(&error)) };
     let code = error.code().unwrap_or("error");
     let text = format!("Firehose: {code}: {}", error.message().unwrap_or("no reason"));
-    // Credentials, permissions and a stream that is not there are the operator's to mend: nothing is lost meanwhile.
+    // An operator has to fix credentials, permissions and a missing stream: no event is lost meanwhile.
     let argument = matches!(code, "InvalidArgumentException" | "ValidationException");
-    match argument && service.raw().status().as_u16() == 400 && !is_passing(code) {
+    match argument && service.raw().status().as_u16() == 400 && !is_temporary(code) {
         true => Wrong::Final(text),
         false => Wrong::Passing(text),
     }

@@ -1,12 +1,12 @@
 //! Apache Kafka: each line is a record, its key the node's name.
 //!
-//! All lines of a node go to the one partition that its name chooses, so they are there in the order of `n`; or, where
-//! the configuration spreads them, call by call to all partitions in turn, and only the lines of one call are in order.
-//! A call is confirmed by all replicas in sync (acks=all). What was confirmed of a batch is remembered until all of it
-//! is: after an answer that was lost, one call is sent again and no more.
+//! All lines of a node go to the partition that its name selects, so they are there in the order of `n`. If the
+//! configuration spreads them, calls go to all partitions in turn, and only the lines of one call are in order. All
+//! in-sync replicas confirm a call (acks=all). The confirmed part of a batch is remembered until all of it is
+//! confirmed: after a lost answer at most one call is repeated.
 //!
-//! What the records are at fault for is cut down to the one that is, and that one is refused; everything else, a topic
-//! that is not there and wrong credentials too, is tried again for as long as it takes.
+//! A call that its records make fail is split until the invalid one is found, which is rejected. All other failures,
+//! including a missing topic and wrong credentials, are retried indefinitely.
 
 mod cluster;
 
@@ -21,9 +21,9 @@ use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
 
-/// Beside its key and value a record has lengths, a time and an offset, at most ten bytes each and most of them one.
+/// A record has lengths, a time and an offset besides key and value, at most ten bytes each and usually one.
 const RECORD_OVERHEAD: usize = 32;
-/// The head of a batch of records has 61 bytes.
+/// The head of a record batch has 61 bytes.
 const CALL_OVERHEAD: usize = 64;
 
 pub(crate) struct Kafka {
@@ -31,25 +31,25 @@ pub(crate) struct Kafka {
     network: Network,
     /// The node's name.
     key: Bytes,
-    /// None until it is first needed, and after each failure: leaders move.
+    /// None before first use, and after each failure, because leaders move.
     cluster: Option<Cluster>,
-    /// Of the batch that was given last: lines that were not confirmed yet, and how many never will be.
+    /// Of the current batch: lines that are not confirmed yet, and the number of rejected ones.
     left: VecDeque<Bytes>,
     refused: u64,
-    /// Of the next call.
+    /// The partition of the next call.
     bounds: Bounds,
-    /// Calls that were confirmed.
+    /// Confirmed calls.
     calls: usize,
-    /// A quota of the brokers is used up until then.
+    /// The brokers' quota is used up until then.
     not_before: Option<Instant>,
 }
 
-/// What one call may hold.
+/// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
-    /// Smaller once the topic turned out to take less than is configured.
+    /// Smaller after the topic turned out to accept less than configured.
     bytes: usize,
-    /// Fewer while one line is looked for that the brokers refuse.
+    /// Fewer while searching for the line that the brokers reject.
     lines: usize,
 }
 
@@ -90,23 +90,23 @@ impl Kafka {
                     self.calls = self.calls.wrapping_add(1);
                     self.bounds.lines = self.bounds.lines.saturating_mul(2);
                     if !quota_used_for.is_zero() {
-                        // The brokers hold the connection up themselves for as long as they say.
+                        // The brokers themselves throttle the connection for this time.
                         self.not_before = Some(Instant::now() + quota_used_for.min(self.config.timeout));
                     }
                 }
                 Err(Wrong::Passing(error)) => {
                     self.cluster = None;
-                    // Of several partitions another one may have a leader.
+                    // Another partition may have a leader.
                     self.calls = self.calls.wrapping_add(1);
                     return Err(Failure(error));
                 }
                 Err(Wrong::TooLarge(error)) if count > 1 => {
                     self.bounds.bytes = bytes(self.left.iter().take(count), self.key.len()) / 2;
-                    tracing::warn!(bytes = self.bounds.bytes, %error, "Kafka takes less at once; so much from now on");
+                    tracing::warn!(bytes = self.bounds.bytes, %error, "Kafka accepts smaller calls than configured; the limit is reduced");
                 }
                 Err(Wrong::Invalid(_)) if count > 1 => self.bounds.lines = count / 2,
                 Err(Wrong::TooLarge(error) | Wrong::Invalid(error)) => {
-                    tracing::error!(%error, "Kafka refused an event for good");
+                    tracing::error!(%error, "Kafka rejected an event");
                     self.left.pop_front();
                     self.refused += 1;
                 }
@@ -115,7 +115,7 @@ impl Kafka {
         Ok(())
     }
 
-    /// Sends the first `count` lines. For how long the brokers' quota is used up then.
+    /// Sends the first `count` lines. Returns how long the brokers' quota is used up.
     async fn produce(&mut self, count: usize) -> Result<Duration, Wrong> {
         let cluster = match &mut self.cluster {
             Some(cluster) => cluster,
@@ -134,7 +134,7 @@ impl Kafka {
 }
 
 impl Bounds {
-    /// How many of the first lines make one call: one at least.
+    /// How many of the first lines make one call: at least one.
     fn call(self, lines: &VecDeque<Bytes>, key_bytes: usize) -> usize {
         let mut sum = CALL_OVERHEAD;
         let fits = |line: &&Bytes| {
@@ -145,7 +145,7 @@ impl Bounds {
     }
 }
 
-/// What these lines are at most as a call.
+/// The maximum size of these lines as a call.
 fn bytes<'a>(lines: impl Iterator<Item = &'a Bytes>, key_bytes: usize) -> usize {
     CALL_OVERHEAD + lines.map(|line| line.len() + key_bytes + RECORD_OVERHEAD).sum::<usize>()
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_has_a_line_at_least_and_no_more_than_it_may() {
+    fn a_call_has_at_least_one_line_and_respects_its_limit() {
         let lines: VecDeque<Bytes> = (0..10).map(|_| Bytes::from(vec![b'x'; 100])).collect();
         // A record of 100 bytes with a key of 2 counts 134.
         let call = |bytes, count| Bounds { bytes, lines: count }.call(&lines, 2);

@@ -1,4 +1,4 @@
-//! Standard output, for whoever collects it there. The log of the process is on standard error.
+//! Standard output, for a collector of the platform. The log of the process is on standard error.
 
 use std::io::Write as _;
 

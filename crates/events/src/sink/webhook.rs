@@ -1,8 +1,8 @@
-//! Each batch is one POST of NDJSON, signed as Standard Webhooks says (<https://www.standardwebhooks.com>, version 1): any of
-//! its libraries verifies it.
+//! POSTs each batch as NDJSON, signed according to Standard Webhooks (<https://www.standardwebhooks.com>, version 1),
+//! so that its libraries can verify it.
 //!
-//! `webhook-id` is made of the body, so a batch that is sent again has the same one. The address passes the guard of
-//! `egress`, every time it is connected to.
+//! `webhook-id` derives from the body, so a repeated batch has the same id. The guard of `egress` checks the address at
+//! every connection.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
 
-/// Nothing of the answer is read but its status.
+/// Only the status of the answer is used.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 const CONTENT_TYPE: &str = "application/x-ndjson";
@@ -35,13 +35,13 @@ pub fn signature(key: &ring::hmac::Key, id: &str, timestamp: u64, body: &[u8]) -
     format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
 }
 
-/// 128 bits of what is sent.
+/// 128 bits derived from the body.
 fn id(body: &[u8]) -> String {
     use std::fmt::Write as _;
     let digest = ring::digest::digest(&ring::digest::SHA256, body);
     let mut id = "msg_".to_owned();
     for byte in &digest.as_ref()[..16] {
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = write!(id, "{byte:02x}");
     }
     id
@@ -71,12 +71,12 @@ impl Webhook {
         };
         match wait(&self.network, exchange)?.status {
             200..=299 => Ok(0),
-            // It looked at the batch and does not want it, and would not the next time.
+            // The receiver rejected the batch and would do so again.
             status @ (400 | 413 | 422) => {
-                tracing::error!(status, events = batch.events, "the webhook refused events for good");
+                tracing::error!(status, events = batch.events, "the webhook rejected events");
                 Ok(batch.events)
             }
-            // Also what an operator has to mend: nothing is lost meanwhile.
+            // Includes failures that an operator has to fix: no event is lost meanwhile.
             status => Err(Failure(format!("the webhook answered {status}"))),
         }
     }
@@ -88,7 +88,7 @@ mod tests {
 
     /// The example of the specification (section "Verifying webhook authenticity" of its libraries' tests).
     #[test]
-    fn a_signature_is_the_one_of_standard_webhooks() {
+    fn the_signature_follows_standard_webhooks() {
         let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
         let body = br#"{"test": 2432232314}"#;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_has_the_same_id() {
+    fn a_repeated_batch_has_the_same_id() {
         assert_eq!(id(b"a\n"), id(b"a\n"));
         assert_ne!(id(b"a\n"), id(b"b\n"));
         assert_eq!(id(b"").len(), 36);

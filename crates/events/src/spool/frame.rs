@@ -1,4 +1,4 @@
-//! How batches lie in a segment, and where reading stands. All numbers are little-endian.
+//! The format of batches in a segment, and of the position. All numbers are little-endian.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use crate::batch::Batch;
 /// Bytes, CRC-32, events, reserved.
 pub(super) const FRAME_HEAD: u64 = 16;
 
-/// A frame is never larger: a batch is closed long before.
+/// A frame is never larger: batches are closed far below.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Head {
         text
     }
 
-    /// The head at an offset, if the whole frame lies before `end`.
+    /// The head at an offset, if the whole frame is before `end`.
     fn read(file: &File, offset: u64, end: u64) -> io::Result<Option<Self>> {
         if offset + FRAME_HEAD > end {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Head {
         let [bytes, crc, events] = [0, 4, 8].map(|at| number(&text[at..at + 4]));
         let fits =
             bytes <= FRAME_BYTES_MAX && offset + FRAME_HEAD + u64::from(bytes) <= end && text[12..] == [0; 4];
-        // Nothing is written without a line: zeros are what a file system leaves of a lost write.
+        // No batch is empty: zeros are what a file system leaves of a lost write.
         Ok((fits && bytes > 0).then_some(Self { bytes, crc, events }))
     }
 }
@@ -55,7 +55,7 @@ fn number(text: &[u8]) -> u32 {
     text.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Where the whole frames of a segment end, and the events of those from `from` on.
+/// The end of the complete frames of a segment, and the events of those from `from` on.
 pub(super) fn count(file: &File, from: u64) -> io::Result<(u64, u64)> {
     let end = file.metadata()?.len();
     let (mut offset, mut events) = (0, 0);
@@ -68,7 +68,7 @@ pub(super) fn count(file: &File, from: u64) -> io::Result<(u64, u64)> {
     Ok((offset, events))
 }
 
-/// The frame at an offset, checked.
+/// The frame at an offset, verified.
 pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<(Head, Vec<u8>)> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let head = Head::read(file, offset, end)?.ok_or_else(|| wrong("no frame"))?;
@@ -80,7 +80,7 @@ pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<(Head, Vec<
     }
 }
 
-/// Up to where it was taken.
+/// The position: everything before was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) segment: u64,
@@ -88,7 +88,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// None: it was never written, or only in part.
+    /// None: it was never written, or only partially.
     pub(super) fn read(file: &File) -> Option<Self> {
         let mut text = [0; 20];
         file.read_exact_at(&mut text, 0).ok()?;

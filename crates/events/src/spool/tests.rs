@@ -1,4 +1,4 @@
-//! What is kept comes back in order: across restarts, cut-off writes and damage.
+//! Stored batches come back in order: across restarts, truncated writes and damage.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn taken(spool: &mut Spool) -> Vec<String> {
 }
 
 #[test]
-fn what_was_not_taken_is_there_after_a_restart() {
+fn unaccepted_batches_survive_a_restart() {
     let folder = tempfile::tempdir().expect("folder");
     let mut spool = open(folder.path());
     for text in ["a", "b", "c"] {
@@ -35,7 +35,7 @@ fn what_was_not_taken_is_there_after_a_restart() {
     spool.append(&batch("d")).expect("kept");
     assert_eq!(taken(&mut spool), ["b", "c", "d"]);
     assert!(spool.is_empty() && spool.bytes() == 0);
-    // Numbers go on: a new segment is not taken for one that was read.
+    // Numbering continues: a new segment is not mistaken for one that was read.
     drop(spool);
     let mut spool = open(folder.path());
     spool.append(&batch("e")).expect("kept");
@@ -44,7 +44,7 @@ fn what_was_not_taken_is_there_after_a_restart() {
 }
 
 #[test]
-fn two_at_once_are_refused() {
+fn a_spool_cannot_be_opened_twice() {
     let folder = tempfile::tempdir().expect("folder");
     let _first = open(folder.path());
     let error = Spool::open(folder.path(), 1 << 20).expect_err("refused");
@@ -70,7 +70,7 @@ fn many_segments_are_read_in_order_and_removed() {
 }
 
 #[test]
-fn it_is_never_larger_than_allowed() {
+fn the_spool_never_exceeds_its_limit() {
     let folder = tempfile::tempdir().expect("folder");
     let mut spool = Spool::open(folder.path(), 100).expect("spool");
     assert!(spool.append(&batch(&"x".repeat(60))).is_ok());
@@ -82,7 +82,7 @@ fn it_is_never_larger_than_allowed() {
 }
 
 #[test]
-fn a_write_that_a_crash_cut_off_is_not_read() {
+fn a_truncated_write_is_not_read() {
     let folder = tempfile::tempdir().expect("folder");
     let mut spool = open(folder.path());
     spool.append(&batch("whole")).expect("kept");
@@ -98,7 +98,7 @@ fn a_write_that_a_crash_cut_off_is_not_read() {
 }
 
 #[test]
-fn damage_costs_the_rest_of_its_segment_and_is_counted() {
+fn damage_loses_the_rest_of_its_segment_and_is_counted() {
     let folder = tempfile::tempdir().expect("folder");
     let mut spool = open(folder.path());
     for text in ["first", "second", "third"] {

@@ -1,4 +1,4 @@
-//! From many threads to files, and what a full ring and an abrupt end cost.
+//! From many threads to files; the effects of a full ring and of an abrupt end.
 
 use noroshi_events::config::{File, Sink};
 
@@ -13,7 +13,7 @@ fn read(folder: &Path) -> String {
 }
 
 #[test]
-fn what_many_threads_tell_is_in_the_file_once_and_each_in_its_order() {
+fn events_of_many_threads_are_in_the_file_once_and_in_order() {
     let folder = tempfile::tempdir().expect("folder");
     let log = start(&to_file(folder.path()), None);
     std::thread::scope(|scope| {
@@ -34,7 +34,7 @@ fn what_many_threads_tell_is_in_the_file_once_and_each_in_its_order() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_told() {
+fn events_without_room_are_counted_and_reported() {
     let folder = tempfile::tempdir().expect("folder");
     let config = Config { ring_places: 64, flush_interval: Duration::from_secs(5), ..to_file(folder.path()) };
     let log = start(&config, None);
@@ -54,7 +54,7 @@ fn what_finds_no_room_is_counted_and_told() {
 }
 
 #[test]
-fn a_second_run_goes_on_in_the_same_file() {
+fn a_second_run_continues_the_file() {
     let folder = tempfile::tempdir().expect("folder");
     for run in 0..2 {
         let log = start(&to_file(folder.path()), None);

@@ -1,5 +1,5 @@
-//! Against the strict fake: limits, failed records, throttling, an outage, a full spool. Each test runs in a process of its
-//! own, since the SDK takes its credentials from the environment.
+//! Against the strict fake: limits, failed records, throttling, an outage, a full spool. Each test runs in its own
+//! process, because the SDK takes its credentials from the environment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// Runs the test again with credentials; true where it has them.
+/// Runs the test again with credentials; true in the process that has them.
 fn has_credentials(test: &str) -> bool {
     if std::env::var_os(ENVIRONMENT[0].0).is_some_and(|key| key == *ENVIRONMENT[0].1) {
         return true;
@@ -45,7 +45,7 @@ impl Bench {
     }
 
     fn config(&self, record_bytes: usize) -> Config {
-        let connection = noroshi_aws::Connection { endpoint: Some(self.fake.origin()), region: None };
+        let connection = noroshi_egress::aws::Connection { endpoint: Some(self.fake.origin()), region: None };
         let firehose = Firehose { record_bytes, ..Firehose::new(connection, "events") };
         Config { sinks: vec![Sink::Firehose(firehose)], ..config(self.folder.path()) }
     }
@@ -67,7 +67,7 @@ fn calls_and_records_keep_the_limits() {
     if !has_credentials("calls_and_records_keep_the_limits") {
         return;
     }
-    // Each line a record: 20,000 lines of a batch are 40 calls of 500; shared records: one call or two.
+    // With a record per line, a batch of 20,000 lines needs 40 calls of 500; with shared records one or two.
     for record_bytes in [0, 8_000] {
         let bench = Bench::new();
         let log = bench.start(&bench.config(record_bytes));
@@ -84,8 +84,8 @@ fn calls_and_records_keep_the_limits() {
 }
 
 #[test]
-fn only_the_records_that_failed_are_sent_again() {
-    if !has_credentials("only_the_records_that_failed_are_sent_again") {
+fn only_failed_records_are_sent_again() {
+    if !has_credentials("only_failed_records_are_sent_again") {
         return;
     }
     let bench = Bench::new();
@@ -103,7 +103,7 @@ fn only_the_records_that_failed_are_sent_again() {
     assert!(log_failures(&log.metrics) == 0);
 }
 
-/// Events that were lost in any way.
+/// Events that were lost for any reason.
 fn log_failures(metrics: &Metrics) -> u64 {
     [Loss::SpoolFull, Loss::Refused, Loss::Ended, Loss::Damaged]
         .into_iter()
@@ -113,8 +113,8 @@ fn log_failures(metrics: &Metrics) -> u64 {
 }
 
 #[test]
-fn throttling_and_an_outage_lose_and_double_nothing() {
-    if !has_credentials("throttling_and_an_outage_lose_and_double_nothing") {
+fn throttling_and_an_outage_lose_and_duplicate_nothing() {
+    if !has_credentials("throttling_and_an_outage_lose_and_duplicate_nothing") {
         return;
     }
     let bench = Bench::new();
@@ -139,8 +139,8 @@ fn throttling_and_an_outage_lose_and_double_nothing() {
 }
 
 #[test]
-fn a_full_spool_loses_the_newest_and_says_how_many() {
-    if !has_credentials("a_full_spool_loses_the_newest_and_says_how_many") {
+fn a_full_spool_loses_the_newest_and_counts_them() {
+    if !has_credentials("a_full_spool_loses_the_newest_and_counts_them") {
         return;
     }
     let bench = Bench::new();

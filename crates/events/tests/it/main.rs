@@ -1,4 +1,5 @@
-//! The log as others use it: through its handle, to real files, a real HTTP receiver and the strict fake of Firehose.
+//! The log as other crates use it: through its handle, to real files, a real HTTP receiver and the strict fake of
+//! Firehose.
 
 mod file;
 #[cfg(feature = "firehose")]
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use noroshi_events::{Config, Event, Events, Metrics, Names, Record, Service};
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
 
-/// A log, and what it counts.
+/// A log and its metrics.
 struct Log {
     service: Service,
     events: Events,
@@ -24,7 +25,7 @@ fn names() -> Names {
     Arc::new(|_| None)
 }
 
-/// Shorter than the default: a test waits for it.
+/// Shorter than the default, because a test waits for it.
 fn config(spool: &Path) -> Config {
     Config { flush_interval: Duration::from_millis(20), ..Config::new("test", spool) }
 }
@@ -47,7 +48,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime")
 }
 
-/// Tells one event; waits where there is no room.
+/// Emits one event; waits for room.
 fn tell(events: &Events, number: u64) {
     let mut record = Record { at: Timestamp(number), event: written(number) };
     while let Err(back) = events.try_emit(record) {
@@ -63,7 +64,7 @@ fn written(number: u64) -> Event {
     Event::Outcome { of, outcome: Outcome::Written, devices: Box::new([DeviceNum(number)]), count: 1 }
 }
 
-/// The number of each line, in order, without the one that begins a log.
+/// The number of each line, in order, without the line that starts a log.
 fn numbers(text: &str) -> Vec<u64> {
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     lines.filter_map(|line| line["devices"][0].as_u64()).collect()

@@ -1,4 +1,4 @@
-//! A receiver of webhooks: one request a connection, answered as it is told.
+//! A receiver of webhooks: one request per connection, with a configured answer.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

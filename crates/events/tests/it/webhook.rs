@@ -1,4 +1,4 @@
-//! Batches are posted and signed; while the receiver is away they wait on disk, also across a restart.
+//! Batches are posted and signed; while the receiver is down they are spooled, also across a restart.
 
 use std::sync::atomic::Ordering;
 
@@ -46,7 +46,7 @@ fn every_batch_is_signed_and_arrives_in_order() {
 }
 
 #[test]
-fn while_it_is_away_events_wait_on_disk_and_come_in_order_after_a_restart() {
+fn during_an_outage_events_are_spooled_and_arrive_in_order_after_a_restart() {
     let folder = tempfile::tempdir().expect("folder");
     let (runtime, receiver) = (runtime(), receiver::start());
     let config = Config {
@@ -72,7 +72,7 @@ fn while_it_is_away_events_wait_on_disk_and_come_in_order_after_a_restart() {
 }
 
 #[test]
-fn what_it_refuses_for_good_is_counted_and_the_next_goes() {
+fn rejected_batches_are_counted_and_the_next_is_sent() {
     let folder = tempfile::tempdir().expect("folder");
     let (runtime, receiver) = (runtime(), receiver::start());
     receiver.status.store(413, Ordering::SeqCst);
@@ -86,7 +86,7 @@ fn what_it_refuses_for_good_is_counted_and_the_next_goes() {
 }
 
 #[test]
-fn an_address_that_is_not_allowed_is_never_connected_to() {
+fn a_forbidden_address_is_never_connected_to() {
     let folder = tempfile::tempdir().expect("folder");
     let (runtime, receiver) = (runtime(), receiver::start());
     let metrics = Metrics::new(&mut prometheus_client::registry::Registry::default());

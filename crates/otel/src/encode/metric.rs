@@ -1,8 +1,8 @@
-//! The registry's text (`/metrics`, Prometheus 0.0.4) as OTLP's metrics (`metrics/v1/metrics.proto`): one registry, and both
-//! ways out say the same, name for name. Pure but for [`now`].
+//! Converts the registry's text (`/metrics`, Prometheus 0.0.4) into OTLP's metrics (`metrics/v1/metrics.proto`), so
+//! that both have the same names and values. Pure except for [`now`].
 //!
-//! Counters become cumulative monotonic sums, histograms cumulative histograms (their buckets no longer added up), gauges
-//! gauges. Only what this program's registry writes is understood; a line that is something else is left out.
+//! Counters become cumulative monotonic sums, histograms cumulative histograms (with buckets that are not accumulated),
+//! gauges stay gauges. Only the output of this program's registry is supported; other lines are skipped.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ pub(crate) fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The body of `POST /v1/metrics`: counted from `since` to `at`.
+/// The body of `POST /v1/metrics`, with values counted from `since` to `at`.
 pub(crate) fn metrics(resource: &Resource, text: &str, since: u64, at: u64) -> Vec<u8> {
     let scope_metrics =
         ScopeMetrics { scope: Some(scope()), metrics: read(text, since, at), schema_url: String::new() };
@@ -35,7 +35,7 @@ pub(crate) fn metrics(resource: &Resource, text: &str, since: u64, at: u64) -> V
     ExportMetricsServiceRequest { resource_metrics: vec![resource_metrics] }.encode_to_vec()
 }
 
-/// One line: a name, its labels as they are written, and a value.
+/// One line: a name, its labels as text, and a value.
 struct Sample<'a> {
     name: &'a str,
     labels: Vec<(&'a str, String)>,
@@ -74,7 +74,7 @@ fn empty(name: &str, kind: &str, description: &str) -> Option<Metric> {
         }),
         _ => return None,
     };
-    // As the Unified Code for Units of Measure writes what names end with.
+    // Units as in the Unified Code for Units of Measure.
     let unit = match name.strip_suffix("_total").unwrap_or(name) {
         name if name.ends_with("_seconds") => "s",
         name if name.ends_with("_bytes") => "By",
@@ -107,7 +107,7 @@ fn number(sample: Sample<'_>, at: u64) -> NumberDataPoint {
     }
 }
 
-/// Lines of one set of labels stand together: buckets with their bounds ascending, sum and count before or behind.
+/// Lines with the same labels are adjacent: buckets in ascending order, sum and count before or after.
 fn add_to_histogram(histogram: &mut Histogram, part: &str, sample: Sample<'_>, since: u64, at: u64) {
     let bound = sample.labels.iter().find(|(name, _)| *name == "le").map(|(_, bound)| bound.clone());
     let labels: Vec<_> = sample.labels.into_iter().filter(|(name, _)| *name != "le").collect();
@@ -141,7 +141,7 @@ fn attributes(labels: &[(&str, String)]) -> Vec<KeyValue> {
     labels.iter().map(|(name, value)| pair(name, any_value::Value::StringValue(value.clone()))).collect()
 }
 
-/// None: it is no sample.
+/// None: the line is not a sample.
 fn sample(line: &str) -> Option<Sample<'_>> {
     if line.is_empty() || line.starts_with('#') {
         return None;
@@ -168,7 +168,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, value })
 }
 
-/// A label's value up to its quote, and what follows it.
+/// A label's value up to its quote, and the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -209,7 +209,7 @@ noroshi_wait_seconds_bucket{le="+Inf",q="2"} 0
 "#;
 
     #[test]
-    fn each_kind_becomes_its_own() {
+    fn each_type_is_converted() {
         let read = read(TEXT, 1, 2);
         assert_eq!(read.len(), 3);
         let Some(metric::Data::Sum(sum)) = &read[0].data else { panic!("{:?}", read[0]) };
@@ -231,7 +231,7 @@ noroshi_wait_seconds_bucket{le="+Inf",q="2"} 0
     }
 
     #[test]
-    fn what_is_no_sample_is_left_out() {
+    fn lines_without_a_sample_are_skipped() {
         for line in ["", "# EOF", "a", "a{b=\"c} 1", "a{b=\"c\"", "a one", "a{b} 1"] {
             assert!(sample(line).is_none(), "{line}");
         }

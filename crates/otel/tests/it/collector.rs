@@ -1,5 +1,5 @@
-//! A collector of OTLP over HTTP that is strict: it panics about what the protocol forbids, and the test with it. One
-//! request a connection, answered as it is told.
+//! A strict OTLP/HTTP collector: it panics, and fails the test, when a request violates the protocol. One request per
+//! connection, with a configured answer.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -15,13 +15,13 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-/// What the next requests are answered.
+/// The answer to the next requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tell {
     Status(u16),
-    /// 503, and not before so many seconds.
+    /// 503, with this many seconds in `Retry-After`.
     NotBefore(u64),
-    /// Taken, but for so many spans.
+    /// Accepted, except for this many spans.
     Partly(i64),
 }
 
@@ -32,7 +32,7 @@ struct State {
     metrics: Vec<Metric>,
     resource: Vec<KeyValue>,
     refused: usize,
-    /// What was wrong with a request.
+    /// The violations of a request.
     wrong: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     reply(stream, 200, "", &ExportTraceServiceResponse { partial_success: partly }.encode_to_vec())
 }
 
-/// What trace.proto says of a span, in its MUSTs.
+/// The MUST rules of trace.proto for a span.
 fn take_spans(state: &mut State, body: &[u8]) {
     let request = match ExportTraceServiceRequest::decode(body) {
         Ok(request) => request,

@@ -1,4 +1,4 @@
-//! The exporter against a collector that takes nothing that it should not.
+//! The exporter against a strict collector.
 
 mod collector;
 
@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 
 use collector::{Collector, Tell};
 
-/// Generous: only a failure waits for it.
+/// Generous: only a failure waits this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Stand {
     collector: Collector,
     spans: Spans,
     metrics: Metrics,
-    /// Dropped: the node ends.
+    /// Dropping it stops the node.
     end: Option<oneshot::Sender<()>>,
     run: JoinHandle<()>,
 }
@@ -79,7 +79,7 @@ fn text(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], key: &s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spans_arrive_as_they_were_with_their_parents() {
+async fn spans_arrive_complete_and_with_their_parents() {
     let stand = start(|_| {});
     let parent =
         TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").expect("one");
@@ -117,7 +117,7 @@ async fn spans_arrive_as_they_were_with_their_parents() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_busy_gets_everything_later() {
+async fn a_busy_collector_gets_everything_later() {
     let stand = start(|_| {});
     stand.collector.tell(Tell::Status(503), 2);
     for _ in 0..1_500 {
@@ -130,14 +130,14 @@ async fn a_collector_that_is_busy_gets_everything_later() {
     let mut ids: Vec<_> = collector.spans().into_iter().map(|span| span.span_id).collect();
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), 1_500, "nothing is sent twice that was taken");
+    assert_eq!(ids.len(), 1_500, "nothing that was accepted is sent again");
     for loss in [Loss::Refused, Loss::Unreachable, Loss::Ended] {
         assert_eq!(metrics.dropped(loss).get(), 0, "{loss:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spans_make_room_at_once_if_the_collector_is_too_busy_for_too_long() {
+async fn old_spans_are_dropped_if_the_collector_stays_busy() {
     let stand = start(|_| {});
     stand.collector.tell(Tell::NotBefore(600), 1);
     drop(stand.spans.begin("a", Kind::Internal, None));
@@ -146,11 +146,11 @@ async fn spans_make_room_at_once_if_the_collector_is_too_busy_for_too_long() {
     drop(stand.spans.begin("b", Kind::Internal, None));
     stand.until("the next one", || stand.collector.spans().len() == 1).await;
     let (collector, _) = stand.stop().await;
-    assert_eq!((collector.refused(), collector.spans()[0].name.as_str()), (1, "b"), "asked no second time");
+    assert_eq!((collector.refused(), collector.spans()[0].name.as_str()), (1, "b"), "not sent again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_is_counted_and_not_offered_again() {
+async fn rejected_spans_are_counted_and_not_sent_again() {
     let stand = start(|_| {});
     stand.collector.tell(Tell::Status(400), 1);
     drop(stand.spans.begin("a", Kind::Internal, None));
@@ -166,7 +166,7 @@ async fn what_is_refused_is_counted_and_not_offered_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_waits_for_a_dead_collector_no_longer_than_it_may() {
+async fn the_shutdown_waits_for_a_dead_collector_only_until_its_timeout() {
     let stand = start(|config| {
         config.drain = Duration::from_millis(300);
         // Nobody listens there.
@@ -180,7 +180,7 @@ async fn the_end_waits_for_a_dead_collector_no_longer_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_are_those_of_the_registry() {
+async fn exported_metrics_match_the_registry() {
     let stand = start(|config| config.metrics_interval = Some(Duration::from_millis(1)));
     stand.until("metrics", || !stand.collector.metrics().is_empty()).await;
     let (collector, _) = stand.stop().await;

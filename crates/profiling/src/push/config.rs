@@ -1,5 +1,4 @@
-//! Where profiles are pushed to and how they are named. The values were checked by whoever read them, with the rules
-//! that are here.
+//! The configuration of continuous profiling. The caller validates the values with the rules in this file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,16 +6,16 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// Longer than any way to write a password; more is another file.
+/// Longer than any password; a larger file is something else.
 const FILE_BYTES_MAX: u64 = 4 << 10;
-/// Pyroscope's own limits are wider.
+/// Pyroscope's own limits are higher.
 const TEXT_BYTES_MAX: usize = 128;
 const LABELS_MAX: usize = 16;
 
-/// What [`super::Pusher`] says of a process itself, and `thread`, which samples have.
+/// Labels that [`super::Pusher`] sets itself, and `thread`, which samples have.
 const OWN: [&str; 4] = ["node", "role", "version", "thread"];
 
-/// Under which profiles can be found.
+/// A label by which profiles can be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub name: String,
@@ -25,33 +24,33 @@ pub struct Label {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Of the Pyroscope server, without `/ingest`.
+    /// The base URL of the Pyroscope server, without `/ingest`.
     pub server: String,
     /// The name of the application there.
     pub application: String,
     /// The length of a window.
     pub interval: Duration,
-    /// Samples for each second of CPU time.
+    /// Samples per second of CPU time.
     pub hz: u32,
-    /// Heap profiles too.
+    /// Whether to push heap profiles too.
     pub heap: bool,
     pub labels: Vec<Label>,
-    /// HTTP Basic, with the password of the file.
+    /// The user of HTTP Basic; the password is in the file.
     pub user: Option<String>,
-    /// Read for every profile: a password that is changed is used from then on.
+    /// Read for every profile, so that a changed password takes effect.
     pub password_file: Option<PathBuf>,
     pub tenant: Option<String>,
 }
 
 impl Label {
-    /// The value as it can stand in a name: what would end it is `_`.
+    /// The value with characters that would end it replaced by `_`.
     pub fn new(name: &str, value: &str) -> Self {
         let value = value.chars().map(|c| if fits(c) { c } else { '_' }).take(TEXT_BYTES_MAX);
         Self { name: name.to_owned(), value: value.collect() }
     }
 }
 
-/// `name=value` with commas between; an operator's words for what is wrong.
+/// Parses `name=value` pairs separated by commas.
 pub fn labels(text: &str) -> Result<Vec<Label>, String> {
     let mut labels: Vec<Label> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -59,27 +58,27 @@ pub fn labels(text: &str) -> Result<Vec<Label>, String> {
         check_name(name)?;
         if value.is_empty() || value.len() > TEXT_BYTES_MAX || !value.chars().all(fits) {
             return Err(format!(
-                "the value of {name} is 1 to {TEXT_BYTES_MAX} printable characters but , = {{ }} \""
+                "the value of {name} must have 1 to {TEXT_BYTES_MAX} printable characters without , = {{ }} \""
             ));
         }
         if labels.iter().any(|label| label.name == name) {
-            return Err(format!("{name} is there twice"));
+            return Err(format!("{name} is repeated"));
         }
         labels.push(Label { name: name.to_owned(), value: value.to_owned() });
     }
     match labels.len() <= LABELS_MAX {
         true => Ok(labels),
-        false => Err(format!("there are at most {LABELS_MAX}")),
+        false => Err(format!("at most {LABELS_MAX} are allowed")),
     }
 }
 
-/// Prometheus' rule, which is Pyroscope's.
+/// Prometheus' rule, which Pyroscope follows.
 fn check_name(name: &str) -> Result<(), String> {
     let first = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !first || !rest || name.len() > TEXT_BYTES_MAX || name.starts_with("__") {
         return Err(format!(
-            "{name:?} is no name of a label: letters, digits and _, not a digit first, not __"
+            "{name:?} is not a label name: letters, digits and _, not starting with a digit or __"
         ));
     }
     match OWN.contains(&name) {
@@ -88,7 +87,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// The name of an application: what may stand before the labels.
+/// Validates the name of an application: the part before the labels.
 pub fn check_application(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
     match !text.is_empty() && text.len() <= TEXT_BYTES_MAX && text.chars().all(plain) {
@@ -97,7 +96,7 @@ pub fn check_application(text: &str) -> Result<(), String> {
     }
 }
 
-/// A header's value.
+/// Validates a header's value.
 pub fn check_header(text: &str) -> Result<(), String> {
     match !text.is_empty() && text.len() <= TEXT_BYTES_MAX && text.bytes().all(|b| (0x21..0x7f).contains(&b))
     {
@@ -106,7 +105,7 @@ pub fn check_header(text: &str) -> Result<(), String> {
     }
 }
 
-/// A server's address: scheme, host and maybe a path, but neither a query nor credentials.
+/// Validates a server's address: scheme, host and an optional path, without query and credentials.
 pub fn check_server(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#' | '@' | '"' | '\\');
@@ -116,13 +115,13 @@ pub fn check_server(text: &str) -> Result<(), String> {
     }
 }
 
-/// What can stand in a value: its end and the name's are told by the rest.
+/// Whether a value may contain the character.
 fn fits(c: char) -> bool {
     !c.is_control() && !matches!(c, ',' | '=' | '{' | '}' | '"')
 }
 
 impl Config {
-    /// What stands in the header `Authorization`. Reads the password's file.
+    /// The value of the header `Authorization`. Reads the password file.
     pub fn authorization(&self) -> Result<Option<String>, String> {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
         let credential = format!("{user}:{}", password(file)?);
@@ -130,7 +129,7 @@ impl Config {
         Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(credential))))
     }
 
-    /// What is wrong, in an operator's words, and with which part.
+    /// The first problem, with the key it concerns.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if !crate::CPU {
             return Err((
@@ -145,15 +144,15 @@ impl Config {
             ));
         }
         match (&self.user, &self.password_file) {
-            (Some(_), None) => Err(("password_file", "has to be there where there is a user".to_owned())),
-            (None, Some(_)) => Err(("user", "has to be there where there is a password".to_owned())),
+            (Some(_), None) => Err(("password_file", "is required with a user".to_owned())),
+            (None, Some(_)) => Err(("user", "is required with a password".to_owned())),
             _ => self.authorization().map(drop).map_err(|problem| ("password_file", problem)),
         }
     }
 }
 
 fn password(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
         return Err(format!("{} is larger than any password", path.display()));
     }
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_what_a_name_can_carry() {
+    fn labels_are_validated() {
         let pair = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
         assert_eq!(labels("region=eu-1, tier=a b"), Ok(vec![pair("region", "eu-1"), pair("tier", "a b")]));
         assert_eq!(labels(""), Ok(Vec::new()));

@@ -1,6 +1,6 @@
-//! One request of Pyroscope's `POST /ingest` (grafana.com/docs/pyroscope, "Server API", "pprof format"): the name with
-//! labels and the window in the query, the profile in a part of `multipart/form-data`. With `format=pprof` a server takes
-//! the whole body for the profile, a form too, and refuses it (422); it knows a form by its content type.
+//! A request of Pyroscope's `POST /ingest` (grafana.com/docs/pyroscope, "Server API", "pprof format"): the name with
+//! labels and the window in the query, the profile as a part of `multipart/form-data`. With `format=pprof` a server
+//! would treat the whole body as the profile, even a form, and reject it (422); it detects a form by its content type.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::config::{Config, Label};
-use super::parcel::{Kind, Parcel};
 use super::seconds;
+use super::upload::{Kind, Upload};
 
 macro_rules! boundary {
     () => {
@@ -17,19 +17,19 @@ macro_rules! boundary {
     };
 }
 
-/// What is compressed does not hold it, but with a probability of 2^-160.
+/// Compressed data contains it with a probability of 2^-160.
 pub(super) const CONTENT_TYPE: &str = concat!("multipart/form-data; boundary=", boundary!());
 
 /// RFC 3986 §2.3
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// How values of a heap are read: what is in use, of which several add up to nothing.
+/// How to aggregate the values of a heap: bytes in use of several profiles do not add up.
 const HEAP_TYPES: &str =
     r#"{"inuse_space":{"units":"bytes","aggregation":"average","display-name":"inuse_space"}}"#;
 
-pub(super) fn url(config: &Config, labels: &[Label], parcel: &Parcel) -> String {
+pub(super) fn url(config: &Config, labels: &[Label], upload: &Upload) -> String {
     let name = name(&config.application, labels);
-    let (from, until) = (seconds(parcel.taken.from), seconds(parcel.taken.until));
+    let (from, until) = (seconds(upload.taken.from), seconds(upload.taken.until));
     format!(
         "{}/ingest?name={}&from={from}&until={until}&sampleRate={}&spyName=noroshi",
         config.server.trim_end_matches('/'),
@@ -43,15 +43,15 @@ fn name(application: &str, labels: &[Label]) -> String {
     let mut name = format!("{application}{{");
     for (index, label) in labels.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = write!(name, "{comma}{}={}", label.name, label.value);
     }
     name.push('}');
     name
 }
 
-pub(super) fn body(parcel: &Parcel) -> Bytes {
-    let mut body = Vec::with_capacity(parcel.taken.pprof.len() + 1_024);
+pub(super) fn body(upload: &Upload) -> Bytes {
+    let mut body = Vec::with_capacity(upload.taken.pprof.len() + 1_024);
     let mut part = |head: &str, content: &[u8]| {
         body.extend_from_slice(concat!("--", boundary!(), "\r\n").as_bytes());
         body.extend_from_slice(head.as_bytes());
@@ -62,9 +62,9 @@ pub(super) fn body(parcel: &Parcel) -> Bytes {
     // RFC 7578 §4.2
     part(
         "Content-Disposition: form-data; name=\"profile\"; filename=\"profile.pprof\"\r\nContent-Type: application/octet-stream",
-        &parcel.taken.pprof,
+        &upload.taken.pprof,
     );
-    if parcel.kind == Kind::Heap {
+    if upload.kind == Kind::Heap {
         part(
             "Content-Disposition: form-data; name=\"sample_type_config\"; filename=\"sample_type_config.json\"\r\nContent-Type: application/json",
             HEAP_TYPES.as_bytes(),

@@ -1,4 +1,4 @@
-//! What is counted of profiles that are pushed.
+//! The metrics of continuous profiling.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::parcel::Kind;
+use super::upload::Kind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
@@ -28,27 +28,27 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("profiling");
-        registry.register("pushed", "Profiles that the Pyroscope server took", metrics.pushed.clone());
+        registry.register("pushed", "Profiles that the Pyroscope server accepted", metrics.pushed.clone());
         registry.register(
             "replaced",
-            "Profiles that were not taken before the next of their kind was there",
+            "Profiles that a newer one replaced before the server accepted them",
             metrics.replaced.clone(),
         );
         registry.register(
             "push_failures",
-            "Attempts to push a profile that failed or were refused",
+            "Attempts to push a profile that failed or were rejected",
             metrics.failures.clone(),
         );
         registry.register(
             "cpu_seconds",
-            "CPU time that making profiles took, but for what each sample takes of the thread it is of",
+            "CPU time of writing profiles, without the time that each sample takes from its own thread",
             metrics.cpu_seconds.clone(),
         );
         registry.register("windows_failed", "Windows that could not be sampled", metrics.untaken.clone());
         metrics
     }
 
-    /// For a list of all that there is, each with one of its labels.
+    /// Registers one series of each metric, for the documentation.
     pub fn describe(registry: &mut Registry) {
         let metrics = Self::new(registry);
         metrics.pushed.get_or_create_owned(&KindLabels { kind: Kind::Cpu.as_str() });

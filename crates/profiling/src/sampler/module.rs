@@ -1,5 +1,5 @@
-//! What of a mapped file says how to unwind its functions (`.eh_frame`, `.eh_frame_hdr`), where the loader has put it:
-//! nothing is copied.
+//! The unwind information of a mapped file (`.eh_frame`, `.eh_frame_hdr`), used where the loader has mapped it: nothing
+//! is copied.
 
 #![allow(unsafe_code)] // slices of what the loader has mapped
 
@@ -12,7 +12,7 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _, Re
 
 use crate::map::Map;
 
-/// For a file that is there as long as the process: the program, or a library that it was linked with.
+/// For a file that stays mapped for the life of the process: the program, or a library that it is linked with.
 pub(super) fn of(map: &Map) -> Result<Module<&'static [u8]>, String> {
     let cache = ReadCache::new(map.open()?);
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(|error| error.to_string())?;
@@ -20,8 +20,8 @@ pub(super) fn of(map: &Map) -> Result<Module<&'static [u8]>, String> {
     let runs = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
     let segment =
         elf.segments().find(|segment| here.contains(&segment.file_range().0) && runs(segment.flags()));
-    let segment = segment.ok_or("it has no segment there")?;
-    // What the file's addresses are moved by in memory.
+    let segment = segment.ok_or("no executable segment")?;
+    // The difference between addresses in memory and in the file.
     let bias = (map.start + (segment.file_range().0 - map.offset)).wrapping_sub(segment.address());
     let range = |name: &str| -> Option<Range<u64>> {
         let section = elf.section_by_name(name)?;
@@ -32,8 +32,8 @@ pub(super) fn of(map: &Map) -> Result<Module<&'static [u8]>, String> {
         };
         elf.segments().any(loaded).then_some(range)
     };
-    // SAFETY: the section is in a segment that the loader has mapped from the file. It stays: nothing here unloads
-    // libraries (dlclose), and those that libc loads for itself it keeps.
+    // SAFETY: the section is in a segment that the loader has mapped from the file. It stays mapped: nothing here
+    // unloads libraries (dlclose), and libc keeps those that it loads for itself.
     let data = |range: &Range<u64>| unsafe {
         let start = bias.wrapping_add(range.start) as *const u8;
         std::slice::from_raw_parts(start, (range.end - range.start) as usize)

@@ -1,8 +1,8 @@
-//! The symbol table of a program or a library (ELF, `.symtab` and `.dynsym`): the whole name of the function that a place
-//! in the file is in.
+//! The symbol table of a program or a library (ELF, `.symtab` and `.dynsym`): the full name of the function at a file
+//! offset.
 //!
-//! In a released build the debug information (`line-tables-only`) has but the last word of a name: `run`, `poll`,
-//! `{closure#0}`. The table has all of it, though none for what was inlined. It is read once; names stay in the file.
+//! In a release build the debug information (`line-tables-only`) has only the last part of a name: `run`, `poll`,
+//! `{closure#0}`. The table has the full name, but no inlined functions. It is read once; names stay in the file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use object::{ReadCache, ReadRef, SymbolKind};
 
 use crate::map::Map;
 
-/// Ten times the longest that was seen.
+/// Ten times the longest name seen.
 const NAME_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Table {
@@ -25,7 +25,7 @@ pub(super) struct Table {
     functions: Vec<Symbol>,
 }
 
-/// What of the file is loaded where.
+/// A loaded part of the file.
 struct Segment {
     file: Range<u64>,
     address: u64,
@@ -33,12 +33,12 @@ struct Segment {
 
 struct Symbol {
     addresses: Range<u64>,
-    /// Where its name begins in the file.
+    /// The offset of its name in the file.
     name: u64,
 }
 
 impl Table {
-    /// Of a file that is mapped; an operator's words for why there is none.
+    /// Reads the table of a mapped file. The error explains why there is none.
     pub(super) fn read(map: &Map) -> Result<Self, String> {
         let file = map.open()?;
         let failed = |error: &dyn std::fmt::Display| error.to_string();
@@ -59,13 +59,13 @@ impl Table {
                 .extend(elf.dynamic_symbols().filter_map(|symbol| function(&symbol, names, elf.endian())));
         }
         if functions.is_empty() {
-            return Err("it is stripped".to_owned());
+            return Err("the file is stripped".to_owned());
         }
         functions.sort_by_key(|symbol| symbol.addresses.start);
         Ok(Self { file, segments, functions })
     }
 
-    /// As the linker knows it.
+    /// The mangled name.
     pub(super) fn name(&self, offset: u64) -> Option<Vec<u8>> {
         let segment = self.segments.iter().find(|segment| segment.file.contains(&offset))?;
         let address = (offset - segment.file.start).checked_add(segment.address)?;

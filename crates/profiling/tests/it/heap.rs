@@ -1,4 +1,4 @@
-//! Heap profiles of a process that has jemalloc for its allocator.
+//! Heap profiles of a process that uses jemalloc as its allocator.
 
 use noroshi_profiling::heap::Jemalloc;
 use noroshi_profiling::{Detail, folded};
@@ -10,12 +10,12 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 #[inline(never)]
 fn hold_a_lot() -> Vec<Vec<u8>> {
-    // 64 times what is sampled.
+    // 64 times the sampling period.
     (0..64_u8).map(|byte| vec![byte; 512 << 10]).collect()
 }
 
 #[tokio::test]
-async fn who_holds_memory_is_named_and_the_allocator_is_not() {
+async fn a_heap_profile_names_the_caller_and_not_the_allocator() {
     let held = std::hint::black_box(hold_a_lot());
     for detail in [Detail::Functions, Detail::Lines] {
         let taken = profiler().heap(detail).await.expect("a profile");
@@ -24,7 +24,7 @@ async fn who_holds_memory_is_named_and_the_allocator_is_not() {
         let bytes = |line: &String| line.rsplit(' ').next().and_then(|bytes| bytes.parse::<i64>().ok());
         let ours =
             folded.lines.iter().filter(|line| line.contains("hold_a_lot")).filter_map(bytes).sum::<i64>();
-        // Of 32 MiB, as samples have it: each stands for the chance that it was taken.
+        // About 32 MiB: sampled values are estimates.
         assert!((16 << 20..64 << 20).contains(&ours), "{ours} of {}", folded.sum);
         let allocator =
             folded.lines.iter().find(|line| line.contains("rjem_") || line.contains("prof_backtrace"));

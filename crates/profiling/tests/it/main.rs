@@ -1,4 +1,4 @@
-//! Profiles of this very process: taken on demand, pushed to a strict fake of Pyroscope, and not built.
+//! Profiles of this process: on demand, pushed to a strict fake of Pyroscope, and without the features.
 
 #[cfg(feature = "heap")]
 mod heap;
@@ -11,7 +11,7 @@ mod take;
 
 #[cfg(not(feature = "cpu"))]
 #[tokio::test]
-async fn a_build_without_profiles_says_which_feature_is_missing() {
+async fn a_build_without_profiles_names_the_missing_feature() {
     use noroshi_profiling::{Ask, Detail, Error, Profiler};
 
     let profiler = Profiler::new("never-made");

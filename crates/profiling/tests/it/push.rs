@@ -1,4 +1,4 @@
-//! Windows that are pushed: what the server gets, when it fails, when somebody else asks, and at the end.
+//! Continuous profiling: the server's requests, failures, precedence of on-demand profiles, and the shutdown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,7 +104,7 @@ async fn windows_follow_each_other_with_labels_credentials_and_functions() {
             .any(|sample| sample.stack.iter().any(|name| name.contains("spin_in_a_leaf")))
     };
     assert!(pushes.iter().any(leaf));
-    // A password that was changed is used without a restart: here it is wrong.
+    // A changed password takes effect without a restart: here it is wrong.
     std::fs::write(running.folder.path().join("password"), "changed").expect("written");
     until("the new password", || server.violation().is_some()).await;
     assert!(server.violation().is_some_and(|why| why.starts_with("authorization")));
@@ -137,7 +137,7 @@ async fn a_server_that_fails_gets_the_newest_when_it_is_back() {
         let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
     };
-    // The server has it a moment before the node knows.
+    // The server has it a moment before the node counts it.
     until("it is counted", || value("profiling_pushed_total") >= 1).await;
     assert!(value("profiling_push_failures_total") >= 3, "{}", running.metrics());
     assert!(value("profiling_replaced_total") >= 1, "{}", running.metrics());
@@ -146,7 +146,7 @@ async fn a_server_that_fails_gets_the_newest_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_goes_before_a_window_and_a_window_is_pushed_at_the_end() {
+async fn an_on_demand_profile_takes_precedence_and_the_last_window_is_pushed() {
     let _turn = TURN.lock().await;
     let _load = Load::start(1, spin_in_a_leaf);
     let server = Pyroscope::start(expected()).expect("a server");
@@ -156,7 +156,7 @@ async fn who_asks_goes_before_a_window_and_a_window_is_pushed_at_the_end() {
         assert!(began.elapsed() < Duration::from_secs(90), "the window was not cut");
         let asked = tokio::time::timeout(Duration::from_secs(60), running.profiler.cpu(ASK)).await;
         asked.expect("an hour's window does not hold it up").expect("a profile");
-        // Until the next is asked for a window has the sampler.
+        // Until the next request a window holds the sampler.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let before = server.pushes().len();

@@ -1,5 +1,5 @@
-//! Return addresses that are signed, as libraries of some distributions have them (pointer authentication). On a machine
-//! without it the instructions do nothing.
+//! Signed return addresses, as in libraries of some distributions (pointer authentication). On a machine without it the
+//! instructions have no effect.
 
 #![allow(unsafe_code)] // a function that the stable compiler does not make
 
@@ -9,7 +9,7 @@ use noroshi_testkit::pyroscope::pprof;
 
 use crate::take::{ASK, Load, TURN, profiler, spin_in_a_leaf};
 
-// As a C compiler writes it with -mbranch-protection=pac-ret, with 32 bytes of its own above the frame record.
+// As a C compiler emits it with -mbranch-protection=pac-ret, with 32 bytes of locals above the frame record.
 std::arch::global_asm!(
     ".pushsection .text",
     ".p2align 2",
@@ -48,12 +48,12 @@ extern "C" fn leaf(until: &AtomicBool) -> u64 {
 
 #[inline(never)]
 fn through_signed(until: &AtomicBool) -> u64 {
-    // SAFETY: it passes its arguments on and keeps the registers that a callee has to keep.
+    // SAFETY: it passes its arguments on and preserves the callee-saved registers.
     1 + std::hint::black_box(unsafe { noroshi_test_call_signed(until, leaf) })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stacks_go_on_behind_a_signed_return_address() {
+async fn stacks_continue_after_a_signed_return_address() {
     let _turn = TURN.lock().await;
     let load = Load::start(1, through_signed);
     let taken = profiler().cpu(ASK).await.expect("a profile");

@@ -1,4 +1,4 @@
-//! CPU profiles under load. The sampler is the process's, so tests take turns.
+//! CPU profiles under load. The sampler belongs to the process, so tests take turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ pub(crate) static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new((
 
 pub(crate) const ASK: Ask = Ask { duration: Duration::from_secs(1), hz: 199 };
 
-/// In one folder, whoever is first.
+/// All in the same folder, whichever test is first.
 pub(crate) fn profiler() -> Profiler {
     Profiler::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/profiles"))
 }
@@ -57,7 +57,7 @@ impl Drop for Load {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_function_that_runs_is_on_top() {
+async fn the_running_function_is_on_top() {
     let _turn = TURN.lock().await;
     let profiler = profiler();
     let load = Load::start(1, spin_in_a_leaf);
@@ -92,7 +92,7 @@ async fn the_function_that_runs_is_on_top() {
     );
 }
 
-/// Allocates, frees, logs and panics: what a handler that takes a lock or allocates would hang in.
+/// Allocates, frees, logs and panics: a handler that takes a lock or allocates would deadlock here.
 fn allocate_log_and_unwind(until: &AtomicBool) -> u64 {
     let mut count = 0_u64;
     let mut kept: Vec<Vec<u8>> = Vec::new();
@@ -119,7 +119,7 @@ fn count_up(depth: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_that_allocate_log_and_unwind_go_on_while_they_are_sampled() {
+async fn threads_that_allocate_log_and_unwind_survive_sampling() {
     let _turn = TURN.lock().await;
     let profiler = profiler();
     let load = Load::start(4, allocate_log_and_unwind);
@@ -130,27 +130,27 @@ async fn threads_that_allocate_log_and_unwind_go_on_while_they_are_sampled() {
         let taken = taken.expect("no deadlock").expect("a profile");
         assert!(pprof::read(&taken.pprof).expect("by the rules").samples.len() > 1);
     }
-    // A child is not signalled, and its parent's waiting is not disturbed.
+    // A child is not signalled, and waiting for it is not disturbed.
     let child = std::process::Command::new("sleep").arg("0.1").status().expect("a child");
     assert!(child.success() && began.elapsed() < Duration::from_secs(480));
     drop(load);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_one_is_told_to_wait_and_one_that_left_stops_the_sampler() {
+async fn a_second_request_is_busy_and_a_dropped_one_stops_the_sampler() {
     let _turn = TURN.lock().await;
     let profiler = profiler();
     let _load = Load::start(1, spin_in_a_leaf);
     let first = profiler.clone();
     let long = tokio::spawn(async move {
         let ask = Ask { duration: Duration::from_secs(60), ..ASK };
-        // What asks below may be first.
+        // The request below may be first.
         while first.cpu(ask).await == Err(Error::Busy) {
             tokio::task::yield_now().await;
         }
     });
     let deadline = Instant::now() + Duration::from_secs(60);
-    // Between two of these the first has its chance.
+    // Gives the first one a chance between two attempts.
     while profiler.cpu(Ask { duration: Duration::from_millis(1), ..ASK }).await != Err(Error::Busy) {
         assert!(Instant::now() < deadline, "the first never began");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,8 +1,8 @@
-//! One credential of APNs at work: tokens and messages become requests.
+//! The client of one APNs credential: turns tokens and messages into requests.
 //!
-//! **Provider tokens** are shared by every credential of one key in this program and outlive a credential that
-//! is stored again: Apple counts how often a *key's* token changes, and takes a new one no more than every
-//! 20 minutes. One is used for 40 minutes, in the middle of the 20 to 60 that Apple allows.
+//! **Provider tokens** are shared by all credentials with the same key in this process, and outlive a credential that
+//! is stored again: Apple counts how often a *key's* token changes and accepts a new one at most every 20 minutes. A
+//! token is used for 40 minutes, the middle of the 20 to 60 that Apple allows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,23 +20,22 @@ use serde_json::json;
 use super::config::{Authentication, Config};
 use super::error;
 use super::payload::{Payload, PushType};
-use crate::content::is_header_value;
-use crate::credential::quota_of;
 use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
+use crate::fields::is_header_value;
 use crate::key::EcKey;
 use crate::push::{Answer, Push, Reason};
 
 /// "Refresh your token no more than once every 20 minutes and no less than once every 60 minutes."
 const RENEW_AFTER: Duration = Duration::from_secs(40 * 60);
 const RENEW_NO_SOONER: Duration = Duration::from_secs(20 * 60);
-/// A token signed so much later than it is now is of a clock that was put back: Apple refuses it as invalid,
-/// and would until that time comes.
+/// A token that was signed this far in the future comes from a clock that was set back. Apple rejects it as invalid
+/// until that time.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Client {
     origin: Arc<str>,
-    /// With the suffix of each push type, by its place in `PushType::ALL`.
+    /// With the suffix of each push type, by its index in `PushType::ALL`.
     topics: [Bytes; PushType::ALL.len()],
     authentication: Signing,
     quota: Quota,
@@ -61,12 +60,12 @@ impl Client {
                 }
                 Authentication::Certificate(certified) => Signing::Certificate(certified),
             },
-            // Apple names no rate.
-            quota: quota_of(Quota::UNLIMITED, per_second),
+            // Apple documents no rate.
+            quota: Quota::UNLIMITED.with_rate(per_second),
         }
     }
 
-    /// A provider's own topic, else the device's, else the credential's.
+    /// The provider's own topic, or the device's, or the credential's.
     fn topic(&self, payload: &Payload, device: Option<&str>) -> Result<Bytes, Answer> {
         match (&payload.topic, device) {
             (Some(own), _) => Ok(own.clone()),
@@ -79,7 +78,7 @@ impl Client {
     }
 }
 
-/// The device's token as the API took it; only what a request needs.
+/// The device's token as the API accepted it; only what a request needs.
 #[derive(Deserialize)]
 struct DeviceToken<'a> {
     #[serde(borrow)]
@@ -123,15 +122,15 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.apns()?;
+        let payload = push.content.payload::<Payload>()?;
         let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
             .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
-        // It goes into the path, so nothing but a token may stand there.
+        // The token becomes part of the path, so it must consist of hexadecimal digits.
         if device.token.is_empty() || !device.token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Answer::Suspect { reason: "bad_token" });
         }
         let topic = self.topic(payload, device.topic.as_deref())?;
-        // What one message to one device carries would only push out of the peer's table what is worth a place.
+        // Headers of one message to one device would evict more useful entries from the peer's HPACK table.
         let same_for_many = push.lane != Lane::Direct;
         let mut headers = Vec::with_capacity(7);
         let mut add = |name, value, shared| headers.push(Header { name, value, shared });
@@ -163,13 +162,14 @@ impl exchange::Client for Client {
     }
 }
 
-/// A key, and the token signed with it last.
+/// A key, and its current token.
 #[derive(Debug)]
 struct ProviderToken {
     key: Box<EcKey>,
     key_id: String,
     team_id: String,
-    /// Guards the token and when it was signed; held for one signature at most, nothing is awaited under it.
+    /// The lock guards the token and the time of its signature. It is held for one signature at most, and never across
+    /// an `.await`.
     signed: Mutex<Option<Signed>>,
 }
 
@@ -180,12 +180,12 @@ struct Signed {
 
 impl fmt::Debug for Signed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever reads the value can be the app for an hour.
+        // The value authorizes its bearer as the app for an hour.
         f.debug_struct("Signed").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-/// Team, key id and public key.
+/// Team id, key id and public key.
 type KeyName = (String, String, Vec<u8>);
 
 impl ProviderToken {
@@ -223,7 +223,7 @@ impl ProviderToken {
         if last.value != used {
             return true;
         }
-        // Signed in the future: the clock was put back, and what it said then is refused rightly.
+        // Signed in the future: the clock was set back, and Apple rejects the token rightly.
         let old = now < last.at || now.saturating_since(last.at) >= RENEW_NO_SOONER;
         if old {
             *signed = None;

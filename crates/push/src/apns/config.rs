@@ -1,4 +1,4 @@
-//! A credential of APNs: a provider token's key (`.p8`), or a provider certificate.
+//! An APNs credential: the key of provider tokens (`.p8`), or a provider certificate.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Map, Value, json};
 
-use crate::content::is_header_value;
-use crate::credential::{Invalid, Object};
+use crate::fields::is_header_value;
 use crate::key::{EcKey, fingerprint, private_key};
+use crate::object::{Invalid, Object};
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";
-/// Key and team ids of Apple.
+/// The length of Apple's key ids and team ids.
 const ID_LENGTH: usize = 10;
 const CERTIFICATES_MAX: usize = 8;
 
@@ -40,7 +40,7 @@ impl Config {
             _ => {
                 return Err(Invalid::new(
                     "key",
-                    "must be given (a .p8 file), or certificate and private_key instead",
+                    "is required (a .p8 file), or certificate and private_key instead",
                 ));
             }
         };
@@ -86,7 +86,7 @@ fn id(object: &mut Object, field: &'static str) -> Result<String, Invalid> {
     let id = object.need_text(field)?;
     match id.len() == ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()) {
         true => Ok(id),
-        false => Err(Invalid::new(field, "must be 10 upper-case letters and digits, as Apple shows it")),
+        false => Err(Invalid::new(field, "must be 10 upper-case letters and digits")),
     }
 }
 
@@ -107,8 +107,8 @@ fn certificate(object: &mut Object) -> Result<Authentication, Invalid> {
         rustls::Error::InconsistentKeys(_) => {
             Invalid::new("private_key", "does not belong to the certificate")
         }
-        rustls::Error::InvalidCertificate(_) => Invalid::new("certificate", "is no X.509 certificate"),
-        _ => Invalid::new("private_key", "is of a kind that TLS does not know"),
+        rustls::Error::InvalidCertificate(_) => Invalid::new("certificate", "must be an X.509 certificate"),
+        _ => Invalid::new("private_key", "must be a key of a type that TLS supports"),
     })?;
     Ok(Authentication::Certificate(Arc::new(certified)))
 }

@@ -1,7 +1,7 @@
-//! What an answer of APNs means: status and reason to what is done next. Pure.
+//! Interprets answers of APNs: maps status and reason to the next action. Pure.
 //!
-//! The table is Apple's "Handling notification responses from APNs". Two rules are ours: nothing about one
-//! message or one device may stop the others, and a token is only removed with the time since when it was bad.
+//! The table is Apple's "Handling notification responses from APNs". Two rules are ours: an error about one message or
+//! device must not stop the others, and a token is removed only with the time since which it is invalid.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use serde::Deserialize;
 use crate::exchange::{Response, Verdict};
 use crate::push::{Answer, Reason};
 
-/// Where the peer names no time: what one device is spared after "too many requests".
+/// If the peer names no time: how long to wait for a device after "too many requests".
 const DEVICE_PAUSE: Duration = Duration::from_secs(60);
-/// The peer closes the connection or missed the request; another one takes it at once.
+/// The peer closes the connection or missed the request; another connection can send it at once.
 const RESEND_AFTER: Duration = Duration::from_secs(1);
-/// A connection whose tokens changed too often takes nothing for a while; Apple names no time.
+/// A connection whose tokens changed too often rejects requests for a while; Apple names no time.
 const TOKEN_UPDATES_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
-    /// With 410: milliseconds since 1970, since when the token was not valid.
+    /// With 410: milliseconds since 1970 from which on the token is invalid.
     timestamp: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// This message is wrong.
+    /// The message is invalid.
     Refused,
-    /// The token belongs to another environment or topic, as far as one can tell.
+    /// The token probably belongs to another environment or topic.
     Suspect,
     Gone,
-    /// Too much for this device.
+    /// Too many pushes to this device.
     DeviceBusy,
     Resend,
-    /// The provider token is too old, and the connection keeps failing for it.
+    /// The provider token is too old, and further requests on this connection would fail too.
     Wedged,
     Broken,
     Overloaded,
     TokenUpdates,
 }
 
-/// Every reason Apple documents, and one that is only seen on the wire.
+/// Every reason that Apple documents, and one that only occurs on the wire.
 const REASONS: [(Reason, Kind); 33] = [
     // 400
     ("BadCollapseId", Kind::Refused),
@@ -52,7 +52,7 @@ const REASONS: [(Reason, Kind); 33] = [
     ("BadExpirationDate", Kind::Refused),
     ("BadMessageId", Kind::Refused),
     ("BadPriority", Kind::Refused),
-    // A provider or a device may name a topic of its own: not proof against the credential.
+    // Providers and devices may name their own topic, so this is no proof against the credential.
     ("BadTopic", Kind::Refused),
     ("DeviceTokenNotForTopic", Kind::Suspect),
     ("DuplicateHeaders", Kind::Refused),
@@ -72,7 +72,7 @@ const REASONS: [(Reason, Kind); 33] = [
     ("UnrelatedKeyIdInToken", Kind::Broken),
     ("BadEnvironmentKeyIdInToken", Kind::Broken),
     ("BadEnvironmentKeyInToken", Kind::Broken),
-    // 404, 405: every request has the same form, so what answers is not APNs.
+    // 404, 405: all requests have the same form, so the peer is not APNs.
     ("BadPath", Kind::Broken),
     ("MethodNotAllowed", Kind::Broken),
     // 410
@@ -100,7 +100,7 @@ pub(super) fn read(response: &Response<'_>) -> Verdict {
     verdict(reason, kind, since, response.asked_to_wait())
 }
 
-/// The reason in GOAWAY's debug data, which has the form of an answer's body.
+/// The reason in GOAWAY's debug data, which has the form of a response body.
 pub(super) fn goaway(debug: &[u8]) -> Reason {
     let body = serde_json::from_slice::<Body<'_>>(debug).ok();
     body.and_then(|body| lookup(body.reason.as_deref()?)).map_or("goaway", |(reason, _)| reason)
@@ -110,7 +110,7 @@ fn lookup(reason: &str) -> Option<(Reason, Kind)> {
     REASONS.into_iter().find(|(known, _)| *known == reason)
 }
 
-/// For reasons that are younger than this table.
+/// For reasons that are not in this table.
 fn kind_of_status(status: u16) -> Kind {
     match status {
         403..=405 => Kind::Broken,
@@ -118,7 +118,7 @@ fn kind_of_status(status: u16) -> Kind {
         429 => Kind::DeviceBusy,
         400..=499 => Kind::Refused,
         500..=599 => Kind::Overloaded,
-        // A redirect, or nothing that HTTP/2 could end a request with: not APNs.
+        // A redirect, or a status that HTTP/2 does not end a request with: the peer is not APNs.
         _ => Kind::Broken,
     }
 }
@@ -130,7 +130,7 @@ fn verdict(reason: Reason, kind: Kind, since: Option<Timestamp>, retry_after: Op
         Kind::Suspect => Verdict::Answer(Answer::Suspect { reason }),
         Kind::Gone => Verdict::Answer(match since {
             Some(_) => Answer::Gone { reason, since },
-            // Without the time it may be an answer about a token registered anew since.
+            // Without the time the token may have been registered again since.
             None => Answer::Suspect { reason },
         }),
         Kind::DeviceBusy => later(retry_after.unwrap_or(DEVICE_PAUSE)),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_documented_reason_has_its_meaning() {
+    fn each_documented_reason_has_its_verdict() {
         let refused = |reason| Verdict::Answer(Answer::Refused { reason });
         let later = |after| move |reason| Verdict::Answer(Answer::Later { reason, after });
         assert_eq!(answer(200, "", None), Verdict::Answer(Answer::Accepted));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_gone_only_since_a_time() {
+    fn a_token_is_gone_only_with_a_time() {
         for reason in ["Unregistered", "ExpiredToken"] {
             let body = format!("{{\"reason\":\"{reason}\",\"timestamp\":1700000000123}}");
             let gone = Answer::Gone { reason, since: Some(Timestamp(1_700_000_000_123)) };
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_own_time_goes_before_ours() {
+    fn the_peers_retry_after_overrides_ours() {
         let after = Duration::from_secs(7);
         let busy = answer(429, "{\"reason\":\"TooManyRequests\"}", Some(7));
         assert_eq!(busy, Verdict::Answer(Answer::Later { reason: "TooManyRequests", after }));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_tomorrow_is_read_by_its_status() {
+    fn an_unknown_reason_is_read_by_its_status() {
         let reason = "other";
         let unknown = |status| answer(status, "{\"reason\":\"Tomorrow\"}", None);
         assert_eq!(unknown(400), Verdict::Answer(Answer::Refused { reason }));
@@ -235,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_names_its_reason() {
+    fn goaway_names_its_reason() {
         assert_eq!(goaway(b"{\"reason\":\"BadCertificate\"}"), "BadCertificate");
         assert_eq!([goaway(b""), goaway(b"bye"), goaway(b"{\"reason\":\"x\"}")], ["goaway"; 3]);
     }
 
     proptest! {
-        /// Whatever comes: an answer, no panic, and never a token removed without proof.
+        /// Any input gives a verdict, never a panic, and never removes a token without proof.
         #[test]
         fn any_body_is_read(
             status in 100_u16..600,

@@ -1,13 +1,28 @@
 //! Apple Push Notification service.
 //!
-//! `config` reads a credential, `payload` makes JSON and headers of a message, `client` signs and joins
-//! them into requests, `error` says what an answer means. The same four files as in `fcm` and `webpush`.
+//! `config` reads a credential, `payload` makes JSON and headers of a message, `client` signs them and joins them
+//! into requests, `error` interprets answers. The same four files as in `fcm` and `webpush`.
+
+use std::sync::Arc;
+
+use crate::content::Payload as _;
+use crate::service::Service;
 
 mod client;
 mod config;
 mod error;
 mod payload;
 
-pub(crate) use client::Client;
-pub(crate) use config::Config;
-pub(crate) use payload::{Payload, collapse_id};
+use client::Client;
+use config::Config;
+use payload::Payload;
+
+pub(crate) const SERVICE: Service = Service {
+    has_sandbox: true,
+    read: |object, environment, per_second| {
+        let config = Config::read(object, environment)?;
+        let shown = config.shown();
+        Ok((Arc::new(Client::new(config, per_second)), shown))
+    },
+    check: |fields| Payload::new(fields).map(drop),
+};

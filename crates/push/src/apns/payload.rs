@@ -1,40 +1,39 @@
-//! What a message becomes at APNs: the JSON and the headers that do not depend on the device. Pure.
+//! Renders a message for APNs: the JSON and the headers that do not depend on the device. Pure.
 //!
-//! | ours | theirs |
+//! | Noroshi | APNs |
 //! |---|---|
 //! | shown notification | `apns-push-type: alert`, `aps.alert` of title and body, `mutable-content` with an image |
-//! | data alone | `apns-push-type: background`, `aps.content-available`, always priority 5 |
+//! | data only | `apns-push-type: background`, `aps.content-available`, always priority 5 |
 //! | urgency very-low, low, normal, high | `apns-priority` 1, 5, 10, 10 |
-//! | ttl | `apns-expiration`: the second it ends; 0 (now or never) when it has ended |
-//! | collapse key | `apns-collapse-id`: as it is, or hashed where it is no visible ASCII |
+//! | ttl | `apns-expiration`: the second at which it ends; 0 (now or never) once it has ended |
+//! | collapse key | `apns-collapse-id`: unchanged, or hashed unless it is visible ASCII |
 //!
-//! Rules are those of Apple's "Sending notification requests to APNs" and "Generating a remote notification".
+//! The rules are from Apple's "Sending notification requests to APNs" and "Generating a remote notification".
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use noroshi_types::{PushService, Timestamp, Urgency};
 use serde_json::{Map, Value, json};
 
-use crate::content::{Fields, Unfit, is_header_value, merge_patch, own_fields, own_headers};
+use crate::collapse;
+use crate::content;
+use crate::fields::{Fields, Unfit, merge_patch, own_fields, own_headers};
 
 const PAYLOAD_BYTES_MAX: usize = 4_096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5_120;
-const COLLAPSE_ID_BYTES_MAX: usize = 64;
 
-/// The keys of `aps` that a person notices.
+/// The keys of `aps` that the user notices.
 const SHOWN: [&str; 3] = ["alert", "badge", "sound"];
 
-/// The headers a provider may set.
+/// The headers that a provider may set.
 const PUSH_TYPE: &str = "apns-push-type";
 const TOPIC: &str = "apns-topic";
 const PRIORITY: &str = "apns-priority";
 const EXPIRATION: &str = "apns-expiration";
 const COLLAPSE_ID: &str = "apns-collapse-id";
 
-/// What a push is for: the header `apns-push-type`.
+/// The purpose of a push: the header `apns-push-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PushType {
     Alert,
@@ -81,7 +80,7 @@ impl PushType {
         }
     }
 
-    /// What `apns-topic` ends in behind the bundle id.
+    /// The suffix of `apns-topic` after the bundle id.
     pub(super) fn topic_suffix(self) -> &'static str {
         match self {
             PushType::Alert | PushType::Background | PushType::Mdm => "",
@@ -104,12 +103,12 @@ impl PushType {
     }
 }
 
-/// A message as APNs takes it, but for the device, the topic of the credential and the authorization.
+/// A message for APNs without the device, the credential's topic and the authorization.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Payload {
     pub(super) body: Bytes,
     pub(super) push_type: PushType,
-    /// A provider's own topic, whole.
+    /// The provider's own topic, complete.
     pub(super) topic: Option<Bytes>,
     pub(super) priority: &'static str,
     pub(super) expiration: Expiration,
@@ -127,14 +126,16 @@ impl Expiration {
         match self {
             Expiration::Own(value) => value.clone(),
             Expiration::At { time, seconds } if *time > now => seconds.clone(),
-            // Tried once and not stored.
+            // One attempt, not stored.
             Expiration::At { .. } => Bytes::from_static(b"0"),
         }
     }
 }
 
-impl Payload {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+impl content::Payload for Payload {
+    const SERVICE: PushService = PushService::Apns;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit> {
         let mut own = own_fields(PushService::Apns, fields.apns.as_ref(), &["headers", "payload"])?;
         let headers = Headers::read(&mut own)?;
         let own_payload = match own.remove("payload") {
@@ -168,12 +169,12 @@ impl Payload {
             expiration: headers.expiration.map_or_else(|| expiration(fields.expires_at), Expiration::Own),
             collapse_id: headers
                 .collapse_id
-                .or_else(|| fields.collapse_key.as_deref().map(|key| collapse_id(key).into())),
+                .or_else(|| fields.collapse_key.as_deref().map(|key| collapse::apns_id(key).into())),
         })
     }
 }
 
-/// What a provider set, each value checked by itself.
+/// The headers that the provider set, each validated separately.
 #[derive(Default)]
 struct Headers {
     push_type: Option<PushType>,
@@ -192,7 +193,7 @@ impl Headers {
             match name {
                 PUSH_TYPE => {
                     let found = PushType::ALL.into_iter().find(|push_type| push_type.as_str() == value);
-                    headers.push_type = Some(found.ok_or_else(|| wrong("is not a push type of APNs"))?);
+                    headers.push_type = Some(found.ok_or_else(|| wrong("must be a push type of APNs"))?);
                 }
                 TOPIC => headers.topic = Some(value),
                 PRIORITY => {
@@ -201,7 +202,7 @@ impl Headers {
                 }
                 EXPIRATION if value.parse::<u32>().is_ok() => headers.expiration = Some(value.into()),
                 EXPIRATION => return Err(wrong("must be a time in seconds since 1970, or 0")),
-                _ if value.len() <= COLLAPSE_ID_BYTES_MAX => headers.collapse_id = Some(value.into()),
+                _ if value.len() <= collapse::APNS_ID_BYTES_MAX => headers.collapse_id = Some(value.into()),
                 _ => return Err(wrong("must be at most 64 bytes")),
             }
         }
@@ -239,12 +240,12 @@ fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Unfit {
     Unfit::invalid(PushService::Apns, format!("push.apns.{field}"), rule)
 }
 
-/// The payload before a provider's own is laid over it. What is shown is derived for pushes that show;
-/// the others (a call, an activity, a widget) have forms of their own, which only the provider knows.
+/// The payload before the provider's fields override it. Visible text is derived only for push types that show it; the
+/// others (a call, an activity, a widget) have formats that only the provider knows.
 fn derived(fields: &Fields, push_type: Option<PushType>) -> Map<String, Value> {
     let mut payload = Map::new();
     if push_type == Some(PushType::Mdm) {
-        // Nothing but the device's magic may stand there.
+        // An MDM payload holds only the device's magic string.
         return payload;
     }
     let mut aps = Map::new();
@@ -288,7 +289,7 @@ fn push_type_of(payload: &Map<String, Value>) -> PushType {
     }
 }
 
-/// What Apple says of a push type's `aps` and would only show by nothing happening on the device.
+/// Rules of Apple for `aps` whose violation APNs does not report: the device would just ignore the push.
 fn check_aps(push_type: PushType, aps: &Value) -> Result<(), Unfit> {
     match push_type {
         // "The payload must contain content-available, and not alert, sound or badge."
@@ -308,17 +309,9 @@ fn check_aps(push_type: PushType, aps: &Value) -> Result<(), Unfit> {
     }
 }
 
-/// Rounded down: nothing is delivered later than its time.
+/// Rounded down, so that nothing is delivered after its expiry.
 fn expiration(time: Timestamp) -> Expiration {
     Expiration::At { time, seconds: (time.0 / 1_000).to_string().into() }
-}
-
-/// SHA-256 in base64url is 43 bytes, within the 64 that APNs takes.
-pub(crate) fn collapse_id(key: &str) -> String {
-    match is_header_value(key) && key.len() <= COLLAPSE_ID_BYTES_MAX {
-        true => key.to_owned(),
-        false => URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, key.as_bytes())),
-    }
 }
 
 #[cfg(test)]

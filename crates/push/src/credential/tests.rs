@@ -1,5 +1,5 @@
-//! Credentials as operators give them: what is read, what is refused and how, and that nothing shown or
-//! said has a secret in it.
+//! Credentials as operators write them: what is accepted, what is rejected and how, and that no output contains a
+//! secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,7 +1,7 @@
-//! One credential of FCM at work: the assertion, the access token, and messages as requests.
+//! The client of one FCM credential: signs the assertion, keeps the access token, and turns messages into requests.
 //!
-//! The access token is fetched by the pool, once for all; this keeps it, says when it is due (minutes before
-//! it ends, so nobody waits for the next) and takes no new one within a minute, whatever is refused.
+//! The pool fetches the access token, one fetch at a time. The client stores it, reports it as due minutes before it
+//! expires, so that no push waits for the next one, and accepts at most one renewal a minute.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use serde_json::json;
 
 use super::config::Config;
 use super::error;
-use crate::content::is_header_value;
-use crate::credential::quota_of;
+use super::payload::Payload;
 use crate::exchange::{
     self, Authorization, DeviceLimit, Header, Quota, Request, Response, TokenRequest, Verdict,
 };
+use crate::fields::is_header_value;
 use crate::push::{Answer, Push, Reason};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 /// "exp: at most one hour after iat."
 const ASSERTION_SECONDS: u64 = 3_600;
-/// Fetched again so long before its end, or in the last quarter of a shorter life.
+/// The token is due this long before its expiry, or in the last quarter of a shorter lifetime.
 const DUE_BEFORE: Duration = Duration::from_secs(5 * 60);
-/// What is sent now is read by the peer within this.
+/// The peer reads a request within this time.
 const USED_UNTIL_BEFORE: Duration = Duration::from_secs(30);
 const RENEW_NO_SOONER: Duration = Duration::from_secs(60);
-/// What Google gives where it does not say.
+/// Google's lifetime if the response names none.
 const LIFETIME_DEFAULT_SECONDS: u64 = 3_600;
 const LIFETIME_MAX_SECONDS: u64 = 86_400;
 
-/// 600,000 a minute for a project, in buckets that are not aligned with the clock; "ramp up over at least
-/// 60 seconds". To one Android device 240 a minute and 5,000 an hour.
+/// 600,000 per minute and project, in windows that are not aligned with the clock; "ramp up over at least 60 seconds".
+/// 240 per minute and 5,000 per hour to one Android device.
 const QUOTA: Quota = Quota {
     per_second: Some(10_000.0),
     burst: 10_000.0,
@@ -51,7 +51,7 @@ pub(crate) struct Client {
     config: Config,
     path: String,
     quota: Quota,
-    /// Guards the access token alone; nothing is signed or awaited under it.
+    /// The lock guards only the access token. No signature and no `.await` happens under it.
     access: Mutex<Option<Access>>,
 }
 
@@ -71,11 +71,11 @@ impl std::fmt::Debug for Access {
 impl Client {
     pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
         let path = format!("/v1/projects/{}/messages:send", config.project_id);
-        Self { config, path, quota: quota_of(QUOTA, per_second), access: Mutex::new(None) }
+        Self { config, path, quota: QUOTA.with_rate(per_second), access: Mutex::new(None) }
     }
 }
 
-/// The device's token as the API took it.
+/// The device's token as the API accepted it.
 #[derive(Deserialize)]
 struct DeviceToken<'a> {
     #[serde(borrow)]
@@ -121,7 +121,7 @@ impl exchange::Client for Client {
             "iat": issued_at,
             "exp": issued_at + ASSERTION_SECONDS,
         });
-        // RFC 7523 §2.1; a JWT has nothing that a form would escape.
+        // RFC 7523 §2.1. A JWT needs no escapes in a form.
         let assertion = self.config.key.jwt(&header, &claims);
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
         Some(TokenRequest {
@@ -168,10 +168,10 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.fcm()?;
+        let payload = push.content.payload::<Payload>()?;
         let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
             .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
-        // It goes into JSON as it is.
+        // The token is inserted into JSON without escapes.
         if !is_header_value(&device.token) || device.token.contains(['"', '\\']) {
             return Err(Answer::Suspect { reason: "bad_token" });
         }

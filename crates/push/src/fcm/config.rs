@@ -1,14 +1,14 @@
-//! A credential of FCM: a service account's key file, as Google makes it.
+//! An FCM credential: the key file of a service account, as Google generates it.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::credential::{Invalid, Object};
 use crate::key::{RsaKey, fingerprint};
+use crate::object::{Invalid, Object};
 
 const ORIGIN: &str = "https://fcm.googleapis.com";
-/// Google's token endpoint, and the audience of what is sent there.
+/// Google's token endpoint, and the audience of the assertion.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -16,7 +16,7 @@ pub(crate) struct Config {
     pub(super) client_email: String,
     pub(super) key: RsaKey,
     pub(super) key_id: Option<String>,
-    /// `aud` of the assertion, whatever server it is sent to.
+    /// `aud` of the assertion, independent of the server that receives it.
     pub(super) audience: String,
     pub(super) token_endpoint: Arc<str>,
     pub(super) origin: Arc<str>,
@@ -26,7 +26,7 @@ impl Config {
     pub(crate) fn read(object: &mut Object) -> Result<Self, Invalid> {
         let account = object.object("service_account", "service_account.")?;
         let mut account = account.ok_or_else(|| {
-            Invalid::new("service_account", "must be given: the JSON file of a service account")
+            Invalid::new("service_account", "is required: the JSON file of a service account")
         })?;
         if account.text("type")?.as_deref() != Some("service_account") {
             let rule = "must be \"service_account\": the file of the Google Cloud console's service account keys, \
@@ -34,9 +34,9 @@ impl Config {
             return Err(Invalid::new("service_account.type", rule));
         }
         let project_id = account.need_text("project_id")?;
-        // It goes into the path.
+        // The project id becomes part of the path.
         if !project_id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':' | b'_')) {
-            return Err(Invalid::new("service_account.project_id", "must be a project id of Google Cloud"));
+            return Err(Invalid::new("service_account.project_id", "must be a Google Cloud project id"));
         }
         let client_email = account.need_text("client_email")?;
         if !client_email.contains('@') {
@@ -45,7 +45,7 @@ impl Config {
         let key = RsaKey::from_pem("service_account.private_key", &account.need_long_text("private_key")?)?;
         let key_id = account.text("private_key_id")?;
         let audience = account.url("token_uri", true)?.map_or_else(|| TOKEN_URI.to_owned(), String::from);
-        // The rest of Google's file is not needed, and what it adds to it some day is no error.
+        // Other fields of Google's file are ignored, so that additions to it cause no error.
         drop(account);
         let token_endpoint =
             object.url("token_endpoint", true)?.map_or_else(|| audience.clone(), String::from);

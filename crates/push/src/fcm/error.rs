@@ -1,8 +1,8 @@
-//! What an answer of FCM means: status, `error.status` and `details` to what is done next. Pure.
+//! Interprets answers of FCM: maps status, `error.status` and `details` to the next action. Pure.
 //!
-//! The word that counts is `errorCode` of the detail `google.firebase.fcm.v1.FcmError`; without it an answer is
-//! Google's, not FCM's, and says nothing of a token. `INVALID_ARGUMENT` is about the token or the payload, which
-//! other details tell apart.
+//! The decisive field is `errorCode` of the detail `google.firebase.fcm.v1.FcmError`. An answer without it comes from
+//! Google and not from FCM, and says nothing about a token. `INVALID_ARGUMENT` concerns the token or the payload; other
+//! details tell which.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::push::{Answer, Reason};
 
 /// "If no Retry-After is set, default to 60 seconds" (FCM, scale and quotas).
 const PAUSE_AFTER_429: Duration = Duration::from_secs(60);
-/// Only an operator can mend it, and only devices of one platform are concerned.
+/// Only an operator can fix it, and it concerns only devices of one platform.
 const THIRD_PARTY_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// Words of `google.rpc.Code` and FCM's own `ErrorCode` that may be an answer's reason.
+/// Codes of `google.rpc.Code` and FCM's `ErrorCode` that may become a reason.
 const WORDS: [Reason; 20] = [
     "ABORTED",
     "ALREADY_EXISTS",
@@ -40,7 +40,7 @@ const WORDS: [Reason; 20] = [
     "UNSPECIFIED_ERROR",
 ];
 
-/// OAuth2's words (RFC 6749 §5.2) that a token endpoint answers with.
+/// OAuth2 error codes (RFC 6749 §5.2) of a token endpoint.
 const TOKEN_WORDS: [Reason; 7] = [
     "invalid_grant",
     "invalid_client",
@@ -63,7 +63,7 @@ pub(super) fn read(response: &Response<'_>) -> Verdict {
         Some("UNREGISTERED") => Verdict::Answer(Answer::Gone { reason: "UNREGISTERED", since: None }),
         Some("SENDER_ID_MISMATCH") => Verdict::Answer(Answer::Suspect { reason: "SENDER_ID_MISMATCH" }),
         Some("INVALID_ARGUMENT") => invalid_argument(error),
-        // Google could not log in at APNs or a Web Push service for this device; Android goes on.
+        // Google cannot authenticate at APNs or at a Web Push service for this device; Android is not affected.
         Some("THIRD_PARTY_AUTH_ERROR") => {
             later("THIRD_PARTY_AUTH_ERROR", response.asked_to_wait().unwrap_or(THIRD_PARTY_PAUSE))
         }
@@ -74,11 +74,11 @@ pub(super) fn read(response: &Response<'_>) -> Verdict {
     }
 }
 
-/// An answer without FCM's own code: Google's front, a proxy, or something that is not FCM.
+/// An answer without FCM's own code: from Google's front end, a proxy, or a server that is not FCM.
 fn of_status(response: &Response<'_>, reason: Reason) -> Verdict {
     match response.status {
         401 => Verdict::Unauthorized { reason },
-        // The API is not enabled, the account may not send, the project is another: for every device.
+        // The API is disabled, the account lacks the permission, or the project is wrong: this concerns all devices.
         403..=405 => Verdict::Broken { reason },
         408 => later(reason, response.asked_to_wait().unwrap_or(PAUSE_AFTER_429)),
         429 => overloaded(reason, Some(response.asked_to_wait().unwrap_or(PAUSE_AFTER_429))),
@@ -97,7 +97,7 @@ fn invalid_argument(error: &Value) -> Verdict {
     let mut violations = violations.peekable();
     let about_token = match violations.peek() {
         Some(_) => violations.all(|field| field == "message.token" || field == "message.fid"),
-        // FCM's older form: no violation is named, only the text tells.
+        // FCM's older form has no violations; only the text tells.
         None => error["message"].as_str().is_some_and(|text| text.contains("registration token")),
     };
     match about_token {
@@ -106,7 +106,7 @@ fn invalid_argument(error: &Value) -> Verdict {
     }
 }
 
-/// "QuotaFailure says which quota": a device's own is that device's affair.
+/// "QuotaFailure says which quota": a device's own quota delays only that device.
 fn quota(error: &Value, retry_after: Option<Duration>) -> Verdict {
     let after = retry_after.unwrap_or(PAUSE_AFTER_429);
     let device = details(error, "google.rpc.QuotaFailure")
@@ -143,7 +143,7 @@ fn overloaded(reason: Reason, after: Option<Duration>) -> Verdict {
     Verdict::Overloaded { reason, after }
 }
 
-/// Why the token endpoint gave no access token (RFC 6749 §5.2).
+/// Interprets a failed token request (RFC 6749 §5.2).
 pub(super) fn read_token(response: &Response<'_>) -> Verdict {
     let body = serde_json::from_slice(response.body).unwrap_or(Value::Null);
     let error = body["error"].as_str().unwrap_or_default();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_code_has_its_meaning() {
+    fn each_error_code_has_its_verdict() {
         assert_eq!(
             answer(200, "{\"name\":\"projects/p/messages/1\"}", None),
             Verdict::Answer(Answer::Accepted)
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_token_is_told_from_an_invalid_payload() {
+    fn an_invalid_token_differs_from_an_invalid_payload() {
         let violation = |fields: &[&str]| {
             let violations: Vec<_> = fields.iter().map(|field| json!({"field": field})).collect();
             let detail = json!({"@type": BAD_REQUEST, "fieldViolations": violations});
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_devices_quota_delays_that_device_alone() {
+    fn a_device_quota_delays_only_that_device() {
         let of = |subject: &str| {
             let detail = json!({"@type": QUOTA, "violations": [{"subject": subject, "description": "d"}]});
             answer(429, &error("RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED", detail), Some(9))
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_fcms_own_word_never_touches_a_token() {
+    fn an_answer_without_fcms_code_never_affects_a_token() {
         let google = |status: u16, word: &str| {
             answer(status, &json!({"error": {"code": status, "status": word}}).to_string(), None)
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_endpoint_that_says_no_is_told_from_one_that_is_out_of_order() {
+    fn a_rejecting_token_endpoint_differs_from_a_failing_one() {
         let read = |status, body: &str| {
             read_token(&Response { status, retry_after: None, body: body.as_bytes(), now: Timestamp(0) })
         };

@@ -1,13 +1,28 @@
 //! Firebase Cloud Messaging, HTTP v1.
 //!
-//! `config` reads a credential, `payload` makes JSON and headers of a message, `client` signs and joins
-//! them into requests, `error` says what an answer means. The same four files as in `apns` and `webpush`.
+//! `config` reads a credential, `payload` makes JSON and headers of a message, `client` signs them and joins them
+//! into requests, `error` interprets answers. The same four files as in `apns` and `webpush`.
+
+use std::sync::Arc;
+
+use crate::content::Payload as _;
+use crate::service::Service;
 
 mod client;
 mod config;
 mod error;
 mod payload;
 
-pub(crate) use client::Client;
-pub(crate) use config::Config;
-pub(crate) use payload::Payload;
+use client::Client;
+use config::Config;
+use payload::Payload;
+
+pub(crate) const SERVICE: Service = Service {
+    has_sandbox: false,
+    read: |object, _, per_second| {
+        let config = Config::read(object)?;
+        let shown = config.shown();
+        Ok((Arc::new(Client::new(config, per_second)), shown))
+    },
+    check: |fields| Payload::new(fields).map(drop),
+};

@@ -1,33 +1,34 @@
-//! What a message becomes at FCM: the `message` of HTTP v1, but for the token. Pure.
+//! Renders a message for FCM: the `message` of HTTP v1 without the token. Pure.
 //!
-//! | ours | theirs |
+//! | Noroshi | FCM |
 //! |---|---|
 //! | shown notification | `notification` of title, body, image; url as `data.noroshi_url` and `webpush.fcmOptions.link` |
-//! | data | `data`: strings as they are, anything else as JSON text; `noroshi_id` beside it |
-//! | data alone | for iOS `apns-push-type: background`, priority 5, `content-available` (nothing else is allowed) |
-//! | urgency very-low, low, normal, high | `android.priority` NORMAL, NORMAL, NORMAL, HIGH (`androidV2` has none); each platform's own beside it |
+//! | data | `data`: strings unchanged, other values as JSON text; plus `noroshi_id` |
+//! | data only | for iOS `apns-push-type: background`, priority 5, `content-available` (Apple allows nothing else) |
+//! | urgency very-low, low, normal, high | `android.priority` NORMAL, NORMAL, NORMAL, HIGH (`androidV2` has none); plus each platform's own |
 //! | ttl | `android.ttl`, `apns-expiration`, `webpush.headers.TTL` |
 //! | collapse key | `android.collapseKey`, `apns-collapse-id`, `webpush.headers.Topic` |
 //!
-//! A token does not tell its platform, so each platform's part is always there: without it FCM would keep a
-//! push for iOS 30 days and one for a browser 28, whatever the message's ttl. Names are those of the
-//! discovery document of `fcm.googleapis.com` v1; a provider may write them in snake case too, as proto3's JSON
-//! allows, and they are brought to one form before they are merged.
+//! A token does not reveal its platform, so the message always has a part for each platform. Without it FCM would store
+//! a push for iOS for 30 days and one for a browser for 28, whatever the message's ttl. Names follow the discovery
+//! document of `fcm.googleapis.com` v1. A provider may also write them in snake case, as proto3's JSON allows; they are
+//! normalized before they are merged.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use noroshi_types::{PushService, Timestamp, Urgency};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use crate::content::{Fields, Shown, Unfit, merge_patch, own_fields};
-use crate::{apns, webpush};
+use crate::collapse;
+use crate::content;
+use crate::fields::{Fields, Shown, Unfit, merge_patch, own_fields};
 
-/// Of what reaches the device: notification and data.
+/// The limit of what reaches the device: notification and data.
 const PAYLOAD_BYTES_MAX: usize = 4_096;
 /// "The maximum time to live supported is 4 weeks."
 const TTL_SECONDS_MAX: u64 = 28 * 86_400;
 
-/// All of a message but its name and its target.
+/// The fields of a message that a provider may set: all but its name and its target.
 const OWN: [&str; 9] = [
     "notification",
     "data",
@@ -40,27 +41,29 @@ const OWN: [&str; 9] = [
     "fcm_options",
 ];
 
-/// A message as FCM takes it, but for the token and what is left of its time.
+/// A message for FCM without the token and the remaining time to live.
 #[derive(Debug)]
 pub(crate) struct Payload {
     message: Map<String, Value>,
     expires_at: Timestamp,
-    /// Where the time left belongs: all but what the provider set.
+    /// Which parts state the remaining time: those that the provider did not set.
     time_left: TimeLeft,
-    /// The rendering of the last second it was asked for: the time left changes no oftener. Guards nothing else.
+    /// The rendering of the latest second; the remaining time changes once a second. The lock guards only this field.
     rendered: Mutex<Option<(u64, Bytes)>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct TimeLeft {
-    /// `android` or `androidV2`: one of the two.
+    /// `android` or `androidV2`: a message has one of them.
     android: Option<&'static str>,
     apns: bool,
     webpush: bool,
 }
 
-impl Payload {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+impl content::Payload for Payload {
+    const SERVICE: PushService = PushService::Fcm;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit> {
         let own = canonical(own_fields(PushService::Fcm, fields.fcm.as_ref(), &OWN)?, &OPAQUE);
         let android = match own.contains_key("androidV2") {
             true => "androidV2",
@@ -74,7 +77,7 @@ impl Payload {
             }
         }
         if message.contains_key("android") && message.contains_key("androidV2") {
-            return Err(invalid("androidV2", "excludes android: FCM takes one of the two"));
+            return Err(invalid("androidV2", "excludes android: FCM accepts only one of the two"));
         }
         check_data(&message)?;
         let bytes = payload_bytes(&message);
@@ -88,16 +91,18 @@ impl Payload {
         };
         Ok(Self { message, expires_at: fields.expires_at, time_left, rendered: Mutex::new(None) })
     }
+}
 
+impl Payload {
     /// The request's body.
     pub(super) fn body(&self, token: &str, now: Timestamp) -> Bytes {
         let message = self.rendered(now);
         let mut body = BytesMut::with_capacity(message.len() + token.len() + 32);
         body.put_slice(b"{\"message\":{\"token\":\"");
-        // Checked by the client: nothing in it needs an escape.
+        // The client has validated it: no character needs an escape.
         body.put_slice(token.as_bytes());
         body.put_slice(b"\",");
-        // Behind its own brace.
+        // Without its opening brace.
         body.put_slice(message.get(1..).unwrap_or_default());
         body.put_slice(b"}");
         body.freeze()
@@ -116,7 +121,7 @@ impl Payload {
             put(&mut message, &[android], "ttl", format!("{seconds}s"));
         }
         if self.time_left.apns {
-            // 0: tried once and not stored.
+            // 0: one attempt, not stored.
             let time = if seconds == 0 { 0 } else { self.expires_at.0 / 1_000 };
             put(&mut message, &["apns", "headers"], "apns-expiration", time.to_string());
         }
@@ -151,15 +156,15 @@ fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
         Urgency::High => "HIGH",
         Urgency::VeryLow | Urgency::Low | Urgency::Normal => "NORMAL",
     };
-    // androidV2 has none: what `remoteNotification` or `backgroundSync` is says it.
+    // androidV2 has no priority; `remoteNotification` or `backgroundSync` implies it.
     if android == "android" {
         put(&mut message, &[android], "priority", priority);
     }
     put(&mut message, &["webpush", "headers"], "Urgency", fields.urgency.as_str());
     if let Some(key) = &fields.collapse_key {
         put(&mut message, &[android], "collapseKey", &**key);
-        put(&mut message, &["apns", "headers"], "apns-collapse-id", apns::collapse_id(key));
-        put(&mut message, &["webpush", "headers"], "Topic", webpush::topic(key));
+        put(&mut message, &["apns", "headers"], "apns-collapse-id", collapse::apns_id(key));
+        put(&mut message, &["webpush", "headers"], "Topic", collapse::web_push_topic(key));
     }
     match (is_shown, fields.urgency) {
         // "When sending payloads containing only data fields to iOS devices, only normal priority is allowed."
@@ -219,17 +224,17 @@ fn check_data(message: &Map<String, Value>) -> Result<(), Unfit> {
         for (key, value) in data {
             let field = format!("{}.{key}", path.join("."));
             match value.is_string() {
-                true if reserved(key) => return Err(invalid(&field, "is a key that FCM keeps for itself")),
+                true if reserved(key) => return Err(invalid(&field, "is a key that FCM reserves")),
                 true => {}
-                false => return Err(invalid(&field, "must be a string: FCM's data are strings")),
+                false => return Err(invalid(&field, "must be a string: FCM accepts only strings in data")),
             }
         }
     }
     Ok(())
 }
 
-/// What the platform with the most of it is sent. FCM does not say how it counts; this counts the JSON, which
-/// is no less than the keys and values in it.
+/// The size for the platform that receives the most. FCM does not document how it counts. The length of the JSON is at
+/// least the sum of its keys and values.
 fn payload_bytes(message: &Map<String, Value>) -> usize {
     let bytes = |path: &[&str]| at(message, path).map_or(0, |value| value.to_string().len());
     let data_of = |platform| match bytes(&[platform, "data"]) {
@@ -245,11 +250,11 @@ fn payload_bytes(message: &Map<String, Value>) -> usize {
     bytes(&["notification"]) + platforms.into_iter().max().unwrap_or_default()
 }
 
-/// Whose keys are the app's, a header's or another format's.
+/// Fields whose keys are not FCM's own: the app's data, headers, and payloads of other formats.
 const OPAQUE: [&str; 3] = ["data", "headers", "payload"];
 const OPAQUE_OF_WEBPUSH: [&str; 4] = ["data", "headers", "payload", "notification"];
 
-/// proto3's JSON takes `collapse_key` and `collapseKey` alike, but not both.
+/// proto3's JSON accepts `collapse_key` and `collapseKey`, but not both.
 fn canonical(map: Map<String, Value>, opaque: &[&str]) -> Map<String, Value> {
     let entry = |(key, value): (String, Value)| {
         let key = camel_case(&key);
@@ -281,7 +286,7 @@ fn at<'a>(message: &'a Map<String, Value>, path: &[&str]) -> Option<&'a Value> {
     rest.iter().try_fold(message.get(*first)?, |value, key| value.get(key))
 }
 
-/// Sets a value some objects deep. Where something that is no object is in the way, the provider put it there.
+/// Sets a nested value. If the provider put another type in its path, that value stays.
 fn put(message: &mut Map<String, Value>, path: &[&str], key: &str, value: impl Into<Value>) {
     let mut inner = message;
     for part in path {

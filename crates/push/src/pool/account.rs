@@ -1,8 +1,8 @@
-//! What all connections of one credential share: its client, its authorization, its breaker, its quota and
-//! its pools. A change of credentials makes a new account; the old one finishes what it has and closes.
+//! What all connections of one credential share: its client, authorization, breaker, quota and pools. A change of
+//! credentials makes a new account; the old one finishes its work and closes.
 //!
-//! Locks: each guards what its field says, is held for a few instructions and never while anything is awaited.
-//! Where one is taken under another it is in this order: `pools`, a pool's state, `gate`.
+//! Locks: each guards what its field says, is held for a few instructions, and never across an `.await`. Nested locks
+//! are taken in this order: `pools`, a pool's state, `gate`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,23 +20,24 @@ use super::Pool;
 use super::pending::RETRY_AFTER;
 use crate::backoff::{Backoff, chance};
 use crate::breaker::{Breaker, Pass};
+use crate::config::Config;
+use crate::credential::CredentialStatus;
 use crate::exchange::{Authorization, Client, Response, Verdict};
 use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::quota::{Devices, Rate};
-use crate::services::{Config, CredentialStatus};
 use crate::{Answer, Credential};
 
-/// How long everything stops when a push service is overloaded and does not say for how long.
+/// How long everything pauses when a push service is overloaded and names no time.
 const OVERLOADS: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
-/// So many in a row mean the service, fewer mean single requests.
+/// This many in a row concern the service, fewer concern single requests.
 const OVERLOADS_IN_A_ROW: u32 = 8;
-/// A `Retry-After` beyond this is not believed: the next answer says so again.
+/// A longer `Retry-After` is cut: the next answer may repeat it.
 const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 const FETCHES: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 const TOKEN_LIMITS: Limits = Limits { body_bytes_max: 64 << 10, timeout: Duration::from_secs(20) };
 
-/// What every account is given by [`crate::Services`].
+/// What [`crate::Services`] gives to every account.
 #[derive(Debug, Clone)]
 pub(crate) struct Means {
     pub(crate) config: Arc<Config>,
@@ -53,7 +54,7 @@ pub(crate) struct Account {
     pub(crate) counters: Counters,
     pub(crate) means: Means,
     gate: Mutex<Gate>,
-    /// Whether `gate` has something that a good answer changes: spares the lock at each of them.
+    /// Whether `gate` has something for a good answer to reset; saves the lock otherwise.
     troubled: AtomicBool,
     devices: Option<Mutex<Devices>>,
     fetch: Mutex<Fetch>,
@@ -70,7 +71,7 @@ struct Gate {
     overloads_in_a_row: u32,
     pauses_in_a_row: u32,
     last_error: Option<(Timestamp, Reason)>,
-    /// Whether it is counted among the open breakers.
+    /// Whether the metric of open breakers counts it.
     alarm: bool,
 }
 
@@ -84,7 +85,7 @@ impl Gate {
     }
 }
 
-/// The one fetch of an authorization that may be under way.
+/// The state of fetching an authorization; at most one fetch runs.
 #[derive(Debug, Default)]
 struct Fetch {
     running: bool,
@@ -92,16 +93,16 @@ struct Fetch {
     not_before: Option<Instant>,
 }
 
-/// What may be sent now.
+/// How many pushes may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
     Some {
         count: usize,
         probe: bool,
     },
-    /// Nothing; to be asked again then.
+    /// Nothing; ask again then.
     Wait(Instant),
-    /// Nothing, for longer than a push should wait here.
+    /// Nothing, for longer than a push should wait in the queue.
     Refuse {
         reason: Reason,
         after: Duration,
@@ -138,9 +139,9 @@ impl Account {
         self.client.service()
     }
 
-    /// The pool of a token's origin, opened if need be. Origins of Web Push come from clients: when there are
-    /// too many, the one unused for longest makes room, and if all are in use the answer says to come again.
-    /// None: the account was closed, and a pool opened now would never be.
+    /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the
+    /// least recently used idle pool closes; without an idle one the answer is to retry. None: the account is closed,
+    /// and nobody would close a new pool.
     pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Option<Arc<Pool>>, Answer> {
         let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
         let mut pools = self.pools.lock();
@@ -172,7 +173,7 @@ impl Account {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Takes nothing new; connections close when what they and the queues hold is answered.
+    /// Accepts nothing new; connections close when all their pushes are answered.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let pools = std::mem::take(&mut *self.pools.lock());
@@ -210,7 +211,7 @@ impl Account {
         }
     }
 
-    /// Of what was admitted, so many were not sent.
+    /// Returns `count` admitted pushes that were not sent.
     pub(crate) fn unsent(&self, count: usize, probe: bool) {
         if count == 0 && !probe {
             return;
@@ -224,7 +225,7 @@ impl Account {
         }
     }
 
-    /// Counts a push to its device; the error is how long the device is to be spared.
+    /// Counts a push to its device. The error is how long to wait for the device.
     pub(crate) fn admit_device(&self, token: &PushToken, now: Instant) -> Result<(), Duration> {
         let Some(devices) = &self.devices else { return Ok(()) };
         let admitted = devices.lock().take(token.json.as_str(), now);
@@ -234,7 +235,7 @@ impl Account {
         admitted
     }
 
-    /// An answer came to what was sent at `sent_at`: the credential works, and so does the service.
+    /// An answer to a push that was sent at `sent_at`: the credential and the service work.
     pub(crate) fn worked(&self, sent_at: Instant) {
         if !self.troubled.load(Ordering::Relaxed) {
             return;
@@ -250,12 +251,12 @@ impl Account {
             tracing::info!(
                 app = self.app.0,
                 service = self.service().as_str(),
-                "a credential is taken again"
+                "a push service accepts the credential again"
             );
         }
     }
 
-    /// The credential is not taken. Gives for how long nothing is sent.
+    /// The credential is rejected. Returns how long nothing is sent.
     pub(crate) fn broken(&self, reason: Reason, sent_at: Instant) -> Duration {
         let mut gate = self.gate.lock();
         let failed = gate.breaker.failed(reason, sent_at, Instant::now(), chance());
@@ -268,13 +269,13 @@ impl Account {
                 service = self.service().as_str(),
                 environment = self.environment.as_str(),
                 reason,
-                "a credential is not taken: pushes wait until it works"
+                "a push service rejects the credential; pushes wait until it is fixed"
             );
         }
         failed.after
     }
 
-    /// The service asks to slow down. Gives how long this push waits.
+    /// The service requests a slower rate. Returns how long this push waits.
     pub(crate) fn overloaded(&self, reason: Reason, after: Option<Duration>) -> Duration {
         self.counters.overloaded(reason);
         let now = Instant::now();
@@ -303,13 +304,14 @@ impl Account {
                 rate.overloaded(now);
             }
         }
-        // Neither yes nor no: another probe may ask.
+        // Inconclusive: another push may probe.
         gate.breaker.unsent();
         drop(gate);
         after.unwrap_or(RETRY_AFTER).max(pause.unwrap_or_default()).mul_f64(1.0 + chance() / 2.0)
     }
 
-    /// What requests are to carry, or until when there is nothing (the pools are woken before if it comes).
+    /// The authorization for requests, or the time until which there is none (the pools are woken earlier if it
+    /// arrives).
     pub(crate) fn authorization(self: &Arc<Self>, origin: &str) -> Result<Option<Bytes>, Instant> {
         match self.client.authorization(origin, wall_clock()) {
             Authorization::NotNeeded => Ok(None),
@@ -339,7 +341,7 @@ impl Account {
 
     async fn fetched(self: Arc<Self>) {
         let started = Instant::now();
-        let result = self.ask_for_token().await;
+        let result = self.request_token().await;
         {
             let mut fetch = self.fetch.lock();
             fetch.running = false;
@@ -354,12 +356,12 @@ impl Account {
         self.pools().iter().for_each(|pool| pool.wake());
     }
 
-    async fn ask_for_token(&self) -> Result<(), Verdict> {
+    async fn request_token(&self) -> Result<(), Verdict> {
         let Some(request) = self.client.token_request(wall_clock()) else { return Ok(()) };
         let answer =
             self.means.egress.for_app(self.app.0).post_form(&request.url, request.body, TOKEN_LIMITS).await;
         let answer = answer.map_err(|error| {
-            tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "no access token");
+            tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "failed to fetch an access token");
             Verdict::Overloaded { reason: error.label(), after: None }
         })?;
         let response =
@@ -367,9 +369,9 @@ impl Account {
         self.client.authorized(&response)
     }
 
-    /// Nothing waits for it as long as the old token is good.
+    /// No push waits for it while the old token is valid.
     fn fetch_failed(&self, verdict: Verdict, started: Instant) {
-        // An account that closes has given its pools away, and they may still have something to send.
+        // A closing account has given up its pools, which may still have pushes to send.
         let needed = self.is_closing()
             || self.pools().iter().any(|pool| {
                 matches!(self.client.authorization(pool.origin(), wall_clock()), Authorization::Missing)
@@ -402,7 +404,7 @@ impl Account {
     pub(crate) fn status(&self) -> CredentialStatus {
         let pools = self.pools();
         let connections = pools.iter().map(|pool| pool.connections()).sum();
-        // Only now: a pool that takes pushes asks the gate with its own lock held.
+        // Taken last: a pool takes the gate's lock under its own.
         let gate = self.gate.lock();
         CredentialStatus {
             service: self.service(),
@@ -416,7 +418,7 @@ impl Account {
     }
 }
 
-/// The time of day, as authorizations and expiry need it; what is waited for goes by [`Instant`].
+/// The time of day, for authorizations and expiry. Timeouts use [`Instant`].
 pub(crate) fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -1,7 +1,6 @@
-//! Opens a connection for a pool and then is that connection: one task from the first attempt to the end.
+//! Opens a connection for a pool and then runs it: one task from the first attempt to the end.
 //!
-//! Open means that the peer has spoken: over HTTP/2 its SETTINGS came. Until then the connection is given
-//! no push.
+//! A connection is open when the peer has spoken: over HTTP/2, when its SETTINGS arrived. Before that it gets no push.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +28,7 @@ enum Open {
     Http1(http1::Connection),
 }
 
-/// Whatever becomes of this task, the pool may connect again.
+/// However this task ends, the pool may connect again.
 struct Connecting(Option<Arc<Pool>>);
 
 impl Drop for Connecting {
@@ -77,9 +76,11 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
         let connected = dial(pool).await.map_err(|error| {
             let (app, service) = (pool.account.app.0, pool.account.service().as_str());
             match pool.account.service() {
-                // Clients name these: their failures are everyday, and many.
-                PushService::WebPush => tracing::debug!(app, %error, "no connection to a Web Push service"),
-                _ => tracing::warn!(app, service, %error, "no connection to a push service"),
+                // Clients name these servers: failures are frequent.
+                PushService::WebPush => {
+                    tracing::debug!(app, %error, "failed to connect to a Web Push service")
+                }
+                _ => tracing::warn!(app, service, %error, "failed to connect to a push service"),
             }
             Failure { reason: error.label(), permanent: error.is_permanent() }
         })?;
@@ -112,8 +113,8 @@ async fn dial(pool: &Pool) -> Result<Connected, Error> {
     egress.connect(target.https, &target.host.to_string(), target.port, tls).await
 }
 
-/// Without TLS a test server of APNs or FCM speaks HTTP/2 (RFC 9113 §3.3), and a Web Push service whatever
-/// everybody does.
+/// Without TLS a test server of APNs or FCM speaks HTTP/2 with prior knowledge (RFC 9113 §3.3), and a Web Push service
+/// HTTP/1.1.
 fn is_http2(pool: &Pool, connected: &Connected) -> Result<bool, Failure> {
     let web_push = pool.account.service() == PushService::WebPush;
     match connected.alpn.as_deref() {

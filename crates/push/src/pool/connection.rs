@@ -1,12 +1,12 @@
-//! One HTTP/2 connection to a push service: the loop that pulls pushes, writes them, and settles answers in
-//! the order they come.
+//! One HTTP/2 connection to a push service: the loop that takes pushes, writes them, and handles answers in the order
+//! of their arrival.
 //!
-//! One task, one timer, one buffer each way. Each round reads what is there, settles it, takes as many pushes
-//! as there are streams for and writes them together; nothing is allocated, locked or scheduled for a
-//! single push but the push itself. Woken by: bytes, room in the socket, the pool (a push, an authorization,
-//! the end), the timer (time limits, pings, a quota).
+//! One task, one timer, one buffer each way. Each round reads what has arrived, handles it, takes as many pushes as
+//! there are free streams, and writes them together; it allocates, locks and schedules nothing for a single push except
+//! the push itself. The task wakes for bytes, for room in the socket, for the pool (a push, an authorization, the end),
+//! and for the timer (timeouts, pings, a quota).
 //!
-//! However it ends, every push on it is answered or back in the queue.
+//! However the connection ends, each of its pushes is answered or returned to the queue.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -41,59 +41,59 @@ const HTTP2: http2::Config = http2::Config {
     response_body_bytes_max: 16 << 10,
     header_list_bytes_max: 16 << 10,
 };
-/// A server that a client named may begin an answer on each stream and end none, and nobody reads its bodies:
-/// 1,500 streams hold 13 MiB at most, not 48.
+/// A server that a client named may start a response on each stream and finish none; nobody reads its bodies. 1,500
+/// streams then hold at most 13 MiB instead of 48.
 const HTTP2_OF_STRANGERS: http2::Config =
     http2::Config { response_body_bytes_max: 1 << 10, header_list_bytes_max: 8 << 10, ..HTTP2 };
-/// What rustls hands over of one record at most (RFC 8446 §5.1).
+/// The most that rustls returns of one record (RFC 8446 §5.1).
 const READ_BYTES: usize = 16 << 10;
-/// Reads before what they brought is settled and its streams are used again.
+/// Reads before their answers are handled and their streams are reused.
 const READS_MAX: usize = 16;
 /// Pushes taken under one lock.
 const BATCH_MAX: usize = 64;
-/// Bytes that wait for the socket before no more pushes are taken: four TLS records.
+/// Unsent bytes at which no more pushes are taken: four TLS records.
 const BACKLOG_BYTES_MAX: usize = 64 << 10;
-/// How long the peer may take to hear that we leave.
+/// How long the peer may take to receive our GOAWAY.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// An end so soon after the beginning, and with no answer, is a refusal of the connection.
+/// A connection that closes this soon without an answer counts as rejected.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) struct Connection {
     pool: Arc<Pool>,
-    /// Its name in the pool, once it is open.
+    /// Its id in the pool, once it is open.
     id: u32,
     stream: Stream,
     http: http2::Connection,
-    /// By the key of their streams.
+    /// By stream.
     in_flight: Slab<InFlight>,
-    /// What the pool was last told of `in_flight`.
+    /// The value of `in_flight` that the pool knows.
     counted: usize,
     read_buffer: Box<[u8]>,
-    /// How much of the output the socket took.
+    /// How much of the output the socket accepted.
     written: usize,
     batch: Vec<Pending>,
     again: Vec<Pending>,
-    /// False as long as there may be a single stream for want of an answer that was authorised.
+    /// Whether more than one stream is allowed: with token authentication not before the first authorized answer.
     authorised: bool,
-    /// Streams that we open at most: fewer after the peer refused some.
+    /// The number of streams that we open; smaller after the peer rejected some.
     streams: usize,
     sent: u64,
     answered: u64,
     opened_at: Instant,
-    /// Requests given up since the last answer.
+    /// Timed-out requests since the last answer.
     timeouts_in_a_row: u32,
     received_at: Instant,
     used_at: Instant,
     pinged_at: Option<Instant>,
     timer: Pin<Box<Sleep>>,
     tick_at: Instant,
-    /// Nothing can be sent before.
+    /// Nothing may be sent before this time.
     wait_until: Option<Instant>,
-    /// Takes nothing more, and why; ends when what is open is answered.
+    /// Accepts no new push, and why; closes when the open ones are answered.
     retiring: Option<Reason>,
-    /// The socket or the peer's HTTP is at its end.
+    /// The socket or the peer's HTTP has ended.
     lost: Option<Reason>,
-    /// We end it, whatever is open.
+    /// We close it regardless of open streams.
     aborted: Option<Reason>,
 }
 
@@ -141,7 +141,7 @@ impl Connection {
         connection
     }
 
-    /// Until the peer's first SETTINGS. The caller sets the time limit.
+    /// Reads until the peer's first SETTINGS. The caller sets the timeout.
     pub(super) async fn greeted(&mut self) -> Result<(), Reason> {
         poll_fn(|cx| {
             loop {
@@ -194,8 +194,8 @@ impl Connection {
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 
-    /// Rounds of reading, settling, taking and writing until there is nothing to do. Ready with the reason why
-    /// the connection is at its end.
+    /// Repeats reading, handling, taking and writing until nothing is left to do. Ready with the reason when the
+    /// connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Reason> {
         loop {
             let unread = self.read(cx);
@@ -203,7 +203,7 @@ impl Connection {
             let unsent = self.lost.is_none() && self.fill(cx);
             let written = self.write(cx);
             if written == Written::Failed {
-                // What it said before it closed is still to be heard.
+                // Handles what it sent before it closed.
                 self.read(cx);
                 self.settle();
                 self.lost.get_or_insert("connection_lost");
@@ -224,7 +224,7 @@ impl Connection {
         }
     }
 
-    /// True if there may be more to read at once.
+    /// True if more may be readable at once.
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..READS_MAX {
             if self.lost.is_some() {
@@ -238,7 +238,7 @@ impl Connection {
                 Poll::Ready(Ok(())) => {
                     self.received_at = Instant::now();
                     if let Err(error) = self.http.receive(buffer.filled()) {
-                        tracing::warn!(origin = %self.pool.origin(), %error, "a push service breaks the rules");
+                        tracing::warn!(origin = %self.pool.origin(), %error, "a push service violated the protocol");
                         self.lost = Some("protocol_error");
                     }
                 }
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Does what answers and other events say.
+    /// Handles answers and other events.
     fn settle(&mut self) {
         let mut now = None;
         while let Some(event) = self.http.poll_event() {
@@ -285,8 +285,8 @@ impl Connection {
                 Event::GoAway { code, debug } => {
                     let reason = self.pool.account.client.goaway(&debug);
                     let (origin, code) = (self.pool.origin(), code::name(code));
-                    tracing::info!(%origin, code, reason, "a push service ends a connection");
-                    // Before it answered anything: as good as refused.
+                    tracing::info!(%origin, code, reason, "a push service closes a connection");
+                    // Before any answer: counts as rejected.
                     let failed = (self.answered == 0).then_some(reason);
                     self.retire_as(reason, failed);
                 }
@@ -325,7 +325,7 @@ impl Connection {
             return;
         }
         if code == code::REFUSED_STREAM && !self.http.is_closing() {
-            // More than the peer cares to have, whatever its SETTINGS said.
+            // The peer rejects more streams than this, whatever its SETTINGS say.
             self.streams = self.http.open().clamp(1, self.streams);
             self.limit();
         }
@@ -333,7 +333,7 @@ impl Connection {
         resend(&self.pool, pending, reason, &mut self.again);
     }
 
-    /// Takes as many pushes as there are streams for. True if more may be taken once these are written.
+    /// Takes as many pushes as there are free streams. True if more may be taken after these are written.
     fn fill(&mut self, cx: &mut Context<'_>) -> bool {
         self.wait_until = None;
         loop {
@@ -366,7 +366,7 @@ impl Connection {
             match self.pool.take(self.id, room, cx.waker(), &mut self.batch) {
                 Take::Some { probe } => self.send(authorization.as_ref(), probe),
                 Take::Parked => {
-                    // With nothing to send there is nothing to wait for.
+                    // Without a push to send, no timer is needed.
                     self.wait_until = None;
                     return false;
                 }
@@ -441,8 +441,8 @@ impl Connection {
     }
 }
 
-/// A connection that ends by a panic, or with its runtime, leaves no trace in the pool's counts; its pushes
-/// answer by themselves.
+/// Corrects the pool's counts if the connection ends by a panic or with its runtime. Its pushes answer `Later` when
+/// they are dropped.
 impl Drop for Connection {
     fn drop(&mut self) {
         self.pool.count_in_flight(self.counted, 0);

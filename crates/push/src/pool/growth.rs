@@ -1,8 +1,8 @@
-//! How many connections a pool has: when one more is opened, what a failure means, when to try again.
+//! How many connections a pool has: when to open another, what a failure means, when to retry.
 //!
-//! One is being opened at a time. Failures with others alive lower the ceiling for a while, failures with none
-//! alive back off, and after a few of these what waits is told so. So is what waits for too long while
-//! connections live whose peer takes nothing.
+//! One connection at a time is being opened. A failure while others live lowers the ceiling for a while; failures
+//! without any connection back off, and after a few of them the queued pushes are answered. So are pushes that wait too
+//! long for connections whose peer accepts nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,21 +17,21 @@ use crate::Answer;
 use crate::backoff::{Backoff, chance};
 use crate::push::Reason;
 
-/// Between attempts to connect when there is no connection.
+/// Between attempts while there is no connection.
 const RECONNECTS: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
-/// So many attempts in vain, and what waits is told.
+/// After this many failed attempts the queued pushes are answered.
 const CONNECT_FAILURES_MAX: u32 = 3;
-/// How long fewer connections are tried after one more was refused.
+/// How long the lower ceiling lasts after another connection was rejected.
 const CEILINGS: Backoff = Backoff { first: Duration::from_secs(60), max: Duration::from_secs(30 * 60) };
 
-/// What came of an attempt to connect.
+/// The result of an attempt to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
     Again,
     GiveUp,
 }
 
-/// A connection's place among the members, left whatever becomes of its task.
+/// A connection's membership in the pool; ends with its task, however that ends.
 pub(super) struct Place {
     pub(super) pool: Arc<Pool>,
     pub(super) id: u32,
@@ -44,8 +44,7 @@ impl Drop for Place {
 }
 
 impl Pool {
-    /// A connection has no stream left and pushes wait: another that is parked takes them, or one more is
-    /// opened if that is allowed.
+    /// A connection has no free stream and pushes wait: wakes another parked one, or opens another if allowed.
     pub(crate) fn grow(self: &Arc<Self>) {
         let (waker, connect) = {
             let mut state = self.state.lock();
@@ -69,7 +68,7 @@ impl Pool {
         state.connecting = state.members.len() < most;
         state.connecting
     }
-    /// A connection is open and its peer has spoken. Gives the name it goes by here.
+    /// A connection is open and its peer has spoken. Returns its id.
     pub(super) fn connected(&self) -> u32 {
         let mut state = self.state.lock();
         state.connecting = false;
@@ -84,8 +83,8 @@ impl Pool {
         id
     }
 
-    /// A connection takes nothing more: others are needed for what waits. `failed` if its peer ended it before
-    /// it answered anything, which is like not having connected.
+    /// A connection accepts no more pushes: others have to send the queue. `failed`: its peer closed it before any
+    /// answer, which counts as a failed attempt.
     pub(crate) fn retire(self: &Arc<Self>, id: u32, failed: Option<Reason>) {
         let mut state = self.state.lock();
         let before = state.members.len();
@@ -106,7 +105,7 @@ impl Pool {
                 false => state.lower_ceiling(),
             }
         }
-        // It may have been the one that was woken for what is in the queue.
+        // It may be the connection that was woken for the queue.
         let waker = if state.queue.is_empty() { None } else { state.unpark() };
         let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
         drop(state);
@@ -116,7 +115,7 @@ impl Pool {
         self.act(waker, connect);
     }
 
-    /// An attempt to connect came to nothing.
+    /// An attempt to connect failed.
     pub(super) fn connect_failed(&self, reason: Reason, permanent: bool) -> Attempt {
         self.account.failed_to_connect(reason);
         let mut state = self.state.lock();
@@ -147,14 +146,14 @@ impl Pool {
         Attempt::GiveUp
     }
 
-    /// What waits is told that nothing can be reached, and what comes before the next attempt too.
+    /// Answers the queued pushes, and those that arrive before the next attempt, as unreachable.
     fn give_up(&self, mut state: MutexGuard<'_, State>, reason: Reason, delay: Duration) {
         state.unreachable = Some((reason, Instant::now() + delay));
         self.flush(state, &Answer::Later { reason, after: delay.max(pending::RETRY_AFTER) });
     }
 
-    /// Answers what waited for too long although nothing of ours held it back: connections are there, and their
-    /// peer takes next to nothing. Nobody's batch is to end when such a peer pleases.
+    /// Answers pushes that waited too long although none of our limits held them back: connections exist, but their
+    /// peer accepts almost nothing. Such a peer must not delay a batch indefinitely.
     pub(super) fn answer_overdue(&self, now: Instant) {
         if self.queued() == 0 {
             return;
@@ -179,7 +178,7 @@ impl Pool {
         });
     }
 
-    /// The first answer on a connection: if there are more of them than were believed to be allowed, they are.
+    /// The first answer on a connection: if there are more connections than the ceiling, raises it.
     pub(crate) fn answered_first(&self) {
         let mut state = self.state.lock();
         state.connect_failures = 0;
@@ -191,7 +190,7 @@ impl Pool {
         }
     }
 
-    /// When the next attempt to connect may begin; none: there is no reason for one any more.
+    /// When the next attempt may start; none: no attempt is needed.
     pub(super) fn connect_at(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         if state.queue.is_empty() || state.aborted {
@@ -215,7 +214,7 @@ impl State {
         delay
     }
 
-    /// There are connections, and one more was refused.
+    /// There are connections, and another one was rejected.
     fn lower_ceiling(&mut self) {
         self.ceilings_in_a_row = self.ceilings_in_a_row.saturating_add(1);
         let until = Instant::now() + CEILINGS.delay(self.ceilings_in_a_row, chance());

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection, to a Web Push service that speaks nothing newer: a request at a time. The
-//! rules are those of HTTP/2 connections; what is missing is only the speed.
+//! One HTTP/1.1 connection to a Web Push service that does not support HTTP/2: one request at a time. The rules are the
+//! same as for HTTP/2.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 pub(super) struct Connection {
     pool: Arc<Pool>,
     sender: SendRequest<Full<Bytes>>,
-    /// Moves the bytes; ends with the connection.
+    /// Drives the connection; ends with it.
     driver: Driver,
     answered: u64,
 }
@@ -40,7 +40,7 @@ impl Drop for Driver {
     }
 }
 
-/// A response as far as it came.
+/// A response as received.
 struct Heard {
     status: u16,
     retry_after: Option<Duration>,
@@ -51,7 +51,7 @@ struct Heard {
 
 /// Why there is no response.
 enum Failed {
-    /// Not a byte of the request left.
+    /// No byte of the request was sent.
     Unsent(Reason),
     Unknown(Reason),
 }
@@ -69,7 +69,7 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|_| "connection_lost")?;
-        // Its error is heard by the request that is under way.
+        // The request in flight reports its error.
         let moved = async { drop(connection.await) };
         let means = &pool.account.means;
         let driver = Driver(means.tasks.spawn_on(moved, &means.runtime));
@@ -115,7 +115,7 @@ impl Connection {
                 take => Poll::Ready(take),
             });
             let take = tokio::select! {
-                // First of all whether it still lives: what is taken for a dead one has to go back.
+                // Checks first that the connection is alive: a push taken for a dead one would have to go back.
                 biased;
                 _ = &mut self.driver.0 => return Turn::End("connection_lost"),
                 take = taken => take,
@@ -128,7 +128,7 @@ impl Connection {
                 (Take::Close, _) => return Turn::End("closed"),
                 (Take::Wait(until), _) => tokio::time::sleep_until(until.into()).await,
                 (take, _) => {
-                    // What was to be a probe was not one.
+                    // The probe was not sent.
                     self.pool.account.unsent(0, take == Take::Some { probe: true });
                     if let Some(until) = until {
                         tokio::time::sleep_until(until.into()).await;
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// The error is why the connection is of no more use.
+    /// The error is why the connection is unusable.
     async fn exchange(
         &mut self,
         pending: Pending,
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// The answer, within the time limit, and as long as the pool is not at its end.
+    /// The response, within the timeout, unless the pool aborts.
     async fn heard(&mut self, request: Request) -> Result<Heard, Failed> {
         let pool = self.pool.clone();
         let config = &pool.account.means.config;
@@ -210,7 +210,7 @@ impl Connection {
         }
         let asked = asked.body(Full::new(request.body)).map_err(|_| Failed::Unknown("invalid_request"))?;
         let response = self.sender.try_send_request(asked).await;
-        // hyper gives back what it did not begin to write.
+        // hyper returns a request that it did not start to write.
         let response = response.map_err(|mut error| match error.take_message() {
             Some(_) => Failed::Unsent("connection_lost"),
             None => Failed::Unknown("connection_lost"),
@@ -218,14 +218,14 @@ impl Connection {
         let status = response.status().as_u16();
         let after = response.headers().get(http::header::RETRY_AFTER);
         let retry_after = after.and_then(|value| retry_after(value.as_bytes()));
-        // The status is what counts: a body too long or broken off changes nothing of what was done.
+        // The status decides; a truncated or oversized body changes nothing.
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
         let (body, whole) = body.map_or((Bytes::new(), false), |body| (body.to_bytes(), true));
         Ok(Heard { status, retry_after, body, whole })
     }
 }
 
-/// The one push in flight, as long as this lives.
+/// Counts the one push in flight while it exists.
 struct Counted(Arc<Pool>);
 
 impl Counted {

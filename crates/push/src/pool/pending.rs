@@ -1,6 +1,5 @@
-//! A push on its way through a pool. It is answered exactly once, whatever happens to it: who takes it off a
-//! queue or a connection must answer it or put it back, and one that is dropped all the same (a task that
-//! panicked, a runtime that stopped) answers `Later` by itself.
+//! A push inside a pool. It is answered exactly once: code that takes it from a queue or a connection must answer it or
+//! put it back. One that is dropped (by a panic, or with its runtime) answers `Later`.
 
 use std::time::Duration;
 
@@ -10,24 +9,24 @@ use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::{Answer, Push};
 
-/// What is tried again after a failure of ours or of the network: FCM asks for 10 s before a first retry, and
-/// the others have nothing against it.
+/// The delay of a retry after a failure of ours or of the network: FCM requires 10 s before the first retry, and the
+/// others accept it.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// Taken by the answer alone.
+    /// None once answered.
     push: Option<Push>,
     expires_at: Timestamp,
-    /// How many times it was sent again, certainly unprocessed.
+    /// How often it was resent because the peer had not processed it.
     pub(crate) resends: u8,
-    /// The authorization was renewed for it once.
+    /// Whether the authorization was renewed for it.
     pub(crate) renewed: bool,
 }
 
 impl Pending {
     pub(crate) fn new(push: Push, now: Timestamp) -> Self {
-        // What had no time left when it came is tried once: a TTL of 0 says so (RFC 8030 §5.2).
+        // A push whose time had ended before it came is tried once: a TTL of 0 means this (RFC 8030 §5.2).
         let expires_at = match push.content.fields().expires_at {
             passed if passed <= now => Timestamp(u64::MAX),
             expires_at => expires_at,

@@ -1,4 +1,4 @@
-//! The queue of a pool: one lane for each [`Lane`], each bounded by itself, the highest first.
+//! The queue of a pool: one bounded lane for each [`Lane`], the highest first.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,7 +15,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug)]
 struct Waiting {
-    /// When it came, or came back.
+    /// When it was queued, or returned.
     since: Instant,
     pending: Pending,
 }
@@ -25,7 +25,7 @@ impl Queue {
         Self { lanes: Default::default(), lane_max: lane_max.max(1) }
     }
 
-    /// Gives it back if its lane is full.
+    /// Returns the push if its lane is full.
     pub(crate) fn push(&mut self, pending: Pending) -> Result<(), Pending> {
         let lane = index(pending.lane());
         match self.lanes[lane].len() < self.lane_max {
@@ -37,8 +37,7 @@ impl Queue {
         }
     }
 
-    /// What had its turn already has it again. Takes it even if the lane is full: it was in flight, and how
-    /// many can be is bounded.
+    /// Returns a push to the head of its lane, even if the lane is full: the number of pushes in flight is bounded.
     pub(crate) fn put_back(&mut self, pending: Pending) {
         self.lanes[index(pending.lane())].push_front(Waiting { since: Instant::now(), pending });
     }
@@ -47,7 +46,7 @@ impl Queue {
         self.lanes.iter_mut().find_map(VecDeque::pop_front).map(|waiting| waiting.pending)
     }
 
-    /// The first of a lane whose wait is such. Those behind it came later, but for what was put back, which
+    /// The first push of a lane that waited this long. Those after it came later, except returned ones, which go next.
     /// goes next.
     pub(crate) fn pop_waiting_since(&mut self, such: impl Fn(Instant) -> bool) -> Option<Pending> {
         let mut lanes = self.lanes.iter_mut();
@@ -67,13 +66,13 @@ impl Queue {
         self.lanes[index(lane)].len() >= self.lane_max
     }
 
-    /// Whether those who wait for room shall come: not for each place, but when half a lane is free.
+    /// Whether to notify waiting callers: not for each free place, but when half the lane is free.
     pub(crate) fn has_ample_room(&self, lane: Lane) -> bool {
         self.lanes[index(lane)].len() <= self.lane_max / 2
     }
 }
 
-/// Codes of lanes run from 1, the highest lane first.
+/// Lane codes start at 1, the highest lane first.
 fn index(lane: Lane) -> usize {
     lane as usize - 1
 }
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_lane_does_not_fill_another() {
+    fn a_full_lane_does_not_affect_another() {
         let mut queue = Queue::new(2);
         for index in 0..2 {
             queue.push(pending(Lane::Campaign, index)).expect("room");

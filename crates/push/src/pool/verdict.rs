@@ -1,5 +1,4 @@
-//! What an answer does, over whatever version of HTTP it came: one place for the rules that all connections
-//! of a credential follow.
+//! Applies a verdict, for every version of HTTP: the rules that all connections of a credential follow.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +10,7 @@ use super::{Pool, wall_clock};
 use crate::exchange::{Header, Request, Response, Verdict};
 use crate::push::Reason;
 
-/// A push certainly not processed is sent again at once so often; then it waits its turn as others do.
+/// How often an unprocessed push is resent at once; after that it is queued again.
 const RESENDS_MAX: u8 = 5;
 
 /// A push that was sent.
@@ -25,13 +24,13 @@ pub(crate) struct InFlight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     GoOn,
-    /// The authorization was not taken; the connection still has to show that one is.
+    /// The authorization was rejected; the connection has to prove that one is accepted.
     Unauthorised,
-    /// Nothing new on this connection.
+    /// Accept nothing new on this connection.
     Retire(Reason),
 }
 
-/// Makes the request of a push that is to be sent, or answers it.
+/// Builds the request of a push, or answers the push.
 pub(crate) fn prepare(
     pool: &Pool,
     pending: Pending,
@@ -64,7 +63,7 @@ pub(crate) fn prepare(
     }
 }
 
-/// Answers a push by what its response means, or leaves it in `again` to be sent once more.
+/// Answers a push by the meaning of its response, or leaves it in `again` for another attempt.
 pub(crate) fn settle(
     pool: &Pool,
     in_flight: InFlight,
@@ -102,7 +101,7 @@ pub(crate) fn settle(
     }
 }
 
-/// Once for each push: a second refusal means the credential.
+/// At most once per push: a second rejection means that the credential is invalid.
 fn renew(
     pool: &Pool,
     mut pending: Pending,
@@ -125,7 +124,7 @@ fn renew(
     }
 }
 
-/// The peer certainly did nothing with it.
+/// The peer certainly did not process it.
 pub(crate) fn resend(pool: &Arc<Pool>, mut pending: Pending, reason: Reason, again: &mut Vec<Pending>) {
     let counters = &pool.account.counters;
     if pending.resends < RESENDS_MAX {

@@ -1,8 +1,8 @@
-//! One VAPID key at work: subscriptions and messages become encrypted requests.
+//! The client of one VAPID key: turns subscriptions and messages into encrypted requests.
 //!
-//! A push service is whoever a browser named, so nothing of an endpoint is trusted: it must be https, and what
-//! its server answers concerns its own origin. One signature serves an origin for ten hours (RFC 8292 §2 lets a
-//! token live for 24); the encryption is new for every push.
+//! Browsers name the push service, so nothing about an endpoint is trusted: it must use https, and its answers concern
+//! only its own origin. One signature serves an origin for ten hours (RFC 8292 §2 allows 24); every push is encrypted
+//! with new keys.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,17 +24,17 @@ use url::{Position, Url};
 use super::config::Config;
 use super::encryption::{self, Keys};
 use super::error;
-use crate::credential::quota_of;
+use super::payload::Payload;
 use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
 use crate::push::{Answer, Push, Reason};
 
-/// "exp MUST NOT be more than 24 hours" from the request; half of it leaves room for clocks that differ.
+/// "exp MUST NOT be more than 24 hours" from the request. Half of that tolerates clocks that differ.
 const VALID_FOR: Duration = Duration::from_secs(12 * 3_600);
 const RENEW_AFTER: Duration = Duration::from_secs(10 * 3_600);
-/// Browsers have a handful of push services; an origin more is one that somebody made up.
+/// Browsers use a handful of push services; more origins than this are made up.
 const ORIGINS_MAX: usize = 1_024;
 
-/// Browsers print these without padding, some libraries with it.
+/// Browsers omit the padding, some libraries do not.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -45,7 +45,7 @@ pub(crate) struct Client {
     config: Config,
     random: SystemRandom,
     quota: Quota,
-    /// Guards the header values by origin; held for one signature at most, nothing is awaited under it.
+    /// The lock guards the header values by origin. It is held for one signature at most, and never across an `.await`.
     signed: RwLock<HashMap<Box<str>, Signed>>,
 }
 
@@ -56,7 +56,7 @@ struct Signed {
 
 impl fmt::Debug for Signed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The value lets anybody push to the origin's restricted subscriptions for half a day.
+        // The value lets its bearer push to the origin's restricted subscriptions for half a day.
         f.debug_struct("Signed").field("at", &self.at).finish_non_exhaustive()
     }
 }
@@ -69,7 +69,7 @@ impl Signed {
 
 impl Client {
     pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
-        let quota = quota_of(Quota::UNLIMITED, per_second);
+        let quota = Quota::UNLIMITED.with_rate(per_second);
         Self { config, random: SystemRandom::new(), quota, signed: RwLock::default() }
     }
 
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// The subscription as the API took it.
+/// The subscription as the API accepted it.
 #[derive(Deserialize)]
 struct Subscription<'a> {
     #[serde(borrow)]
@@ -151,13 +151,13 @@ impl exchange::Client for Client {
         Authorization::Ready(value)
     }
 
-    /// No answer asks for it: see `error`.
+    /// No answer requests it: see `error`.
     fn renew(&self, _: &str, _: &Bytes, _: Timestamp) -> bool {
         false
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
-        let payload = push.content.webpush()?;
+        let payload = push.content.payload::<Payload>()?;
         let suspect = |reason| Answer::Suspect { reason };
         let subscription = Subscription::parse(&push.token).map_err(suspect)?;
         let url = subscription.url().map_err(suspect)?;

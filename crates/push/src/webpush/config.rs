@@ -1,12 +1,12 @@
-//! A credential of Web Push: the VAPID key pair (RFC 8292), and whom a push service may write to about it.
+//! A Web Push credential: the VAPID key pair (RFC 8292), and the contact for push services.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::credential::{Invalid, Object};
 use crate::key::{EcKey, fingerprint};
+use crate::object::{Invalid, Object};
 
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -24,7 +24,7 @@ impl Config {
             "https" => true,
             _ => false,
         }) {
-            let rule = "must be how push services reach you: \"mailto:admin@example.com\" or an https URL";
+            let rule = "must be a contact for push services: \"mailto:admin@example.com\" or an https URL";
             return Err(Invalid::new("subject", rule));
         }
         let config = Self { key, subject };

@@ -1,8 +1,8 @@
 //! Message encryption for Web Push (RFC 8291) in the encoding `aes128gcm` (RFC 8188), on `ring`.
 //!
-//! One message is one record, unpadded: salt (16), record size (4), key id length (1), our public key (65),
-//! then the plaintext, a delimiter and the tag. A key pair and a salt are drawn for every message, so the
-//! content encryption key is never used twice.
+//! One message is one record without padding: salt (16), record size (4), key id length (1), our public key (65), then
+//! the plaintext, a delimiter and the tag. Each message has a new key pair and a new salt, so no content encryption key
+//! is used twice.
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
@@ -17,7 +17,7 @@ const TAG_LENGTH: usize = 16;
 const HEADER_LENGTH: usize = SALT_LENGTH + 4 + 1 + PUBLIC_KEY_LENGTH;
 /// "A push service is not required to support more than 4096 octets of payload body" (RFC 8030 §7.2).
 const BODY_BYTES_MAX: usize = 4_096;
-/// RFC 8291 §4: the record holds the whole message, so any size from 4096 less the header will do.
+/// RFC 8291 §4: the record holds the whole message, so any size from 4096 minus the header works.
 const RECORD_SIZE: u32 = 4_096;
 /// The delimiter of the last record (RFC 8188 §2).
 const LAST_RECORD: u8 = 2;
@@ -26,14 +26,14 @@ const LAST_RECORD: u8 = 2;
 pub(super) const PLAINTEXT_BYTES_MAX: usize = BODY_BYTES_MAX - HEADER_LENGTH - 1 - TAG_LENGTH;
 const _: () = assert!(PLAINTEXT_BYTES_MAX == 3_993);
 
-/// What a subscription tells: the browser's public key, and the secret it shares with whoever may push.
+/// The keys of a subscription: the browser's public key, and the secret that the browser shares with its senders.
 #[derive(Clone, Copy)]
 pub(super) struct Keys {
     pub(super) p256dh: [u8; PUBLIC_KEY_LENGTH],
     pub(super) auth: [u8; AUTH_SECRET_LENGTH],
 }
 
-/// The subscription's public key is no point of the curve.
+/// The subscription's public key is not a point of the curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BadKey;
 
@@ -96,7 +96,7 @@ fn derive<const N: usize>(salt: &[u8], secret: &[u8], info: &[u8]) -> [u8; N] {
     let extracted = Salt::new(HKDF_SHA256, salt).extract(secret);
     let info = [info];
     let expanded = extracted.expand(&info, Length(N)).expect("HKDF-SHA-256 gives up to 255 times 32 bytes");
-    expanded.fill(&mut output).expect("the output has the length that was asked for");
+    expanded.fill(&mut output).expect("the output has the requested length");
     output
 }
 

@@ -1,17 +1,16 @@
-//! What an answer of a Web Push service means: its status to what is done next (RFC 8030, RFC 8292). Pure.
+//! Interprets answers of a Web Push service: maps the status to the next action (RFC 8030, RFC 8292). Pure.
 //!
-//! Anybody can run a push service and register a device with it, so an answer is never about more than its own
-//! push: nobody's server may slow down or stop the app's pushes to others. Bodies are each service's own and
-//! are not read.
+//! Anyone can run a push service and register a device with it, so an answer concerns only its own push: no server may
+//! slow down or stop the app's pushes to others. Bodies differ by service and are ignored.
 
 use std::time::Duration;
 
 use crate::exchange::{Response, Verdict};
 use crate::push::{Answer, Reason};
 
-/// Where the service names no time.
+/// If the service names no time.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Tokens are signed anew hours before they end, so one that is not taken is for an operator or a clock to mend.
+/// Tokens are renewed hours before they expire, so a rejected one needs an operator or a corrected clock.
 const UNAUTHORIZED_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 pub(super) fn read(response: &Response<'_>) -> Verdict {
@@ -23,22 +22,22 @@ fn answer(response: &Response<'_>) -> Answer {
     let refused = |reason| Answer::Refused { reason };
     let gone = |reason: Reason| Answer::Gone { reason, since: None };
     match response.status {
-        // RFC 8030 §5: 201, or 202 where a receipt was asked for. Some services answer 200 or 204.
+        // RFC 8030 §5: 201, or 202 if a receipt was requested. Some services answer 200 or 204.
         200..=299 => Answer::Accepted,
-        // The endpoint is a capability; where it moved is for the browser to tell.
+        // The endpoint is a capability; the browser has to report where it moved.
         300..=399 => refused("redirect"),
         400 => refused("bad_request"),
-        // RFC 8292 §4.2: no token that it takes.
+        // RFC 8292 §4.2: the service accepts no such token.
         401 => later("unauthorized", UNAUTHORIZED_PAUSE),
         // RFC 8292 §4.2: the subscription is restricted to another key.
         403 => Answer::Suspect { reason: "forbidden" },
         // RFC 8030 §7.3: "An expired subscription: 404."
         404 => gone("not_found"),
-        // The same, as most services say it.
+        // Most services use this status instead.
         410 => gone("gone"),
         408 => later("request_timeout", PAUSE),
         413 => refused("payload_too_large"),
-        // RFC 8030 §8.4: the rate limit is that of one push resource.
+        // RFC 8030 §8.4: the rate limit of one push resource.
         429 => later("too_many_requests", PAUSE),
         500..=599 => later("server_error", PAUSE),
         _ => refused("other"),
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn each_status_has_its_meaning() {
+    fn each_status_has_its_verdict() {
         let refused = |reason| Verdict::Answer(Answer::Refused { reason });
         let later =
             |reason, seconds| Verdict::Answer(Answer::Later { reason, after: Duration::from_secs(seconds) });
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn only_404_and_410_end_a_subscription_and_nothing_concerns_another() {
+    fn only_404_and_410_end_a_subscription() {
         for status in 100..600 {
             let response = Response { status, retry_after: None, body: b"", now: Timestamp(0) };
             let Verdict::Answer(answer) = read(&response) else { panic!("{status}") };

@@ -1,27 +1,26 @@
-//! What a message becomes at a Web Push service: the plaintext and the headers. Pure; `encryption` seals it
-//! for each subscription.
+//! Renders a message for Web Push: the plaintext and the headers. Pure; `encryption` seals the plaintext for each
+//! subscription.
 //!
-//! | ours | theirs |
+//! | Noroshi | Web Push |
 //! |---|---|
-//! | notification, data, id | plaintext `{"id", "notification", "data"}`: what a live connection brings, for the service worker to show |
-//! | urgency | `Urgency` as it is (RFC 8030 §5.3 has the same four) |
-//! | ttl | `TTL`: whole seconds left, 0 is now or never (RFC 8030 §5.2) |
-//! | collapse key | `Topic`: as it is where 32 characters of base64url hold it, else hashed (RFC 8030 §5.4) |
+//! | notification, data, id | plaintext `{"id", "notification", "data"}`, as on a live connection, for the service worker to show |
+//! | urgency | `Urgency`, unchanged (RFC 8030 §5.3 has the same four) |
+//! | ttl | `TTL`: remaining whole seconds, 0 is now or never (RFC 8030 §5.2) |
+//! | collapse key | `Topic`: unchanged, or hashed unless it is 32 characters of base64url (RFC 8030 §5.4) |
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use noroshi_types::{PushService, Timestamp};
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
-use crate::content::{Fields, Unfit, own_fields, own_headers};
+use crate::collapse::{is_web_push_topic, web_push_topic};
+use crate::content;
+use crate::fields::{Fields, Unfit, own_fields, own_headers};
 
-const TOPIC_LENGTH_MAX: usize = 32;
 const TTL: &str = "TTL";
 const URGENCY: &str = "Urgency";
 const TOPIC: &str = "Topic";
 
-/// A message as a subscription's service worker gets it, and how it is asked for.
+/// The plaintext for the service worker, and the headers of the request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Payload {
     pub(super) plaintext: Bytes,
@@ -31,17 +30,20 @@ pub(crate) struct Payload {
     expires_at: Timestamp,
 }
 
-impl Payload {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+impl content::Payload for Payload {
+    const SERVICE: PushService = PushService::WebPush;
+
+    fn new(fields: &Fields) -> Result<Self, Unfit> {
         let mut own = own_fields(PushService::WebPush, fields.webpush.as_ref(), &["headers", "payload"])?;
-        let (mut ttl, mut topic) = (None, fields.collapse_key.as_deref().map(|key| self::topic(key).into()));
+        let (mut ttl, mut topic) =
+            (None, fields.collapse_key.as_deref().map(|key| web_push_topic(key).into()));
         let mut urgency = Bytes::from_static(fields.urgency.as_str().as_bytes());
         for (name, value) in own_headers(PushService::WebPush, &mut own, &[TTL, URGENCY, TOPIC])? {
             let wrong = |rule: &'static str| {
                 Err(Unfit::invalid(PushService::WebPush, format!("push.webpush.headers.{name}"), rule))
             };
             match name {
-                // RFC 8030 §5.2: a non-negative number of seconds; 2^31 is any number beyond.
+                // RFC 8030 §5.2: a non-negative number of seconds; 2^31 stands for any greater one.
                 TTL if value.parse::<u32>().is_ok_and(|seconds| seconds < 1 << 31) => {
                     ttl = Some(value.into())
                 }
@@ -50,7 +52,7 @@ impl Payload {
                     urgency = value.into();
                 }
                 URGENCY => return wrong("must be very-low, low, normal or high"),
-                _ if is_topic(&value) => topic = Some(value.into()),
+                _ if is_web_push_topic(&value) => topic = Some(value.into()),
                 _ => return wrong("must be 1 to 32 characters of base64url"),
             }
         }
@@ -62,37 +64,25 @@ impl Payload {
         }
         Ok(Self { plaintext, urgency, topic, ttl, expires_at: fields.expires_at })
     }
+}
 
+impl Payload {
     pub(super) fn ttl(&self, now: Timestamp) -> Bytes {
         match &self.ttl {
             Some(own) => own.clone(),
-            // Rounded down: nothing is delivered later than its time.
+            // Rounded down, so that nothing is delivered after its expiry.
             None => self.expires_at.saturating_since(now).as_secs().to_string().into(),
         }
     }
 }
 
-/// What is only carried keeps its text.
+/// Embeds the JSON texts unchanged.
 fn derived(fields: &Fields) -> String {
     let id = fields.notification_id.map(|id| format!("\"id\":\"{id}\""));
     let notification = fields.notification.as_ref().map(|text| format!("\"notification\":{}", text.as_str()));
     let data = fields.data.as_ref().map(|text| format!("\"data\":{}", text.as_str()));
     let members: Vec<String> = [id, notification, data].into_iter().flatten().collect();
     format!("{{{}}}", members.join(","))
-}
-
-/// 24 bytes of SHA-256 are 32 characters: two keys never meet.
-pub(crate) fn topic(key: &str) -> String {
-    match is_topic(key) {
-        true => key.to_owned(),
-        false => URL_SAFE_NO_PAD
-            .encode(&ring::digest::digest(&ring::digest::SHA256, key.as_bytes()).as_ref()[..24]),
-    }
-}
-
-fn is_topic(text: &str) -> bool {
-    (1..=TOPIC_LENGTH_MAX).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One message in work: published, tried again, or set aside.
+//! One message in progress: publishes it, retries it, or moves it to the dead-letter queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::client::{self, failed};
 use crate::config::IntakeConfig;
 use crate::metrics::{Fate, Metrics};
 
-/// Attempts here, before somebody else may try: only counted once others were accepted meanwhile.
+/// Attempts here before another node may try; counted only if other messages were accepted meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// The longest that a message is left alone between two receives.
+/// The longest pause of a message between two receives.
 const RETURN_MAX: Duration = Duration::from_secs(300);
 
-/// SQS takes ten attributes; two are ours.
+/// SQS allows ten attributes; two are ours.
 const ATTRIBUTES_MAX: usize = 8;
 
-/// Of what is wrong; the attribute of a message is to stay far below what a message may have.
+/// Bytes of the error text: the attribute must stay far below the limit of a message.
 const ERROR_BYTES_MAX: usize = 1_024;
 
 pub(super) struct Work {
@@ -36,7 +36,7 @@ pub(super) struct Work {
     pub(super) permits: Arc<Semaphore>,
     pub(super) gate: Gate,
     pub(super) in_work: InWork,
-    /// Receipts of what is to be deleted.
+    /// Receipts of messages to delete.
     pub(super) done: mpsc::Sender<String>,
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -45,15 +45,15 @@ pub(super) struct Work {
 #[derive(Default)]
 pub(super) struct Gate {
     accepted: AtomicU64,
-    /// Guards only itself: not to be received before, and how long the last rest was.
-    rest: Mutex<Option<(Instant, Duration)>>,
+    /// No receives before this time, and the length of the last pause. The lock guards only this field.
+    pause: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Gate {
-    /// Until it is time to receive again.
+    /// Waits until receiving is allowed.
     pub(super) async fn open(&self) {
         loop {
-            let Some((until, _)) = *self.rest.lock() else { return };
+            let Some((until, _)) = *self.pause.lock() else { return };
             if until <= Instant::now() {
                 return;
             }
@@ -63,20 +63,20 @@ impl Gate {
 
     fn accepted(&self) {
         self.accepted.fetch_add(1, Ordering::SeqCst);
-        *self.rest.lock() = None;
+        *self.pause.lock() = None;
     }
 
-    /// Nothing is received for a while, longer each time.
+    /// Pauses receiving, longer each time.
     fn overloaded(&self) {
-        let mut rest = self.rest.lock();
+        let mut pause = self.pause.lock();
         let now = Instant::now();
-        match *rest {
+        match *pause {
             Some((until, _)) if until > now => {}
             Some((_, last)) => {
                 let next = (last * 2).min(PAUSE_MAX);
-                *rest = Some((now + next, next));
+                *pause = Some((now + next, next));
             }
-            None => *rest = Some((now + PAUSE_MIN, PAUSE_MIN)),
+            None => *pause = Some((now + PAUSE_MIN, PAUSE_MIN)),
         }
     }
 
@@ -85,11 +85,11 @@ impl Gate {
     }
 }
 
-/// Receipts of messages in work, each with since when.
+/// Receipts of messages in progress, with their start.
 #[derive(Default)]
 pub(super) struct InWork {
     next: AtomicU64,
-    /// Guards only itself.
+    /// The lock guards only this field.
     receipts: Mutex<HashMap<u64, (String, Instant)>>,
 }
 
@@ -104,7 +104,7 @@ impl InWork {
         self.receipts.lock().remove(&id);
     }
 
-    /// Those that have been in work for so long.
+    /// The messages in progress for at least this long.
     pub(super) fn receipts(&self, age: Duration) -> Vec<String> {
         let receipts = self.receipts.lock();
         receipts
@@ -129,22 +129,26 @@ impl Work {
         let received = receive_count(message);
         if received > self.config.receives_max {
             let error = format!("received {received} times without being accepted");
-            return self.set_aside(message, receipt, error, Fate::Exhausted).await;
+            return self.move_to_dead_letter_queue(message, receipt, error, Fate::Exhausted).await;
         }
         let incoming = match self.incoming(message) {
             Ok(incoming) => incoming,
-            Err(error) => return self.set_aside(message, receipt, error.to_owned(), Fate::Poison).await,
+            Err(error) => {
+                return self.move_to_dead_letter_queue(message, receipt, error.to_owned(), Fate::Poison).await;
+            }
         };
         match self.publish(incoming).await {
             Some(Verdict::Accepted) => {
                 self.metrics.count(Fate::Accepted);
-                // Closed only when the node ends: then it comes again.
+                // Closed only when the node stops: then the message is received again.
                 let _ = self.done.send(receipt).await;
             }
-            Some(Verdict::Poison(error)) => self.set_aside(message, receipt, error, Fate::Poison).await,
+            Some(Verdict::Poison(error)) => {
+                self.move_to_dead_letter_queue(message, receipt, error, Fate::Poison).await
+            }
             Some(Verdict::Retry) if received >= self.config.receives_max => {
                 let error = format!("received {received} times without being accepted");
-                self.set_aside(message, receipt, error, Fate::Exhausted).await;
+                self.move_to_dead_letter_queue(message, receipt, error, Fate::Exhausted).await;
             }
             Some(Verdict::Retry) => {
                 let doubled = PAUSE_MIN * (1 << received.min(10));
@@ -163,13 +167,13 @@ impl Work {
         let app = attribute("app").or_else(|| self.config.app.clone());
         let key = attribute("idempotency_key").or_else(|| message.message_id().map(str::to_owned));
         Ok(Incoming {
-            app: app.ok_or("the message has no attribute `app`, and the intake has no app of its own")?,
+            app: app.ok_or("the message has no attribute `app`, and the intake has no default app")?,
             body: message.body().unwrap_or_default().to_owned(),
             idempotency_key: key.ok_or("the message has no id")?,
         })
     }
 
-    /// Tries until it is decided. [`Verdict::Retry`]: it does not succeed while others do. None: the node drains.
+    /// Publishes until it is decided. [`Verdict::Retry`]: it fails while others succeed. None: the node drains.
     async fn publish(&self, incoming: Incoming) -> Option<Verdict> {
         let (mut pause, mut failures) = (PAUSE_MIN, 0);
         let accepted_before = self.gate.count();
@@ -181,7 +185,7 @@ impl Work {
                     self.gate.accepted();
                     return Some(Verdict::Accepted);
                 }
-                // Whoever reads messages is not overloaded.
+                // A rejection proves that the node is not overloaded.
                 poison => return Some(poison),
             }
             self.metrics.retries.inc();
@@ -198,18 +202,19 @@ impl Work {
         }
     }
 
-    /// Somebody receives it again after so long.
+    /// Makes the message visible to other nodes after this time.
     async fn give_back(&self, receipt: String, after: Duration) {
         self.metrics.count(Fate::Returned);
         if let Err(error) = client::extend(&self.client, &self.config.queue_url, vec![receipt], after).await {
-            tracing::debug!(%error, "a message could not be given back; it is seen again when its time is over");
+            tracing::debug!(%error, "failed to release a message; it becomes visible after the visibility timeout");
         }
     }
 
-    /// Into the dead-letter queue, with what is wrong, and out of this one. Where that fails it is received again.
-    async fn set_aside(&self, message: &Message, receipt: String, error: String, fate: Fate) {
+    /// Sends the message with its error to the dead-letter queue, and deletes it here. If that fails, it is received
+    /// again.
+    async fn move_to_dead_letter_queue(&self, message: &Message, receipt: String, error: String, fate: Fate) {
         let id = message.message_id().unwrap_or_default();
-        tracing::warn!(message = id, error, "a message of the intake queue is set aside");
+        tracing::warn!(message = id, error, "moving a message of the intake queue to the dead-letter queue");
         self.metrics.count(fate);
         let Some(url) = &self.config.dead_letter_url else { return };
         match self.dead_letter(url, message, error).await {
@@ -218,7 +223,7 @@ impl Work {
             }
             Err(error) => {
                 self.metrics.errors.inc();
-                tracing::warn!(message = id, %error, "a message could not be set aside; it comes again");
+                tracing::warn!(message = id, %error, "failed to move a message to the dead-letter queue; it will be received again");
             }
         }
     }
@@ -245,7 +250,7 @@ fn is_ours(attribute: &str) -> bool {
     matches!(attribute, "error" | "message_id")
 }
 
-/// Characters that SQS takes: those of XML 1.0, and never none at all.
+/// Only characters that SQS accepts, those of XML 1.0, and never an empty text.
 fn sendable(text: &str) -> String {
     let mut kept = String::new();
     for character in text.chars() {
@@ -269,24 +274,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_told_in_characters_that_sqs_takes() {
+    fn error_texts_have_only_characters_that_sqs_accepts() {
         assert_eq!(sendable("line 1\ncolumn\u{0}2"), "line 1\ncolumn\u{fffd}2");
         assert_eq!(sendable(""), "no reason");
         assert!(sendable(&"ü".repeat(2_000)).len() <= ERROR_BYTES_MAX);
     }
 
     #[tokio::test]
-    async fn an_overloaded_node_rests_longer_each_time_until_something_is_accepted() {
+    async fn an_overloaded_node_pauses_longer_each_time_until_something_is_accepted() {
         let gate = Gate::default();
         gate.open().await;
         gate.overloaded();
         gate.overloaded();
-        assert_eq!(gate.rest.lock().expect("it rests").1, PAUSE_MIN, "one rest at a time");
-        *gate.rest.lock() = Some((Instant::now(), PAUSE_MIN));
+        assert_eq!(gate.pause.lock().expect("it pauses").1, PAUSE_MIN, "one pause at a time");
+        *gate.pause.lock() = Some((Instant::now(), PAUSE_MIN));
         gate.overloaded();
-        assert_eq!(gate.rest.lock().expect("it rests").1, PAUSE_MIN * 2);
+        assert_eq!(gate.pause.lock().expect("it pauses").1, PAUSE_MIN * 2);
         gate.accepted();
-        assert!(gate.rest.lock().is_none());
+        assert!(gate.pause.lock().is_none());
         assert_eq!(gate.count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The intake: what is accepted is deleted, what never will be is set aside, what is not yet is tried again.
+//! The intake: accepted messages are deleted, impossible ones go to the dead-letter queue, others are retried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::sqs::{DEADLINE, Sqs, attribute, sqs};
 
-/// What was published, by idempotency key: body, and how often it was asked for.
+/// Published messages by idempotency key: the body, and the number of attempts.
 type Published = Arc<Mutex<BTreeMap<String, (Incoming, u32)>>>;
 
 struct Running {
@@ -45,7 +45,7 @@ where
     Arc::new(move |incoming| Box::pin(decide(incoming)))
 }
 
-/// Publishes what begins with a brace.
+/// Publishes bodies that begin with a brace.
 fn publisher(published: &Published) -> Accept {
     let published = published.clone();
     accept(move |incoming| {
@@ -88,7 +88,7 @@ async fn ten_thousand_messages_are_published_and_gone() {
     let bodies: Vec<String> = (0..MESSAGES).map(|n| format!("{{\"n\":{n}}}")).collect();
     sqs.send(&config.queue_url, &bodies, &[]).await;
     let began = Instant::now();
-    // Longer than it all takes: what comes twice would be wrong.
+    // Longer than the whole test, so that a repeated message is an error.
     let config = IntakeConfig { visibility: Duration::from_secs(120), ..config };
     let running = Running::start(config.clone(), publisher(&published));
     until(async || published.lock().await.len() == MESSAGES).await;
@@ -104,7 +104,7 @@ async fn ten_thousand_messages_are_published_and_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attributes_say_whose_it_is_and_what_it_repeats() {
+async fn attributes_name_the_app_and_the_idempotency_key() {
     let Some(sqs) = sqs().await else { return };
     let (config, published) = (config(&sqs).await, Published::default());
     let attributes = [("app", "other"), ("idempotency_key", "order-7")];
@@ -118,7 +118,7 @@ async fn attributes_say_whose_it_is_and_what_it_repeats() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_never_be_accepted_is_set_aside_at_once_with_what_is_wrong() {
+async fn an_impossible_message_goes_to_the_dead_letter_queue_with_its_error() {
     let Some(sqs) = sqs().await else { return };
     let (mut config, published) = (config(&sqs).await, Published::default());
     config.app = None;
@@ -138,14 +138,14 @@ async fn what_can_never_be_accepted_is_set_aside_at_once_with_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_overloaded_node_holds_what_it_has_and_sets_nothing_aside() {
+async fn an_overloaded_node_keeps_its_messages() {
     let Some(sqs) = sqs().await else { return };
     let (config, published) = (config(&sqs).await, Published::default());
     let bodies: Vec<String> = (0..40).map(|n| format!("{{\"n\":{n}}}")).collect();
     sqs.send(&config.queue_url, &bodies, &[]).await;
     let began = Instant::now();
     let publish = publisher(&published);
-    // Longer than the visibility timeout, and more failures than a message may have.
+    // Longer than the visibility timeout, with more failures than a message may have.
     let overloaded = accept(move |incoming| {
         let publish = publish.clone();
         async move {
@@ -168,7 +168,7 @@ async fn an_overloaded_node_holds_what_it_has_and_sets_nothing_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_while_others_succeed_is_set_aside_after_so_many_receives() {
+async fn a_message_that_fails_while_others_succeed_goes_to_the_dead_letter_queue() {
     let Some(sqs) = sqs().await else { return };
     let (config, published) = (config(&sqs).await, Published::default());
     let publish = publisher(&published);
@@ -184,7 +184,7 @@ async fn what_fails_while_others_succeed_is_set_aside_after_so_many_receives() {
     sqs.send(&config.queue_url, &["{\"stubborn\":1}".to_owned()], &[]).await;
     let running = Running::start(config.clone(), stubborn);
     let dead_url = config.dead_letter_url.clone().expect("one");
-    // Others are accepted all the while.
+    // Other messages are accepted meanwhile.
     until(async || {
         sqs.send(&config.queue_url, &["{}".to_owned()], &[]).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -198,7 +198,7 @@ async fn what_fails_while_others_succeed_is_set_aside_after_so_many_receives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_consumer_that_died_had_is_received_by_another() {
+async fn messages_of_a_dead_consumer_are_received_by_another() {
     let Some(sqs) = sqs().await else { return };
     let (config, published) = (config(&sqs).await, Published::default());
     let bodies: Vec<String> = (0..20).map(|n| format!("{{\"n\":{n}}}")).collect();

@@ -1,4 +1,4 @@
-//! The batch queue: the suite of all implementations, and what is SQS' own.
+//! The batch queue: the suite of all implementations, and tests specific to SQS.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ suite!(
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_that_are_not_there_are_an_error_unless_they_are_to_be_made() {
+async fn missing_queues_are_an_error_unless_they_may_be_created() {
     let Some(sqs) = sqs().await else { return };
     let config = QueueConfig::new(sqs.connection, name("missing"));
     let opened = Queue::open(&config).await.err().expect("refused");
@@ -63,7 +63,7 @@ async fn queues_that_are_not_there_are_an_error_unless_they_are_to_be_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_sqs_that_is_not_there_is_an_error_that_may_pass() {
+async fn an_unreachable_sqs_is_a_temporary_error() {
     if sqs().await.is_none() {
         return;
     }
@@ -73,7 +73,7 @@ async fn an_sqs_that_is_not_there_is_an_error_that_may_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_large_is_refused_before_anything_is_sent() {
+async fn an_oversized_parcel_is_rejected_before_anything_is_sent() {
     let Some(sqs) = sqs().await else { return };
     let queue = OnSqs::new(sqs.connection).puller().await;
     let large = Parcel { key: 1, lane: 1, body: Bytes::from(vec![0; 1 << 20]) };
@@ -81,14 +81,14 @@ async fn what_is_too_large_is_refused_before_anything_is_sent() {
     let put = queue.put(vec![small, large]).await;
     assert!(matches!(put, Err(Error::TooLarge { .. })), "{put:?}");
     assert_eq!(queue.pull(&[1], 9, Duration::from_millis(500)).await.expect("pulled"), []);
-    // Ten of these are more than one call takes.
+    // Ten of these exceed one call.
     let body = Bytes::from(vec![7; 150 << 10]);
     let parcels = (0..10).map(|key| Parcel { key, lane: 2, body: body.clone() }).collect();
     queue.put(parcels).await.expect("put");
     assert!(drain(&*queue, 10).await.iter().all(|one| one.parcel.body == body));
 }
 
-/// What a node does a second is printed; it fails only where it takes minutes.
+/// Prints the throughput of a node; fails only if it takes minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_parcels_pass() {
     let Some(sqs) = sqs().await else { return };

@@ -1,4 +1,4 @@
-//! An SQS for a test: queues, and what is in them, by the SDK alone.
+//! SQS for a test: queues and their content, through the SDK only.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry};
 use noroshi_sqs::Connection;
 
-/// Generous: only a failure waits for it.
+/// Generous: only a failure waits this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Sqs {
@@ -16,18 +16,18 @@ pub(crate) struct Sqs {
     pub(crate) connection: Connection,
 }
 
-/// None: there is none, and the test is skipped.
+/// None: the test is skipped.
 pub(crate) async fn sqs() -> Option<Sqs> {
     let Ok(endpoint) = std::env::var("NOROSHI_SQS_ENDPOINT") else {
         eprintln!("skipped: NOROSHI_SQS_ENDPOINT names no SQS; e2e/sqs/run starts one");
         return None;
     };
     let connection = Connection { endpoint: Some(endpoint), region: Some("elasticmq".to_owned()) };
-    let config = noroshi_aws::sdk::load(&connection, DEADLINE, 3).await;
+    let config = noroshi_egress::aws::sdk::load(&connection, DEADLINE, 3).await;
     Some(Sqs { client: Client::new(&config), connection })
 }
 
-/// A name that no other test has, nor an earlier run.
+/// A name that no other test or earlier run uses.
 pub(crate) fn name(what: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -56,7 +56,7 @@ impl Sqs {
         }
     }
 
-    /// Receives until there are so many; they stay invisible.
+    /// Receives until there are `count`; they stay invisible.
     pub(crate) async fn receive(&self, url: &str, count: usize) -> Vec<Message> {
         let mut messages = Vec::new();
         let end = tokio::time::Instant::now() + DEADLINE;
@@ -69,7 +69,7 @@ impl Sqs {
         messages
     }
 
-    /// Waits until nothing is in it, visible or not.
+    /// Waits until the queue is empty, counting invisible messages too.
     pub(crate) async fn empty(&self, url: &str) {
         let end = tokio::time::Instant::now() + DEADLINE;
         loop {
@@ -82,7 +82,7 @@ impl Sqs {
         }
     }
 
-    /// Visible, and under way.
+    /// Visible messages, and those in flight.
     pub(crate) async fn depth(&self, url: &str) -> (u64, u64) {
         use QueueAttributeName::{ApproximateNumberOfMessages, ApproximateNumberOfMessagesNotVisible};
         let ask = self.client.get_queue_attributes().queue_url(url);

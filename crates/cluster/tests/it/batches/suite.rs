@@ -1,4 +1,4 @@
-//! What every implementation of the batch queue promises.
+//! The promises of every implementation of the batch queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use noroshi_cluster::batches::{BatchQueue, LaneDepth, Parcel, Received};
 
-/// As the implementations under test are set up.
+/// How the implementations under test are set up.
 pub(crate) const CLAIM_AFTER: Duration = Duration::from_secs(3);
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const LANES: [u8; 3] = [1, 2, 3];
 
-/// An empty queue that several pull from.
+/// An empty queue with several pullers.
 #[async_trait]
 pub(crate) trait Engine: Sync {
     async fn puller(&self) -> Arc<dyn BatchQueue>;
 
-    /// Whether parcels of a lane come in the order they were put.
+    /// Whether parcels of a lane arrive in the order they were put.
     fn keeps_order(&self) -> bool {
         true
     }
@@ -34,13 +34,13 @@ pub(crate) async fn until(mut reached: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// With every byte in its body, and some more.
+/// A body with every byte value, and some more.
 pub(crate) fn parcel(key: u64, lane: u8) -> Parcel {
     let body: Vec<u8> = (0..=255).cycle().take(1_000 + usize::try_from(key).expect("small")).collect();
     Parcel { key, lane, body: Bytes::from(body) }
 }
 
-/// Pulls until there are so many.
+/// Pulls until there are `count`.
 pub(crate) async fn drain(queue: &dyn BatchQueue, count: usize) -> Vec<Received> {
     let deadline = Instant::now() + DEADLINE;
     let mut received = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) async fn what_is_done_is_gone(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
     a.put(vec![parcel(1, 1), parcel(2, 3)]).await.expect("put");
     let received = drain(&*a, 2).await;
-    // Whoever finished it, and as often as it is said.
+    // Idempotent, for any caller.
     finish(&*b, received.clone()).await;
     finish(&*a, received).await;
     tokio::time::sleep(CLAIM_AFTER + CLAIM_AFTER / 2).await;
@@ -125,7 +125,7 @@ pub(crate) async fn what_is_left_behind_is_pulled_by_another_unless_it_is_extend
     }
     assert_eq!(all_of(&left), [1]);
     assert_eq!(left[0].parcel, parcel(1, 2));
-    // A poll of the first that was still under way may have brought it in between.
+    // A poll of the first puller that was still in progress may have pulled it meanwhile.
     let deliveries = if engine.keeps_order() { 2..=2 } else { 2..=3 };
     assert!(deliveries.contains(&left[0].deliveries), "{}", left[0].deliveries);
     finish(&*b, left).await;
@@ -167,14 +167,14 @@ pub(crate) async fn the_depth_is_what_waits_and_what_is_under_way(engine: &dyn E
         found.map_or((0, 0), |LaneDepth { parcels, pulled, .. }| (parcels, pulled))
     };
     assert_eq!(depth(3).await, (0, 0));
-    // More than fit into one call.
+    // More than one call holds.
     queue
         .put((0..600).map(|key| Parcel { key, lane: 3, body: Bytes::from_static(b"x") }).collect())
         .await
         .expect("put");
     until(async || depth(3).await == (600, 0)).await;
     let received = drain(&*queue, 30).await;
-    // They stay pulled however long it takes until the engine says so.
+    // They stay pulled until the engine reports otherwise.
     let receipts: Vec<_> = received.iter().map(|one| one.receipt.clone()).collect();
     until(async || {
         queue.extend(&receipts, DEADLINE).await.expect("extended");

@@ -1,4 +1,4 @@
-//! Files are rotated, compressed, bounded, and read back whole.
+//! Files are rotated, compressed, bounded, and complete.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ fn config(folder: &Path) -> config::File {
     config::File { bytes: 64 << 10, ..config::File::new(folder) }
 }
 
-/// The files of a folder in the order of their lines: "events-…" sorts before "events.ndjson", the one that is written.
+/// The files of a folder in the order of their lines: "events-…" sorts before "events.ndjson", the current one.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path()).collect();
@@ -28,7 +28,7 @@ fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// Compressing is another thread's: it is awaited, whatever it takes.
+/// Waits for the thread that compresses.
 fn wait_for_packed(folder: &Path, enough: impl Fn(usize) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let count = || files(folder).iter().filter(|path| is_packed(path)).count();
@@ -54,7 +54,7 @@ fn read_back(folder: &Path) -> String {
 }
 
 #[test]
-fn what_was_written_is_read_back_from_rotated_and_compressed_files() {
+fn rotated_and_compressed_files_have_all_lines() {
     let folder = tempfile::tempdir().expect("folder");
     let mut sink = File::open(&config(folder.path()), &Threads::default()).expect("sink");
     let mut all = String::new();
@@ -62,7 +62,7 @@ fn what_was_written_is_read_back_from_rotated_and_compressed_files() {
         let text: String = (0..50).map(|line| format!("{{\"n\":{}}}\n", n * 50 + line)).collect();
         sink.write(&batch(&text)).expect("written");
         all.push_str(&text);
-        // 100 × about 600 bytes are one file of 64 KiB: a line of 2 KiB makes it several.
+        // 100 × about 600 bytes are one file of 64 KiB; lines of 2 KiB make several.
         let long = format!("{{\"long\":\"{}\"}}\n", "x".repeat(2 << 10));
         sink.write(&batch(&long)).expect("written");
         all.push_str(&long);
@@ -74,7 +74,7 @@ fn what_was_written_is_read_back_from_rotated_and_compressed_files() {
 }
 
 #[test]
-fn a_line_that_a_crash_cut_off_is_removed() {
+fn a_truncated_line_is_removed() {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::write(folder.path().join(NAME), "{\"n\":1}\n{\"n\":2}\n{\"n\":").expect("written");
     let mut sink = File::open(&config(folder.path()), &Threads::default()).expect("sink");
@@ -84,12 +84,12 @@ fn a_line_that_a_crash_cut_off_is_removed() {
 }
 
 #[test]
-fn what_a_crash_left_uncompressed_is_compressed_at_the_next_start_and_the_oldest_go() {
+fn the_next_start_compresses_leftovers_and_removes_the_oldest_files() {
     let folder = tempfile::tempdir().expect("folder");
     let name = |second: u64| {
         archive::free_name(folder.path(), SystemTime::UNIX_EPOCH + Duration::from_secs(second)).expect("name")
     };
-    // Random text does not get smaller.
+    // Random text does not compress.
     let text = |n: u64| {
         (0..20_000)
             .map(|k| format!("{:x}\n", (k + n).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
@@ -109,7 +109,7 @@ fn what_a_crash_left_uncompressed_is_compressed_at_the_next_start_and_the_oldest
 }
 
 #[test]
-fn two_files_of_one_moment_have_names_of_their_own() {
+fn two_files_closed_at_the_same_time_have_different_names() {
     let folder = tempfile::tempdir().expect("folder");
     let first = archive::free_name(folder.path(), SystemTime::UNIX_EPOCH).expect("name");
     std::fs::write(&first, "").expect("written");

@@ -1,8 +1,8 @@
-//! A topic's leaders, and one call to one of them. Connections are opened by `egress`, so its guard, proxies and trust
-//! are theirs; what is said on them is rskafka's.
+//! The leaders of a topic, and one call to one of them. `egress` opens the connections, so its guard, proxies and trust
+//! apply; rskafka provides the protocol.
 //!
-//! Of rskafka the protocol is used and not its client: that one takes an answer which says that a quota is used up for a
-//! failure, and sends what the brokers have once more, again and again.
+//! Only the protocol of rskafka is used, not its client: that one treats an answer that reports a used-up quota as a
+//! failure, and repeats what the brokers already have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ use tokio::time::timeout;
 
 use crate::config::{self, Compression, Login, Mechanism};
 
-/// Of an answer: metadata of a topic with thousands of partitions.
+/// The limit of an answer: the metadata of a topic with thousands of partitions.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// The broker's time for its replicas ends before ours for its answer.
+/// The brokers' timeout for replicas is shorter than ours for the answer.
 const ANSWER_SLACK: Duration = Duration::from_millis(500);
-/// All replicas in sync.
+/// All in-sync replicas.
 const ACKS_ALL: i16 = -1;
 
 type Broker = Messenger<BufStream<Stream>>;
 
-/// Why lines were not taken.
+/// Why lines were not accepted.
 pub(super) enum Wrong {
-    /// They may be later.
+    /// Temporary: retry.
     Passing(String),
-    /// Fewer at once may be.
+    /// Too large: retry with fewer lines.
     TooLarge(String),
-    /// One of them never will be.
+    /// One of the lines is invalid.
     Invalid(String),
 }
 
@@ -49,14 +49,14 @@ pub(super) struct Cluster {
     config: config::Kafka,
     egress: Arc<Egress>,
     addresses: HashMap<i32, (String, u16)>,
-    /// Number and leader of each partition, in order; one at least.
+    /// Number and leader of each partition, in order; at least one.
     partitions: Vec<(i32, i32)>,
-    /// Those that were needed.
+    /// Connections that were needed so far.
     brokers: HashMap<i32, Broker>,
 }
 
 impl Cluster {
-    /// Asks the brokers one after the other where the topic is. Cancel-safe.
+    /// Queries the brokers one after the other for the topic's leaders. Cancel-safe.
     pub(super) async fn open(config: &config::Kafka, egress: Arc<Egress>) -> Result<Self, String> {
         let mut failures = Vec::new();
         for (host, port) in &config.brokers {
@@ -74,25 +74,25 @@ impl Cluster {
                 Err(_) => failures.push(format!("{host}:{port}: no answer in {:?}", config.timeout)),
             }
         }
-        Err(format!("Kafka cannot be reached: {}", failures.join("; ")))
+        Err(format!("Kafka is unreachable: {}", failures.join("; ")))
     }
 
     fn of(config: &config::Kafka, egress: Arc<Egress>, metadata: MetadataResponse) -> Result<Self, String> {
         let name = &config.topic;
         let topic = metadata.topics.into_iter().find(|topic| topic.name.0 == *name);
-        let topic = topic.ok_or_else(|| format!("Kafka did not say where topic {name} is"))?;
+        let topic = topic.ok_or_else(|| format!("Kafka did not report the topic {name}"))?;
         match topic.error {
             None => {}
             Some(Code::UnknownTopicOrPartition) => {
-                return Err(format!("Kafka has no topic {name}: create it, and events go there"));
+                return Err(format!("Kafka has no topic {name}: create it"));
             }
-            Some(code) => return Err(format!("Kafka does not tell where topic {name} is: {code}")),
+            Some(code) => return Err(format!("Kafka reports an error for the topic {name}: {code}")),
         }
         let mut partitions: Vec<(i32, i32)> =
             topic.partitions.iter().map(|it| (it.partition_index.0, it.leader_id.0)).collect();
         partitions.sort_unstable();
         if partitions.is_empty() {
-            return Err(format!("Kafka's topic {name} has no partition"));
+            return Err(format!("Kafka's topic {name} has no partitions"));
         }
         let addresses = metadata.brokers.into_iter().filter_map(|broker| {
             Some((broker.node_id.0, (broker.host.0, u16::try_from(broker.port.0).ok()?)))
@@ -101,7 +101,7 @@ impl Cluster {
         Ok(Self { config, egress, addresses, partitions, brokers: HashMap::new() })
     }
 
-    /// Gives lines to the partition that `chosen` is, modulo how many there are. For how long a quota is used up then.
+    /// Sends lines to the partition `chosen`, modulo their number. Returns how long a quota is used up.
     pub(super) async fn produce(
         &mut self,
         chosen: usize,
@@ -175,7 +175,7 @@ fn compression(of: Compression) -> RecordBatchCompression {
     }
 }
 
-/// All records have the time at which they are sent; when it happened is in the line.
+/// All records have the time of sending; the time of the event is in the line.
 fn batch<'a>(key: &Bytes, lines: impl Iterator<Item = &'a Bytes>) -> RecordBatch {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
@@ -195,7 +195,7 @@ fn batch<'a>(key: &Bytes, lines: impl Iterator<Item = &'a Bytes>) -> RecordBatch
         last_offset_delta: records.last().map_or(0, |record| record.offset_delta),
         first_timestamp: now_ms,
         max_timestamp: now_ms,
-        // Neither transactions nor a producer that numbers what it sends.
+        // Neither transactions nor an idempotent producer.
         producer_id: -1,
         producer_epoch: -1,
         base_sequence: -1,
@@ -206,7 +206,7 @@ fn batch<'a>(key: &Bytes, lines: impl Iterator<Item = &'a Bytes>) -> RecordBatch
     }
 }
 
-/// What an answer says of the one partition that was asked.
+/// The result for the requested partition.
 fn judge(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duration, Wrong> {
     let partitions = response.responses.iter().filter(|it| it.name.0 == topic);
     let mut answers = partitions.flat_map(|it| &it.partition_responses).filter(|it| it.index.0 == number);
@@ -221,7 +221,7 @@ fn judge(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duratio
     Err(match code {
         Code::MessageTooLarge | Code::RecordListTooLarge => Wrong::TooLarge(text),
         Code::InvalidRecord => Wrong::Invalid(text),
-        // Replicas, leaders, permissions, quotas, and this node's clock, which stamps records: all mended elsewhere.
+        // Replicas, leaders, permissions, quotas, and this node's clock, which stamps records: all fixed elsewhere.
         _ => Wrong::Passing(text),
     })
 }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_success_also_where_a_quota_is_used_up() {
+    fn an_answer_with_a_used_up_quota_is_a_success() {
         let answer = |error: Option<Code>, throttle_ms: i32| {
             let partition = ProduceResponsePartitionResponse {
                 index: Int32(3),

@@ -134,7 +134,7 @@ fn firehose(reader: &mut Reader) -> Option<Sink> {
         any,
         "Sends events to this stream of Amazon Kinesis Data Firehose. Unset: none.",
     );
-    let connection = noroshi_aws::Connection {
+    let connection = noroshi_egress::aws::Connection {
         endpoint: reader.optional(
             "events.firehose.endpoint",
             ("url", "https:// or http://"),

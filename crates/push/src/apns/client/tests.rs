@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
-use crate::content::Fields;
-use crate::content::tests::{fields, json_text, push};
 use crate::credential::tests::{apns_json, parsed};
+use crate::fields::Fields;
+use crate::fields::tests::{fields, json_text};
+use crate::push::tests::push;
 
 const MINUTE: u64 = 60_000;
 

@@ -1,7 +1,8 @@
 //! What messages become at APNs, and what is refused before anything is accepted.
 
 use super::*;
-use crate::content::tests::{fields, json_text};
+use crate::content::Payload as _;
+use crate::fields::tests::{fields, json_text};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
@@ -124,17 +125,6 @@ fn urgency_time_and_collapse_key_become_headers() {
     assert_eq!(own.expiration.value(Timestamp(90_999)), "77");
     assert_eq!((own.priority, own.collapse_id.as_deref()), ("5", Some(b"x".as_slice())));
     assert_eq!(own.topic.as_deref(), Some(b"a.b".as_slice()));
-}
-
-#[test]
-fn a_collapse_key_that_no_header_can_carry_is_hashed() {
-    assert_eq!(collapse_id(&"k".repeat(64)).len(), 64);
-    for key in ["サッカー", "two words", "line\nbreak", ""] {
-        let id = collapse_id(key);
-        assert_eq!(id.len(), 43, "{key:?}");
-        assert!(id.bytes().all(|byte| byte.is_ascii_graphic()));
-    }
-    assert_ne!(collapse_id("サッカー"), collapse_id("テニス"));
 }
 
 #[test]

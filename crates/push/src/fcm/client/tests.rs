@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
-use crate::content::Fields;
-use crate::content::tests::{fields, json_text, push};
 use crate::credential::tests::{fcm_json, parsed};
+use crate::fields::Fields;
+use crate::fields::tests::{fields, json_text};
+use crate::push::tests::push;
 
 fn token_response(status: u16, body: &str, second: u64) -> Response<'_> {
     Response { status, retry_after: None, body: body.as_bytes(), now: Timestamp(second * 1_000) }

@@ -1,7 +1,8 @@
 //! What messages become at FCM, against the names and types of its discovery document.
 
 use super::*;
-use crate::content::tests::{fields, json_text};
+use crate::content::Payload as _;
+use crate::fields::tests::{fields, json_text};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
@@ -133,8 +134,8 @@ fn urgency_and_collapse_key_have_their_place_on_each_platform() {
 
     let message = payload(Fields { collapse_key: Some("my score".into()), ..fields() });
     assert_eq!(message["android"]["collapseKey"], "my score");
-    assert_eq!(message["apns"]["headers"]["apns-collapse-id"], apns::collapse_id("my score"));
-    assert_eq!(message["webpush"]["headers"]["Topic"], webpush::topic("my score"));
+    assert_eq!(message["apns"]["headers"]["apns-collapse-id"], collapse::apns_id("my score"));
+    assert_eq!(message["webpush"]["headers"]["Topic"], collapse::web_push_topic("my score"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Accounts by themselves; what they do for pools is tested in `tests/it`.
+//! Unit tests of accounts. `tests/it` covers what they do for pools.
 
 use noroshi_types::JsonText;
 
@@ -7,7 +7,7 @@ use crate::credential::tests::{apns_json, parsed};
 use crate::metrics::Metrics;
 
 #[tokio::test]
-async fn a_closed_account_opens_no_pool_that_nobody_would_close() {
+async fn a_closed_account_opens_no_pool() {
     let egress = Egress::new(noroshi_egress::Config::default()).expect("no proxies");
     let means = Means {
         config: Arc::new(Config::default()),

@@ -1,5 +1,5 @@
-//! What a connection does as time passes: requests that take too long are given up, a silent peer is pinged
-//! and left, an unused connection to a Web Push origin closes.
+//! The timers of a connection: requests time out, a silent peer gets a ping and is given up, an unused connection to a
+//! Web Push origin closes.
 
 use std::task::Context;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use super::Connection;
 use crate::pool::pending::RETRY_AFTER;
 
-/// A peer that answers pings and so many requests in a row not: another connection may lead to somebody who does.
+/// A peer that answers pings but not this many requests: another connection may reach a working one.
 const TIMEOUTS_MAX: u32 = 3;
 
 impl Connection {
-    /// True if the timer ran out and something was done.
+    /// True if the timer fired and something was done.
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let due = self.wait_until.map_or(self.tick_at, |until| until.min(self.tick_at));
         if self.timer.deadline().into_std() != due {
@@ -31,7 +31,7 @@ impl Connection {
         true
     }
 
-    /// Once a second: time limits of requests, the peer's health, and who has been idle for too long.
+    /// Once a second: timeouts, the peer's health, and idle connections.
     fn tick(&mut self, now: Instant) {
         let pool = self.pool.clone();
         let config = &pool.account.means.config;
@@ -63,7 +63,7 @@ impl Connection {
         }
         pool.answer_overdue(now);
         self.check_health(now);
-        // Origins of Web Push are many, and a few of them are in use at a time.
+        // Web Push has many origins, of which few are in use at a time.
         let idle = now.saturating_duration_since(self.used_at);
         if pool.account.service() == PushService::WebPush
             && idle >= config.idle_close
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Pings a peer that is silent: soon if it owes answers, else now and then.
+    /// Pings a silent peer: soon if it owes answers, else rarely.
     fn check_health(&mut self, now: Instant) {
         let config = &self.pool.account.means.config;
         if let Some(pinged_at) = self.pinged_at {

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::Credential;
-use crate::content::Fields;
-use crate::content::tests::{fields, json_text, push};
 use crate::credential::tests::{parsed, webpush_json};
+use crate::fields::Fields;
+use crate::fields::tests::{fields, json_text};
+use crate::push::tests::push;
 
 const HOUR: u64 = 3_600_000;
 /// The browser of RFC 8291 §5.

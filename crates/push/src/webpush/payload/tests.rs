@@ -4,7 +4,8 @@ use noroshi_types::Urgency;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::content::tests::{fields, json_text};
+use crate::content::Payload as _;
+use crate::fields::tests::{fields, json_text};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
@@ -64,18 +65,6 @@ fn urgency_time_and_collapse_key_become_headers() {
         (own.ttl(Timestamp(0)), own.urgency, own.topic),
         ("60".into(), "low".into(), Some("mine".into()))
     );
-}
-
-#[test]
-fn a_collapse_key_is_a_topic_where_it_can_be_and_hashed_where_not() {
-    assert_eq!(topic("score_7-A"), "score_7-A");
-    assert_eq!(topic(&"k".repeat(32)), "k".repeat(32));
-    for key in ["k".repeat(33), "a b".to_owned(), "スコア".to_owned(), "a/b".to_owned(), String::new()] {
-        let topic = topic(&key);
-        assert_eq!(topic.len(), 32, "{key:?}");
-        assert!(is_topic(&topic));
-    }
-    assert_ne!(topic("a b"), topic("a/b"));
 }
 
 #[test]

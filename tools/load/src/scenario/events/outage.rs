@@ -32,7 +32,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         .map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let folder = temporary_folder()?;
-    let connection = noroshi_aws::Connection { endpoint: Some(fake.origin()), region: None };
+    let connection = noroshi_egress::aws::Connection { endpoint: Some(fake.origin()), region: None };
     let sink = Sink::Firehose(ToFirehose::new(connection, STREAM));
     let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
     let metrics = Metrics::new(&mut noroshi_telemetry::registry());

@@ -1,4 +1,4 @@
-//! A receiver that writes down what it hears, and waits for it.
+//! A receiver that records events, and waits for them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use noroshi_cluster::{Epoch, Receiver};
 use parking_lot::Mutex;
 
-/// Nothing here takes so long, however busy the machine.
+/// Nothing here takes this long, however busy the machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,9 +19,9 @@ pub(crate) enum Event {
 }
 
 #[derive(Default)]
-pub(crate) struct Heard(Mutex<Vec<Event>>);
+pub(crate) struct Recorder(Mutex<Vec<Event>>);
 
-impl Receiver for Heard {
+impl Receiver for Recorder {
     fn receive(&self, from: Epoch, message: Bytes) {
         self.0.lock().push(Event::Message(from, message));
     }
@@ -41,7 +41,7 @@ impl Receiver for Heard {
     fn nodes_changed(&self) {}
 }
 
-impl Heard {
+impl Recorder {
     pub(crate) fn all(&self) -> Vec<Event> {
         self.0.lock().clone()
     }
@@ -75,7 +75,7 @@ impl Heard {
         found.expect("waited for")
     }
 
-    pub(crate) async fn hears(self: &Arc<Self>, what: &str, mut check: impl FnMut(&[Event]) -> bool) {
+    pub(crate) async fn until(self: &Arc<Self>, what: &str, mut check: impl FnMut(&[Event]) -> bool) {
         until(what, || check(&self.0.lock())).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What fits into one call of PutRecordBatch, and into one record. Pure.
+//! The limits of PutRecordBatch: what fits into one call, and into one record. Pure.
 
 use std::collections::VecDeque;
 
@@ -6,43 +6,43 @@ use bytes::Bytes;
 
 use crate::batch::Batch;
 
-/// Records of one call (PutRecordBatch, Records).
+/// Records per call (PutRecordBatch, Records).
 pub(crate) const RECORDS_MAX: usize = 500;
 
-/// Bytes of one call, all its records together.
+/// Bytes per call, all its records together.
 pub(crate) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of one record, before it is encoded for the wire.
+/// Bytes per record, before it is encoded for the wire.
 pub(crate) const RECORD_BYTES_MAX: usize = 1_000 << 10;
 
-/// Some lines, and how many.
+/// Some lines, and their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Parcel {
+pub(crate) struct SharedRecord {
     pub(crate) bytes: Bytes,
     pub(crate) events: u64,
 }
 
-/// Cuts a batch into records of at most `record_bytes`, in order. A line that is longer is a record of its own.
-pub(crate) fn records(batch: &Batch, record_bytes: usize) -> VecDeque<Parcel> {
+/// Splits a batch into records of at most `record_bytes`, in order. A longer line is a record of its own.
+pub(crate) fn records(batch: &Batch, record_bytes: usize) -> VecDeque<SharedRecord> {
     let (mut records, mut begin, mut end, mut events) = (VecDeque::new(), 0, 0, 0);
     for line in batch.lines() {
         if events > 0 && end - begin + line.len() > record_bytes {
-            records.push_back(Parcel { bytes: batch.bytes.slice(begin..end), events });
+            records.push_back(SharedRecord { bytes: batch.bytes.slice(begin..end), events });
             (begin, events) = (end, 0);
         }
         end += line.len();
         events += 1;
     }
     if events > 0 {
-        records.push_back(Parcel { bytes: batch.bytes.slice(begin..end), events });
+        records.push_back(SharedRecord { bytes: batch.bytes.slice(begin..end), events });
     }
     records
 }
 
-/// How many of the first records make one call: one at least.
-pub(crate) fn call(records: &VecDeque<Parcel>) -> usize {
+/// How many of the first records make one call: at least one.
+pub(crate) fn call(records: &VecDeque<SharedRecord>) -> usize {
     let mut bytes = 0;
-    let fits = |record: &&Parcel| {
+    let fits = |record: &&SharedRecord| {
         bytes += record.bytes.len();
         bytes <= CALL_BYTES_MAX
     };
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_share_records_and_none_is_cut() {
+    fn lines_share_records_and_none_is_split() {
         let records = |lines, bytes, record_bytes| {
             let batch = batch(lines, bytes);
             let records = records(&batch, record_bytes);

@@ -1,4 +1,4 @@
-//! The SDK's configuration as every service's client is made from it.
+//! The SDK's configuration, from which every service's client is built.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
-use crate::Connection;
+use super::Connection;
 
-/// From the name to the end of the TLS handshake.
+/// From resolving the name to the end of the TLS handshake.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// `answer` bounds one attempt of a call; a call is tried `attempts` times by the SDK itself.
+/// `answer` is the timeout of one attempt; the SDK makes up to `attempts` per call.
 pub async fn load(connection: &Connection, answer: Duration, attempts: u32) -> SdkConfig {
     let http =
         aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();

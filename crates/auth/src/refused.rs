@@ -1,0 +1,44 @@
+//! Why a credential is rejected. `api` and `gateway` map each reason to a status or a close reason.
+
+/// Why a credential is rejected. The text is public and never contains the credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the credential is missing")]
+    Missing,
+    #[error("the credential is unknown")]
+    Unknown,
+    #[error("this is a device token or JWT; an API key is needed here")]
+    NotAKey,
+    #[error("this is an API key; a device token or app JWT is needed here")]
+    NotAToken,
+    #[error("the token is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("the token's signature does not verify")]
+    Signature,
+    #[error(
+        "the token names no app, and this server has several that sign tokens: put the app's name or its declared \
+         audience into the claim aud, or name the app with ?app=NAME or the header Noroshi-App"
+    )]
+    Unnamed,
+    #[error(
+        "several apps match the claims aud and iss of the token: name one with ?app=NAME or the header Noroshi-App"
+    )]
+    Ambiguous,
+    #[error("the claim iss is not the issuer that the app declares")]
+    Issuer,
+    #[error(
+        "the token is for another audience: the claim aud must contain the audience that the app declares, or the \
+         app's name if it declares none"
+    )]
+    Audience,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not valid yet")]
+    NotYet,
+    /// Nothing is said of the token: it may be good.
+    #[error("too many log-ins failed; try again in {retry_after_s} s")]
+    TooManyFailures { retry_after_s: u32 },
+    /// Nothing is said of the token: it may be good.
+    #[error("too many tokens wait to be verified; try again")]
+    Busy,
+}

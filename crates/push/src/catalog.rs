@@ -1,0 +1,40 @@
+//! The list of push services: the only file outside a service's folder that names it. A new service adds its
+//! folder, its arm here, and its name in `noroshi_types::PushService`.
+
+use noroshi_types::PushService;
+
+use crate::fields::{Fields, Unfit};
+use crate::service::Service;
+use crate::{apns, fcm, webpush};
+
+pub(crate) fn service(service: PushService) -> &'static Service {
+    match service {
+        PushService::Apns => &apns::SERVICE,
+        PushService::Fcm => &fcm::SERVICE,
+        PushService::WebPush => &webpush::SERVICE,
+    }
+}
+
+/// Whether these services would accept the message, as far as this is known beforehand. Any `notification_id`
+/// will do: all have the same length.
+pub fn check_content(fields: &Fields, services: &[PushService]) -> Result<(), Unfit> {
+    services.iter().try_for_each(|name| (service(*name).check)(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fields::tests::{fields, json_text};
+
+    #[test]
+    fn only_the_named_services_are_checked() {
+        let large = Fields { data: json_text(&json!({"x": "y".repeat(3_940)})), ..fields() };
+        assert_eq!(check_content(&large, &[PushService::Apns]), Ok(()));
+        assert!(matches!(
+            check_content(&large, &PushService::ALL),
+            Err(Unfit::TooLarge { service: PushService::WebPush, bytes_max: 3_993, .. })
+        ));
+    }
+}

@@ -1,0 +1,23 @@
+//! What a push service registers: how its credentials are read, and how its content is checked. Each service's
+//! folder has one constant of this type, and [`crate::catalog`] lists them.
+
+use std::sync::Arc;
+
+use noroshi_types::PushEnvironment;
+use serde_json::{Map, Value};
+
+use crate::exchange::Client;
+use crate::fields::{Fields, Unfit};
+use crate::object::{Invalid, Object};
+
+/// A credential's client, and what of the credential may be shown again: never a secret.
+pub(crate) type ClientAndShown = (Arc<dyn Client>, Map<String, Value>);
+
+/// One push service.
+pub(crate) struct Service {
+    pub(crate) has_sandbox: bool,
+    /// Takes the service's own fields out of a credential. The last argument is the operator's rate a second.
+    pub(crate) read: fn(&mut Object, PushEnvironment, Option<f64>) -> Result<ClientAndShown, Invalid>,
+    /// Whether the service would accept the content, as far as this is known beforehand.
+    pub(crate) check: fn(&Fields) -> Result<(), Unfit>,
+}
