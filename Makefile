@@ -1,29 +1,29 @@
-# Every target does its own set-up: scripts/setup installs missing Debian packages when run as root, and
-# otherwise says exactly what is missing.
+# Every target sets up its prerequisites: scripts/setup installs missing Debian packages when run as root, and
+# otherwise lists them.
 
 CARGO ?= cargo
 PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK, thirty of the sampler, a score for Kafka and fifteen of OpenTelemetry, which only
-# what is released has.
+# Only release builds contain these: about ninety crates of the AWS SDK, thirty of the sampler, twenty for Kafka and
+# fifteen of OpenTelemetry.
 FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
-# Everything: what is checked.
+# All features, for `make check`.
 FEATURES_all := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/heap-profiling
-# What is tested: one build serves unit tests, end-to-end tests and injected faults. Heap profiles need another allocator.
+# For tests: one build serves unit tests, end-to-end tests and fault injection. Heap profiles need another allocator.
 FEATURES_dev := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
-# Injected faults are for debug builds alone (crates/supervision).
-# grep answers 1 where the text is absent, and 2 where it cannot read the binary.
+# Only debug builds contain fault injection (crates/supervision).
+# grep exits with 1 if the text is absent, and with 2 if it cannot read the binary.
 NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 
-# A missing or changed snapshot is a failure, never a silent update.
+# A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
 .PHONY: help run build test unit e2e faults long check advisories bench fuzz
 
-help: ## This list
+help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 run: ## Build the release binary and start a development node in ./noroshi-data
@@ -32,49 +32,49 @@ run: ## Build the release binary and start a development node in ./noroshi-data
 	@$(NO_FAULTS_release)
 	$(BIN_release) serve --dev
 
-test: unit e2e ## Every test: units, components, and end to end with other people's clients
+test: unit e2e ## Run every test: unit, component, and end to end with third-party clients
 
-unit: ## Tests of the workspace alone
+unit: ## Run the tests of the workspace
 	@scripts/setup build engines
 	$(CARGO) test --workspace $(FEATURES_dev) --no-fail-fast --locked
 	$(CARGO) test -p noroshi-profiling --features heap --locked
 
-e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
+e2e: ## Run the end-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	$(NO_FAULTS_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
-faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
+faults: ## Kill, pause and partition databases and nodes under load; test Amazon SQS and Apache Kafka (about 9 minutes)
 	@scripts/setup build engines
 	$(CARGO) build --locked --bin noroshi $(FEATURES_dev)
 	NOROSHI_BIN=$(BIN_dev) NOROSHI_FEATURES="$(FEATURES_dev)" e2e/run faults sqs kafka
 
-long: ## What takes too long for every change: Autobahn's compressed messages, other people's large programs (PROFILE=release)
+long: ## Run suites too slow for every change: Autobahn's compressed messages, large third-party programs (PROFILE=release)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run autobahn-deflate compatibility
-	$(CARGO) test -p noroshi --locked profile # what a build without optional features says of them
+	$(CARGO) test -p noroshi --locked profile # messages of a build without optional features
 
-check: ## Format, lints, documentation, dependencies
+check: ## Check format, lints, documentation, dependencies
 	@scripts/setup build deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES_all) --locked -- -D warnings
-	# What stands in the place of a feature that is off.
+	# The code that replaces a disabled feature.
 	$(CARGO) clippy -p noroshi -p noroshi-events -p noroshi-otel -p noroshi-profiling -p noroshi-sqs --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items $(FEATURES_all) --locked
 	$(CARGO) deny --locked --log-level error check licenses bans sources
 
-advisories: ## Known vulnerabilities of the dependencies (fetches the RustSec database from GitHub)
+advisories: ## Check dependencies for known vulnerabilities (fetches the RustSec database from GitHub)
 	@scripts/setup build deny
 	$(CARGO) deny --locked check advisories
 
-bench: ## The measurements of docs/performance.md, on this machine
+bench: ## Run the measurements of docs/performance.md on this machine
 	@scripts/setup build
 	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	scripts/bench $(BIN_release)
 
-fuzz: ## Every fuzz target for SECONDS_EACH (default 30)
+fuzz: ## Run every fuzz target for SECONDS_EACH (default 30)
 	@scripts/setup build fuzz
 	scripts/fuzz $(or $(SECONDS_EACH),30)

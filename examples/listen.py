@@ -4,11 +4,11 @@
     pip install websockets
     NOROSHI_KEY=... python3 examples/listen.py u1 news sports
 
-Registers a device, subscribes it to the topics named, prints what it hears and confirms it. When the service
-says so, or the connection breaks, it comes back by itself; whatever was kept meanwhile is delivered then.
+Registers a device, subscribes it to the given topics, prints each message and acknowledges it. It reconnects when the
+service asks for it or the connection breaks, and then receives the messages stored meanwhile.
 
-In an app the backend registers the device (or signs a JWT for it) and hands it the token: the API key
-never leaves the backend.
+In an app the backend registers the device (or signs a JWT for it) and gives it the token: the API key never leaves the
+backend.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ def register(user: str, topics: list[str]) -> dict:
     request = urllib.request.Request(BASE + "/v1/devices", method="POST")
     request.add_header("Authorization", f"Bearer {os.environ['NOROSHI_KEY']}")
     request.add_header("Content-Type", "application/json")
-    # The same id each time: this script is one device, however often it is started.
+    # The same id each time: this script is one device, however often it starts.
     body = {"device": f"listen-py-{user}", "user": user, "platform": "other", "topics": topics}
     with urllib.request.urlopen(request, json.dumps(body).encode()) as answer:
         return json.load(answer)
 
 
 async def listen(url: str, token: str) -> float | None:
-    """One connection; how many seconds to wait before the next, or none if there must not be one."""
+    """Runs one connection. Returns the seconds to wait before the next, or None if it must not reconnect."""
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with connect(url, subprotocols=["noroshi.v1"], additional_headers=headers) as socket:
@@ -48,11 +48,11 @@ async def listen(url: str, token: str) -> float | None:
                     if frame.get("ack"):
                         await socket.send(json.dumps({"t": "ack", "ids": [frame["id"]]}))
                 elif frame["t"] == "close":
-                    print(f"the service closes: {frame['reason']}", flush=True)
+                    print(f"the service closed the connection: {frame['reason']}", flush=True)
                     return frame["after_ms"] / 1_000 if frame["reconnect"] else None
     except (OSError, ConnectionClosed) as error:
         print(f"not connected: {error}", file=sys.stderr)
-    # Nobody told how long: not all devices at once.
+    # The service gave no delay: randomise it, so that devices do not reconnect all at once.
     return 1 + random.random() * 4
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sends a notification to a user with curl, and asks what became of it.
+# Sends a notification to a user with curl, and queries its outcome.
 #
 #   NOROSHI_KEY=... examples/send.sh u1 "Hello" "from the backend"
 set -eu
@@ -8,10 +8,10 @@ user="${1:?usage: NOROSHI_KEY=... send.sh USER TITLE [BODY]}"
 title="${2:?usage: NOROSHI_KEY=... send.sh USER TITLE [BODY]}"
 body="${3:-}"
 
-# Quotes and backslashes of the arguments, as JSON wants them.
+# Escapes quotes and backslashes for JSON.
 json() { printf '%s' "$1" | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g'; }
 
-# The idempotency key makes it safe to send again when an answer got lost.
+# The idempotency key makes a retry safe if the answer was lost.
 answer="$(curl -sS --fail-with-body --retry 3 "$base/v1/notifications" \
   -H "Authorization: Bearer $NOROSHI_KEY" \
   -H 'Content-Type: application/json' \

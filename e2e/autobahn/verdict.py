@@ -1,4 +1,4 @@
-"""Reads the report of the Autobahn test suite and lists every case that is not as RFC 6455 wants it.
+"""Reads the report of the Autobahn test suite and lists every case that does not conform to RFC 6455.
 
     python3 verdict.py REPORT_DIR/index.json SECONDS CASES_MIN
 

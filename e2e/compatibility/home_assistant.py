@@ -1,4 +1,4 @@
-"""Home Assistant with nothing but its MQTT integration.
+"""Home Assistant with only its MQTT integration.
 
     home_assistant.py PORT USER PASSWORD FOLDER
 
@@ -46,7 +46,7 @@ def configure(port: int, user: str, password: str, folder: Path) -> None:
 
 
 async def main(folder: Path) -> None:
-    # It installs what its integrations want into the folder (PyPI).
+    # It installs dependencies of its integrations into the folder (PyPI).
     config = runner.RuntimeConfig(config_dir=str(folder), skip_pip=False)
     hass = await bootstrap.async_setup_hass(config)
     if hass is None:

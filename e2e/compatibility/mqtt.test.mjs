@@ -1,4 +1,4 @@
-/** Programs that people use with an MQTT server, as they are: each is told the address and a device, and nothing else. */
+/** Unmodified programs for MQTT servers: each gets only the address and a device. */
 
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
@@ -33,14 +33,14 @@ after(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-/** A client that hears the topics. */
+/** A client that subscribes to the topics. */
 const listener = async (...topics) => {
   const client = await mqttClient(`mqtt://127.0.0.1:${port}`, await node.api.register(), {})
   await client.subscribeAsync(topics, { qos: 1 })
   return client
 }
 
-/** A program, and what it printed. */
+/** A program and its output. */
 const program = (command, args, options = {}) => {
   const child = spawn(command, args.map(String), options)
   child.printed = ''
@@ -49,15 +49,15 @@ const program = (command, args, options = {}) => {
 }
 
 for (const protocolVersion of [4, 5]) {
-  test(`MQTT Explorer's library, version ${protocolVersion}: everything at once, bytes, retained messages that are deleted`, async () => {
+  test(`MQTT Explorer's library, version ${protocolVersion}: subscribes to everything, receives bytes and deleted retained messages`, async () => {
     const device = await node.api.register()
     const options = { username: device.device, password: device.token, clientId: `mqtt-explorer-${protocolVersion}` }
     const client = mqttOfExplorer.connect(`mqtt://127.0.0.1:${port}`, { ...options, protocolVersion, reconnectPeriod: 0 })
     const heard = []
     client.on('message', (topic, payload, { retain }) => heard.push({ topic, payload: [...payload], retain }))
     await once(client, 'connect')
-    // What MQTT Explorer asks for where nobody configured it: everything, and the server's own, which is refused and
-    // ends nothing.
+    // The default subscriptions of MQTT Explorer: everything, and $SYS, which is refused without ending the
+    // connection.
     const subscribe = promisify((topic, done) => client.subscribe(topic, { qos: 0 }, done))
     assert.deepEqual((await subscribe('#')).map(({ qos }) => qos), [0])
     const [{ qos: refused }] = await subscribe('$SYS/#').catch(() => [{ qos: 128 }])
@@ -70,7 +70,7 @@ for (const protocolVersion of [4, 5]) {
     const retained = async () => {
       const late = await listener(topic)
       await node.api.publish({ to: { topic: topic }, data: 'mark' })
-      await until('the mark', () => late.heard.some(({ text }) => text.includes('mark')))
+      await until('the marker', () => late.heard.some(({ text }) => text.includes('mark')))
       await late.endAsync()
       return late.heard.length - 1
     }
@@ -80,7 +80,7 @@ for (const protocolVersion of [4, 5]) {
     await promisify(client.end.bind(client))(false, {})
   })
 
-  test(`Node-RED, version ${protocolVersion}: a flow from topic to topic, its birth and its will`, async () => {
+  test(`Node-RED, version ${protocolVersion}: a flow from topic to topic, its birth and will messages`, async () => {
     const device = await node.api.register()
     const own = join(folder, `node-red-${protocolVersion}`)
     const state = { topic: `node-red-${protocolVersion}/state`, qos: '1', retain: 'true' }
@@ -107,17 +107,17 @@ for (const protocolVersion of [4, 5]) {
     const client = await listener(`out/in-${protocolVersion}/#`, state.topic)
     const nodeRed = program(join(here, 'node_modules/.bin/node-red'), ['-u', own, '-s', join(own, 'settings.js')])
     try {
-      await until('its birth', () => client.heard.length === 1, 120_000)
+      await until('the birth message', () => client.heard.length === 1, 120_000)
       const publisher = await listener('none')
       for (const qos of [0, 1, 2]) await publisher.publishAsync(`in-${protocolVersion}/${qos}`, JSON.stringify({ qos }), { qos })
-      await until('the flow', () => client.heard.length === 4)
+      await until('the messages of the flow', () => client.heard.length === 4)
       await publisher.endAsync()
     } catch (error) {
       throw new Error(nodeRed.printed, { cause: error })
     } finally {
       nodeRed.kill('SIGKILL')
     }
-    await until('its will', () => client.heard.length === 5)
+    await until('the will', () => client.heard.length === 5)
     const heard = client.heard.map(({ topic, text }) => [topic, text])
     assert.deepEqual([heard[0], heard[4]], [[state.topic, 'up'], [state.topic, 'down']])
     const flow = [0, 1, 2].map((qos) => [`out/in-${protocolVersion}/${qos}`, JSON.stringify({ got: { qos } })])
@@ -126,7 +126,7 @@ for (const protocolVersion of [4, 5]) {
   })
 }
 
-test('mosquitto_sub leaves a will when it is killed', async () => {
+test('a killed mosquitto_sub leaves a will', async () => {
   const device = await node.api.register({ user: 'mosquitto' })
   const client = await listener('state/lamp')
   const sub = program('mosquitto_sub', [
@@ -135,7 +135,7 @@ test('mosquitto_sub leaves a will when it is killed', async () => {
   ])
   await until('the subscriber', async () => (await node.api.presence('mosquitto')).mosquitto.presence === 'active')
   sub.kill('SIGKILL')
-  await until('its will', () => client.heard.length === 1)
+  await until('the will', () => client.heard.length === 1)
   assert.deepEqual([client.heard[0].text, client.heard[0].qos], ['offline', 1])
   await client.endAsync()
   const late = await node.api.register()
@@ -144,7 +144,7 @@ test('mosquitto_sub leaves a will when it is killed', async () => {
   assert.equal(stdout, '1 state/lamp offline\n', 'retained')
 })
 
-test('Home Assistant finds a sensor and a switch, and switches it', async () => {
+test('Home Assistant discovers a sensor and a switch, and toggles the switch', async () => {
   const python = process.env.HOME_ASSISTANT_PYTHON
   assert.ok(python, 'HOME_ASSISTANT_PYTHON: run this by `e2e/run compatibility`')
   const device = await node.api.register()
@@ -154,26 +154,26 @@ test('Home Assistant finds a sensor and a switch, and switches it', async () => 
     name, unique_id: `lamp_${name}`, object_id: `lamp_${name}`, availability_topic: 'lamp/alive',
     device: { identifiers: ['lamp'], name: 'Lamp' }, ...rest,
   }))
-  // Before Home Assistant is there: it finds what is retained.
+  // Published before Home Assistant starts: it finds the retained messages.
   await announce('sensor', 'temperature', { state_topic: 'lamp/temperature', unit_of_measurement: '°C' })
   await say('lamp/alive', 'online')
   const home = program(python, [join(here, 'home_assistant.py'), port, device.device, device.token, join(folder, 'home')])
   const stateIs = (entity, state) => until(`${entity} ${state}`, () => home.printed.includes(`state ${entity} ${state}\n`))
   try {
-    // It installs its dependencies first.
-    await until('its birth', () => lamp.heard.some(({ text }) => text === 'online'), 400_000)
+    // Home Assistant installs its dependencies first.
+    await until('the birth message', () => lamp.heard.some(({ text }) => text === 'online'), 400_000)
     await say('lamp/temperature', '21.5')
     await stateIs('sensor.lamp_temperature', '21.5')
     await announce('switch', 'power', { state_topic: 'lamp/power', command_topic: 'lamp/set', qos: 1 })
     await say('lamp/power', 'OFF')
     await stateIs('switch.lamp_power', 'off')
     home.stdin.write('switch turn_on switch.lamp_power\n')
-    await until('its command', () => lamp.heard.some(({ topic, text }) => topic === 'lamp/set' && text === 'ON'))
+    await until('the command', () => lamp.heard.some(({ topic, text }) => topic === 'lamp/set' && text === 'ON'))
     await say('lamp/power', 'ON')
     await stateIs('switch.lamp_power', 'on')
     home.stdin.write('\n')
     await once(home, 'exit')
-    await until('its farewell', () => lamp.heard.some(({ text }) => text === 'offline'))
+    await until('the will', () => lamp.heard.some(({ text }) => text === 'offline'))
   } catch (error) {
     throw new Error(home.printed, { cause: error })
   } finally {

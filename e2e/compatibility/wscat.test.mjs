@@ -1,4 +1,4 @@
-/** wscat, as somebody uses it who looks at a connection by hand. */
+/** wscat, for inspecting a connection by hand. */
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -14,12 +14,12 @@ let node
 before(async () => { node = await Node.start() })
 after(() => node.stop())
 
-test('wscat shows what a device hears', async () => {
+test('wscat shows the messages of a device', async () => {
   const device = await node.api.register({ user: 'u1' })
   const child = spawn(wscat, ['-c', `${node.ws}/v1/connect?token=${device.token}`])
   let printed = ''
   child.stdout.on('data', (data) => { printed += data })
-  await until('the greeting', () => printed.includes('"t":"ready"'))
+  await until('the ready frame', () => printed.includes('"t":"ready"'))
   const { id } = await node.api.publish({ to: { users: ['u1'] }, notification: { title: 'hello' } })
   await until('the notification', () => printed.includes(`"id":"${id}"`))
   assert.ok(printed.includes('"title":"hello"'), printed)

@@ -1,4 +1,4 @@
-/** What Conversations and Dino say to a server, through slixmpp: as a device, and as an account with a password. */
+/** The stanzas that Conversations and Dino send, through slixmpp: as a device, and as an account with a password. */
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -27,7 +27,7 @@ const play = async (...args) => {
 const steps = ['log-in', 'stream management', 'discovery and capabilities', 'roster with a version', 'archive', 'ping', 'own ping',
   'software version', 'resumption', 'ping afterwards']
 const works = (...more) => Object.fromEntries([...steps, ...more].map((step) => [step, 'ok']))
-/** What is not offered: both programs do without. */
+/** Features that Noroshi does not offer; both programs work without them. */
 const absent = { blocking: 'service-unavailable', 'file upload': 'absent' }
 const own = {
   conversations: {

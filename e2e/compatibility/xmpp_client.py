@@ -1,4 +1,4 @@
-"""What Conversations and Dino say to a server at log-in and in use, through slixmpp.
+"""The stanzas that Conversations and Dino send at log-in and in use, through slixmpp.
 
     xmpp_client.py CLIENT PORT ADDRESS PASSWORD [PEER]
 
@@ -17,7 +17,7 @@ from slixmpp.exceptions import IqError, IqTimeout
 DEADLINE_S = 30
 PLUGINS = ["0030", "0045", "0049", "0054", "0060", "0084", "0092", "0115", "0163", "0184", "0191", "0198", "0199", "0203"]
 PLUGINS += ["0280", "0313", "0352", "0359"]
-# What they say that they want to hear of (XEP-0163 §4).
+# The events that they request (XEP-0163 §4).
 NOTIFY = {
     "conversations": ["urn:xmpp:avatar:metadata", "http://jabber.org/protocol/nick", "urn:xmpp:bookmarks:1"],
     "dino": ["urn:xmpp:avatar:metadata", "http://jabber.org/protocol/nick", "storage:bookmarks"],
@@ -117,7 +117,7 @@ async def play(client: str, port: int, address: str, password: str, peer: str | 
         if not management.sm_id:
             return "not offered"
         xmpp.transport.abort()
-        # slixmpp connects again by itself only if it is told to.
+        # slixmpp does not reconnect unless configured to.
         await asyncio.sleep(0)
         xmpp.connect("127.0.0.1", port)
         await xmpp.resumed.wait()

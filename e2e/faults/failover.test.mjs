@@ -1,4 +1,4 @@
-/** Redis with replicas: another server becomes the master, or a part of it is gone. */
+/** Redis with replicas: another server becomes the master, or a shard fails. */
 
 import assert from 'node:assert/strict'
 
@@ -15,15 +15,15 @@ fault('Sentinel makes another server the master', { redis: () => Sentinel.start(
   await dead.up()
 })
 
-/** Where nodes keep their leases. */
+/** The key of the nodes' leases. */
 const LEASES = 'noroshi:{nodes}:leases'
 
 fault('a shard of Redis Cluster is down', { redis: () => RedisCluster.start() }, async ({ cluster, load, redis }) => {
   const unknown = () => cluster.node('api-1').metric('noroshi_cluster_lookup_keys_unknown_total')
   const shard = await redis.killShard(LEASES, false)
-  await until('look-ups that the shard would have answered', async () => (await unknown()) > 0)
+  await until('look-ups for keys of the failed shard', async () => (await unknown()) > 0)
   await load.accepts(60)
-  // Some of these the shard would have kept.
+  // Some of these belong to the failed shard.
   for (const { device } of load.listeners) device?.socket.terminate()
   await load.settled()
   await load.reached()

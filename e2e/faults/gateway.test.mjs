@@ -1,4 +1,4 @@
-/** Gateways that die, and those that were only asleep. */
+/** Gateways that die, and gateways that were only suspended. */
 
 import assert from 'node:assert/strict'
 
@@ -26,7 +26,7 @@ fault('a gateway sleeps for longer than its lease and wakes up', {}, async ({ cl
   await load.settled()
   await load.accepts(40)
   gateway.resume()
-  await until('the gateway to know that it has no lease', async () => (await lapsed(gateway)) > 0)
+  await until('the gateway to notice that its lease lapsed', async () => (await lapsed(gateway)) > 0)
 })
 
 fault('a zombie delivers nothing under its old epoch and erases no newer session', {}, async ({ cluster, load }) => {
@@ -39,10 +39,10 @@ fault('a zombie delivers nothing under its old epoch and erases no newer session
   await publish('connected', 'before')
   assert.equal((await old.msg()).data, 'before')
   zombie.pause()
-  // Both are on their way to the zombie, under the lease that it is about to lose.
+  // Both are in transit to the zombie, under the lease that it is about to lose.
   await publish('connected', 'to the zombie')
   const { id: kept } = await publish('stored', 'to the zombie')
-  // The device goes elsewhere; its old connection is never closed by it.
+  // The device connects elsewhere and never closes its old connection.
   const now = await Device.connect(other.ws, token)
   const first = await now.msg()
   assert.deepEqual([first.id, first.data], [kept, 'to the zombie'])
@@ -55,7 +55,7 @@ fault('a zombie delivers nothing under its old epoch and erases no newer session
     if (data === 'stored') now.ack(id)
   }
   zombie.resume()
-  // What the zombie says to the old connection is that it was replaced, and nothing before.
+  // The first frame that the zombie sends on the old connection is the close as replaced.
   const { reason } = await old.ended()
   assert.equal(reason, 'replaced')
   assert.ok((await lapsed(zombie)) > 0)

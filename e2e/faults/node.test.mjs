@@ -1,4 +1,4 @@
-/** API nodes that die amid requests, and clocks that jump. */
+/** API nodes that die during requests, and clocks that jump. */
 
 import assert from 'node:assert/strict'
 
@@ -14,7 +14,7 @@ const API_NODES = [
 
 fault('an API node is killed amid requests', { nodes: API_NODES, load: { publishers: 8, pauseMs: 0 } }, async ({ cluster, load }) => {
   const node = cluster.node('api-2')
-  // At some moments no request is with this node.
+  // At some moments this node has no request.
   for (let cut = 0, kills = 0; cut < 4; kills++) {
     assert.ok(kills < 16, 'requests are cut short, and repeated at the other node')
     const before = load.counts.repeated

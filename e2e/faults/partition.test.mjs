@@ -1,4 +1,4 @@
-/** One node that is parted from Redis, while everybody else is not. */
+/** A single node is partitioned from Redis. */
 
 import assert from 'node:assert/strict'
 

@@ -1,4 +1,4 @@
-/** PostgreSQL that restarts, is slow, or stands still. */
+/** PostgreSQL restarts, is slow, or hangs. */
 
 import assert from 'node:assert/strict'
 
@@ -7,7 +7,7 @@ import { Proxy } from '../lib/proxy.mjs'
 import { sleep } from '../lib/until.mjs'
 
 fault('PostgreSQL restarts and crashes', {}, async ({ load, postgres }) => {
-  // A request may well wait for it and be answered: that it was away is seen at the server.
+  // A request may wait and be answered, so the outage is verified at the server.
   const started = () => postgres.sql('SELECT pg_postmaster_start_time()')
   for (const how of [{}, { crash: true, downMs: 2_000 }, { crash: true }]) {
     const before = await started()
@@ -20,7 +20,7 @@ fault('PostgreSQL restarts and crashes', {}, async ({ load, postgres }) => {
 fault('PostgreSQL stands still for a while', {}, async ({ load, postgres }) => {
   for (const ms of [1_000, 6_000]) {
     postgres.pause()
-    await sleep(200) // what was on its way
+    await sleep(200) // requests in flight
     const before = load.sent
     await sleep(ms)
     assert.equal(load.sent, before, 'nothing is accepted that is not kept')
@@ -29,7 +29,7 @@ fault('PostgreSQL stands still for a while', {}, async ({ load, postgres }) => {
   }
 })
 
-/** All nodes, or those that are named, reach PostgreSQL by a proxy. */
+/** All nodes, or the named ones, reach PostgreSQL through a proxy. */
 const behindProxy = (...names) => async ({ postgres }) => {
   const proxy = await Proxy.start(postgres.port)
   const settings = { 'store.url': postgres.urlAt(proxy.port) }
@@ -53,7 +53,7 @@ fault('PostgreSQL is slow', { prepare: behindProxy() }, async ({ cluster, load, 
 fault('the API node is parted from PostgreSQL amid commits', { prepare: behindProxy('api-1') }, async ({ load, proxy }) => {
   for (let round = 0; round < 3; round++) {
     await proxy.cut()
-    await sleep(200) // what was on its way
+    await sleep(200) // requests in flight
     const before = load.sent
     await sleep(500)
     assert.equal(load.sent, before, 'nothing is accepted that is not kept')
@@ -71,7 +71,7 @@ fault('a gateway is parted from PostgreSQL', { prepare: behindProxy('gateway-1')
     assert.ok(load.at(gateway).length > 0, 'devices hang on it')
     await part()
     await load.accepts(30)
-    // Confirmations over its sockets wait there, log-ins go elsewhere.
+    // Acknowledgements over its sockets wait there, log-ins go elsewhere.
     await sleep(2_000)
     await proxy.heal()
     await load.accepts(20)

@@ -1,4 +1,4 @@
-/** Redis that restarts, forgets, or is away. */
+/** Redis restarts, loses its data, or is unavailable. */
 
 import assert from 'node:assert/strict'
 
@@ -37,7 +37,7 @@ fault('Redis is away: devices stay, what is stored is accepted', { nodes: EQUAL_
     if (lease === 'held') await nobodyHasOne(cluster)
   }
   assert.equal(load.connects, before, 'connections ended while Redis was away')
-  // Devices are let in all the same.
+  // Devices can still log in.
   for (const { device } of load.listeners.slice(0, 4)) device?.socket.terminate()
   await load.settled()
   await near.leave()

@@ -1,4 +1,4 @@
-/** Senders that die with pushes under way. With Amazon SQS between them: `sqs/sender.test.mjs`. */
+/** Senders that die with pushes in flight. With Amazon SQS as the queue: `sqs/sender.test.mjs`. */
 
 import { senderKilled } from '../lib/sender.mjs'
 

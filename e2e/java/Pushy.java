@@ -26,16 +26,16 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * pushy's APNs server, and its client as a measure of our own.
+ * pushy's APNs server, and its client as a benchmark baseline.
  *
  * <pre>
- *   Pushy benchmark PORT CERT KEY           takes everything as fast as it can, looks at nothing
- *   Pushy strict PORT CERT KEY PUBLIC TOPIC looks at every header, the provider token and the payload
+ *   Pushy benchmark PORT CERT KEY           accepts everything as fast as it can, checks nothing
+ *   Pushy strict PORT CERT KEY PUBLIC TOPIC checks every header, the provider token and the payload
  *   Pushy client PORT CA P8 COUNT CONNECTIONS  sends COUNT pushes with pushy's client and prints rate and CPU
  * </pre>
  *
- * The servers print "listening PORT" and end with their standard input; the strict one then prints what it
- * took and what it refused. PORT 0 is not offered: pushy does not tell which one it was given.
+ * The servers print "listening PORT" and end when their standard input ends; the strict one then prints what it
+ * accepted and rejected. PORT 0 is not supported, because pushy does not report the assigned port.
  */
 public final class Pushy {
   private static final int STREAMS = 1_000;
@@ -84,11 +84,11 @@ public final class Pushy {
     System.out.println("listening " + port);
     System.out.flush();
     while (System.in.read() >= 0) {
-      // Only the end of the input counts.
+      // Waits for the end of the input.
     }
   }
 
-  /** pushy's own validating handler takes ES256 signatures in DER only; RFC 7518 has the two numbers side by side. */
+  /** pushy's validating handler accepts ES256 signatures in DER only; RFC 7518 concatenates the two numbers. */
   private static final class Strict implements PushNotificationHandler {
     private final PublicKey key;
     private final String topic;
@@ -191,7 +191,7 @@ public final class Pushy {
         .setConcurrentConnections(connections)
         .build();
     String payload = "{\"aps\":{\"alert\":{\"title\":\"Breaking news\",\"body\":\"Something has happened somewhere\"}},\"id\":\"01a\"}";
-    // The second run is the measured one: by then the virtual machine has compiled what it runs.
+    // The second run is measured, after the virtual machine has compiled the code.
     for (String name : new String[] {"warm-up", "measured"}) {
       Semaphore room = new Semaphore(connections * STREAMS);
       AtomicLong failed = new AtomicLong();

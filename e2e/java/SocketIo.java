@@ -5,13 +5,13 @@ import java.net.URI;
 import java.util.Map;
 
 /**
- * A device by the Socket.IO client for Java, over WebSocket alone.
+ * A device with the Socket.IO client for Java, over WebSocket only.
  *
  * <pre>
  *   SocketIo URL TOKEN
  * </pre>
  *
- * Prints "connect", "disconnect REASON", "error …" and "notification JSON" as they come. It ends with its standard input.
+ * Prints "connect", "disconnect REASON", "error …" and "notification JSON" as they occur. It ends when its standard input ends.
  */
 public final class SocketIo {
   public static void main(String[] arguments) throws Exception {
@@ -27,14 +27,14 @@ public final class SocketIo {
     socket.on(Socket.EVENT_CONNECT_ERROR, values -> say("error " + values[0]));
     socket.on("notification", values -> {
       say("notification " + values[0]);
-      // What is stored wants to be confirmed.
+      // Stored notifications request an acknowledgement.
       if (values[values.length - 1] instanceof io.socket.client.Ack ack) {
         ack.call();
       }
     });
     socket.connect();
     while (System.in.read() >= 0) {
-      // until its end
+      // until end of input
     }
     socket.close();
     System.exit(0);

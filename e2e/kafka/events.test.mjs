@@ -1,5 +1,5 @@
 /**
- * The event log in a topic of Apache Kafka, read back by kafkajs. What is right is in the files that the same node wrote.
+ * The event log in a topic of Apache Kafka, read back by kafkajs and compared with the files of the same node.
  */
 
 import assert from 'node:assert/strict'
@@ -16,7 +16,7 @@ let broker
 before(async () => (broker = await Broker.start()), { timeout: 200_000 })
 after(() => broker?.stop())
 
-/** A node whose events go to a topic, and to files. */
+/** A node whose events go to a topic and to files. */
 async function start(topic, settings = {}) {
   const data = { ...{ 'events.kafka.brokers': broker.address, 'events.kafka.topic': topic }, ...settings }
   const all = { ...data, 'events.drain': '60s', 'egress.allow': '127.0.0.0/8', 'node.name': 'n1' }
@@ -27,7 +27,7 @@ async function start(topic, settings = {}) {
 
 const filesOf = (topic) => join(broker.folder, `files-${topic}`)
 
-/** Each is accepted, handed out and dropped: three lines. */
+/** Each notification is accepted, routed and dropped: three lines. */
 async function publish(node, count) {
   const nobody = { to: { users: ['nobody'] }, when: 'connected', data: 'x'.repeat(100) }
   for (let left = count; left > 0; left -= 1_000) {
@@ -35,7 +35,7 @@ async function publish(node, count) {
   }
 }
 
-/** The lines that the node wrote, closed files first. */
+/** The lines of the node's files, closed files first. */
 function written(node) {
   const names = readdirSync(node.files).filter((name) => name !== 'events.ndjson').sort()
   const text = (name) => {
@@ -50,9 +50,9 @@ async function metric(node, name) {
   return Number(new RegExp(`^noroshi_events_${name}\\{sink="kafka"\\} (\\d+)`, 'm').exec(text)?.[1] ?? 0)
 }
 
-/** Waits until Kafka has all, ends the node and reads both. How often a line is there, by line. */
+/** Waits until Kafka has all lines, stops the node and reads both. Returns the count of each line. */
 async function outcome(node, topic, deadlineMs) {
-  await until('Kafka to have all', async () => (await metric(node, 'sink_sent_total')) >= written(node).length, deadlineMs)
+  await until('Kafka to have all lines', async () => (await metric(node, 'sink_sent_total')) >= written(node).length, deadlineMs)
   await node.drain()
   const [expected, records] = [written(node), await broker.read(topic)]
   node.removeData()
@@ -67,12 +67,12 @@ async function outcome(node, topic, deadlineMs) {
 
 const eachOnce = ({ lost, doubled }) => assert.deepEqual({ lost, doubled }, { lost: 0, doubled: 0 })
 
-test('a node has one partition and its lines their order, over TLS with a log-in', async () => {
+test('all lines of a node are in one partition and in order, over TLS with a log-in', async () => {
   await broker.createTopic('ordered', { partitions: 5 })
   const passwordFile = join(broker.folder, 'password')
   writeFileSync(passwordFile, `${PASSWORD}\n`)
   const node = await start('ordered', {
-    'events.kafka.brokers': `127.0.0.1:1,${broker.secureAddress}`, // the first is nobody
+    'events.kafka.brokers': `127.0.0.1:1,${broker.secureAddress}`, // nothing listens on the first address
     'events.kafka.tls': true,
     'egress.ca_file': broker.ca,
     'events.kafka.user': USER,
@@ -87,7 +87,7 @@ test('a node has one partition and its lines their order, over TLS with a log-in
   assert.deepEqual([...new Set(result.records.map(({ key }) => key))], ['n1'])
 })
 
-test('a wrong password is told, and nothing is lost by it', async () => {
+test('a wrong password is logged and loses nothing', async () => {
   await broker.createTopic('locked')
   const passwordFile = join(broker.folder, 'wrong')
   writeFileSync(passwordFile, 'wrong')
@@ -98,12 +98,12 @@ test('a wrong password is told, and nothing is lost by it', async () => {
     'events.kafka.user': USER,
     'events.kafka.password_file': passwordFile,
   })
-  await until('the reason', () => node.log().includes(`the log-in as ${USER} failed`))
+  await until('the reason in the log', () => node.log().includes(`the log-in as ${USER} failed`))
   await node.stop()
   assert.equal((await broker.read('locked')).length, 0)
 })
 
-test('a node spreads its lines where that is wanted', async () => {
+test('a node spreads its lines over partitions if configured', async () => {
   await broker.createTopic('spread', { partitions: 3 })
   const node = await start('spread', { 'events.kafka.spread': true, 'events.kafka.compression': 'none', 'events.kafka.request': '16KiB' })
   await publish(node, 2_000)
@@ -112,23 +112,23 @@ test('a node spreads its lines where that is wanted', async () => {
   assert.equal(new Set(result.records.map(({ partition }) => partition)).size, 3)
 })
 
-test('a topic that is not there is named, and gets everything once it is', async () => {
+test('a missing topic is named in the log and receives everything once it exists', async () => {
   const node = await start('late')
   await publish(node, 100)
-  await until('the reason', () => node.log().includes('Kafka has no topic late: create it'))
+  await until('the reason in the log', () => node.log().includes('Kafka has no topic late: create it'))
   assert.ok((await metric(node, 'sink_failures_total')) > 0)
   await broker.createTopic('late')
   eachOnce(await outcome(node, 'late'))
 })
 
-test('a topic that takes little at once gets little at once', async () => {
+test('calls respect the message size of the topic', async () => {
   await broker.createTopic('narrow', { settings: { 'max.message.bytes': 20_000 } })
   const node = await start('narrow', { 'events.kafka.compression': 'none' })
   await publish(node, 1_000)
   eachOnce(await outcome(node, 'narrow'))
 })
 
-test('a quota that is used up delays and doubles nothing', async () => {
+test('an exceeded broker quota delays lines without duplicates', async () => {
   await broker.createTopic('metered')
   await broker.setQuota(['--add-config', 'producer_byte_rate=20000'])
   try {
@@ -140,17 +140,17 @@ test('a quota that is used up delays and doubles nothing', async () => {
   }
 })
 
-test('a broker that is killed under load loses nothing, and one call is doubled at most', async (t) => {
+test('a broker killed under load loses nothing and duplicates at most one call', async (t) => {
   await broker.createTopic('killed', { partitions: 2 })
   const node = await start('killed', { 'events.kafka.request': '64KiB', 'events.kafka.compression': 'none', 'events.memory': '2MiB' })
   let loads = true
   const load = (async () => {
-    // A few thousand lines a second.
+    // A few thousand lines per second.
     for (; loads; await sleep(100)) await publish(node, 200)
   })()
   await until('events to flow', async () => (await metric(node, 'sink_sent_total')) > 5_000)
   await broker.program.kill()
-  await until('the disk to be used', async () => (await metric(node, 'sink_spool_bytes')) > 0)
+  await until('the spool to be used', async () => (await metric(node, 'sink_spool_bytes')) > 0)
   await sleep(3_000)
   const waited = await metric(node, 'sink_backlog')
   await broker.up()

@@ -1,6 +1,6 @@
 /**
- * The provider and consumer API over plain `fetch`. Methods answer the parsed body and throw `ApiError`
- * for anything but the wanted status, so that a test that says nothing else means "this works".
+ * The provider and consumer API over plain `fetch`. Methods return the parsed body and throw `ApiError`
+ * for any other status than expected.
  */
 
 import { DEADLINE_MS } from './until.mjs'
@@ -14,7 +14,7 @@ export class ApiError extends Error {
 }
 
 export function api(base, key, { deadlineMs = DEADLINE_MS } = {}) {
-  /** One request as it is; `body` is sent as JSON unless it is text. */
+  /** One request; `body` is sent as JSON unless it is a string. */
   async function raw(method, path, { body, token = key, headers = {} } = {}) {
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body)
     const response = await fetch(base + path, {
@@ -49,18 +49,18 @@ export function api(base, key, { deadlineMs = DEADLINE_MS } = {}) {
   return {
     raw,
     call,
-    /** Accepts a notification; answers its `{id, targets}`. */
+    /** Publishes a notification; returns its `{id, targets}`. */
     publish: (notification, headers) =>
       call('POST', '/v1/notifications', { body: notification, headers, status: 202 }),
     publishBatch: ndjson('/v1/notifications/batch'),
     notification: (id) => call('GET', `/v1/notifications/${id}`),
     trace: (id, device) => call('GET', `/v1/notifications/${id}/devices/${encodeURIComponent(device)}`),
     cancel: (id) => call('DELETE', `/v1/notifications/${id}`),
-    /** Answers `{device, token, connect}`. */
+    /** Returns `{device, token, connect}`. */
     register: (device = {}) => call('POST', '/v1/devices', { body: device, status: 201 }),
     registerBatch: ndjson('/v1/devices/batch'),
     presence: async (...users) => (await call('POST', '/v1/presence', { body: { users } })).users,
-    /** What a device may ask about itself. */
+    /** The requests of a device about itself. */
     me: (token) => ({
       show: () => call('GET', '/v1/me', { token }),
       change: (body) => call('PATCH', '/v1/me', { token, body }),

@@ -1,10 +1,10 @@
-/** Certificates by the `openssl` command: node:crypto can sign, but not issue. */
+/** Certificates from the `openssl` command, because node:crypto cannot issue them. */
 
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 
-/** Writes `cert` and `key` (PEM files) for 127.0.0.1 and answers the certificate. */
+/** Writes `cert` and `key` (PEM files) for 127.0.0.1 and returns the certificate. */
 export function issue(cert, key, commonName) {
   execFileSync(
     'openssl',
@@ -16,7 +16,7 @@ export function issue(cert, key, commonName) {
   return new X509Certificate(readFileSync(cert))
 }
 
-/** Writes an authority (`ca`) and what it issues to a server on this machine (`cert`, `key`; PEM files). */
+/** Writes a CA (`ca`) and a server certificate for this machine (`cert`, `key`; PEM files). */
 export function issueFromAuthority(ca, cert, key) {
   const caKey = `${ca}.key`
   const openssl = (...args) => execFileSync('openssl', args, { stdio: 'pipe' })

@@ -1,6 +1,6 @@
 /**
  * Several nodes of one cell: processes of the built binary with roles, each with a `noroshi.toml` of its own, on one
- * PostgreSQL and one Redis. They are signalled and ended by their numbers.
+ * PostgreSQL and one Redis. They are signalled and stopped by process id.
  *
  *   const cluster = await Cluster.start({ postgres: postgres.url, redis: redis.url,
  *     nodes: [{ name: 'api-1', roles: ['api'] }, { name: 'gateway-1', roles: ['gateway'] }] })
@@ -15,17 +15,17 @@ import { temporaryFolder } from './engines.mjs'
 import { KEY, Node } from './node.mjs'
 import { until } from './until.mjs'
 
-/** Short, so that faults are over soon. */
+/** Short, so that recovery is fast. */
 export const LEASE_MS = 3_000
 const LIBFAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1'
 
 export const hasFakeTime = () => existsSync(LIBFAKETIME)
 
-/** As TOML: strings, numbers, switches and lists of them are written as in JSON. */
+/** As TOML: strings, numbers, booleans and lists of them have the syntax of JSON. */
 const toml = (settings) => Object.entries(settings).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join('')
 
 export class ClusterNode extends Node {
-  /** `shared` are settings of all nodes, `settings` of this one alone; `fakeTime` lets its clock be moved. */
+  /** `shared` are settings of all nodes, `settings` of this one; `fakeTime` allows moving its clock. */
   static async launch({ name, roles, shared, settings = {}, fakeTime = false }) {
     const folder = temporaryFolder('cluster')
     const config = join(folder, 'noroshi.toml')
@@ -33,7 +33,7 @@ export class ClusterNode extends Node {
     const env = {}
     if (fakeTime) {
       writeFileSync(join(folder, 'clock'), '+0')
-      // Only the time of day moves: a monotonic clock never jumps.
+      // Only the wall clock moves: a monotonic clock never jumps.
       Object.assign(env, {
         LD_PRELOAD: LIBFAKETIME,
         FAKETIME_TIMESTAMP_FILE: join(folder, 'clock'),
@@ -46,7 +46,7 @@ export class ClusterNode extends Node {
   }
 
   async spawn() {
-    // How devices reach this very node; its port is known by now.
+    // The address of this node for devices; its port is known by now.
     this.env.NOROSHI__NODE__ADVERTISE = this.http
     return super.spawn()
   }
@@ -63,7 +63,7 @@ export class ClusterNode extends Node {
     return this.roles.includes(role)
   }
 
-  /** SIGSTOP: it keeps its sockets and says nothing. */
+  /** SIGSTOP: it keeps its sockets and is silent. */
   pause() {
     this.isPaused = true
     this.child.kill('SIGSTOP')
@@ -74,12 +74,12 @@ export class ClusterNode extends Node {
     this.isPaused = false
   }
 
-  /** The time of day of this node alone, from now on: `+3600` or `-90` seconds. */
+  /** Moves the wall clock of this node: `+3600` or `-90` seconds. */
   jumpClock(seconds) {
     writeFileSync(join(this.folder, 'clock'), `${seconds < 0 ? '' : '+'}${seconds}`)
   }
 
-  /** What its clock says, by what it logs of a request that it refuses: other clocks of it never go back. */
+  /** The node's wall clock, from the log line of a rejected request. */
   async now() {
     await fetch(`${this.http}/v1/me`)
     const times = this.log().split('\n').map((line) => Date.parse(/^\d{4}-\S+Z/.exec(line)?.[0]))
@@ -97,7 +97,7 @@ export class ClusterNode extends Node {
   }
 }
 
-/** Waits until the node knows that it has no lease. */
+/** Waits until the node notices that its lease lapsed. */
 export const withoutLease = (node) =>
   until(`${node.name} to have no lease`, async () => (await node.metric('noroshi_cluster_lease_held')) === 0)
 
@@ -113,7 +113,7 @@ export class Cluster {
     }
     cluster.through = through
     cluster.nodes = []
-    // The first makes the schema.
+    // The first node creates the schema.
     const [first, ...others] = nodes
     await cluster.add(first)
     await Promise.all(others.map((node) => cluster.add(node)))
@@ -135,23 +135,23 @@ export class Cluster {
     return this.nodes.filter((node) => node.has(role))
   }
 
-  /** Those that devices may be let in by. */
+  /** Nodes that can admit devices. */
   get gateways() {
     return this.having('gateway').filter((node) => node.isRunning)
   }
 
-  /** The API of a node, the first that runs unless one is named. */
+  /** The API of a node; default: the first running one. */
   api(name) {
     const node = name ? this.node(name) : this.having('api').find((other) => other.isRunning)
     return api(node.http, KEY)
   }
 
-  /** Nodes that run and are not stopped, except these. */
+  /** Running nodes that are not suspended, except these. */
   others(...names) {
     return this.nodes.filter((node) => node.isRunning && !node.isPaused && !names.includes(node.name))
   }
 
-  /** Waits until every node that runs, or each of `nodes`, sees so many nodes with a lease. */
+  /** Waits until every running node, or each of `nodes`, sees this number of nodes with a lease. */
   async seen(count = this.nodes.length, nodes = this.others()) {
     let seen
     await until('leases', async () => {
@@ -163,7 +163,7 @@ export class Cluster {
   async stop() {
     const stop = async (node) => {
       if (!node.isRunning) return node.removeData()
-      // What a node does on its way out does not matter where a fault has just been tested, but it has to end well.
+      // After a fault only the clean exit of a node matters, not how it drains.
       node.resume()
       await node.stop()
     }

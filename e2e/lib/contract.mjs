@@ -23,7 +23,7 @@ function example(content) {
   return { type, text: typeof value === 'string' ? value : JSON.stringify(value) }
 }
 
-/** The path with its parameters filled in; an unknown parameter fails, so that a new one cannot be forgotten. */
+/** Fills in the parameters of the path; fails for an unknown parameter, so that none is forgotten. */
 export function fill(path, values) {
   return path.replace(/\{(\w+)\}/g, (_, name) => {
     const value = values(path, name)

@@ -1,8 +1,8 @@
 /**
  * A device on the native WebSocket, driven by the npm package `ws`.
  *
- * Frames are queued as they come; tests take them in order. "Nothing came" is never tested by waiting:
- * a marker is sent afterwards, and it has to be the next thing that is heard.
+ * Received frames are queued; tests take them in order. To show that nothing arrived, a test does not wait:
+ * it sends a marker afterwards, which must be the next frame.
  */
 
 import assert from 'node:assert/strict'
@@ -11,7 +11,7 @@ import WebSocket from 'ws'
 import { within } from './until.mjs'
 
 export class Device {
-  /** Opens a socket; the token travels as told by `via`: `header`, `query` or `frame`. */
+  /** Opens a socket with the token in the place `via`: `header`, `query` or `frame`. */
   static open(base, token, { via = 'header', path = '/v1/connect', ...options } = {}) {
     const url = base + path + (via === 'query' ? `?token=${encodeURIComponent(token)}` : '')
     const headers = via === 'header' ? { authorization: `Bearer ${token}` } : {}
@@ -20,7 +20,7 @@ export class Device {
     return device
   }
 
-  /** Opens a socket and waits until the service says `ready`. */
+  /** Opens a socket and waits for `ready`. */
   static async connect(base, token, options) {
     const device = Device.open(base, token, options)
     device.ready = await device.next()
@@ -69,7 +69,7 @@ export class Device {
     return within('a frame', take())
   }
 
-  /** The next frame, which has to be a message. */
+  /** The next frame, which must be a message. */
   async msg() {
     const frame = await this.next()
     assert.equal(frame.t, 'msg', `a message was expected, not ${JSON.stringify(frame)}`)
@@ -83,7 +83,7 @@ export class Device {
     return taken
   }
 
-  /** The next frame, which has to be of the type. */
+  /** The next frame, which must have this type. */
   async frame(type) {
     const frame = await this.next()
     assert.equal(frame.t, type, `a ${type} frame was expected, not ${JSON.stringify(frame)}`)
@@ -94,7 +94,7 @@ export class Device {
     this.send({ t: 'ack', ids })
   }
 
-  /** Everything sent before this was handled by the service: frames are answered in order. */
+  /** Waits until the service has handled everything sent before: frames are answered in order. */
   async settle() {
     this.send({ t: 'ping' })
     await this.frame('pong')
@@ -107,13 +107,13 @@ export class Device {
     return { ...frame, code }
   }
 
-  /** Says good-bye and waits for the answer. */
+  /** Closes the WebSocket and waits for the answer. */
   async leave() {
     this.socket.close(1000)
     return within('the closing handshake', this.closed)
   }
 
-  /** Breaks the transport without a word. */
+  /** Breaks the transport without a close frame. */
   async vanish() {
     this.socket.terminate()
     return within('the socket to be gone', this.closed)

@@ -1,9 +1,9 @@
 /**
- * PostgreSQL and Redis of one's own, from the Debian packages: real servers on free ports below the ephemeral
+ * Private PostgreSQL and Redis servers from the Debian packages: real servers on free ports below the ephemeral
  * range, with their data in temporary folders.
  *
- * Each is one process that this one started, ended by its number and, should this process be killed, by the kernel
- * (PR_SET_PDEATHSIG through `setpriv`). Nothing of them survives the test, and nothing else is touched.
+ * Each is a child process, stopped by its process id and, if this process is killed, by the kernel
+ * (PR_SET_PDEATHSIG through `setpriv`). Nothing of them survives the test, and no other process is affected.
  */
 
 import assert from 'node:assert/strict'
@@ -16,7 +16,7 @@ import { promisify } from 'node:util'
 import { freePort } from './node.mjs'
 import { until, within } from './until.mjs'
 
-/** A command that gets no answer is ended: whoever waits for a server asks again. */
+/** Kills a command that gets no answer; the caller retries. */
 const run = (file, args, options) => promisify(execFile)(file, args, { timeout: 60_000, ...options })
 const running = new Set()
 const folders = new Set()
@@ -36,7 +36,7 @@ function find(name) {
   return places.map((folder) => join(folder, name)).find((path) => existsSync(path))
 }
 
-/** What is not there, as a reason to skip by name; undefined if everything is. */
+/** Missing programs, as a reason to skip; undefined if there are none. */
 export function missingEngines() {
   const wanted = ['initdb', 'postgres', 'psql', 'redis-server', 'redis-cli', 'redis-sentinel', 'setpriv']
   const missing = wanted.filter((name) => !find(name))
@@ -54,7 +54,7 @@ function removeFolder(folder) {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** One process that is started, signalled and ended by its number. */
+/** One process, started, signalled and stopped by its process id. */
 export class Program {
   /** `as` is a system user (only root can choose one); `deathSignal` ends it at once. */
   constructor({ name, command, args, log, env = {}, as, stopSignal = 'SIGTERM', deathSignal = 'SIGKILL' }) {
@@ -94,7 +94,7 @@ export class Program {
     if (this.isRunning) this.child.kill(signal)
   }
 
-  /** SIGSTOP: it holds its connections and says nothing. */
+  /** SIGSTOP: it keeps its connections and is silent. */
   pause() {
     this.signal('SIGSTOP')
   }
@@ -103,7 +103,7 @@ export class Program {
     this.signal('SIGCONT')
   }
 
-  /** At once, without a farewell. */
+  /** Kills it at once. */
   async kill() {
     if (!this.isRunning) return
     this.signal(this.deathSignal)
@@ -121,7 +121,7 @@ export class Program {
     return readFileSync(this.logPath, 'utf8').split('\n').slice(-30).join('\n')
   }
 
-  /** Waits for `probe` to be true, or tells why it will never be. */
+  /** Waits for `probe` to be true, or fails with the reason if the process ended. */
   async ready(probe) {
     await until(`${this.name} to be ready`, async () => {
       assert.equal(this.exit, undefined, `${this.name} ended: ${JSON.stringify(this.exit)}\n${this.log()}`)
@@ -157,7 +157,7 @@ export class Postgres {
       log: join(postgres.folder, 'log'),
       as,
       stopSignal: 'SIGINT', // "fast": sessions are ended
-      deathSignal: 'SIGQUIT', // "immediate": as after a power failure, but without orphans
+      deathSignal: 'SIGQUIT', // "immediate": like a power failure, but without orphans
     })
     await postgres.up()
     await postgres.sql('CREATE DATABASE noroshi', 'postgres')
@@ -178,14 +178,14 @@ export class Postgres {
     await this.program.ready(async () => (await this.sql('SELECT 1', 'postgres')) === '1')
   }
 
-  /** Stopped and started; `crash` leaves it to its recovery. */
+  /** Restarts it; with `crash` it must recover. */
   async restart({ crash = false, downMs = 0 } = {}) {
     await (crash ? this.program.kill() : this.program.stop())
     await new Promise((resolve) => setTimeout(resolve, downMs))
     await this.up()
   }
 
-  /** SIGSTOP to all its processes: connections stay and nothing is answered. */
+  /** SIGSTOP to all its processes: connections stay without answers. */
   pause() {
     this.paused = [this.program.pid, ...children(this.program.pid)]
     for (const pid of this.paused) process.kill(pid, 'SIGSTOP')
@@ -208,12 +208,12 @@ export class Postgres {
   }
 }
 
-/** The numbers of the processes that a process started. */
+/** The ids of a process's children. */
 function children(pid) {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
 }
 
-/** One Redis server; `persist` keeps what it holds over a restart. */
+/** One Redis server; with `persist` its data survives a restart. */
 export class Redis {
   static async start({ persist = true, args = [], port, folder } = {}) {
     const redis = new Redis()
@@ -244,14 +244,14 @@ export class Redis {
     await this.program.ready(async () => (await this.cli('PING')) === 'PONG')
   }
 
-  /** SIGKILL and a start; what was not written in the last second may be gone even with `persist`. */
+  /** SIGKILL and a start; writes of the last second may be lost even with `persist`. */
   async restart({ downMs = 0 } = {}) {
     await this.program.kill()
     await new Promise((resolve) => setTimeout(resolve, downMs))
     await this.up()
   }
 
-  /** Everything it holds is gone; it goes on. */
+  /** Deletes all its data; it keeps running. */
   wipe() {
     return this.cli('FLUSHALL')
   }
@@ -320,7 +320,7 @@ export class Sentinel {
     return group
   }
 
-  /** As a client names it. */
+  /** The URL for clients. */
   get url() {
     const hosts = this.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')
     return `redis-sentinel://${hosts}/${this.master}`
@@ -331,7 +331,7 @@ export class Sentinel {
     return Number((await run(find('redis-cli'), words, { timeout: 10_000 })).stdout.trim().split('\n')[1])
   }
 
-  /** Kills the master and waits for another to be one; answers the one that was killed. */
+  /** Kills the master and waits for another one; returns the killed one. */
   async failOver() {
     const port = await this.masterPort()
     const master = this.servers.find((server) => server.port === port)
@@ -360,9 +360,9 @@ export class RedisCluster {
     for (let i = 0; i < masters * (1 + replicas); i++) {
       const args = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf']
       args.push('--cluster-node-timeout', nodeTimeoutMs, '--cluster-port', await freePort())
-      // What a shard that is down does not hold goes on.
+      // The other shards continue when one is down.
       args.push('--cluster-require-full-coverage', 'no')
-      // A replica's first copy need not wait for others that want one.
+      // A replica's first synchronisation need not wait for others.
       args.push('--repl-diskless-sync-delay', 0)
       cluster.servers.push(await Redis.start({ args }))
     }
@@ -374,7 +374,7 @@ export class RedisCluster {
       const slaves = nodes.map((text) => text.split('\n').filter((line) => line.includes('slave')).length)
       return states.every((state) => state.includes('cluster_state:ok')) && slaves.every((count) => count === masters * replicas)
     })
-    // One that never had what its master has does not take over.
+    // A replica that never synchronised does not take over.
     await until('every replica to have a copy', async () => {
       const roles = await Promise.all(cluster.servers.map((server) => server.cli('ROLE')))
       return roles.filter((role) => /^slave\n[^]*\nconnected\n/.test(role)).length === masters * replicas
@@ -382,7 +382,7 @@ export class RedisCluster {
     return cluster
   }
 
-  /** As a client names it. */
+  /** The URL for clients. */
   get url() {
     return `redis-cluster://${this.servers.map((server) => server.address).join(',')}`
   }
@@ -394,7 +394,7 @@ export class RedisCluster {
     return this.servers.filter((_, i) => roles[i])
   }
 
-  /** Kills one master with its replicas: its slots are nobody's. Which one is told by whether it keeps `key`. Answers what was killed. */
+  /** Kills one master with its replicas, so that its slots have no owner; `key` selects the shard. Returns the killed servers. */
   async killShard(key, keeps) {
     const slot = Number(await this.servers[0].cli('CLUSTER', 'KEYSLOT', key))
     const masters = await this.masters()
@@ -414,7 +414,7 @@ export class RedisCluster {
     return ranges.some(([first, last = first]) => first <= slot && slot <= last)
   }
 
-  /** Kills one master and waits for its replica to have its slots; answers the one that was killed. */
+  /** Kills one master and waits for its replica to take over its slots; returns the killed one. */
   async failOver() {
     const [master, other] = await this.masters()
     const id = await master.cli('CLUSTER', 'MYID')

@@ -4,9 +4,9 @@
  *
  *   fault('a gateway is killed', {}, async ({ cluster, load }) => { … })
  *
- * What happens has to show that the fault took place: that devices hung on what died, that a lease lapsed, that requests
- * were cut short. Afterwards every node is seen, every device is found where it is, and nothing was lost.
- * Leases and sweeps are short, so that a fault is over soon; everything else is as in production.
+ * The test must show that the fault took place: that devices were connected to the dead node, that a lease lapsed, that requests
+ * were interrupted. Afterwards every node must be visible, every device found, and nothing lost.
+ * Leases and sweeps are short, so that recovery is fast; everything else is as in production.
  */
 
 import { test } from 'node:test'
@@ -22,7 +22,7 @@ export const NODES = [
   { name: 'gateway-3', roles: ['gateway'] },
 ]
 
-/** So many notifications are accepted before and after. */
+/** Number of notifications accepted before and after. */
 const BEFORE = 40
 const AFTER = 40
 
@@ -36,7 +36,7 @@ export function fault(name, options, happen) {
       for (const { value } of started) if (value) stops.push(() => value.stop())
       for (const { reason } of started) if (reason) throw reason
       const [postgres, redis] = started.map(({ value }) => value)
-      /** Proxies and what nodes are told of them. */
+      /** Proxies, and the settings with which nodes use them. */
       const { through = {}, shared = {}, stop = () => {}, ...more } = await prepare({ postgres, redis })
       stops.push(stop)
       step('engines')
@@ -63,12 +63,12 @@ export function fault(name, options, happen) {
     const failures = await run().then(() => [], (error) => [error])
     for (const stop of stops.reverse()) await Promise.resolve(stop()).catch((error) => failures.push(error))
     step('end')
-    // The first tells most; nodes that do not end well after it are no news.
+    // The first error is the most useful; failed stops after it add nothing.
     if (failures.length > 0) throw failures[0]
   })
 }
 
-/** Where the time went, with FAULTS_VERBOSE. */
+/** Prints the duration of each step, with FAULTS_VERBOSE. */
 function stopwatch(name) {
   let last = Date.now()
   return (what) => {

@@ -1,23 +1,23 @@
-/** HTTP/2 by Node's own client: sessions that end with their test, requests as promises, and a `fetch` for event streams. */
+/** HTTP/2 with Node's client: sessions that end with their test, requests as promises, and a `fetch` for event streams. */
 
 import { connect, constants } from 'node:http2'
 import { Readable } from 'node:stream'
 
 import { within } from './until.mjs'
 
-/** One connection. In the clear it begins with HTTP/2 (prior knowledge), under TLS it asks for it (ALPN). */
+/** One connection: with prior knowledge in plain text, with ALPN under TLS. */
 export class Client {
   constructor(base, options = {}) {
     this.session = connect(base, options)
     this.goaways = []
     this.session.on('goaway', (code) => this.goaways.push(code))
-    // What breaks a connection shows at its requests.
+    // Errors of a connection appear at its requests.
     this.session.on('error', () => {})
     this.settings = new Promise((resolve) => this.session.once('remoteSettings', resolve))
     this.closed = new Promise((resolve) => this.session.once('close', resolve))
   }
 
-  /** The settings of the node, once it told them. */
+  /** The settings of the node, once received. */
   ready() {
     return within('the settings of the node', this.settings)
   }
@@ -37,7 +37,7 @@ export class Client {
     return answered(stream)
   }
 
-  /** As `fetch` does it, for what takes one. */
+  /** A replacement for `fetch`. */
   fetch = (url, init = {}) =>
     new Promise((resolve, reject) => {
       const { pathname, search } = new URL(url)

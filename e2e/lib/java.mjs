@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 
 const RUN = fileURLToPath(new URL('../java/run', import.meta.url))
 
-/** Why they cannot run here; fetches and compiles them the first time. */
+/** The reason if they cannot run here; fetches and compiles them the first time. */
 export function unavailable() {
   try {
     execFileSync(RUN, ['prepare'], { stdio: ['ignore', 'ignore', 'pipe'] })
@@ -16,7 +16,7 @@ export function unavailable() {
   }
 }
 
-/** A program that runs: what it printed is in `stdout` and `stderr`, and `exited` resolves with its end. */
+/** A running program: its output is in `stdout` and `stderr`; `exited` resolves when it ends. */
 export function start(name, ...args) {
   const child = spawn(RUN, [name, ...args.map(String)])
   const program = { child, stdout: '', stderr: '' }

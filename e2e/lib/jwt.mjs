@@ -1,4 +1,4 @@
-/** App JWTs (RFC 7519), signed with node:crypto alone. */
+/** App JWTs (RFC 7519), signed with node:crypto only. */
 
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto'
 

@@ -1,6 +1,6 @@
 /**
- * Apache Kafka of one's own, from Maven Central: one process that is broker and controller (KRaft), on free ports, with
- * its data in a temporary folder. Ended by its number, as every engine here (`engines.mjs`).
+ * A private Apache Kafka from Maven Central: one process that is broker and controller (KRaft), on free ports, with
+ * its data in a temporary folder. Stopped by its process id, like every server here (`engines.mjs`).
  *
  *   const kafka = await Broker.start(); await kafka.createTopic('events', { partitions: 3 })
  *   const lines = await kafka.read('events')        // by kafkajs, from the beginning
@@ -23,7 +23,7 @@ export const PASSWORD = 'kafka-password'
 
 const JAVA = ['-Xmx384m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn']
 const CLASSES = ['-cp', join(CACHE, 'kafka', '*')]
-/** A Java program has to start, beside other tests. */
+/** A Java program must start while other tests run. */
 const START_MS = 90_000
 
 const java = (...args) => promisify(execFile)('java', [...JAVA, ...CLASSES, ...args], { timeout: START_MS })
@@ -96,13 +96,13 @@ export class Broker {
     await this.admin.createTopics({ topics: [{ topic, numPartitions: partitions, configEntries }] })
   }
 
-  /** For every client that has none of its own: kafkajs cannot say it. */
+  /** The default quota of all clients: kafkajs has no call for it. */
   async setQuota(setting) {
     const what = ['--alter', '--entity-type', 'clients', '--entity-default', ...setting]
     await java('kafka.admin.ConfigCommand', '--bootstrap-server', this.address, ...what)
   }
 
-  /** Everything that the topic holds, each partition in its order: `{ partition, key, value }`. */
+  /** All records of the topic, each partition in order: `{ partition, key, value }`. */
   async read(topic) {
     const count = (offsets) => offsets.reduce((sum, { low, high }) => sum + Number(high) - Number(low), 0)
     const held = count(await this.admin.fetchTopicOffsets(topic))

@@ -3,18 +3,18 @@
  * idempotency key until it is answered `202`, and the count afterwards.
  *
  *   sent        notifications answered 202
- *   repeated    requests that were answered badly or not at all, and asked again
- *   delivered   distinct (notification, device) pairs that were heard
- *   duplicated  heard again, always with the same id. Why each of them may be:
- *                 unconfirmed  the connection ended before it was confirmed, or before what confirmed it was written
- *                 topic        of a topic, whose confirmed position is written now and then
- *   lost        accepted for a device and never heard by it: must be 0
- *   revived     heard again after a confirmation that was answered 200 over HTTP: must be 0 (direct ones)
+ *   repeated    requests with an error or without an answer, sent again
+ *   delivered   distinct received (notification, device) pairs
+ *   duplicated  received again, always with the same id. Allowed reasons:
+ *                 unconfirmed  the connection ended before the acknowledgement was sent or written
+ *                 topic        of a topic, whose acknowledged position is written periodically
+ *   lost        accepted for a device and never received by it: must be 0
+ *   revived     received again after an acknowledgement that was answered 200 over HTTP: must be 0 (direct ones)
  *   repeated on one connection: must be 0
  *   doubled     one request that became two notifications: must be 0
- *   acked       by the trace: once for each device of each direct notification, and at most once for those of a topic
+ *   acked       by the trace: once per device and direct notification, at most once for those of a topic
  *
- * Confirmations over a socket are sent once: what a gateway or a store lost of them is heard again at the next connection.
+ * Acknowledgements over a socket are sent once: if a gateway or a store loses one, the notification repeats at the next connection.
  */
 
 import assert from 'node:assert/strict'
@@ -26,17 +26,17 @@ import { KEY } from './node.mjs'
 import { sleep, until } from './until.mjs'
 
 const TOPIC = 'faults'
-/** A device that hears nothing for so long after its ping takes the connection for dead, as real ones do. */
+/** A device that receives nothing for this long after its ping treats the connection as dead, as real ones do. */
 const PING_MS = 1_000
 const SILENCE_MS = 2_500
-/** A log-in may wait for a store that is slow. */
+/** A log-in may wait for a slow store. */
 const LOG_IN_MS = 20_000
-/** A request that a node died under is given up, and sent again. */
+/** Timeout of a request; it is then sent again. */
 const PATIENCE_MS = 5_000
-/** Between two confirmations of a device. */
+/** Between two acknowledgements of a device. */
 const CONFIRM_MS = 40
 
-/** One device with its connection, which it renews whenever it is gone. */
+/** One device with its connection, which it renews when it breaks. */
 class Listener {
   constructor(load, name, over) {
     this.load = load
@@ -45,15 +45,15 @@ class Listener {
     /** `socket` or `http`. */
     this.over = over
     this.expected = new Set()
-    /** By id: the number of the connection that heard it last. */
+    /** By id: the number of the connection that received it last. */
     this.heard = new Map()
-    /** By request: the notification that it became. */
+    /** By request: its notification. */
     this.became = new Map()
-    /** Ids whose confirmation was answered 200. */
+    /** Ids whose acknowledgement was answered 200. */
     this.confirmed = new Set()
     /** Connections that were ready. */
     this.connects = 0
-    /** The last probe that was heard. */
+    /** The last received probe. */
     this.probe = 0
     this.history = []
   }
@@ -65,12 +65,12 @@ class Listener {
       this.at = node
       if (node && (await this.listen(node))) failures = 0
       else failures++
-      // Full jitter on a pause that doubles, as clients are told to.
+      // Exponential backoff with full jitter, as recommended to clients.
       if (!this.load.over) await sleep(randomInt(20, 50 * 2 ** Math.min(failures, 5)))
     }
   }
 
-  /** Until the connection ends; false if there was none. */
+  /** Runs until the connection ends; false if there was none. */
   async listen(node) {
     const device = Device.open(node.ws, this.token, { handshakeTimeout: PATIENCE_MS })
     this.device = device
@@ -110,13 +110,13 @@ class Listener {
     return this.isReady && this.device?.socket.readyState === 1 && this.at.isRunning && !this.at.isPaused
   }
 
-  /** What happened to its connections, told where something went wrong. */
+  /** The history of its connections, for error messages. */
   note(text) {
     this.history.push(`${new Date().toISOString().slice(14)} ${text}`)
     if (this.history.length > 20) this.history.shift()
   }
 
-  /** False if it is nothing to be confirmed. */
+  /** False if the frame needs no acknowledgement. */
   hear({ id, topic, data }) {
     if (data.probe !== undefined) {
       this.probe = Math.max(this.probe, data.probe)
@@ -157,7 +157,7 @@ class Listener {
   }
 }
 
-/** The next frame of a device, however long it takes: what is quiet is found by its pings. */
+/** The next frame of a device, without a timeout: pings detect silence. */
 async function take(device) {
   while (device.queue.length === 0) {
     if (device.close) throw new Error('the connection ended')
@@ -167,7 +167,7 @@ async function take(device) {
 }
 
 export class Load {
-  /** `devices` connect, `away` come at the end. */
+  /** `devices` connect at once, `away` at the end. */
   static async start(cluster, { devices = 18, away = 4, publishers = 3, pauseMs = 15 } = {}) {
     const load = new Load()
     load.cluster = cluster
@@ -177,7 +177,7 @@ export class Load {
     load.probes = 0
     load.over = false
     load.publishing = true
-    /** By id: to how many devices. */
+    /** By id: the number of devices. */
     load.accepted = new Map()
     load.listeners = Array.from({ length: devices }, (_, i) => new Listener(load, `live-${i}`, i % 2 ? 'socket' : 'http'))
     load.away = Array.from({ length: away }, (_, i) => new Listener(load, `away-${i}`, i % 2 ? 'socket' : 'http'))
@@ -201,14 +201,14 @@ export class Load {
     return this.accepted.size
   }
 
-  /** Where a device tries: another one each time, but a stopped process is as good as any to it. */
+  /** The next address of a device: another one each time; it does not know which process is suspended. */
   gateway(name, attempt) {
     const gateways = this.cluster.having('gateway').filter((node) => node.isRunning)
     const place = [...name].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7)
     return gateways[(place + attempt) % Math.max(gateways.length, 1)]
   }
 
-  /** All of them connect anew, each elsewhere, until some are at this node. */
+  /** All devices reconnect, each elsewhere, until some are at this node. */
   async moveTo(node) {
     await until(`devices at ${node.name}`, async () => {
       for (const { device } of this.listeners) device?.socket.terminate()
@@ -244,7 +244,7 @@ export class Load {
     }
   }
 
-  /** Asks until it is answered 202. */
+  /** Repeats the request until it is answered 202. */
   async publishOnce(data) {
     const kind = randomInt(10)
     let targets = this.all
@@ -267,13 +267,13 @@ export class Load {
     }
   }
 
-  /** So many more notifications are accepted from now on. */
+  /** Waits until this number of further notifications is accepted. */
   async accepts(more, deadlineMs = 60_000) {
     const wanted = this.sent + more
     await until(`${more} more notifications to be accepted`, () => this.sent >= wanted, deadlineMs)
   }
 
-  /** Every device is connected to a node that runs and hears what is published now. */
+  /** Waits until every device is connected to a running node and receives current messages. */
   async settled() {
     await until('all devices to be connected', () => this.listeners.every((listener) => listener.isConnected), 60_000).catch(
       (error) => {
@@ -283,7 +283,7 @@ export class Load {
     )
   }
 
-  /** Every device is found where it is: `connected` messages, which no inbox makes good, reach it. */
+  /** Checks that every device is found: `connected` messages, which no inbox recovers, reach it. */
   async reached() {
     const first = this.probes + 1
     const waiting = () => this.listeners.filter((listener) => listener.probe < first)
@@ -306,12 +306,12 @@ export class Load {
     return this.all.flatMap((device) => [...device.expected].filter((id) => !device.heard.has(id)).map((id) => [device, id]))
   }
 
-  /** Publishing ends, those that were away come, and everything accepted has to be heard and confirmed. */
+  /** Stops publishing and connects the offline devices; everything accepted must be received and acknowledged. */
   async finish(name) {
     this.publishing = false
     await Promise.all(this.publishers)
     for (const device of this.away) this.work.push(device.keepListening())
-    await until('everything accepted to be heard', () => this.missing().length === 0, 60_000).catch(() => {})
+    await until('everything accepted to be received', () => this.missing().length === 0, 60_000).catch(() => {})
     for (const [device, id] of this.missing()) {
       const [trace, whole] = [await this.api().trace(id, device.name).catch(String), await this.api().notification(id).catch(String)]
       this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)} ${device.history.join(', ')}`)
@@ -326,7 +326,7 @@ export class Load {
     this.report(name)
   }
 
-  /** What inboxes still hold, in words. */
+  /** The remaining content of inboxes, as text. */
   async kept() {
     const kept = async (device) => {
       const { messages } = await this.api().me(device.token).inbox(1)
@@ -335,7 +335,7 @@ export class Load {
     return (await Promise.all(this.all.map(kept))).flat()
   }
 
-  /** Each target of a direct notification confirmed once, each of a topic's at most once. */
+  /** Each target of a direct notification acknowledged once, each of a topic's at most once. */
   async checkAcks() {
     const count = async (id) => (await this.api().notification(id)).counts.acked ?? 0
     const open = [...this.accepted]
@@ -350,7 +350,7 @@ export class Load {
     await Promise.all(Array.from({ length: 6 }, inTurn))
   }
 
-  /** A test failed: nothing goes on. */
+  /** Stops everything after a failed test. */
   async abandon() {
     this.publishing = false
     this.over = true

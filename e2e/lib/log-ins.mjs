@@ -1,6 +1,6 @@
 /**
- * A log-in over each protocol with whatever credential: true if the service lets the device in, false if it refuses.
- * With clients that other people wrote, except where a status says it.
+ * A log-in over each protocol with any credential: true if the service admits the device, false if it refuses.
+ * With third-party clients, except where a status is enough.
  */
 
 import { client as xmppClient } from '@xmpp/client'
@@ -78,7 +78,7 @@ async function http({ node, token, query = '', headers = {} }, method, path, bod
   return answer.status < 300
 }
 
-/** `app` is `?app=NAME` behind a user name, `query` the same in a URL, `auth` what Socket.IO adds. */
+/** `app` is `?app=NAME` after a user name, `query` the same in a URL, `auth` additional fields of Socket.IO. */
 export const logIns = {
   'WebSocket, header': (as) => webSocket(as, 'header'),
   'WebSocket, frame': (as) => webSocket(as, 'frame'),
@@ -96,8 +96,8 @@ export const logIns = {
 const slug = (name) => name.toLowerCase().replace(/[^a-z0-9]+/g, '-')
 
 /**
- * All at once, each as a device of its own, whose name begins with `prefix`; `tokenOf(device)` is its credential.
- * Answers the names of the log-ins that let their device in.
+ * All in parallel, each with its own device, whose name begins with `prefix`; `tokenOf(device)` is its credential.
+ * Returns the names of the protocols that admitted their device.
  */
 export async function letIn(node, prefix, tokenOf, more = {}) {
   const tried = Object.entries(logIns).map(async ([name, logIn]) => {
@@ -107,7 +107,7 @@ export async function letIn(node, prefix, tokenOf, more = {}) {
   return (await Promise.all(tried)).flat()
 }
 
-/** The devices that `letIn` uses. */
+/** The devices of `letIn`. */
 export const devices = (prefix) => Object.keys(logIns).map((name) => `${prefix}-${slug(name)}`)
 
 export const ALL = Object.keys(logIns)

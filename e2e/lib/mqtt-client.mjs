@@ -1,8 +1,8 @@
 /**
- * A strict MQTT client over `mqtt-packet`, which confirms when it is told to, and what it is told to.
+ * A strict MQTT client over `mqtt-packet`, which acknowledges only on request.
  *
- * It keeps its session state across connections as §4.1 and §4.3.3 ask: the packet ids of QoS 2 messages whose PUBREL
- * has not come. A PUBLISH with such an id is not delivered to the application again.
+ * It keeps its session state across connections as §4.1 and §4.3.3 require: the packet ids of QoS 2 messages whose PUBREL
+ * has not arrived. A PUBLISH with such an id is not delivered to the application again.
  */
 
 import { once } from 'node:events'
@@ -11,7 +11,7 @@ import { connect as dial } from 'node:net'
 import mqttPacket from 'mqtt-packet'
 
 export class MqttClient {
-  /** `hear(topic, payload)` is called once for each message that a client would give to its application. */
+  /** `hear(topic, payload)` is called once per message that a client delivers to its application. */
   constructor({ port, device, token, protocolVersion, hear }) {
     Object.assign(this, { port, device, token, protocolVersion, hear })
     /** Packet ids of QoS 2 messages that were received and not released. */
@@ -21,13 +21,13 @@ export class MqttClient {
   }
 
   reset() {
-    /** Messages without PUBACK or PUBREC, and packet ids without PUBCOMP, in the order in which they came. */
+    /** Messages without PUBACK or PUBREC, and packet ids without PUBCOMP, in order of arrival. */
     this.unconfirmed = []
     this.released = []
     this.waiting = new Map()
   }
 
-  /** Resolves with CONNACK; rejects where the connection ends before. */
+  /** Resolves with CONNACK; rejects if the connection ends first. */
   async connect() {
     this.reset()
     this.socket = dial(this.port, '127.0.0.1')

@@ -1,4 +1,4 @@
-/** Devices as clients of MQTT, by the npm client `mqtt`. */
+/** Devices as MQTT clients, with the npm package `mqtt`. */
 
 import assert from 'node:assert/strict'
 
@@ -7,7 +7,7 @@ import mqtt from 'mqtt'
 import { Node, cli, freePort } from './node.mjs'
 import { within } from './until.mjs'
 
-/** A node whose devices may publish to `open/#`, and its address for MQTT. */
+/** A node whose devices may publish to `open/#`, and its MQTT address. */
 export async function startOpenNode() {
   const port = await freePort()
   const node = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`] })
@@ -16,7 +16,7 @@ export async function startOpenNode() {
   return { node, url: `mqtt://127.0.0.1:${port}` }
 }
 
-/** A connected client; what it hears is in `heard`, its ending words in `said`. */
+/** A connected client; its messages are in `heard`, the reason code of DISCONNECT in `said`. */
 export async function connect(url, device, options = {}) {
   const client = mqtt.connect(url, {
     protocolVersion: 5,
@@ -42,5 +42,5 @@ export async function connect(url, device, options = {}) {
 
 export const texts = (client) => client.heard.map(({ topic, text }) => `${topic} ${text}`)
 
-/** The `data` of what a provider sent. */
+/** The `data` of a provider's messages. */
 export const datas = (client) => client.heard.map(({ text }) => JSON.parse(text).data)

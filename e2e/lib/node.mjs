@@ -1,7 +1,7 @@
 /**
- * A Noroshi node of one's own: the built binary on free ports with its data in a temporary folder.
+ * A private Noroshi node: the built binary on free ports with its data in a temporary folder.
  *
- * Every test file starts one and ends it with SIGTERM; a node that does not leave with exit code 0
+ * Every test file starts one and stops it with SIGTERM; a node that does not exit with code 0
  * fails the file. Nothing of it survives the test process.
  */
 
@@ -26,10 +26,10 @@ export const JWT_SECRET = 'e2e-secret-of-at-least-thirty-two-bytes'
 
 const running = new Set()
 if (process.env.NODE_TEST_CONTEXT) {
-  // What a failed test left open (streams that reconnect for ever) must not keep the file from ending.
+  // Open handles of a failed test (streams that reconnect) must not keep the file from ending.
   after(() => setTimeout(() => process.exit(), 60_000).unref())
 }
-/** Files that say which ports are this process's. */
+/** Files that reserve ports for this process. */
 const claims = new Set()
 process.on('exit', () => {
   for (const node of running) node.child?.kill('SIGKILL')
@@ -45,7 +45,7 @@ const isAlive = (pid) => {
   }
 }
 
-/** False if it is another test process's: between this and the moment a server listens there are seconds. */
+/** False if another test process has reserved it: seconds pass until a server listens. */
 function claim(port) {
   const path = join(tmpdir(), `noroshi-e2e-port-${port}`)
   try {
@@ -59,7 +59,7 @@ function claim(port) {
   return true
 }
 
-/** A port that is free and nobody else's: below 32768, where the ephemeral range starts, and above 10080, which `fetch` refuses. */
+/** A free, reserved port: below 32768, where the ephemeral range starts, and above 10080, which `fetch` refuses. */
 export async function freePort() {
   for (;;) {
     const port = randomInt(11_000, 32_000)
@@ -75,8 +75,8 @@ export async function freePort() {
 
 export class Node {
   /**
-   * `args` are further flags of `serve`, `env` further variables; `data` an existing data folder (kept at
-   * the end), else a temporary one (removed); `descriptors` the most that it may have open.
+   * `args` are additional flags of `serve`, `env` additional variables; `data` an existing data folder (kept at
+   * the end), otherwise a temporary one (removed); `descriptors` the limit of open files.
    */
   static async start({ args = [], env = {}, data, dev = true, descriptors } = {}) {
     assert.ok(existsSync(BIN), `${BIN} is not there: cargo build -p noroshi, or set NOROSHI_BIN`)
@@ -101,14 +101,14 @@ export class Node {
     const args = ['serve', ...(this.dev ? ['--dev'] : [])]
     args.push('--data', this.data, '--http', `127.0.0.1:${this.httpPort}`, '--admin', `127.0.0.1:${this.adminPort}`)
     const command = [BIN, ...args, ...this.args]
-    // prlimit becomes the node: the child is the same process.
+    // prlimit executes the node in the same process.
     if (this.descriptors) command.unshift('prlimit', `--nofile=${this.descriptors}:${this.descriptors}`)
     this.child = spawn(command[0], command.slice(1), {
       stdio: ['ignore', log, log],
       env: { ...process.env, NOROSHI_DEV_KEY: KEY, NOROSHI_DEV_JWT_SECRET: JWT_SECRET, ...this.env },
     })
     closeSync(log)
-    // A test that gave up must not wait for a node that nobody stops any more.
+    // A failed test must not wait for its node.
     this.child.unref()
     running.add(this)
     this.exit = undefined
@@ -149,20 +149,20 @@ export class Node {
     return readFileSync(this.logPath, 'utf8').split('\n').slice(-40).join('\n')
   }
 
-  /** SIGTERM, once: a second one means that somebody has no time. */
+  /** Sends SIGTERM once: a second one would stop without draining. */
   terminate() {
     if (!this.exit && !this.terminated) this.child.kill('SIGTERM')
     this.terminated = true
   }
 
-  /** SIGTERM, and the exit code that it promises; the data stays. */
+  /** SIGTERM, and checks the exit code; the data stays. */
   async drain() {
     this.terminate()
     const exit = await within('the node to drain after SIGTERM', this.exited, 60_000)
     assert.deepEqual(exit, { code: 0, signal: null }, this.log())
   }
 
-  /** The end of a test: drains, and removes the data if it is the test's own. */
+  /** Drains at the end of a test, and removes the data if it belongs to the test. */
   async stop() {
     try {
       await this.drain()
@@ -171,7 +171,7 @@ export class Node {
     }
   }
 
-  /** SIGKILL: nothing is written any more. */
+  /** SIGKILL: nothing more is written. */
   async kill() {
     this.child.kill('SIGKILL')
     await within('the killed node to be gone', this.exited)

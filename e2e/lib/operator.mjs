@@ -12,7 +12,7 @@ export function operator(node) {
   const raw = (method, path, body) => ask(method, path, { body })
   return {
     raw,
-    /** Makes an app; answers its provider API, with a key of all scopes. */
+    /** Creates an app; returns its provider API, with a key of all scopes. */
     async app(name, settings = {}) {
       const made = await raw('POST', '/v1/apps', { name, ...settings })
       assert.equal(made.status, 201, made.text)

@@ -1,4 +1,4 @@
-/** A page in Chromium, of another origin than the node's, that has loaded one library. */
+/** A page in Chromium from another origin than the node's, with one library loaded. */
 
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { chromium } from 'playwright-core'
 const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
 const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
 
-/** Calls `use` with a function that opens a page; `library` is a file in node_modules. Skips the test where there is no Chromium. */
+/** Calls `use` with a function that opens a page; `library` is a file in node_modules. Skips the test without Chromium. */
 export async function withPages(t, library, use) {
   if (!executablePath) {
     assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')

@@ -1,10 +1,10 @@
 /**
- * A TCP proxy between one node and an engine, to part them: slowly, abruptly, or so that nobody notices.
+ * A TCP proxy between one node and a server, to simulate network faults.
  *
- *   latency   each piece of bytes arrives that much later, in order, both ways
- *   cut       connections break, new ones are refused
- *   freeze    nothing arrives any more, connections stay, new ones are taken and never answered: a lost network
- *   heal      everything as before; what was frozen breaks, as it does when packets were lost for that long
+ *   latency   delays all bytes by this time, in order, in both directions
+ *   cut       breaks connections and refuses new ones
+ *   freeze    nothing arrives any more, connections stay, new ones are accepted and never answered: a lost network
+ *   heal      restores everything; frozen connections break, as after a long loss of packets
  */
 
 import { connect, createServer } from 'node:net'

@@ -1,8 +1,8 @@
 /**
- * Push services of one's own: `noroshi dev-push`, the strict fakes, on free ports with keys in a temporary
- * folder, asked and told what to do over their control port.
+ * Private push services: `noroshi dev-push`, the strict fakes, on free ports with keys in a temporary
+ * folder, controlled and queried over their control port.
  *
- * The fakes outlive a node that is killed, so that a test can count over restarts.
+ * The fakes outlive a killed node, so that a test can count over restarts.
  */
 
 import assert from 'node:assert/strict'
@@ -54,7 +54,7 @@ export class DevPush {
     return this.call('GET', path)
   }
 
-  /** What was received of a service, oldest first. */
+  /** The pushes that a service received, oldest first. */
   async received(service, token) {
     const query = `service=${service}` + (token === undefined ? '' : `&token=${encodeURIComponent(token)}`)
     return (await this.get(`/received?${query}`)).received
@@ -72,7 +72,7 @@ export class DevPush {
     return this.call('POST', '/behave', change)
   }
 
-  /** Push tokens as the API takes them. */
+  /** Push tokens in the format of the API. */
   async tokens(service, count = 1, options = {}) {
     return (await this.call('POST', '/tokens', { service, count, ...options })).push_tokens
   }
@@ -93,7 +93,7 @@ export class DevPush {
   }
 }
 
-/** Operators reach the admin address with the token of the data folder. */
+/** The admin API, with the operator's token from the data folder. */
 export async function addCredential(node, credential, status = 201) {
   const response = await fetch(`http://127.0.0.1:${node.adminPort}/v1/apps/dev/push`, {
     method: 'POST',
@@ -109,5 +109,5 @@ export function operatorToken(node) {
   return readFileSync(join(node.data, 'operator.token'), 'utf8').trim()
 }
 
-/** A name that nothing else has. */
+/** A unique name. */
 export const unique = (prefix) => `${prefix}-${randomBytes(6).toString('hex')}`

@@ -1,5 +1,5 @@
 /**
- * A WebSocket spoken by hand over a plain socket, for what no decent client would send (RFC 6455 §5).
+ * A hand-written WebSocket over a plain socket, for input that no correct client sends (RFC 6455 §5).
  */
 
 import { randomBytes } from 'node:crypto'
@@ -7,7 +7,7 @@ import { connect } from 'node:net'
 
 import { within } from './until.mjs'
 
-/** One client frame. `mask: false` leaves out what §5.3 demands; `length` claims another length. */
+/** One client frame. `mask: false` omits the mask that §5.3 requires; `length` claims another length. */
 export function frame(opcode, payload = '', { fin = true, rsv = 0, mask = true, length } = {}) {
   const body = Buffer.from(payload)
   const claimed = length ?? body.length
@@ -25,7 +25,7 @@ export function frame(opcode, payload = '', { fin = true, rsv = 0, mask = true, 
   return Buffer.concat([Buffer.from(head), key, body.map((byte, i) => byte ^ key[i % 4])])
 }
 
-/** A connection on which the API answered a request and that it keeps; `from` is another address of this machine. */
+/** A kept-alive connection on which the API has answered a request; `from` is another address of this machine. */
 export async function used(port, from) {
   const socket = connect({ port, host: '127.0.0.1', localAddress: from })
   socket.write(`GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`)
@@ -49,12 +49,12 @@ export async function used(port, from) {
 }
 
 export class RawSocket {
-  /** Connects and sends the upgrade; `heard` collects what comes behind the response head. */
+  /** Connects and sends the upgrade; `heard` collects the bytes after the response head. */
   static upgrade(port, path) {
     return RawSocket.upgradeOn(connect(port, '127.0.0.1'), port, path)
   }
 
-  /** The same on a connection that is there. */
+  /** The same on an existing connection. */
   static async upgradeOn(socket, port, path) {
     const raw = new RawSocket(socket)
     raw.socket.write(

@@ -1,4 +1,4 @@
-/** For `node --test`: a line for each file, and everything about what failed or was skipped. */
+/** A reporter for `node --test`: one line per file, and the details of failed and skipped tests. */
 
 import { basename } from 'node:path'
 

@@ -1,4 +1,4 @@
-/** mulberry32: small, seeded, good enough to choose moments and targets. */
+/** mulberry32: a small seeded generator, sufficient to choose moments and targets. */
 export function seeded(state) {
   return () => {
     state = (state + 0x6d2b79f5) | 0

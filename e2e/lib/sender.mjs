@@ -1,4 +1,4 @@
-/** The fault that is the same for each kind of queue: senders are killed with pushes under way, and others push. */
+/** The fault shared by all kinds of queues: senders are killed with pushes in flight, and others push. */
 
 import assert from 'node:assert/strict'
 
@@ -24,7 +24,7 @@ export function senderKilled(words, settings) {
   }
   fault(name, { nodes: NODES, load: { devices: 6, away: 2, pauseMs: 100 }, prepare }, async ({ cluster, push }) => {
     await addCredential(cluster.node('api-1'), push.info.credentials.apns)
-    // So that a kill finds pushes under way.
+    // So that a kill finds pushes in flight.
     await push.behave({ service: 'apns', latency: { fixed_ms: 500 } })
     const api = cluster.api()
     const tokens = await push.tokens('apns', DUE)
@@ -40,13 +40,13 @@ export function senderKilled(words, settings) {
           if (count > 0) return { node, count }
         }
       }
-      // What was handed to a poll of the dead one is another's after half a minute (`batches::CLAIM_AFTER`).
+      // Entries pulled by the dead sender can be claimed after half a minute (`batches::CLAIM_AFTER`).
       const { node, count } = await until('a sender to push', busy, 90_000)
       await node.kill()
       underWay += count
       await node.spawn()
     }
-    // A batch that a dead sender held is another's once its lease has lapsed.
+    // A batch of a dead sender can be claimed once its lease has lapsed.
     const accepted = async () => push.accepted('apns')
     const reached = async () => new Set((await accepted()).map(({ token }) => token)).size
     await until('every device to be pushed to', async () => (await reached()) === DUE, 120_000)

@@ -1,5 +1,5 @@
 /**
- * Amazon SQS as a backend speaks it: queues and messages over its JSON protocol. ElasticMQ asks for no signature.
+ * A client of Amazon SQS: queues and messages over its JSON protocol. ElasticMQ requires no signature.
  *
  *   const sqs = new Sqs(process.env.NOROSHI_SQS_ENDPOINT)
  *   const url = await sqs.create('in'); await sqs.send(url, [{ body: '{}', attributes: { app: 'dev' } }])
@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 
-/** A call takes ten messages. */
+/** A call has at most ten messages. */
 const ENTRIES_MAX = 10
 
 export class Sqs {
@@ -27,13 +27,13 @@ export class Sqs {
     return text === '' ? {} : JSON.parse(text)
   }
 
-  /** A queue that no other test has; answers its URL. */
+  /** Creates a queue for this test; returns its URL. */
   async create(prefix, attributes = {}) {
     const name = `${prefix}-${randomBytes(4).toString('hex')}`
     return (await this.call('CreateQueue', { QueueName: name, Attributes: attributes })).QueueUrl
   }
 
-  /** `messages` are `{ body, attributes }`; answers their ids. */
+  /** `messages` are `{ body, attributes }`; returns their ids. */
   async send(url, messages) {
     const ids = []
     for (let from = 0; from < messages.length; from += ENTRIES_MAX) {
@@ -52,7 +52,7 @@ export class Sqs {
     return ids
   }
 
-  /** What is there, invisible to others for so many seconds; not deleted. */
+  /** Receives messages, invisible to others for this number of seconds; does not delete them. */
   async receive(url, visibilitySeconds = 30) {
     const { Messages = [] } = await this.call('ReceiveMessage', {
       QueueUrl: url,
@@ -68,7 +68,7 @@ export class Sqs {
     }))
   }
 
-  /** Messages there, whether visible or with a receiver. */
+  /** The number of messages, visible and in flight. */
   async depth(url) {
     const names = ['ApproximateNumberOfMessages', 'ApproximateNumberOfMessagesNotVisible', 'ApproximateNumberOfMessagesDelayed']
     const { Attributes } = await this.call('GetQueueAttributes', { QueueUrl: url, AttributeNames: names })

@@ -1,6 +1,6 @@
 /**
- * Waiting for something to become true, with one generous deadline for all tests: a slow machine makes
- * a test slow, never red.
+ * Waits for a condition, with one generous deadline for all tests: a slow machine makes
+ * a test slow, but never fail.
  */
 
 export const DEADLINE_MS = 30_000
@@ -18,7 +18,7 @@ export async function until(what, probe, deadlineMs = DEADLINE_MS) {
   }
 }
 
-/** The promise's value, or an error that says what did not happen. */
+/** The promise's value, or an error that names what did not happen. */
 export function within(what, promise, deadlineMs = DEADLINE_MS) {
   let timer
   const late = new Promise((_, reject) => {

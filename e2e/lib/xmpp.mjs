@@ -1,4 +1,4 @@
-/** XMPP spoken by hand over TCP, for what no decent client would send (RFC 6120, XEP-0388, XEP-0198). */
+/** Hand-written XMPP over TCP, for input that no correct client sends (RFC 6120, XEP-0388, XEP-0198). */
 
 import { connect } from 'node:net'
 
@@ -33,7 +33,7 @@ export class Stream {
     })
   }
 
-  /** What comes up to `end` (text or a pattern), with it. */
+  /** The input up to and including `end` (text or a pattern). */
   async until(end) {
     for (;;) {
       const found = typeof end === 'string' ? end : end.exec(this.heard)?.[0]
@@ -57,7 +57,7 @@ export class Stream {
     return this.until(end)
   }
 
-  /** SASL2 with what goes inside; the answer up to its end. */
+  /** SASL2 with the given content; the answer up to its end. */
   authenticate(device, token, inside) {
     const plain = Buffer.from(`\0${device}\0${token}`).toString('base64')
     const open = "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'>"
@@ -80,7 +80,7 @@ export class Stream {
     return this.authenticate(device, token, `<resume xmlns='${SM}' previd='${previd}' h='0'/>`)
   }
 
-  /** The service has read everything up to here, and the stream is alive. */
+  /** Waits until the service has read everything so far; the stream is alive. */
   sync() {
     return this.ask("<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>", /<iq[^>]*id='sync'[^>]*>/)
   }
@@ -90,13 +90,13 @@ export class Stream {
     return this.heard
   }
 
-  /** Ends it with a word: nobody comes back for its session. */
+  /** Closes the stream: its session is not resumed. */
   end() {
     this.say('</stream:stream>')
     return this.closed()
   }
 
-  /** Gone without a word. */
+  /** Drops the connection without closing the stream. */
   vanish() {
     this.socket.resetAndDestroy()
   }

@@ -59,7 +59,7 @@ for (const way of ['websocket', 'events']) {
       await tab.click(`[value=${way}]`)
       await until('the page to be connected', async () => (await tab.textContent('#state')).startsWith('Connected'))
       const { id } = await node.api.publish({ to: { users: [`page-${way}`] }, notification: { title: 'Hello page' } })
-      await until('the item', async () => (await tab.textContent('#heard')).includes('Hello page'))
+      await until('the item', async () => (await tab.textContent('#messages')).includes('Hello page'))
       await until('the confirmation', async () => (await node.api.notification(id)).counts.acked === 1)
     } finally {
       await browser.close()

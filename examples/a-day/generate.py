@@ -1,10 +1,10 @@
-"""Makes up a company's devices and one day of its notifications, always the same for the same seed.
+"""Generates a company's devices and one day of its notifications; the same seed gives the same files.
 
     python3 generate.py FOLDER [--devices 3000] [--seed 1]
 
-writes FOLDER/devices.ndjson (a device a line, as `noroshi import devices` takes them) and FOLDER/day.ndjson (a
-notification a line, as `POST /v1/notifications/batch` takes them, 24 hours of them in order). Each
-notification's `data` carries its hour and number, so that whoever hears it can be checked.
+writes FOLDER/devices.ndjson (one device per line, in the format of `noroshi import devices`) and FOLDER/day.ndjson
+(one notification per line, in the format of `POST /v1/notifications/batch`, 24 hours in order). Each notification's
+`data` contains its hour and number, so that recipients can be checked.
 """
 
 import argparse
@@ -14,18 +14,18 @@ from pathlib import Path
 
 TOPICS = {"news": 0.6, "sports": 0.4, "weather": 0.5, "game": 0.3, "status": 1.0}
 HOURS = 24
-#: Of the flash sale: long enough to be heard by who is there, over before the evening.
+#: Lifetime of the flash sale: long enough for connected devices, over before the evening.
 SHORT_TTL_S = 5
 
 
 def devices(count: int, rng: random.Random) -> list[dict]:
     """Two thirds of the users have one device, the others two."""
-    made = []
+    generated = []
     user = 0
-    while len(made) < count:
+    while len(generated) < count:
         user += 1
         for part in range(1 if rng.random() < 2 / 3 else 2):
-            made.append(
+            generated.append(
                 {
                     "device": f"d{user:05}-{part}",
                     "user": f"u{user:05}",
@@ -35,11 +35,11 @@ def devices(count: int, rng: random.Random) -> list[dict]:
                     "topics": [topic for topic, share in TOPICS.items() if rng.random() < share],
                 }
             )
-    return made[:count]
+    return generated[:count]
 
 
 def day(all_devices: list[dict], rng: random.Random) -> list[dict]:
-    """Every policy and every kind of target, mixed as a news and games company would."""
+    """Every policy and every kind of target, in the mix of a news and games company."""
     users = sorted({device["user"] for device in all_devices})
     lines = []
 
@@ -51,19 +51,19 @@ def day(all_devices: list[dict], rng: random.Random) -> list[dict]:
         return {"users": rng.sample(users, count)}
 
     for hour in range(HOURS):
-        # Only while they play or read: a friend came online, the match is live.
+        # Only for users who play or read now: a friend came online, the match is live.
         for _ in range(4):
             add(hour, some(120), "A friend is online", when="active", urgency="low")
             add(hour, some(120), "Your match is live", when="connected")
-        # Has to arrive, whenever: orders, replies; to all devices of users or to certain devices.
+        # Must arrive at any time: orders, replies; to all devices of users or to single devices.
         for _ in range(6):
             add(hour, some(150), "Your order moved", when="stored", ttl="24h")
         chosen = rng.sample(all_devices, 60)
         add(hour, {"devices": [device["device"] for device in chosen]}, "Download finished", when="stored")
-        # Only the last score is worth reading; and an offer that ends before the evening.
+        # Only the latest score matters; and an offer that ends before the evening.
         add(hour, some(400), "Your league score", when="stored", collapse_key="score")
         add(hour, some(100), "Flash sale", when="stored", ttl=SHORT_TTL_S)
-        # Topics: kept, only live, and the notice that greets everybody who logs in.
+        # Topics: stored, live only, and a retained notice for every log-in.
         add(hour, {"topic": "news"}, "News", when="stored")
         add(hour, {"topic": "sports"}, "Goal!", when="connected", urgency="high")
         add(hour, {"topic": "weather"}, "Forecast", when="stored", collapse_key="forecast")

@@ -1,25 +1,25 @@
-"""What each device has to hear, worked out from the files alone, without asking the server.
+"""Computes from the files alone, without the server, what each device must receive.
 
-Four groups of devices live through the day:
+There are four groups of devices:
 
-    in use    connected all day, active
-    idle      connected all day, said to be idle
-    evening   away all day, logs in at the end
-    gone      never comes back
+    active    connected all day, presence active
+    idle      connected all day, presence idle
+    evening   offline all day, logs in at the end
+    absent    never connects
 
-and every notification either reaches a device live, waits for it, or misses it for one reason.
+Each notification reaches a device live, waits for it, or misses it for one reason.
 """
 
 from collections import defaultdict
 
 import generate
 
-IN_USE, IDLE, EVENING, GONE = "in use", "idle", "evening", "gone"
-GROUPS = (IN_USE, IDLE, EVENING, GONE)
+ACTIVE, IDLE, EVENING, ABSENT = "active", "idle", "evening", "absent"
+GROUPS = (ACTIVE, IDLE, EVENING, ABSENT)
 
 LIVE, WAITING = "live", "waiting"
-NOT_IN_USE, AWAY, EXPIRED, REPLACED = "not in use", "away", "expired", "replaced"
-REASONS = (NOT_IN_USE, AWAY, EXPIRED, REPLACED)
+INACTIVE, OFFLINE, EXPIRED, REPLACED = "inactive", "offline", "expired", "replaced"
+REASONS = (INACTIVE, OFFLINE, EXPIRED, REPLACED)
 
 
 class Day:
@@ -30,11 +30,11 @@ class Day:
         self.by_user = defaultdict(list)
         for device in devices:
             self.by_user[device["user"]].append(device["device"])
-        self.meant = [self._meant(notification["to"]) for notification in notifications]
+        self.recipients = [self._recipients(notification["to"]) for notification in notifications]
         #: device → notification number → LIVE, WAITING or a reason
         self.fate: dict[str, dict[int, str]] = {device: self._fates(device) for device in self.devices}
 
-    def _meant(self, to: dict) -> set[str]:
+    def _recipients(self, to: dict) -> set[str]:
         [(kind, value)] = to.items()
         if kind == "users":
             return {device for user in value for device in self.by_user[user]}
@@ -50,14 +50,14 @@ class Day:
         fates = {}
         newest: dict[tuple, int] = {}
         for number, notification in enumerate(self.notifications):
-            if device not in self.meant[number]:
+            if device not in self.recipients[number]:
                 continue
             fates[number] = fate = first_fate(self.groups[device], notification)
             if fate != WAITING:
                 continue
-            # A newer one with the same key takes the older one's place: in an inbox for directed ones,
-            # in the topic's log for topics, and as the retained message.
-            key = place(notification)
+            # A newer notification replaces an older one with the same key: in an inbox if directed, in the
+            # topic's log for topics, and as the retained message.
+            key = replacement_key(notification)
             if key is not None:
                 if key in newest:
                     fates[newest[key]] = REPLACED
@@ -72,14 +72,14 @@ class Day:
 
 def first_fate(group: str, notification: dict) -> str:
     when = notification["when"]
-    if group == IN_USE:
+    if group == ACTIVE:
         return LIVE
     if group == IDLE:
-        return NOT_IN_USE if when == "active" else LIVE
-    return WAITING if when == "stored" or notification.get("retain") else AWAY
+        return INACTIVE if when == "active" else LIVE
+    return WAITING if when == "stored" or notification.get("retain") else OFFLINE
 
 
-def place(notification: dict) -> tuple | None:
+def replacement_key(notification: dict) -> tuple | None:
     if notification.get("retain"):
         return ("retained", notification["to"]["topic"])
     if "collapse_key" in notification:
@@ -88,7 +88,7 @@ def place(notification: dict) -> tuple | None:
 
 
 def holds(condition: str, topics: list[str]) -> bool:
-    """The two conditions of the day, spelled out rather than parsed: this is the check, not the server."""
+    """The two conditions of the day, written out instead of parsed, independently of the server."""
     return {
         "'news' in topics && !('sports' in topics)": "news" in topics and "sports" not in topics,
         "'game' in topics || 'sports' in topics": "game" in topics or "sports" in topics,

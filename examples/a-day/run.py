@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A day in the life of a node: 3,000 devices, 300 of them connected, some 600 notifications of every kind.
+"""A day of a node: 3,000 devices, 300 of them connected, about 600 notifications of every kind.
 
     pip install websockets
-    python3 examples/a-day/run.py               # builds nothing: set NOROSHI_BIN, default target/debug/noroshi
+    python3 examples/a-day/run.py               # set NOROSHI_BIN, default target/debug/noroshi; builds nothing
 
 Imports the devices with `noroshi import devices`, connects real WebSocket clients, publishes the day hour by hour through
-`POST /v1/notifications/batch`, lets the evening group log in, and prints what each group got: live, from its
-inbox, or not at all and why. Everything is compared with what `model.py` says must happen; the exit code
-is 1 if a single delivery differs.
+`POST /v1/notifications/batch`, lets the evening group log in, and prints what each group received live and from
+its inbox, and what it missed and why. Compares everything with `model.py`; the exit code is 1 if a single delivery
+differs.
 """
 
 import argparse
@@ -33,15 +33,15 @@ from websockets.asyncio.client import connect
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import generate  # noqa: E402
 import model  # noqa: E402
-from model import AWAY, EVENING, EXPIRED, GONE, GROUPS, IDLE, IN_USE, LIVE, NOT_IN_USE, REASONS, REPLACED, WAITING  # noqa: E402
+from model import ABSENT, ACTIVE, EVENING, EXPIRED, GROUPS, IDLE, INACTIVE, LIVE, OFFLINE, REASONS, REPLACED, WAITING  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = os.environ.get("NOROSHI_BIN", str(ROOT / "target" / "debug" / "noroshi"))
 KEY = "a-day-at-the-office"
 DEADLINE_S = 60
-#: What a trace says where the model gives the reason. Of who was away and had nothing kept for it, no row is
-#: written: users are counted, and the trace says so in words.
-OUTCOMES = {NOT_IN_USE: "inactive", AWAY: None, EXPIRED: "expired", REPLACED: "collapsed", LIVE: "written", WAITING: "kept"}
+#: The outcome in a trace for each fate of the model. If a device is offline and nothing is stored for it, the server
+#: writes no row: it counts users, and the summary of the trace explains this.
+OUTCOMES = {INACTIVE: "inactive", OFFLINE: None, EXPIRED: "expired", REPLACED: "collapsed", LIVE: "written", WAITING: "kept"}
 
 problems: list[str] = []
 
@@ -52,7 +52,7 @@ def check(right: bool, text: str) -> None:
 
 
 class Node:
-    """A node of our own on free ports, with its data in a temporary folder."""
+    """A node on free ports, with its data in a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self.http_port, self.admin_port = free_port(), free_port()
@@ -94,7 +94,7 @@ class Node:
 
 
 def free_port() -> int:
-    """Below 32768, where outgoing connections do not sit."""
+    """Below 32768, outside the range of outgoing connections."""
     while True:
         port = random.randrange(10_000, 32_000)
         with socket.socket() as probe:
@@ -103,11 +103,11 @@ def free_port() -> int:
 
 
 class Client:
-    """One connected device; `heard` holds the numbers of the notifications in the order they came."""
+    """One connected device; `received` holds the numbers of its notifications in order of arrival."""
 
     def __init__(self, name: str, token: str) -> None:
         self.name, self.token = name, token
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.ids: list[str] = []
 
     async def connect(self, node: Node, idle: bool) -> None:
@@ -125,7 +125,7 @@ class Client:
         async for text in self.socket:
             frame = json.loads(text)
             if frame["t"] == "msg":
-                self.heard.append(frame["data"]["n"])
+                self.received.append(frame["data"]["n"])
                 if "topic" not in frame and frame.get("ack"):
                     self.ids.append(frame["id"])
                 if frame.get("ack"):
@@ -137,12 +137,12 @@ class Client:
 
 
 async def arrived(clients: list[Client], due: dict[str, set[int]], what: str) -> None:
-    """Waits until everybody has heard what is due."""
+    """Waits until every client has received its due notifications."""
     end = time.monotonic() + DEADLINE_S
-    while any(not due[client.name] <= set(client.heard) for client in clients):
+    while any(not due[client.name] <= set(client.received) for client in clients):
         if time.monotonic() > end:
-            late = next(client for client in clients if not due[client.name] <= set(client.heard))
-            missing = sorted(due[late.name] - set(late.heard))
+            late = next(client for client in clients if not due[client.name] <= set(client.received))
+            missing = sorted(due[late.name] - set(late.received))
             check(False, f"{what}: {late.name} still waits for notifications {missing[:10]}")
             return
         await asyncio.sleep(0.02)
@@ -155,8 +155,8 @@ async def connect_all(node: Node, names: list[str], tokens: dict[str, str], grou
     return clients
 
 
-async def live_through(day: model.Day, node: Node, tokens: dict[str, str], live: list[str], evening: list[str]) -> dict:
-    """The day itself; answers the ids of the notifications by number and what the clients heard."""
+async def run_day(day: model.Day, node: Node, tokens: dict[str, str], live: list[str], evening: list[str]) -> dict:
+    """Runs the day; returns the ids of the notifications by number and what the clients received."""
     clients = await connect_all(node, live, tokens, day.groups)
     ids: dict[int, str] = {}
     due: dict[str, set[int]] = {name: set() for name in live}
@@ -173,56 +173,56 @@ async def live_through(day: model.Day, node: Node, tokens: dict[str, str], live:
             due[name].update(n for n in numbers if day.fate[name].get(n) == LIVE)
         await arrived(clients, due, f"hour {hour}")
     last_flash_sale = time.monotonic()
-    heard_live = {client.name: client.heard for client in clients}
+    received_live = {client.name: client.received for client in clients}
     for client in clients:
-        check(client.ids == sorted(client.ids), f"{client.name} heard what is kept for it out of order")
+        check(client.ids == sorted(client.ids), f"{client.name} received stored notifications out of order")
 
-    # The flash sales of the last hour end, then the evening group comes home.
+    # The flash sales of the last hour end, then the evening group logs in.
     await asyncio.sleep(max(0.0, last_flash_sale + generate.SHORT_TTL_S + 0.5 - time.monotonic()))
     back = await connect_all(node, evening, tokens, day.groups)
     await arrived(back, {name: set(day.numbers(name, WAITING)) for name in evening}, "evening")
-    # Whatever else is under way comes before this; nobody has a reason to hear anything twice.
+    # Deliveries in flight arrive before this marker; after it, no duplicate can follow.
     marker = json.dumps({"to": {"everyone": True}, "when": "connected", "data": {"hour": 24, "n": -1}})
     await asyncio.to_thread(node.call, "POST", "/v1/notifications", marker)
-    await arrived(clients + back, {client.name: {-1} for client in clients + back}, "good night")
-    heard_evening = {client.name: client.heard for client in back}
+    await arrived(clients + back, {client.name: {-1} for client in clients + back}, "end marker")
+    received_evening = {client.name: client.received for client in back}
     await asyncio.gather(*(client.leave() for client in clients + back))
-    return {"ids": ids, "live": heard_live, "evening": heard_evening}
+    return {"ids": ids, "live": received_live, "evening": received_evening}
 
 
 def compare(day: model.Day, got: dict) -> None:
-    """Exactly what is due, to everybody, once."""
+    """Checks that every device received exactly its due notifications, once."""
     for source, fate in (("live", LIVE), ("evening", WAITING)):
-        for name, heard in got[source].items():
-            numbers = [number for number in heard if number >= 0]
+        for name, received in got[source].items():
+            numbers = [number for number in received if number >= 0]
             wanted = day.numbers(name, fate)
-            check(sorted(numbers) == wanted, f"{name} ({day.groups[name]}) heard {difference(numbers, wanted)}")
+            check(sorted(numbers) == wanted, f"{name} ({day.groups[name]}) received {difference(numbers, wanted)}")
 
 
-def difference(heard: list[int], wanted: list[int]) -> str:
-    more, less = Counter(heard) - Counter(wanted), Counter(wanted) - Counter(heard)
+def difference(received: list[int], wanted: list[int]) -> str:
+    more, less = Counter(received) - Counter(wanted), Counter(wanted) - Counter(received)
     return f"too much: {sorted(more.elements())[:5]}, too little: {sorted(less.elements())[:5]}"
 
 
-def ask_why(day: model.Day, node: Node, ids: dict[int, str], rng: random.Random) -> Counter:
-    """Asks the server for the trace of some deliveries of each group and fate, and compares the reasons."""
-    asked = []
+def check_traces(day: model.Day, node: Node, ids: dict[int, str], rng: random.Random) -> Counter:
+    """Compares the reasons in the server's traces of some deliveries of each group and fate."""
+    pairs_to_check = []
     for group in GROUPS:
         names = [name for name in day.devices if day.groups[name] == group]
         for fate in OUTCOMES:
-            # Of topics nothing is recorded for who is away: one row for all is the point of a topic.
+            # For topics the server records nothing about offline devices: a topic message is one row.
             pairs = [
                 (number, name)
                 for name in rng.sample(names, min(40, len(names)))
                 for number in day.numbers(name, fate)
                 if "users" in day.notifications[number]["to"]
             ]
-            asked += [(number, name, fate) for number, name in rng.sample(pairs, min(15, len(pairs)))]
+            pairs_to_check += [(number, name, fate) for number, name in rng.sample(pairs, min(15, len(pairs)))]
 
     def trace(pair) -> tuple:
         number, name, fate = pair
         end = time.monotonic() + 30
-        while True:  # outcomes are recorded a moment after they happen; expired rows are cleaned up now and then
+        while True:  # outcomes are recorded asynchronously; expired rows are deleted periodically
             answer = json.loads(node.call("GET", f"/v1/notifications/{ids[number]}/devices/{name}"))
             outcomes = [step["outcome"] for step in answer["steps"]]
             right = OUTCOMES[fate] in outcomes if OUTCOMES[fate] else not outcomes and "away" in answer["summary"]
@@ -231,27 +231,27 @@ def ask_why(day: model.Day, node: Node, ids: dict[int, str], rng: random.Random)
             time.sleep(0.2)
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(trace, asked))
+        answers = list(pool.map(trace, pairs_to_check))
     for number, name, fate, right, outcomes in answers:
         check(right, f"trace of {number} on {name}: {outcomes}, but it was {fate}")
     return Counter(fate for _, _, fate, right, _ in answers if right)
 
 
 def count_outcomes(day: model.Day, node: Node, ids: dict[int, str]) -> Counter:
-    """The sums that the server keeps for directed notifications, compared with the model's."""
-    names = {LIVE: "written", NOT_IN_USE: "inactive"}
+    """Compares the server's sums for directed notifications with the model's."""
+    names = {LIVE: "written", INACTIVE: "inactive"}
     total: Counter = Counter()
     for number, notification in enumerate(day.notifications):
         if not {"users", "devices"} & notification["to"].keys():
             continue
         if notification["when"] == "stored":
-            wanted = {"kept": len(day.meant[number])}
+            wanted = {"kept": len(day.recipients[number])}
         else:
-            fates = Counter(day.fate[name][number] for name in day.meant[number])
+            fates = Counter(day.fate[name][number] for name in day.recipients[number])
             wanted = {names[fate]: count for fate, count in fates.items() if fate in names}
             # A user is offline if none of its devices is connected.
             wanted["offline"] = sum(
-                all(day.groups[name] in (EVENING, GONE) for name in day.by_user[user]) for user in notification["to"]["users"]
+                all(day.groups[name] in (EVENING, ABSENT) for name in day.by_user[user]) for user in notification["to"]["users"]
             )
         end = time.monotonic() + 15
         while True:
@@ -266,7 +266,7 @@ def count_outcomes(day: model.Day, node: Node, ids: dict[int, str]) -> Counter:
 
 
 def report(day: model.Day, got: dict) -> None:
-    heads = ["group", "devices", "heard live", "from the inbox", "still waiting", *(f"missed: {r}" for r in REASONS)]
+    heads = ["group", "devices", "live", "from the inbox", "still waiting", *(f"missed: {r}" for r in REASONS)]
     rows = []
     for group in GROUPS:
         names = [name for name in day.devices if day.groups[name] == group]
@@ -284,11 +284,11 @@ def report(day: model.Day, got: dict) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=3_000)
-    parser.add_argument("--live", type=int, default=300, help="how many of them are connected all day")
+    parser.add_argument("--live", type=int, default=300, help="number of devices that are connected all day")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
-    # The node ends with us, also when we are told to end.
+    # Stop the node when this process ends, also after SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="noroshi-a-day-"))
     started = time.monotonic()
@@ -300,8 +300,8 @@ def main() -> int:
     rng.shuffle(names)
     live, rest = names[: arguments.live], names[arguments.live :]
     evening = rest[: arguments.live]
-    groups = {name: GONE for name in names}
-    groups.update({name: IN_USE if i % 3 else IDLE for i, name in enumerate(live)})
+    groups = {name: ABSENT for name in names}
+    groups.update({name: ACTIVE if i % 3 else IDLE for i, name in enumerate(live)})
     groups.update({name: EVENING for name in evening})
     day = model.Day(devices, notifications, groups)
 
@@ -316,20 +316,20 @@ def main() -> int:
         )
         tokens = {line["device"]: line["token"] for line in map(json.loads, tokens_path.read_text().splitlines())}
         check(len(tokens) == len(devices), f"{len(tokens)} devices were imported, not {len(devices)}")
-        print(f"a-day: {len(tokens):,} devices imported, {len(live)} connect, {len(notifications)} notifications are sent")
-        got = asyncio.run(live_through(day, node, tokens, live, evening))
+        print(f"a-day: {len(tokens):,} devices imported, {len(live)} connected, {len(notifications)} notifications to send")
+        got = asyncio.run(run_day(day, node, tokens, live, evening))
         compare(day, got)
         print()
         report(day, got)
         print()
         counts = count_outcomes(day, node, got["ids"])
         print("  counted by the node for directed notifications: " + ", ".join(f"{k} {v:,}" for k, v in sorted(counts.items())))
-        why = ask_why(day, node, got["ids"], rng)
-        print("  traces that told the right reason: " + ", ".join(f"{k} {v}" for k, v in sorted(why.items())))
+        why = check_traces(day, node, got["ids"], rng)
+        print("  traces with the right reason: " + ", ".join(f"{k} {v}" for k, v in sorted(why.items())))
     finally:
         code = node.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    check(code == 0, f"the node left with exit code {code}")
+    check(code == 0, f"the node exited with code {code}")
     for problem in problems[:20]:
         print(f"a-day: WRONG: {problem}")
     verdict = "as expected, to the last notification" if not problems else f"{len(problems)} differences"

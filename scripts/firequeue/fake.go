@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/firehose"
 )
 
-// fake is `noroshi bench events --fake`, which is told what to do line by line.
+// fake is `noroshi bench events --fake`, controlled by lines on its standard input.
 type fake struct {
 	process *exec.Cmd
 	input   io.WriteCloser
@@ -41,18 +41,18 @@ func startFake(noroshi string, answer time.Duration) (*fake, error) {
 		return nil, err
 	}
 	f := &fake{process: process, input: input, output: bufio.NewScanner(output)}
-	said, err := f.read(5)
+	values, err := f.read(5)
 	if err != nil {
 		return nil, err
 	}
-	f.stream = said["stream"]
+	f.stream = values["stream"]
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// Two are kept by default: the others would connect anew each time.
+	// The default keeps two idle connections; the other workers would reconnect for each call.
 	transport.MaxIdleConnsPerHost = parallel
 	open, err := session.NewSession(&aws.Config{
-		Endpoint:    aws.String(said["endpoint"]),
-		Region:      aws.String(said["AWS_REGION"]),
-		Credentials: credentials.NewStaticCredentials(said["AWS_ACCESS_KEY_ID"], said["AWS_SECRET_ACCESS_KEY"], ""),
+		Endpoint:    aws.String(values["endpoint"]),
+		Region:      aws.String(values["AWS_REGION"]),
+		Credentials: credentials.NewStaticCredentials(values["AWS_ACCESS_KEY_ID"], values["AWS_SECRET_ACCESS_KEY"], ""),
 		HTTPClient:  &http.Client{Transport: transport},
 	})
 	if err != nil {
@@ -62,37 +62,37 @@ func startFake(noroshi string, answer time.Duration) (*fake, error) {
 	return f, nil
 }
 
-// read reads so many lines of `name<TAB>value`.
+// read reads count lines of `name<TAB>value`.
 func (f *fake) read(count int) (map[string]string, error) {
-	said := make(map[string]string)
+	values := make(map[string]string)
 	for range count {
 		if !f.output.Scan() {
 			return nil, fmt.Errorf("the fake of Firehose ended: %v", f.output.Err())
 		}
 		name, value, _ := strings.Cut(f.output.Text(), "\t")
-		said[name] = value
+		values[name] = value
 	}
-	return said, nil
+	return values, nil
 }
 
-func (f *fake) tell(line string) error {
+func (f *fake) send(line string) error {
 	_, err := fmt.Fprintln(f.input, line)
 	return err
 }
 
-// told asks what became of the events below a number, and whether no call broke a rule.
-func (f *fake) told(number int) (lost, doubled float64, err error) {
-	if err := f.tell("told " + strconv.Itoa(number)); err != nil {
+// totals queries the fate of the events below a number; it fails if a call broke a rule.
+func (f *fake) totals(number int) (lost, doubled float64, err error) {
+	if err := f.send("told " + strconv.Itoa(number)); err != nil {
 		return 0, 0, err
 	}
-	said, err := f.read(2)
+	values, err := f.read(2)
 	if err != nil {
 		return 0, 0, err
 	}
-	if lost, err = strconv.ParseFloat(said["lost"], 64); err != nil {
+	if lost, err = strconv.ParseFloat(values["lost"], 64); err != nil {
 		return 0, 0, err
 	}
-	doubled, err = strconv.ParseFloat(said["doubled"], 64)
+	doubled, err = strconv.ParseFloat(values["doubled"], 64)
 	return lost, doubled, err
 }
 

@@ -11,18 +11,18 @@ import (
 	"github.com/natureglobal/firequeue"
 )
 
-// Calls between two rests.
+// Calls between two pauses.
 const burst = 100
 
-// measureHandover times each call of Enqueue, on several goroutines at once, while batches are sent to a Firehose that
-// answers at once. What is handed over was made before.
+// measureHandover times each call of Enqueue, on several goroutines in parallel, while batches are sent to a Firehose that
+// answers immediately. The records are prepared in advance.
 func measureHandover(o options) error {
 	fake, err := startFake(o.noroshi, 0)
 	if err != nil {
 		return err
 	}
 	defer fake.end()
-	// Refusing would be cheap.
+	// A rejection would be cheap, so the queue must not fill.
 	queue := queue(fake, firequeue.MaxQueueLength(math.MaxInt))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -52,7 +52,7 @@ func measureHandover(o options) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	lost, _, err := fake.told(o.threads * o.each)
+	lost, _, err := fake.totals(o.threads * o.each)
 	if err != nil {
 		return err
 	}

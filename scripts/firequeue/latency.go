@@ -14,11 +14,11 @@ import (
 	"github.com/natureglobal/firequeue"
 )
 
-// Requests of one server before it is the other's turn.
+// Requests to one server before the other's turn.
 const turn = 50
 
-// measureLatency asks two servers by turns over a connection each: one that hands over a record for each request, and one
-// that does not.
+// measureLatency sends requests to two servers alternately, over one connection each: one enqueues a record per request, the
+// other does not.
 func measureLatency(o options) error {
 	fake, err := startFake(o.noroshi, o.answer)
 	if err != nil {
@@ -34,20 +34,20 @@ func measureLatency(o options) error {
 	off, on := open(nil), open(queue)
 	defer off.server.Close()
 	defer on.server.Close()
-	for _, server := range []*asked{off, on} {
-		if err := server.ask(turn); err != nil {
+	for _, server := range []*target{off, on} {
+		if err := server.request(turn); err != nil {
 			return err
 		}
 		server.times = nil
 	}
 	for number := range (o.requests + turn - 1) / turn {
-		order := []*asked{off, on}
-		// Neither is always the first.
+		order := []*target{off, on}
+		// Alternate which server is first.
 		if number%2 == 1 {
 			slices.Reverse(order)
 		}
 		for _, server := range order {
-			if err := server.ask(turn); err != nil {
+			if err := server.request(turn); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func measureLatency(o options) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	lost, _, err := fake.told(on.number)
+	lost, _, err := fake.totals(on.number)
 	if err != nil {
 		return err
 	}
@@ -75,15 +75,15 @@ func measureLatency(o options) error {
 	return nil
 }
 
-type asked struct {
+type target struct {
 	server *httptest.Server
-	// Of requests it answered, and the next record.
+	// Number of answered requests, and of the next record.
 	number int
 	times  []time.Duration
 }
 
-func open(queue *firequeue.Queue) *asked {
-	a := &asked{}
+func open(queue *firequeue.Queue) *target {
+	a := &target{}
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request struct {
 			To   struct{ Users []string }
@@ -91,7 +91,7 @@ func open(queue *firequeue.Queue) *asked {
 			Data json.RawMessage
 		}
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || len(request.To.Users) == 0 {
-			http.Error(w, "what?", http.StatusBadRequest)
+			http.Error(w, "invalid request", http.StatusBadRequest)
 			return
 		}
 		if queue != nil {
@@ -108,7 +108,7 @@ func open(queue *firequeue.Queue) *asked {
 	return a
 }
 
-func (a *asked) ask(count int) error {
+func (a *target) request(count int) error {
 	body := []byte(`{"to":{"users":["nobody"]},"when":"connected","data":{"n":1}}`)
 	for range count {
 		begin := time.Now()
@@ -120,7 +120,7 @@ func (a *asked) ask(count int) error {
 		answer.Body.Close()
 		a.times = append(a.times, time.Since(begin))
 		if err != nil || answer.StatusCode != http.StatusAccepted {
-			return fmt.Errorf("it answered %s: %v", answer.Status, err)
+			return fmt.Errorf("the server answered %s: %v", answer.Status, err)
 		}
 	}
 	return nil

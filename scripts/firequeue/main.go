@@ -1,10 +1,10 @@
-// Measures github.com/natureglobal/firequeue, a queue in memory before Firehose for programs in Go, with the figures and the
-// fake of Firehose of `noroshi bench events`, for the comparison in docs/performance.md:
+// Measures github.com/natureglobal/firequeue, an in-memory queue for Firehose for Go programs, with the figures and the fake
+// of Firehose of `noroshi bench events`, for the comparison in docs/performance.md:
 //
 //	go run -mod=mod . -noroshi ../../target/release/noroshi
 //
-// Each part runs in a process of its own, so that its memory is its own. It is a program of ours beside a library of
-// others: nothing of it is in Noroshi.
+// Each part runs in its own process, so that memory figures are separate. This program uses a third-party library that is
+// not part of Noroshi.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/natureglobal/firequeue"
 )
 
-// parallel batches on their way: 8 × 500 records in 50 ms are four times the rate of the outage.
+// parallel is the number of batches in flight: 8 × 500 records in 50 ms are four times the rate of the outage.
 const parallel = 8
 
 type options struct {
@@ -48,15 +48,15 @@ var parts = []part{
 func main() {
 	var o options
 	var only string
-	flag.StringVar(&o.noroshi, "noroshi", "noroshi", "which noroshi has the fake of Firehose")
-	flag.StringVar(&only, "part", "", "one part in this process: handover, latency, outage, outage-kept")
-	flag.IntVar(&o.threads, "threads", 4, "goroutines that hand over at once")
-	flag.IntVar(&o.each, "each", 100_000, "records that each of them hands over")
-	flag.DurationVar(&o.rest, "rest", 2*time.Millisecond, "how long it rests after every hundredth")
-	flag.IntVar(&o.rate, "rate", 20_000, "events a second before, during and after the outage")
-	flag.DurationVar(&o.outage, "outage", 10*time.Second, "how long Firehose is away")
-	flag.IntVar(&o.requests, "requests", 20_000, "requests with and as many without the queue, by turns")
-	flag.DurationVar(&o.answer, "answer", 50*time.Millisecond, "how late the fake of Firehose answers")
+	flag.StringVar(&o.noroshi, "noroshi", "noroshi", "the noroshi binary that provides the fake of Firehose")
+	flag.StringVar(&only, "part", "", "run only this part, in this process: handover, latency, outage, outage-kept")
+	flag.IntVar(&o.threads, "threads", 4, "number of goroutines that enqueue")
+	flag.IntVar(&o.each, "each", 100_000, "records per goroutine")
+	flag.DurationVar(&o.rest, "rest", 2*time.Millisecond, "pause after every hundredth record")
+	flag.IntVar(&o.rate, "rate", 20_000, "events per second before, during and after the outage")
+	flag.DurationVar(&o.outage, "outage", 10*time.Second, "duration of the outage")
+	flag.IntVar(&o.requests, "requests", 20_000, "requests with and without the queue each, alternating")
+	flag.DurationVar(&o.answer, "answer", 50*time.Millisecond, "answer latency of the fake of Firehose")
 	flag.Parse()
 	if err := run(o, only); err != nil {
 		fmt.Fprintln(os.Stderr, "firequeue:", err)
@@ -86,7 +86,7 @@ func run(o options, only string) error {
 	return nil
 }
 
-// line is an event as Noroshi writes it, of as many bytes.
+// line is an event in the format and size of Noroshi's.
 func line(number int) []byte {
 	return fmt.Appendf(nil, `{"v":1,"at":"2027-01-15T08:00:00.000Z","node":"bench","run":1800000000000,"n":%d,`+
 		`"event":"written","id":"00000000-0000-0000-0000-%012x","count":1,"devices":[%d]}`+"\n", number, number, number)
@@ -102,7 +102,7 @@ func say(name string, value float64, unit string) {
 	fmt.Printf("%-42s %12.2f %s\n", name, value, unit)
 }
 
-// percentile is the value that `share` of a sorted list are below.
+// percentile returns the value below which `share` of a sorted list lies.
 func percentile(sorted []time.Duration, share float64) float64 {
 	return float64(sorted[min(int(float64(len(sorted))*share), len(sorted)-1)].Nanoseconds())
 }

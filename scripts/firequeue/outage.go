@@ -13,16 +13,16 @@ import (
 const (
 	// Before and after the outage.
 	around = 5 * time.Second
-	// So long the backlog may take at the end.
+	// Time limit for the backlog at the end.
 	drain = 120 * time.Second
 	step  = 5 * time.Millisecond
 	mib   = 1 << 20
-	// Ten times the default: a minute's outage has room.
+	// Ten times the default: room for a minute's outage.
 	roomy = 1_000_000
 )
 
-// measureOutage lets Firehose be away at a steady rate. With `kept` batches that failed are put back by the handler of
-// errors and the queue has room for them; without, all is as it is by default.
+// measureOutage simulates an outage of Firehose at a steady event rate. With `kept`, the error handler re-enqueues failed
+// batches and the queue has room for them; otherwise everything has its default.
 func measureOutage(o options, kept bool) error {
 	fake, err := startFake(o.noroshi, o.answer)
 	if err != nil {
@@ -32,17 +32,17 @@ func measureOutage(o options, kept bool) error {
 	var q *firequeue.Queue
 	options := []firequeue.Option{firequeue.ErrorHandler(func(_ error, records []*firehose.Record) {
 		if !kept {
-			// By default they are logged, and gone.
+			// The default handler logs and drops them.
 			return
 		}
 		for _, record := range records {
-			// Where it is full the record is lost, which the fake will say.
+			// If the queue is full the record is lost, and the fake counts it.
 			_ = q.Enqueue(record)
 		}
 	})}
 	name := "outage"
 	if kept {
-		name = "outage, failed batches put back"
+		name = "outage, failed batches re-enqueued"
 		options = append(options, firequeue.MaxQueueLength(roomy))
 	}
 	q = queue(fake, options...)
@@ -59,13 +59,13 @@ func measureOutage(o options, kept bool) error {
 	if err != nil {
 		return err
 	}
-	if err := fake.tell("away"); err != nil {
+	if err := fake.send("away"); err != nil {
 		return err
 	}
 	if err := run.until(around + o.outage); err != nil {
 		return err
 	}
-	if err := fake.tell("well"); err != nil {
+	if err := fake.send("well"); err != nil {
 		return err
 	}
 	back := time.Now()
@@ -73,28 +73,28 @@ func measureOutage(o options, kept bool) error {
 		return err
 	}
 	for q.Stats().QueueLength > 0 && time.Since(back) < drain {
-		if err := run.look(); err != nil {
+		if err := run.sampleMemory(); err != nil {
 			return err
 		}
 		time.Sleep(step)
 	}
 	drained := time.Since(back)
-	// It waits for what is on its way.
+	// Loop waits for batches in flight.
 	cancel()
 	if err := <-ended; err != nil {
 		return err
 	}
-	lost, doubled, err := fake.told(run.told)
+	lost, doubled, err := fake.totals(run.emitted)
 	if err != nil {
 		return err
 	}
-	say(name+": told", float64(run.told), "events")
+	say(name+": emitted", float64(run.emitted), "events")
 	say(name+": lost", lost, "events")
-	say(name+": refused when told", float64(run.refused), "events")
-	say(name+": doubled", doubled, "events")
+	say(name+": rejected by Enqueue", float64(run.refused), "events")
+	say(name+": duplicated", doubled, "events")
 	say(name+": drained in", drained.Seconds(), "s")
 	say(name+": resident memory before", before/mib, "MiB")
-	say(name+": resident memory, the most", run.residentMax/mib, "MiB")
+	say(name+": resident memory, peak", run.residentMax/mib, "MiB")
 	return nil
 }
 
@@ -102,21 +102,21 @@ type outageRun struct {
 	queue       *firequeue.Queue
 	rate        int
 	start       time.Time
-	told        int
+	emitted     int
 	refused     int
 	residentMax float64
 }
 
-// until tells at the rate until so long after the start.
+// until emits events at the rate until `end` after the start.
 func (r *outageRun) until(end time.Duration) error {
 	for time.Since(r.start) < end {
 		due := int(time.Since(r.start).Seconds() * float64(r.rate))
-		for ; r.told < due; r.told++ {
-			if r.queue.Enqueue(record(r.told)) != nil {
+		for ; r.emitted < due; r.emitted++ {
+			if r.queue.Enqueue(record(r.emitted)) != nil {
 				r.refused++
 			}
 		}
-		if err := r.look(); err != nil {
+		if err := r.sampleMemory(); err != nil {
 			return err
 		}
 		time.Sleep(step)
@@ -124,7 +124,7 @@ func (r *outageRun) until(end time.Duration) error {
 	return nil
 }
 
-func (r *outageRun) look() error {
+func (r *outageRun) sampleMemory() error {
 	bytes, err := resident()
 	r.residentMax = max(r.residentMax, bytes)
 	return err
