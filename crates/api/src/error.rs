@@ -54,7 +54,10 @@ pub enum Code {
 /// Longest `detail`: a wrong value is quoted in it, and must not come back whole.
 const DETAIL_BYTES_MAX: usize = 300;
 
-/// Seconds after which a refused request may be made again.
+/// Content codings of request bodies, for `Accept-Encoding` (RFC 7694 §3).
+const ACCEPTED_ENCODINGS: &str = "gzip, zstd";
+
+/// Seconds after which a rejected request may be retried.
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
@@ -298,6 +301,11 @@ impl Problem {
         Self { is_delayed, ..refused.into() }
     }
 
+    /// The credential names a device that was deleted, or was revoked itself.
+    pub(crate) fn revoked() -> Self {
+        Self::new(Code::Unauthorized, "the device was deleted or its tokens were revoked")
+    }
+
     /// Something that must not happen did; `error` is for the log only.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
@@ -362,7 +370,7 @@ impl IntoResponse for Problem {
             }
             // RFC 7694 §3, and in no other 415: so a client can tell the two apart.
             Code::UnsupportedEncoding => {
-                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(crate::coding::ACCEPTED));
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED_ENCODINGS));
             }
             Code::Overloaded | Code::Unavailable | Code::CellUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
@@ -387,7 +395,7 @@ impl From<noroshi_store::Error> for Problem {
                 Self::new(Code::Overloaded, "the store has more work than it can take now; try again")
             }
             Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
-            Error::Revoked => crate::access::revoked(),
+            Error::Revoked => Self::revoked(),
             Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
             Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
             Error::Conflict => Self::new(Code::WrongState, "its state does not allow this"),

@@ -221,7 +221,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         timing: config.limits.timing,
         head: head_limits(&config),
         proxies: Arc::new(config.server.proxies.clone()),
-        turns: config.node.roles.has(Role::Gateway),
+        hands_off: config.node.roles.has(Role::Gateway),
         http2: http2(&config).map(|http2| Http2 {
             bridge: Some(bridge(gateway_later.clone())),
             draining: draining.subscribe(),
@@ -477,7 +477,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
-        web_push: noroshi_api::Paces {
+        web_push: noroshi_api::RateLimits {
             endpoint_per_minute: config.web_push.endpoint_per_minute,
             app_per_second: config.web_push.app_per_second,
         },
