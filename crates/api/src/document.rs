@@ -92,7 +92,7 @@ mod tests {
                 assert_eq!(schema["maxLength"], 2_600);
                 assert!(!schema["description"].as_str().is_some_and(|text| text.contains("255")), "{schema}");
             }
-            assert!(raised.contains("in the app's own words: 1 to 255 bytes") || document == ADMIN, "users");
+            assert!(raised.contains("A user id, chosen by the app: 1 to 255 bytes") || document == ADMIN, "users");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a client is told when a request is refused or fails: RFC 9457 problems with a stable `code`.
+//! Error responses: RFC 9457 problems with a stable `code`.
 //!
-//! [`Code`] is the one table: status, title and advice of every code; the document and `/docs` list the
-//! same. Everything in a problem is public. What happened inside goes to the log, once, here.
+//! [`Code`] is the table of status, title and advice of every code; the OpenAPI documents and `/docs` list the same.
+//! Everything in a [`Problem`] is public. Internal details go to the log only, from here.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use noroshi_delivery::OverQuota;
 use noroshi_types::Invalid;
 use serde::Serialize;
 
-/// Why a request was not carried out, by what the client does next.
+/// Why a request failed, by what the client does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     InvalidJson,
@@ -51,10 +51,13 @@ pub enum Code {
     DiskFull,
 }
 
-/// Longest `detail`: a wrong value is quoted in it, and must not come back whole.
+/// Longest `detail`. It may quote an invalid value, which must not be returned whole.
 const DETAIL_BYTES_MAX: usize = 300;
 
-/// Seconds after which a refused request may be made again.
+/// Content codings of request bodies, for `Accept-Encoding` (RFC 7694 §3).
+const ACCEPTED_ENCODINGS: &str = "gzip, zstd";
+
+/// Seconds after which a rejected request may be retried.
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
@@ -95,7 +98,7 @@ impl Code {
         Code::DiskFull,
     ];
 
-    /// The name that clients may rely on.
+    /// The stable name.
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
@@ -108,75 +111,75 @@ impl Code {
         self.row().2
     }
 
-    /// What a client's developer should know or do; back-quotes mark code.
+    /// Advice for developers of clients. Back-quotes mark code.
     pub fn advice(self) -> &'static str {
         match self {
             Code::InvalidJson => {
-                "The detail names line and column. Also: nested more than 64 deep, or an empty batch."
+                "The detail names line and column. Also for JSON nested more than 64 levels deep, and for an empty batch."
             }
             Code::CorruptEncoding => {
-                "The detail names the coding and the byte. Compress the body again, or send it as it is."
+                "The detail names the coding and the byte offset. Compress the body again, or send it uncompressed."
             }
             Code::InvalidField => "`field` is the path, such as `to.users[3]`; the detail is the rule.",
             Code::UnknownField => {
-                "`field` names it. Nothing is ignored, so that a typing error cannot change what a request means."
+                "`field` is its name. Unknown fields are rejected, so that a typo cannot change the meaning of a request."
             }
-            Code::InvalidParameter => "`field` names it.",
-            Code::TooManyTargets => "10,000 at most: split it, or use a topic.",
+            Code::InvalidParameter => "`field` is its name.",
+            Code::TooManyTargets => "At most 10,000. Split the request, or use a topic.",
             Code::Unauthorized => {
-                "Missing, unknown, expired or revoked. Get a new one; the same will not work again."
+                "The credential is missing, unknown, expired or revoked. Get a new one; do not retry with the same."
             }
-            Code::Forbidden => "The detail names the missing scope, or what is wrong with the signature.",
-            Code::NotFound => "Also for what belongs to another app.",
-            Code::MethodNotAllowed => "The header `Allow` lists those it takes.",
+            Code::Forbidden => "The detail names the missing scope, or the problem with the signature.",
+            Code::NotFound => "Also if it belongs to another app.",
+            Code::MethodNotAllowed => "The header `Allow` lists the supported methods.",
             Code::BodyTimeout => {
-                "The node waits a limited time for the first byte of a body and for its last, and expects a minimum rate between them. Try again."
+                "A body has a timeout for its first byte and for its last, and a minimum rate between them. Retry."
             }
-            Code::IdempotencyConflict => "Within 24 hours. Use a new key for a new request.",
+            Code::IdempotencyConflict => "Keys are kept for 24 hours. Use a new key for a new request.",
             Code::AlreadyExists => "Choose another name.",
             Code::EndpointGone => {
-                "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
+                "The device deleted the endpoint, the device was deleted, or the endpoint expired. Stop posting to it."
             }
-            Code::TooManyRequests => "Try again after `Retry-After`. The detail says whose limit it is.",
+            Code::TooManyRequests => "Retry after `Retry-After`. The detail names the limit.",
             Code::QuotaExceeded => {
-                "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app. Nothing was changed."
+                "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the app's quota. Nothing was changed."
             }
             Code::Misdirected => {
-                "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
+                "Nodes have roles. The detail names the role that this node lacks. Use a node that has it."
             }
             Code::NotAtAFront => {
-                "A front hands requests on to cells and keeps no connections. Ask the cell: the detail names it where there is one."
+                "A front forwards requests to cells and holds no connections. Use the cell, which the detail names if there is one."
             }
-            Code::NotConnected => "Presence belongs to an open connection.",
-            Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
+            Code::NotConnected => "Only an open connection has a presence.",
+            Code::LimitExceeded => "The detail names the limit, such as 1,000 topics per device.",
             Code::BodyTooLarge => {
-                "16 MiB unless the operator chose otherwise, as it arrives and as it is decompressed; 4,096 bytes posted to a Web Push endpoint."
+                "The default limit is 16 MiB, before and after decompression; for Web Push endpoints 4,096 bytes."
             }
             Code::DataTooLarge => {
-                "`data`: 4 KiB unless the operator chose otherwise; `notification` and each push service's fields: 4 KiB."
+                "`data`: 4 KiB by default. `notification` and the fields of each push service: 4 KiB."
             }
             Code::WrongState => {
-                "The detail names the state it is in. A campaign that ended cannot go on; one that runs cannot be added to."
+                "The detail names the current state. For example, a campaign that ended cannot resume, and a running one takes no more recipients."
             }
-            Code::PushKeyMissing => "Credentials are kept encrypted: the operator sets `push.key_file`.",
+            Code::PushKeyMissing => "Credentials are stored encrypted. The operator must set `push.key_file`.",
             Code::PushPayloadTooLarge => {
-                "The detail names the push service, the size and its limit. Nothing was accepted: shorten what is shown, or carry less in `data`."
+                "The detail names the push service, the size and the limit. Nothing was accepted. Shorten `notification` or `data`."
             }
-            Code::TooManyLines => "10,000 at most.",
+            Code::TooManyLines => "At most 10,000.",
             Code::UnsupportedMediaType => {
-                "Send `application/json`, for batches `application/x-ndjson`, or none; the form type that `curl -d` sends by itself counts as none."
+                "Send `application/json`, for batches `application/x-ndjson`, or no content type. The default of `curl -d` counts as none."
             }
             Code::UnsupportedEncoding => {
-                "`gzip` and `zstd` are, one of them; `Accept-Encoding` of the answer lists them."
+                "Use `gzip` or `zstd`, as listed in the response header `Accept-Encoding`."
             }
-            Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
-            Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
-            Code::NotBuilt => "The detail names the feature that another build has.",
-            Code::Unavailable => "Try again after `Retry-After`.",
+            Code::Internal => "The server's log contains the reason with the response's `X-Request-Id`.",
+            Code::Overloaded => "Retry after `Retry-After`. Nothing was accepted.",
+            Code::NotBuilt => "The detail names the feature that this build lacks.",
+            Code::Unavailable => "Retry after `Retry-After`.",
             Code::CellUnavailable => {
-                "The detail names the cells. Only what lives there is affected; try again later."
+                "The detail names the cells. Only their users and devices are affected. Retry later."
             }
-            Code::DiskFull => "Nothing was accepted. Reads go on.",
+            Code::DiskFull => "Nothing was accepted. Reads still work.",
         }
     }
 
@@ -185,13 +188,13 @@ impl Code {
             Code::InvalidJson => ("invalid_json", 400, "The body is not valid JSON"),
             Code::CorruptEncoding => ("corrupt_encoding", 400, "The body cannot be decompressed"),
             Code::InvalidField => {
-                ("invalid_field", 400, "A field is missing or has a value that is not allowed")
+                ("invalid_field", 400, "A field is missing or invalid")
             }
-            Code::UnknownField => ("unknown_field", 400, "A field is not known"),
+            Code::UnknownField => ("unknown_field", 400, "A field is unknown"),
             Code::InvalidParameter => (
                 "invalid_parameter",
                 400,
-                "A header, path or query parameter has a value that is not allowed",
+                "A header, path or query parameter is invalid",
             ),
             Code::TooManyTargets => ("too_many_targets", 400, "The request names too many users or devices"),
             Code::Unauthorized => ("unauthorized", 401, "The credential is missing or not valid"),
@@ -202,22 +205,22 @@ impl Code {
             Code::IdempotencyConflict => {
                 ("idempotency_conflict", 409, "The idempotency key was used with another request")
             }
-            Code::AlreadyExists => ("already_exists", 409, "It exists already"),
-            Code::EndpointGone => ("endpoint_gone", 410, "The endpoint is not there any more"),
+            Code::AlreadyExists => ("already_exists", 409, "It already exists"),
+            Code::EndpointGone => ("endpoint_gone", 410, "The endpoint no longer exists"),
             Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
             Code::QuotaExceeded => ("quota_exceeded", 429, "The app has used up its quota"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
-            Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
-            Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),
-            Code::WrongState => ("wrong_state", 409, "Its state does not allow this"),
+            Code::Misdirected => ("misdirected", 421, "This node does not serve this request"),
+            Code::NotAtAFront => ("not_at_a_front", 421, "Only cells serve this request"),
+            Code::WrongState => ("wrong_state", 409, "The state does not allow this"),
             Code::PushKeyMissing => {
-                ("push_key_missing", 409, "The node has no key to keep push credentials with")
+                ("push_key_missing", 409, "The node has no key for push credentials")
             }
-            Code::LimitExceeded => ("limit_exceeded", 409, "A limit would be passed"),
+            Code::LimitExceeded => ("limit_exceeded", 409, "A limit is exceeded"),
             Code::BodyTooLarge => ("body_too_large", 413, "The body is too large"),
             Code::DataTooLarge => ("data_too_large", 413, "The content of the notification is too large"),
             Code::PushPayloadTooLarge => {
-                ("push_payload_too_large", 413, "A push service would not take a message of this size")
+                ("push_payload_too_large", 413, "The message is too large for a push service")
             }
             Code::TooManyLines => ("too_many_lines", 413, "The batch has too many lines"),
             Code::UnsupportedMediaType => {
@@ -226,10 +229,10 @@ impl Code {
             Code::UnsupportedEncoding => ("unsupported_encoding", 415, "The content coding is not supported"),
             Code::Internal => ("internal", 500, "The service failed"),
             Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
-            Code::NotBuilt => ("not_built", 501, "This program was built without that"),
+            Code::NotBuilt => ("not_built", 501, "This build lacks the feature"),
             Code::Unavailable => ("unavailable", 503, "The service is starting, stopping or drained"),
-            Code::CellUnavailable => ("cell_unavailable", 503, "A cell does not answer"),
-            Code::DiskFull => ("disk_full", 507, "The service has no space left to keep it"),
+            Code::CellUnavailable => ("cell_unavailable", 503, "A cell does not respond"),
+            Code::DiskFull => ("disk_full", 507, "The disk is full"),
         }
     }
 }
@@ -239,22 +242,22 @@ impl Code {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delayed;
 
-/// One refusal.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     code: Code,
     detail: Cow<'static, str>,
-    /// Path of the field meant, such as `to.users[3]`.
+    /// Path of the invalid field, such as `to.users[3]`.
     field: Option<Box<str>>,
-    /// For 401: no credential was given at all (RFC 6750 §3.1 then names no error).
+    /// For 401: the request has no credential, so the challenge names no error (RFC 6750 §3.1).
     credential_missing: bool,
-    /// When to come back, where that is known.
+    /// When to retry, if known.
     retry_after_s: Option<u32>,
     /// The response is [`Delayed`].
     is_delayed: bool,
 }
 
-/// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
+/// The wire form (RFC 9457 §3). `type` resolves to the code on the node's documentation page.
 #[derive(Debug, Serialize)]
 struct ProblemBody<'a> {
     r#type: String,
@@ -276,7 +279,7 @@ impl Problem {
         Self { code, detail, field: None, credential_missing: false, retry_after_s: None, is_delayed: false }
     }
 
-    /// A value broke a rule; `field` is its path in the body.
+    /// A value violates a rule. `field` is its path in the body.
     pub fn field(field: impl Into<String>, rule: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidField, rule).at(field)
     }
@@ -286,22 +289,27 @@ impl Problem {
     }
 
     pub fn not_found(what: &'static str) -> Self {
-        Self::new(Code::NotFound, format!("there is no such {what}"))
+        Self::new(Code::NotFound, format!("no such {what}"))
     }
 
-    /// The refusal of a device's credential. A client that failed too often gets it late, so that one connection cannot
-    /// have thousands of tokens a second refused. Device tokens are exempt: a front forwards them unverified, and a
-    /// stranger could occupy the front's connections to this cell.
+    /// A device's credential was rejected. After too many failures the response is delayed, so that one connection cannot try
+    /// thousands of tokens a second. Device tokens are exempt: a front forwards them unverified, so a delay would let a
+    /// stranger occupy the front's connections to this cell.
     pub fn failed_log_in(token: &str, refused: Refused) -> Self {
         let has_failed_often = matches!(refused, Refused::TooManyFailures { .. });
         let is_delayed = has_failed_often && noroshi_auth::device_named(token).is_none();
         Self { is_delayed, ..refused.into() }
     }
 
-    /// Something that must not happen did; `error` is for the log only.
+    /// The credential names a device that was deleted, or was revoked itself.
+    pub(crate) fn revoked() -> Self {
+        Self::new(Code::Unauthorized, "the device was deleted or its tokens were revoked")
+    }
+
+    /// An internal failure. `error` goes to the log only.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
-        Self::new(Code::Internal, "the service failed; its log says why")
+        Self::new(Code::Internal, "internal error; the server's log contains the reason")
     }
 
     #[must_use]
@@ -311,7 +319,7 @@ impl Problem {
         self
     }
 
-    /// Tells in `Retry-After` when to come back.
+    /// Sets `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
@@ -330,7 +338,7 @@ impl Problem {
         self.field.as_deref()
     }
 
-    /// The object, as it also stands in a line of a batch's answer.
+    /// The JSON object of a response, or of a line of a batch response.
     pub fn body(&self) -> impl Serialize + '_ {
         ProblemBody {
             r#type: format!("/docs#{}", self.code.as_str()),
@@ -351,7 +359,7 @@ impl IntoResponse for Problem {
             (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
         let headers = response.headers_mut();
         match self.code {
-            // RFC 6750 §3: the scheme, and an error only where a credential was given.
+            // RFC 6750 §3: names an error only if the request has a credential.
             Code::Unauthorized if self.credential_missing => {
                 headers
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"noroshi\""));
@@ -360,9 +368,9 @@ impl IntoResponse for Problem {
                 let challenge = "Bearer realm=\"noroshi\", error=\"invalid_token\"";
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
-            // RFC 7694 §3, and in no other 415: so a client can tell the two apart.
+            // RFC 7694 §3. Absent in the other 415, so that clients can distinguish them.
             Code::UnsupportedEncoding => {
-                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(crate::coding::ACCEPTED));
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED_ENCODINGS));
             }
             Code::Overloaded | Code::Unavailable | Code::CellUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
@@ -384,20 +392,20 @@ impl From<noroshi_store::Error> for Problem {
         use noroshi_store::Error;
         match error {
             Error::Overloaded => {
-                Self::new(Code::Overloaded, "the store has more work than it can take now; try again")
+                Self::new(Code::Overloaded, "the store is overloaded; retry")
             }
-            Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
-            Error::Revoked => crate::access::revoked(),
-            Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
-            Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
-            Error::Conflict => Self::new(Code::WrongState, "its state does not allow this"),
+            Error::Full => Self::new(Code::DiskFull, "the disk is full; nothing was changed"),
+            Error::Revoked => Self::revoked(),
+            Error::Exists => Self::new(Code::AlreadyExists, "it already exists"),
+            Error::NotFound => Self::new(Code::NotFound, "not found"),
+            Error::Conflict => Self::new(Code::WrongState, "the state does not allow this"),
             Error::IdempotencyConflict => {
-                let detail = "the same Idempotency-Key came with another body within 24 hours";
+                let detail = "the Idempotency-Key was used with a different body within the last 24 hours";
                 Self::new(Code::IdempotencyConflict, detail)
             }
             Error::Limit(limit) => Self::new(Code::LimitExceeded, limit),
-            Error::Closed => Self::new(Code::Unavailable, "the service is stopping; try again"),
-            // Whoever has a gate says itself what it refused.
+            Error::Closed => Self::new(Code::Unavailable, "the service is stopping; retry"),
+            // Callers that set a condition handle `Refused` themselves.
             error @ (Error::Refused | Error::Engine(_)) => Self::internal(error),
         }
     }
@@ -407,11 +415,10 @@ impl From<noroshi_delivery::Error> for Problem {
     fn from(error: noroshi_delivery::Error) -> Self {
         match error {
             noroshi_delivery::Error::Overloaded => {
-                Self::new(Code::Overloaded, "the node has more work than it can take now; try again")
+                Self::new(Code::Overloaded, "the node is overloaded; retry")
             }
             noroshi_delivery::Error::NoVault => {
-                let detail =
-                    "the node's configuration has no key to keep push credentials with: push.key_file";
+                let detail = "the node has no key for push credentials; set push.key_file";
                 Self::new(Code::PushKeyMissing, detail)
             }
             // Names the field and the rule, never the value.
@@ -445,7 +452,7 @@ impl From<Refused> for Problem {
     }
 }
 
-/// A path or query value that is not what it should be is named by the caller with `Problem::at`.
+/// An invalid path or query value. The caller adds its name with [`Problem::at`].
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         Self::new(Code::InvalidParameter, invalid.0)
@@ -458,7 +465,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_table_is_complete_and_unambiguous() {
+    fn the_table_is_complete_and_codes_are_unique() {
         let names: HashSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
         assert_eq!(names.len(), Code::ALL.len());
         for (i, code) in Code::ALL.into_iter().enumerate() {
@@ -470,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn store_errors_keep_the_engines_words_inside() {
+    fn messages_of_the_database_are_not_public() {
         use noroshi_store::Error;
         let check = |error: Error, code: Code| {
             let problem = Problem::from(error);
@@ -489,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_detail_is_cut_at_a_character() {
+    fn a_long_detail_is_truncated_at_a_character() {
         let problem = Problem::new(Code::InvalidField, "あ".repeat(10_000));
         assert!(problem.detail().len() <= DETAIL_BYTES_MAX + '…'.len_utf8());
     }

@@ -1,9 +1,12 @@
-//! One file per noun of the API. A handler reads its request, asks delivery or the store once, and
-//! writes the answer; every rule about a body is in [`crate::body`], every refusal in [`crate::error`].
+//! One file per resource of the API. A handler extracts its request, calls delivery or the store, and encodes the response.
+//! Rules about bodies are in [`crate::body`], errors in [`crate::error`].
+//!
+//! A handler names the components that it uses in its arguments; it does not know the router's state.
 
 pub(crate) mod app;
 pub(crate) mod batch;
 pub(crate) mod campaign;
+pub(crate) mod connect;
 pub(crate) mod credential;
 pub(crate) mod definition;
 pub(crate) mod device;

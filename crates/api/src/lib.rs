@@ -1,18 +1,24 @@
-//! HTTP: what providers, devices and operators ask for. Status codes live in this crate and nowhere else.
+//! The HTTP API: for providers, devices and operators. HTTP status codes appear only in this crate.
 //!
 //! ```text
-//!   bytes ─► serve ─► observe (id, log, shed, panic) ─► origin ─► access (who) ─► extract (body) ─► handler
-//!                                                                                                     │
-//!                                 problem ◄── error ◄───────────── delivery, store, auth ◄────────────┘
+//!   bytes ─► connection ─► observe (id, log, limit, panic) ─► origin (CORS) ─► request (access, body) ─► handler
+//!                                                                                                          │
+//!                                  Problem ◄── error ◄───────────────── delivery, store, auth ◄────────────┘
 //! ```
 //!
-//! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `begun`, `arriving`, `coding`, `paced`, `turn`) and `http2`, `document`; [`parts`] is what others build on.
+//! Modules are layers, from the bottom up:
+//! 1. [`error`]; `json`, [`body`] and [`document`]: formats. `metrics`, `load`, `rate_limit`: counters and limits.
+//! 2. `connection`: HTTP/1.1 and HTTP/2 over any byte stream, and the pool that bounds the connections.
+//! 3. `address`, `registration`, `push_check`, `respond`: what several handlers share. [`mod@drain`] and [`nodes`] are
+//!    interfaces that the node implements.
+//! 4. `request`: extractors. `first_call`: the cached `GET /v1/me`.
+//! 5. `handler`: one file per resource. `observe` and `origin`: middleware.
+//! 6. `state`: the components of a node. [`mod@router`]: every route. [`parts`]: the API of the crate for other listeners.
 //!
-//! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, and `pace` for how often.
+//! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, limited by `rate_limit`.
 //!
-//! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
-//! rows, since every call below names the app of the credential; nothing that may be a secret is logged.
+//! Invariants: no body is read before its credential is accepted; no handler sees another tenant's rows, since every call
+//! names the app of the credential; no secret is logged.
 
 pub mod body;
 pub mod document;
@@ -22,41 +28,33 @@ pub mod nodes;
 pub mod parts;
 pub mod router;
 
-mod access;
-mod arriving;
-mod begun;
-mod coding;
-mod connect;
-mod extract;
+mod address;
+mod connection;
 mod first_call;
-mod fit;
 mod handler;
-mod http2;
 mod json;
-mod link;
+mod load;
 mod metrics;
 mod observe;
 mod origin;
-mod pace;
-mod paced;
-mod pool;
+mod push_check;
+mod rate_limit;
 mod registration;
+mod request;
+mod request_id;
 mod respond;
-mod serve;
 mod state;
-mod traced;
-mod turn;
 
-pub use arriving::Timing;
 pub use body::Limits;
+pub use connection::{
+    BridgeFn, Client, EVICTED_MAX, GatewayStream, Handoff, Http2, Peer, Place, Pool, PoolLimits, PoolMetrics,
+    Rejection, Serving, Timing, serve_connection,
+};
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
 pub use handler::batch::OVER_QUOTA_FIELD;
-pub use http2::{BridgeFn, GatewayStream, Http2};
-pub use link::Client;
+pub use load::Load;
 pub use metrics::Metrics;
-pub use pace::Paces;
-pub use pool::{EVICTED_MAX, NoRoom, Place, Pool, PoolLimits, PoolMetrics};
-pub use router::{admin_router, no_room_router, router};
-pub use serve::{Serving, Turn, serve_connection};
-pub use state::{Api, Config, Load, Peer, State};
+pub use rate_limit::RateLimits;
+pub use router::{admin_router, no_capacity_router, router};
+pub use state::{Api, Config, State};

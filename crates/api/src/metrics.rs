@@ -1,5 +1,6 @@
-//! What the API counts. One call per event: the log line and the counters come from the same place.
+//! The metrics of the API. One method per event, so that log lines and counters come from the same place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_telemetry::{Histogram, Registry};
@@ -13,7 +14,7 @@ use crate::error::Code;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    /// `GET /v1/me`: one of the routes, or `unmatched`.
+    /// A route, such as `GET /v1/me`, or `unmatched`.
     route: String,
     /// `2xx`
     status: &'static str,
@@ -35,31 +36,35 @@ struct FromLabels {
     from: &'static str,
 }
 
+/// Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct Metrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
     requests: Family<RequestLabels, Counter>,
     duration_seconds: Histogram,
-    pub(crate) in_flight: Gauge,
-    pub(crate) shed: Counter,
-    pub(crate) panics: Counter,
+    in_flight: Gauge,
+    shed: Counter,
+    panics: Counter,
     bodies_refused: Family<BodyLabels, Counter>,
     web_push_accepted: Family<UrgencyLabels, Counter>,
     web_push_refused: Family<BodyLabels, Counter>,
-    pub(crate) receipts_waiting: Gauge,
+    receipts_waiting: Gauge,
     first_calls: Family<FromLabels, Counter>,
 }
 
-/// One of those that a gauge counts, until it is dropped: also where a client leaves amid.
-pub(crate) struct Counted(Gauge);
+/// Counts in a gauge until dropped, also if the client disconnects.
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Counted {
-    pub(crate) fn by(gauge: &Gauge) -> Self {
+impl GaugeGuard {
+    fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -67,7 +72,7 @@ impl Drop for Counted {
 
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
+        let metrics = Families {
             requests: Family::default(),
             duration_seconds: Histogram::default(),
             in_flight: Gauge::default(),
@@ -80,38 +85,46 @@ impl Metrics {
             first_calls: Family::default(),
         };
         let http = registry.sub_registry_with_prefix("http");
-        http.register("requests", "HTTP requests answered", metrics.requests.clone());
-        http.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
-        http.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
-        http.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
-        http.register("panics", "Requests that ended in a panic", metrics.panics.clone());
+        http.register("requests", "HTTP requests, by route and status class", metrics.requests.clone());
+        http.register(
+            "request_seconds",
+            "Time from request head to response head",
+            metrics.duration_seconds.clone(),
+        );
+        http.register("requests_in_flight", "HTTP requests in progress", metrics.in_flight.clone());
+        http.register(
+            "requests_shed",
+            "HTTP requests rejected with 503 because too many are in progress",
+            metrics.shed.clone(),
+        );
+        http.register("panics", "HTTP requests that panicked", metrics.panics.clone());
         http.register(
             "bodies_refused",
-            "Request bodies not read to their end",
+            "Rejected request bodies, by error code",
             metrics.bodies_refused.clone(),
         );
         http.register(
             "first_calls",
-            "First calls, by where the device was read",
+            "First calls (GET /v1/me), by source of the device: memory or store",
             metrics.first_calls.clone(),
         );
         let web_push = registry.sub_registry_with_prefix("web_push");
         web_push.register(
             "accepted",
-            "Messages taken at Web Push endpoints",
+            "Messages accepted at Web Push endpoints, by urgency",
             metrics.web_push_accepted.clone(),
         );
         web_push.register(
             "refused",
-            "Messages refused at Web Push endpoints",
+            "Messages rejected at Web Push endpoints, by error code",
             metrics.web_push_refused.clone(),
         );
         web_push.register(
             "receipts_waiting",
-            "Senders that wait for a receipt",
+            "Requests that wait for a Web Push receipt",
             metrics.receipts_waiting.clone(),
         );
-        // From the first scrape on: what was never refused is 0.
+        // All series exist from the first scrape, at 0.
         for urgency in [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High] {
             let labels = UrgencyLabels { urgency: urgency.as_str() };
             drop(metrics.web_push_accepted.get_or_create_owned(&labels));
@@ -122,12 +135,28 @@ impl Metrics {
         for from in ["memory", "store"] {
             drop(metrics.first_calls.get_or_create_owned(&FromLabels { from }));
         }
-        metrics
+        Self(Arc::new(metrics))
+    }
+
+    pub(crate) fn in_flight(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.0.in_flight)
+    }
+
+    pub(crate) fn shed(&self) {
+        self.0.shed.inc();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.0.panics.inc();
+    }
+
+    pub(crate) fn receipt_waits(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.0.receipts_waiting)
     }
 
     pub(crate) fn first_call(&self, from_memory: bool) {
         let from = if from_memory { "memory" } else { "store" };
-        self.first_calls.get_or_create(&FromLabels { from }).inc();
+        self.0.first_calls.get_or_create(&FromLabels { from }).inc();
     }
 
     pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
@@ -138,19 +167,19 @@ impl Metrics {
             400..500 => "4xx",
             _ => "5xx",
         };
-        self.requests.get_or_create(&RequestLabels { route: route.to_owned(), status }).inc();
-        self.duration_seconds.observe(took);
+        self.0.requests.get_or_create(&RequestLabels { route: route.to_owned(), status }).inc();
+        self.0.duration_seconds.observe(took);
     }
 
     pub(crate) fn web_push_accepted(&self, urgency: Urgency) {
-        self.web_push_accepted.get_or_create(&UrgencyLabels { urgency: urgency.as_str() }).inc();
+        self.0.web_push_accepted.get_or_create(&UrgencyLabels { urgency: urgency.as_str() }).inc();
     }
 
     pub(crate) fn web_push_refused(&self, code: Code) {
-        self.web_push_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
+        self.0.web_push_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
     }
 
     pub(crate) fn body_refused(&self, code: Code) {
-        self.bodies_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
+        self.0.bodies_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
     }
 }

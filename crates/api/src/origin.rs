@@ -1,13 +1,13 @@
-//! Cross-origin requests (WHATWG Fetch §3.2): web pages may use what devices use. Credentials never
-//! travel in cookies, so any origin is as good as another; provider and app endpoints are not opened,
-//! since an API key has no place in a page.
+//! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe because
+//! credentials never travel in cookies. Paths of providers and operators are not open to web pages, since an API key does not
+//! belong in one.
 
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-/// Adds the headers to answers, and answers preflight requests.
+/// Adds CORS headers to responses, and answers preflight requests.
 pub(crate) async fn allow(request: Request, next: Next) -> Response {
     if !is_for_devices(request.uri().path()) {
         return next.run(request).await;
@@ -28,7 +28,7 @@ pub(crate) async fn allow(request: Request, next: Next) -> Response {
             "Authorization, Content-Encoding, Content-Type, Idempotency-Key, Last-Event-ID, Noroshi-App, traceparent, tracestate, \
              X-Request-Id",
         );
-        // Two hours are what Chromium allows.
+        // Two hours: the maximum of Chromium.
         set(headers, header::ACCESS_CONTROL_MAX_AGE, "7200");
     } else {
         set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, "Retry-After, WWW-Authenticate, X-Request-Id");

@@ -1,37 +1,50 @@
-//! What another listener of this API is made of: who asks, what may be in a body, how it is refused and counted.
-//! For the front over several cells, which answers the same requests by asking others.
+//! Parts for another listener with the same API: authentication, extractors, checks and responses. The front (`cells`), which
+//! forwards requests to several cells, is built from them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
+use http::{HeaderMap, Uri};
+use noroshi_types::{AppId, Request};
 
+use crate::error::Problem;
+use crate::request::access::{self, Listener};
 use crate::router::Route;
-use crate::state::{Api, Door, State};
+use crate::state::{Api, State};
 
-pub use crate::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, named_app, scoped,
-    seen_provider,
-};
-pub use crate::connect::ConnectBody;
-pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};
-pub use crate::fit::check_request;
-pub use crate::handler::batch::lines;
-pub use crate::handler::notification::{
-    IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key, notification_id,
-};
-pub use crate::handler::topic::{page_limit, topic};
+pub use crate::address::ConnectBody;
+pub use crate::handler::notification::notification_id;
+pub use crate::handler::topic::topic;
 pub use crate::handler::user::user_id;
 pub use crate::registration::draw_device_id;
+pub use crate::request::access::{
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen_provider,
+};
+pub use crate::request::body::{Body, JsonBody, NdjsonBody};
+pub use crate::request::idempotency::{IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key};
+pub use crate::request::page::{lines, page_limit};
+pub use crate::request::parameter::{Path, Query};
+pub use crate::request::trace::Traced;
 pub use crate::respond::{Lines, json};
 pub use crate::router::{delete, get, patch, post, put};
-pub use crate::traced::Traced;
 
-/// The public listener of these routes; `rest` answers every other path.
+/// The public listener of these routes; `rest` serves all other paths.
 pub fn public(state: Arc<State>, routes: Vec<Route>, rest: Router) -> Router {
-    crate::router::build_upon(routes, Api { state, door: Door::Public }, rest)
+    crate::router::build_upon(routes, Api::new(state, Listener::Public), rest)
 }
 
-/// The same for operators.
+/// The admin listener of these routes; `rest` serves all other paths.
 pub fn admin(state: Arc<State>, routes: Vec<Route>, rest: Router) -> Router {
-    crate::router::build_upon(routes, Api { state, door: Door::Admin }, rest)
+    crate::router::build_upon(routes, Api::new(state, Listener::Admin), rest)
+}
+
+/// The app that the request names for its JWT.
+pub fn named_app<'a>(uri: &'a Uri, headers: &'a HeaderMap, state: &State) -> Option<Cow<'a, str>> {
+    access::named_app(uri, headers, state.config.app_domain.as_deref())
+}
+
+/// Checks whether push services would accept the notification.
+pub async fn check_request(state: &State, app: AppId, request: &Request) -> Result<(), Problem> {
+    crate::push_check::check_request(&state.delivery, app, request).await
 }

@@ -1,21 +1,24 @@
-//! Making devices and bringing them up to date, for one and for many; their ids and tokens.
+//! Registers devices, one or many, and issues their ids and tokens.
 
-use noroshi_delivery::{Admission, Session};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_auth::Auth;
+use noroshi_delivery::{Admission, Delivery, Session};
 use noroshi_store::{Device, Registration};
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::Problem;
-use crate::state::State;
 
-/// All in one commit; answers in order. A failure of the store is everyone's; who has no room in the app's quotas is
-/// refused alone.
+/// Registers all in one commit; answers in order. A store failure fails every registration; one that exceeds the app's
+/// quotas fails only itself.
 pub(crate) async fn register(
-    state: &State,
+    delivery: &Delivery,
     app: AppId,
     registrations: Vec<Registration>,
 ) -> Vec<Result<Device, Problem>> {
-    let admitted = match state.delivery.admit_registrations(app, &registrations).await {
+    let admitted = match delivery.admit_registrations(app, &registrations).await {
         Ok(admitted) => admitted,
         Err(error) => {
             let problem = Problem::from(error);
@@ -23,13 +26,14 @@ pub(crate) async fn register(
         }
     };
     let mut admission = Admission::new(registrations, admitted);
-    let let_in = admission.take();
-    let registered = if let_in.is_empty() { Vec::new() } else { register_admitted(state, app, let_in).await };
+    let admitted = admission.take();
+    let registered =
+        if admitted.is_empty() { Vec::new() } else { register_admitted(delivery, app, admitted).await };
     admission.finish(registered, Result::is_ok, |error| Err(error.into()))
 }
 
 async fn register_admitted(
-    state: &State,
+    delivery: &Delivery,
     app: AppId,
     registrations: Vec<Registration>,
 ) -> Vec<Result<Device, Problem>> {
@@ -37,16 +41,17 @@ async fn register_admitted(
     let users: Vec<(DeviceId, UserId)> =
         registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
     let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
-    let registered = state.delivery.store().register(app, registrations, state.now()).await;
+    let registered = delivery.store().register(app, registrations, delivery.clock().now()).await;
     match registered {
         Ok(answers) => {
-            let made = answers.iter().filter_map(|made| Some(&made.as_ref().ok()?.id));
-            state.delivery.devices_changed(app, made);
-            answers.iter().flatten().for_each(|device| state.delivery.registered(device));
-            end_moved_sessions(state, app, &users).await;
-            let made = answers.iter().zip(&topics);
-            let subscribed = made.filter_map(|(made, topics)| Some((&made.as_ref().ok()?.id, &topics[..])));
-            state.delivery.subscribed(app, &subscribed.collect::<Vec<_>>()).await;
+            let ids = answers.iter().filter_map(|answer| Some(&answer.as_ref().ok()?.id));
+            delivery.devices_changed(app, ids);
+            answers.iter().flatten().for_each(|device| delivery.registered(device));
+            disconnect_moved(delivery, app, &users).await;
+            let answered = answers.iter().zip(&topics);
+            let subscribed =
+                answered.filter_map(|(answer, topics)| Some((&answer.as_ref().ok()?.id, &topics[..])));
+            delivery.subscribed(app, &subscribed.collect::<Vec<_>>()).await;
             answers.into_iter().map(|answer| answer.map_err(Problem::from)).collect()
         }
         Err(error) => vec![Err(error.into()); count],
@@ -54,43 +59,55 @@ async fn register_admitted(
 }
 
 pub(crate) async fn register_one(
-    state: &State,
+    delivery: &Delivery,
     app: AppId,
     registration: Registration,
 ) -> Result<Device, Problem> {
-    let one = register(state, app, vec![registration]).await.pop();
-    one.unwrap_or_else(|| Err(Problem::internal("the store answered nothing for one registration")))
+    let one = register(delivery, app, vec![registration]).await.pop();
+    one.unwrap_or_else(|| Err(Problem::internal("the store returned no result for one registration")))
 }
 
-/// A new token of a device and when it ends.
-pub(crate) fn issue(api: &State, app: AppId, device: &Device) -> (String, Timestamp) {
-    let expires_at = api.now().saturating_add(api.config.device_token_ttl);
-    (api.auth.issue(app, &device.id, device.token_version, expires_at), expires_at)
+/// Issues device tokens.
+#[derive(Clone)]
+pub(crate) struct TokenIssuer {
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) ttl: Duration,
 }
 
-/// 128 random bits: no one guesses another's.
+impl TokenIssuer {
+    /// A new token of a device, and when it expires.
+    pub(crate) fn issue(&self, device: &Device, now: Timestamp) -> (String, Timestamp) {
+        let expires_at = now.saturating_add(self.ttl);
+        (self.auth.issue(device.app, &device.id, device.token_version, expires_at), expires_at)
+    }
+}
+
+/// 128 random bits: not guessable.
 pub fn draw_device_id() -> Result<DeviceId, Problem> {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Problem::internal("the system gave no randomness"))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Problem::internal("the operating system returned no random bytes"))?;
     let text = format!("{:032x}", u128::from_be_bytes(bytes));
     DeviceId::parse(&text).map_err(Problem::internal)
 }
 
-/// Ends the connections of devices that went over to another user: they were opened as the first
-/// user's, and would go on hearing what is meant for that one.
-async fn end_moved_sessions(api: &State, app: AppId, moved: &[(DeviceId, UserId)]) {
+/// Disconnects devices that moved to another user. Their connections were opened for the previous user and would keep
+/// receiving that user's messages.
+async fn disconnect_moved(delivery: &Delivery, app: AppId, moved: &[(DeviceId, UserId)]) {
     let devices: Vec<DeviceId> = moved.iter().map(|(device, _)| device.clone()).collect();
-    let found = api.delivery.device_sessions(app, &devices).await;
+    let found = delivery.device_sessions(app, &devices).await;
     let connected: Vec<_> =
         moved.iter().zip(found).filter(|(_, session)| session.is_some()).map(|(moved, _)| moved).collect();
     if connected.is_empty() {
         return;
     }
     let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
-    let sessions = api.delivery.sessions(app, &users).await;
-    let is_the_users = |device: &DeviceId, sessions: &[Session]| sessions.iter().any(|s| s.device == *device);
+    let sessions = delivery.sessions(app, &users).await;
+    let has_device =
+        |sessions: &[Session], device: &DeviceId| sessions.iter().any(|session| session.device == *device);
     let moved =
-        connected.iter().zip(&sessions).filter(|((device, _), of_user)| !is_the_users(device, of_user));
+        connected.iter().zip(&sessions).filter(|((device, _), sessions)| !has_device(sessions, device));
     let moved: Vec<DeviceId> = moved.map(|((device, _), _)| device.clone()).collect();
-    api.delivery.disconnect(app, &moved).await;
+    delivery.disconnect(app, &moved).await;
 }

@@ -1,4 +1,4 @@
-//! Answers that several handlers give.
+//! Responses that several handlers send: JSON, and lines of JSON for batches.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 
 use crate::error::Problem;
 
-/// A JSON answer.
+pub(crate) mod device;
+
+/// A JSON response.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
@@ -16,18 +18,18 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// The same object as a device gets over its connection.
+/// A message as devices receive it over a connection.
 pub(crate) fn message(message: &Message) -> Result<Box<RawValue>, Problem> {
     let bytes = noroshi_protocol::native::message_json(message);
     let text = String::from_utf8(bytes).map_err(Problem::internal)?;
     RawValue::from_string(text).map_err(Problem::internal)
 }
 
-/// The answer to a batch: a line each, in the order of the request.
+/// The response to a batch: one line for each line of the request, in order.
 pub struct Lines(Vec<u8>);
 
 impl Lines {
-    /// 100 bytes are a receipt or a device and most of its token.
+    /// 100 bytes hold a receipt, or a device and most of its token.
     pub fn with_capacity(lines: usize) -> Self {
         Self(Vec::with_capacity(lines * 100))
     }

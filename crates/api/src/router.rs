@@ -1,5 +1,4 @@
-//! The routes: one table for each listener. The documents are checked against these tables, so a route
-//! cannot be added without being described.
+//! The routes of each listener. A test compares the OpenAPI documents with these tables, so every route is documented.
 
 use std::sync::Arc;
 
@@ -7,51 +6,42 @@ use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderValue, Method, header};
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, quota, relay, topic, topic_rules, user, web_push,
+    app, batch, campaign, connect, credential, device, drain, endpoint, experiment, health, invalidation, me,
+    nodes, notice, notification, page, presence, profile, quota, relay, topic, topic_rules, user, web_push,
 };
-use crate::state::{Api, Door, State};
-use crate::{observe, origin, turn};
+use crate::request::access::Listener;
+use crate::state::{Api, State};
+use crate::{connection, observe, origin};
 
-/// A path and who answers it.
+/// A path and its handler.
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
     handler: MethodRouter<Api>,
 }
 
-/// What devices and providers reach.
+/// The public listener, for devices and providers.
 pub fn router(state: Arc<State>) -> Router {
-    build(public_routes(), Api { state, door: Door::Public })
+    build(public_routes(), Api::new(state, Listener::Public))
 }
 
-/// What operators reach.
+/// The admin listener, for operators.
 pub fn admin_router(state: Arc<State>) -> Router {
-    build(admin_routes(), Api { state, door: Door::Admin })
+    build(admin_routes(), Api::new(state, Listener::Admin))
 }
 
-/// For a connection that there is no room for: one answer, and its end.
-pub fn no_room_router() -> Router {
+/// For a connection that the pool rejected: responds 503 and closes.
+pub fn no_capacity_router() -> Router {
     Router::new().fallback(async |request: Request| {
-        let mut response = no_room(request.headers());
+        let mut response = connection::no_capacity(request.headers());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     })
-}
-
-/// The same for a request alone.
-pub(crate) fn no_room(headers: &HeaderMap) -> Response {
-    let problem = Problem::new(Code::Overloaded, "every connection is in use; try again");
-    let mut response = problem.into_response();
-    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    response.headers_mut().insert(observe::REQUEST_ID, observe::request_id(headers));
-    response
 }
 
 /// Method and path of every route of [`router`].
@@ -113,8 +103,8 @@ fn public_routes() -> Vec<Route> {
         post("/push/{token}", web_push::post),
         delete("/push/message/{token}", web_push::cancel),
         get("/push/receipt/{token}", web_push::receipt),
-        get("/v1/connect", turn::misdirected),
-        get("/v1/events", turn::misdirected),
+        get("/v1/connect", connect::misdirected),
+        get("/v1/events", connect::misdirected),
         get("/v1/apps/{app}", app::show),
         patch("/v1/apps/{app}", app::change),
         get("/v1/apps/{app}/keys", app::keys),
@@ -186,11 +176,11 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/nodes", nodes::list),
         get("/debug/pprof/profile", profile::cpu),
         get("/debug/pprof/heap", profile::heap),
-        get("/openapi.json", page::openapi),
+        get("/openapi.json", page::admin_openapi),
     ]
 }
 
-/// These routes in front of another router.
+/// These routes; `rest` serves all other paths.
 pub(crate) fn build_upon(routes: Vec<Route>, api: Api, rest: Router) -> Router {
     let mut router = Router::new();
     for route in routes {
@@ -199,37 +189,37 @@ pub(crate) fn build_upon(routes: Vec<Route>, api: Api, rest: Router) -> Router {
     let mut router = router.method_not_allowed_fallback(async || {
         Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
     });
-    if api.door == Door::Public {
+    if api.listener() == Listener::Public {
         router = router.layer(middleware::from_fn(origin::allow));
     }
     router
-        .layer(middleware::from_fn_with_state(api.clone(), observe::observe))
+        .layer(middleware::from_fn_with_state(Arc::new(api.observer()), observe::observe))
         .with_state(api)
         .fallback_service(rest)
 }
 
-/// From the outside in: counted and logged, then origins, then the route.
+/// Middleware from the outside in: observe, origin, route.
 fn build(routes: Vec<Route>, api: Api) -> Router {
     let mut router = Router::new();
     for route in routes {
         router = router.route(route.path, route.handler);
     }
-    if api.door == Door::Public {
-        // Other people's protocols, which the gateway reads where they come first on a connection.
+    if api.listener() == Listener::Public {
+        // The gateway serves these protocols on connections that begin with them.
         router = router
-            .route("/socket.io/", on(MethodFilter::GET.or(MethodFilter::POST), turn::misdirected))
-            .route("/mqtt", on(MethodFilter::GET, turn::misdirected))
-            .route("/xmpp", on(MethodFilter::GET, turn::misdirected));
+            .route("/socket.io/", on(MethodFilter::GET.or(MethodFilter::POST), connect::misdirected))
+            .route("/mqtt", on(MethodFilter::GET, connect::misdirected))
+            .route("/xmpp", on(MethodFilter::GET, connect::misdirected));
     }
-    let unknown = || async { Problem::new(Code::NotFound, "there is nothing at this path; see /docs") };
+    let unknown = || async { Problem::new(Code::NotFound, "unknown path; see /docs") };
     let wrong_method = || async {
         Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
     };
     let mut router = router.fallback(unknown).method_not_allowed_fallback(wrong_method);
-    if api.door == Door::Public {
+    if api.listener() == Listener::Public {
         router = router.layer(middleware::from_fn(origin::allow));
     }
-    router.layer(middleware::from_fn_with_state(api.clone(), observe::observe)).with_state(api)
+    router.layer(middleware::from_fn_with_state(Arc::new(api.observer()), observe::observe)).with_state(api)
 }
 
 pub fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {

@@ -1,45 +1,56 @@
-//! What every request can reach. The node makes it once; nothing here changes afterwards but the flags
-//! and counters inside.
+//! The state of the routers, assembled from components that do not know it.
+//!
+//! The node fills in a [`State`]. [`Api`] builds from it what one listener needs, and gives each extractor and handler the
+//! component that it names ([`FromRef`]). Handlers, extractors and components are below this module; only the routers and
+//! [`crate::parts`] are above it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use axum::extract::FromRef;
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
+use noroshi_profiling::Profiler;
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use noroshi_types::{Timestamp, limits};
 
+use crate::address::Addresses;
 use crate::body::Limits;
 use crate::drain::Drain;
-use crate::first_call::FirstCalls;
+use crate::first_call::{FirstCallService, FirstCalls};
+use crate::handler::health::Health;
+use crate::handler::web_push::WebPush;
+use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use crate::pace::{Pace, Paces};
+use crate::observe::Observer;
+use crate::rate_limit::RateLimits;
+use crate::registration::TokenIssuer;
+use crate::request::access::{Authenticator, Listener};
+use crate::request::body::BodyReader;
 
-/// What an operator may set.
+/// Configuration of the API.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub limits: Limits,
-    /// How devices reach this service from outside, such as `https://push.example.com`; none: as the
-    /// request says in its `Host` header.
+    /// Public base URL for devices, such as `https://push.example.com`. None: the `Host` header of the request.
     pub public_url: Option<String>,
-    /// How they reach MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`; none: they are not told.
+    /// Public addresses of MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`. None: devices are not told one.
     pub mqtt_public_url: Option<String>,
     pub xmpp_public_url: Option<String>,
-    /// A request to a host directly under this domain names the app of that name.
+    /// A request to a host directly under this domain names the app.
     pub app_domain: Option<String>,
     pub device_token_ttl: Duration,
-    /// False on a node without the role `api`: of the public routes only those of the gateway are served.
+    /// False on a node without the role `api`: of the public paths, it serves only those of the gateway.
     pub public: bool,
-    /// Requests in work at once; one more is answered 503.
+    /// Concurrent requests; further ones get 503.
     pub requests_max: usize,
-    /// Bytes of bodies in memory at once, over all requests.
+    /// Memory for request bodies, over all requests.
     pub bodies_bytes_max: usize,
-    /// How often others may post to Web Push endpoints.
-    pub web_push: Paces,
+    /// Rate limits of Web Push endpoints.
+    pub web_push: RateLimits,
 }
 
 impl Default for Config {
@@ -52,11 +63,11 @@ impl Default for Config {
             app_domain: None,
             device_token_ttl: limits::DEVICE_TOKEN_TTL,
             public: true,
-            // Ten times what two cores work on at once; each costs some tens of KiB.
+            // Ten times what two cores process concurrently; each costs some tens of KiB.
             requests_max: 4_096,
-            // 16 batches of the largest size.
+            // 16 batches of the maximum size.
             bodies_bytes_max: 256 << 20,
-            web_push: Paces {
+            web_push: RateLimits {
                 endpoint_per_minute: limits::ENDPOINT_MESSAGES_PER_MINUTE,
                 app_per_second: limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
             },
@@ -64,7 +75,7 @@ impl Default for Config {
     }
 }
 
-/// Shared as `Arc<State>` by both routers.
+/// The components of a node, for both listeners.
 pub struct State {
     pub auth: Arc<Auth>,
     pub delivery: Arc<Delivery>,
@@ -72,120 +83,141 @@ pub struct State {
     pub metrics: Metrics,
     /// All metrics of the node, for `/metrics`.
     pub registry: Arc<Registry>,
-    /// True while the node takes traffic.
+    /// True while the node accepts traffic.
     pub ready: Arc<AtomicBool>,
-    /// Which thread failed, if one did.
+    /// Reports a failed thread.
     pub threads: Threads,
-    /// Opens the admin listener's `/v1/apps`, `/v1/drain` and `/v1/nodes`; none: nothing does.
+    /// Grants access to `/v1/apps`, `/v1/drain` and `/v1/nodes` of the admin listener. None: nobody has access.
     pub operator_token: Option<String>,
-    /// Moves devices away; none: there are none.
+    /// None: the node has no gateway.
     pub drain: Option<Arc<dyn Drain>>,
-    /// Who else is there; none: nobody knows.
+    /// The nodes of the cluster. None: unknown.
     pub nodes: Option<Arc<dyn Nodes>>,
-    /// Where the program's time and memory go.
-    pub profiler: noroshi_profiling::Profiler,
-    /// Answers to first calls. Made by `FirstCalls::default()`.
+    /// CPU and heap profiles.
+    pub profiler: Profiler,
+    /// Cache of first calls. Created by `FirstCalls::default()`.
     pub first_calls: FirstCalls,
-    /// Made by `Load::default()`.
+    /// Created by `Load::default()`.
     pub load: Load,
-}
-
-/// Which listener a request came in by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
-    Public,
-    /// Loopback by default.
-    Admin,
-}
-
-/// What handlers are given.
-#[derive(Clone)]
-pub struct Api {
-    pub(crate) state: Arc<State>,
-    pub(crate) door: Door,
-}
-
-impl std::ops::Deref for Api {
-    type Target = State;
-    fn deref(&self) -> &State {
-        &self.state
-    }
 }
 
 impl State {
     pub fn now(&self) -> Timestamp {
         self.delivery.clock().now()
     }
+}
 
-    /// Counts a request in; none if there are too many.
-    pub(crate) fn enter(&self) -> Option<Share> {
-        let mut share = Share::of(&self.load.requests);
-        share.grow(1, self.config.requests_max).then_some(share)
+/// The state of one listener's router. Cheap to clone.
+#[derive(Clone)]
+pub struct Api(Arc<Components>);
+
+struct Components {
+    state: Arc<State>,
+    authenticator: Arc<Authenticator>,
+    bodies: Arc<BodyReader>,
+    addresses: Arc<Addresses>,
+    first_calls: Arc<FirstCallService>,
+    web_push: Arc<WebPush>,
+    health: Arc<Health>,
+}
+
+impl Api {
+    pub(crate) fn new(state: Arc<State>, listener: Listener) -> Self {
+        let State { auth, delivery, config, metrics, load, .. } = &*state;
+        let addresses = Arc::new(Addresses {
+            public_url: config.public_url.clone(),
+            mqtt_public_url: config.mqtt_public_url.clone(),
+            xmpp_public_url: config.xmpp_public_url.clone(),
+            nodes: state.nodes.clone(),
+        });
+        let bodies = Arc::new(BodyReader {
+            memory: load.body_bytes(config.bodies_bytes_max),
+            bytes_max: config.limits.body_bytes,
+            metrics: metrics.clone(),
+        });
+        Self(Arc::new(Components {
+            authenticator: Arc::new(Authenticator {
+                auth: auth.clone(),
+                delivery: delivery.clone(),
+                listener,
+                app_domain: config.app_domain.clone(),
+                operator_token: state.operator_token.clone(),
+            }),
+            first_calls: Arc::new(FirstCallService {
+                delivery: delivery.clone(),
+                addresses: addresses.clone(),
+                cache: state.first_calls.clone(),
+                metrics: metrics.clone(),
+            }),
+            web_push: Arc::new(WebPush {
+                auth: auth.clone(),
+                delivery: delivery.clone(),
+                bodies: bodies.clone(),
+                limiter: load.web_push.clone(),
+                limits: config.web_push,
+                metrics: metrics.clone(),
+                ready: state.ready.clone(),
+            }),
+            health: Arc::new(Health {
+                threads: state.threads.clone(),
+                ready: state.ready.clone(),
+                drain: state.drain.clone(),
+                delivery: delivery.clone(),
+            }),
+            addresses,
+            bodies,
+            state,
+        }))
     }
 
-    /// An empty share of the memory for bodies; it grows with what arrives.
-    pub(crate) fn body_share(&self) -> Share {
-        Share::of(&self.load.bodies_bytes)
+    /// What the middleware of the listener needs.
+    pub(crate) fn observer(&self) -> Observer {
+        let State { delivery, config, metrics, load, .. } = &**self;
+        Observer {
+            listener: self.listener(),
+            serves_api: config.public,
+            requests: load.requests(config.requests_max),
+            metrics: metrics.clone(),
+            delivery: delivery.clone(),
+        }
+    }
+
+    pub(crate) fn listener(&self) -> Listener {
+        self.0.authenticator.listener
     }
 }
 
-/// What is in work.
-#[derive(Default)]
-pub struct Load {
-    requests: Arc<AtomicUsize>,
-    bodies_bytes: Arc<AtomicUsize>,
-    /// Of what comes without a credential.
-    pub(crate) pace: Arc<Pace>,
-}
-
-/// A part of a bounded resource, given back when dropped.
-pub(crate) struct Share {
-    of: Arc<AtomicUsize>,
-    size: usize,
-}
-
-impl Share {
-    fn of(resource: &Arc<AtomicUsize>) -> Self {
-        Self { of: resource.clone(), size: 0 }
-    }
-
-    /// False, and unchanged, if the whole would pass `max`.
-    pub(crate) fn grow(&mut self, by: usize, max: usize) -> bool {
-        let fits = |used: usize| used.checked_add(by).filter(|used| *used <= max);
-        let grown = self.of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
-        self.size += if grown { by } else { 0 };
-        grown
+impl std::ops::Deref for Api {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0.state
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.of.fetch_sub(self.size, Ordering::Relaxed);
-    }
+/// The components that extractors and handlers name.
+macro_rules! components {
+    ($($component:ty: |$api:ident| $value:expr;)*) => {
+        $(impl FromRef<Api> for $component {
+            fn from_ref($api: &Api) -> Self {
+                $value
+            }
+        })*
+    };
 }
 
-/// The other end of the connection that a request came by; [`crate::serve_connection`] adds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    pub address: SocketAddr,
-    /// The client speaks TLS.
-    pub secure: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_given_back_and_never_exceeds_the_whole() {
-        let used = Arc::new(AtomicUsize::new(0));
-        let (mut first, mut second) = (Share::of(&used), Share::of(&used));
-        assert!(first.grow(3, 4));
-        assert!(!second.grow(2, 4));
-        assert!(!second.grow(usize::MAX, 4));
-        drop(first);
-        assert!(second.grow(4, 4));
-        drop(second);
-        assert_eq!(used.load(Ordering::Relaxed), 0);
-    }
+components! {
+    Arc<Auth>: |api| api.auth.clone();
+    Arc<Delivery>: |api| api.delivery.clone();
+    Arc<Registry>: |api| api.registry.clone();
+    Arc<Authenticator>: |api| api.0.authenticator.clone();
+    Arc<BodyReader>: |api| api.0.bodies.clone();
+    Arc<Addresses>: |api| api.0.addresses.clone();
+    Arc<FirstCallService>: |api| api.0.first_calls.clone();
+    Arc<WebPush>: |api| api.0.web_push.clone();
+    Arc<Health>: |api| api.0.health.clone();
+    Option<Arc<dyn Drain>>: |api| api.drain.clone();
+    Option<Arc<dyn Nodes>>: |api| api.nodes.clone();
+    Profiler: |api| api.profiler.clone();
+    TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
+    Limits: |api| api.config.limits;
 }

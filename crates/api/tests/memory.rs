@@ -57,7 +57,7 @@ async fn an_event_stream_on_a_connection_of_its_own() {
         Some(GatewayStream { stream: theirs, held: Box::new(()) })
     };
     let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..Http2::default() };
-    let serving = Serving { turns: true, http2: Some(http2), ..Serving::new(Router::new()) };
+    let serving = Serving { hands_off: true, http2: Some(http2), ..Serving::new(Router::new()) };
     let mut clients = Vec::new();
     let open = async || {
         let (mut client, server) = UnixStream::pair().expect("a pair");

@@ -63,7 +63,7 @@ impl Admin {
         let serving = Serving { timing: admin.timing, http2: admin.http2.clone(), ..Serving::new(router) };
         let refusals = Refusals::new(&serving);
         let next = async || {
-            pool.can_evict().await;
+            pool.ready().await;
             admin.listener.accept().await
         };
         while let Some(accepted) = end.run_until_cancelled(next()).await {

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Queue, Role};
 use crate::data::Addresses;
 use crate::process;
+use crate::tasks::{TaskKind, Tasks};
 
 /// What the directory's keys are hashed with: the same at every node.
 const SECRET: &str = "cluster-key";
@@ -53,7 +54,7 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn alone(info: NodeInfo) -> Self {
+    fn alone(info: NodeInfo) -> Self {
         Self::Alone(Mutex::new(info))
     }
 
@@ -134,8 +135,49 @@ fn node(info: &NodeInfo) -> Node {
     }
 }
 
-/// Makes this node one of several; none: it is alone.
-pub(crate) async fn join(
+/// This node among the others.
+pub(crate) struct Membership {
+    pub(crate) nodes: Arc<Nodes>,
+    /// None: the node has no cluster.
+    redis: Option<Redis>,
+    info: NodeInfo,
+}
+
+impl Membership {
+    /// Connects to the cluster, if one is configured. Delivery, apps and keys then span all nodes.
+    pub(crate) async fn join(
+        config: &Config,
+        store: &dyn Store,
+        info: NodeInfo,
+        delivery: &Arc<Delivery>,
+        auth: &Arc<Auth>,
+        registry: &mut Registry,
+    ) -> Result<Self, Error> {
+        let redis = connect(config, store, &info, registry).await?;
+        if let Some(redis) = &redis {
+            attach(redis, config, delivery, auth);
+        }
+        let nodes = Arc::new(match &redis {
+            Some(redis) => Nodes::Cluster(redis.cluster().members),
+            None => Nodes::alone(info.clone()),
+        });
+        Ok(Self { nodes, redis, info })
+    }
+
+    /// Gains the lease and keeps the node's description current.
+    pub(crate) fn spawn(self, tasks: &mut Tasks, delivery: &Arc<Delivery>, gateway: &Arc<Gateway>) {
+        let Self { nodes, redis, info } = self;
+        if let Some(redis) = redis {
+            let receiver = delivery.receiver();
+            tasks.spawn(TaskKind::Cluster, |end| redis.run(receiver, end));
+        }
+        let gateway = gateway.clone();
+        tasks.spawn(TaskKind::Nodes, |end| describe(nodes, gateway, info, end));
+    }
+}
+
+/// None if no cluster is configured.
+async fn connect(
     config: &Config,
     store: &dyn Store,
     info: &NodeInfo,
@@ -157,8 +199,8 @@ pub(crate) async fn join(
     Redis::open(redis, info.clone(), registry).map(Some).map_err(Error::Redis)
 }
 
-/// Delivery, apps and keys go over all nodes from here on.
-pub(crate) fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<Auth>) {
+/// Attaches delivery and auth to the cluster.
+fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<Auth>) {
     if config.push.queue == Queue::Redis {
         delivery.attach_batches(Arc::new(redis.batches()));
     }
@@ -228,13 +270,8 @@ pub(crate) fn first_info(
     }
 }
 
-/// Says how the node is until `end`.
-pub(crate) async fn describe(
-    nodes: Arc<Nodes>,
-    gateway: Arc<Gateway>,
-    first: NodeInfo,
-    end: CancellationToken,
-) {
+/// Updates the node's description until `end`.
+async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end: CancellationToken) {
     let (mut at, mut messages, mut cpu_s) = (Instant::now(), gateway.messages_out(), process::cpu_seconds());
     let mut info = first;
     loop {

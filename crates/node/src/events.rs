@@ -10,7 +10,6 @@ use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use tokio::runtime::Handle;
 
-use crate::build::Error;
 use crate::config::Config;
 
 /// None where no sink is configured.
@@ -20,7 +19,7 @@ pub(crate) fn start(
     (delivery, auth, egress): (&Delivery, Arc<Auth>, Arc<Egress>),
     threads: &Threads,
     registry: &mut Registry,
-) -> Result<Option<Service>, Error> {
+) -> Result<Option<Service>, noroshi_events::Error> {
     if config.events.log.sinks.is_empty() {
         return Ok(None);
     }

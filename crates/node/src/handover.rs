@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use noroshi_api::{
-    BridgeFn, GatewayStream, NoRoom, Peer, Place, Pool, Serving, Turn, no_room_router, serve_connection,
+    BridgeFn, GatewayStream, Handoff, Peer, Place, Pool, Rejection, Serving, no_capacity_router,
+    serve_connection,
 };
 use noroshi_auth::ClientNetwork;
 use noroshi_gateway::{Gateway, Handover, HandoverFn};
@@ -84,9 +85,9 @@ impl ApiConnections {
         };
         let ended = self.end.clone().cancelled_owned();
         let turned = serve_connection(io, self.serving, peer, Some(place), ended).await;
-        let (Some(Turn { io, bytes }), Some(gateway)) = (turned, self.gateway.get()) else { return };
+        let (Some(Handoff { io, bytes }), Some(gateway)) = (turned, self.gateway.get()) else { return };
         if let Err(handover) = gateway.take_back(io, bytes)
-            && let Some(refusal) = self.refusals.refuse(handover, NoRoom::Pool)
+            && let Some(refusal) = self.refusals.refuse(handover, Rejection::PoolFull)
         {
             refusal.await;
         }
@@ -110,12 +111,16 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(crate) fn new(serving: &Serving) -> Self {
-        let serving = Serving { router: no_room_router(), turns: false, ..serving.clone() };
+        let serving = Serving { router: no_capacity_router(), hands_off: false, ..serving.clone() };
         Self { serving, room: Arc::new(Semaphore::new(REFUSED_MAX)) }
     }
 
     /// None where too many are being refused: the connection is closed.
-    pub(crate) fn refuse(&self, handover: Handover, why: NoRoom) -> Option<impl Future<Output = ()> + use<>> {
+    pub(crate) fn refuse(
+        &self,
+        handover: Handover,
+        why: Rejection,
+    ) -> Option<impl Future<Output = ()> + use<>> {
         let peer = Peer { address: handover.peer, secure: handover.tls.is_some() };
         tracing::debug!(peer = %peer.address, ?why, "there is no room for an HTTP connection");
         let room = self.room.clone().try_acquire_owned().ok()?;

@@ -6,7 +6,6 @@ use noroshi_delivery::Delivery;
 use noroshi_otel::Metrics;
 use noroshi_telemetry::Registry;
 
-use crate::build::Error;
 use crate::config::Config;
 use crate::tasks::Tasks;
 
@@ -36,7 +35,7 @@ impl Tracing {
         Ok(Self {})
     }
 
-    pub(crate) fn spawn(self, _: &mut Tasks, _: &Arc<Registry>) -> Result<(), Error> {
+    pub(crate) fn spawn(self, _: &mut Tasks, _: &Arc<Registry>) -> Result<(), noroshi_egress::ConfigError> {
         Ok(())
     }
 }
@@ -65,7 +64,11 @@ impl Tracing {
         Ok(Self { parts: Some(Parts { config, metrics, ended }) })
     }
 
-    pub(crate) fn spawn(self, tasks: &mut Tasks, registry: &Arc<Registry>) -> Result<(), Error> {
+    pub(crate) fn spawn(
+        self,
+        tasks: &mut Tasks,
+        registry: &Arc<Registry>,
+    ) -> Result<(), noroshi_egress::ConfigError> {
         let Some(Parts { config, metrics, ended }) = self.parts else { return Ok(()) };
         let registry = registry.clone();
         let scrape = Box::new(move || noroshi_telemetry::encode(&registry).ok());

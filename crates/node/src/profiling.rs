@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use noroshi_egress::Egress;
+use noroshi_egress::{ConfigError, Egress};
 use noroshi_profiling::push::Label;
 use noroshi_profiling::{Metrics, Profiler, Pusher};
 use noroshi_telemetry::Registry;
 
-use crate::build::{self, Error};
 use crate::config::Config;
+use crate::egress;
 
 /// None where no server is configured.
 pub(crate) fn pusher(
@@ -16,7 +16,7 @@ pub(crate) fn pusher(
     node: &str,
     profiler: Profiler,
     registry: &mut Registry,
-) -> Result<Option<Pusher>, Error> {
+) -> Result<Option<Pusher>, ConfigError> {
     let Some(push) = config.profiling.push.clone() else { return Ok(None) };
     let own = vec![
         Label::new("node", node),
@@ -25,6 +25,6 @@ pub(crate) fn pusher(
     ];
     // The way out of all others keeps its guard, so that nobody else can have that server asked.
     let allow = noroshi_egress::Config::anywhere().allow;
-    let egress = Egress::new(noroshi_egress::Config { allow, ..build::egress_config(config)? })?;
+    let egress = Egress::new(noroshi_egress::Config { allow, ..egress::config(config)? })?;
     Ok(Some(Pusher::new(push, own, profiler, Arc::new(egress), Metrics::new(registry))))
 }

@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::config::Config;
 use crate::data::{self, Secrets};
 
 const KEY_BYTES: usize = 32;
@@ -16,11 +15,15 @@ const KEY_BYTES: usize = 32;
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// The key, if there is one: without it credentials can be neither added nor read.
-pub async fn open(config: &Config, secrets: &Secrets) -> Result<Option<[u8; KEY_BYTES]>, data::Error> {
-    if let Some(path) = &config.push.key_file {
+pub async fn open(
+    key_file: Option<&Path>,
+    development: bool,
+    secrets: &Secrets,
+) -> Result<Option<[u8; KEY_BYTES]>, data::Error> {
+    if let Some(path) = key_file {
         return read(path).map(Some);
     }
-    if !config.server.dev {
+    if !development {
         return Ok(None);
     }
     let text = secrets.get(data::PUSH_KEY, "").await?;

@@ -12,7 +12,6 @@ use noroshi_api::State;
 use noroshi_delivery::Delivery;
 use noroshi_telemetry::Registry;
 
-use crate::build::Error;
 use crate::config::Config;
 use crate::tasks::Tasks;
 
@@ -28,9 +27,9 @@ impl Parts {
         config: &Config,
         delivery: &Arc<Delivery>,
         registry: &mut Registry,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, noroshi_cluster::Error> {
         if config.push.queue == crate::config::Queue::Sqs {
-            let queue = noroshi_sqs::Queue::open(&config.sqs.queue).await.map_err(Error::Sqs)?;
+            let queue = noroshi_sqs::Queue::open(&config.sqs.queue).await?;
             delivery.attach_batches(Arc::new(queue));
         }
         let metrics = |config| (config, noroshi_sqs::metrics::Metrics::new(registry));
@@ -51,7 +50,11 @@ impl Parts {
 
 #[cfg(not(feature = "sqs"))]
 impl Parts {
-    pub(crate) async fn open(_: &Config, _: &Arc<Delivery>, _: &mut Registry) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        _: &Config,
+        _: &Arc<Delivery>,
+        _: &mut Registry,
+    ) -> Result<Self, noroshi_cluster::Error> {
         Ok(Self {})
     }
 

@@ -1,4 +1,4 @@
-//! The answer to a first call as JSON: the device with its fields as everywhere, and what its app needs to begin.
+//! The JSON of a first call: the device as in other responses, and what its app needs to start.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,20 @@ use noroshi_types::JsonText;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::cache::Shown;
-use crate::connect::ConnectBody;
+use super::cache::Inputs;
+use crate::address::{Addresses, ConnectBody};
 use crate::error::Problem;
-use crate::handler::device::{DeviceBody, shown_device};
-use crate::respond;
-use crate::state::Config;
+use crate::respond::{self, device};
 
 #[derive(Serialize)]
 struct MeBody<'a> {
     #[serde(flatten)]
-    device: DeviceBody,
-    /// Messages not confirmed yet.
+    device: device::DeviceBody,
+    /// Number of unconfirmed messages.
     inbox: u64,
     /// The newest of them, newest first.
     messages: Vec<Box<RawValue>>,
-    /// Those the device is in, by name.
+    /// The variants of the device, by experiment.
     experiments: BTreeMap<&'a str, VariantBody<'a>>,
     maintenance: Vec<NoticeBody<'a>>,
     connect: ConnectBody<'a>,
@@ -48,11 +46,11 @@ struct NoticeBody<'a> {
     data: Option<Box<RawValue>>,
 }
 
-pub(super) fn made_of(
+pub(super) fn encode(
     call: &FirstCall,
     current: &Current,
-    shown: &Shown,
-    config: &Config,
+    inputs: &Inputs,
+    addresses: &Addresses,
 ) -> Result<Vec<u8>, Problem> {
     let device = &call.device;
     let mut experiments = BTreeMap::new();
@@ -63,12 +61,12 @@ pub(super) fn made_of(
     let locale = device.attributes.locale.as_deref();
     let notices = current.notices.iter().map(|notice| notice_body(notice, locale));
     let body = MeBody {
-        device: shown_device(device.clone(), shown.presence)?,
+        device: device::with_presence(device.clone(), inputs.presence)?,
         inbox: call.unread,
         messages: call.newest.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?,
         experiments,
         maintenance: notices.collect::<Result<_, _>>()?,
-        connect: ConnectBody::of_service(&shown.base, config),
+        connect: addresses.connect(&inputs.base),
     };
     serde_json::to_vec(&body).map_err(Problem::internal)
 }
@@ -85,7 +83,7 @@ fn notice_body<'a>(shown: &'a ShownNotice, locale: Option<&str>) -> Result<Notic
     })
 }
 
-/// What is JSON already.
+/// Valid JSON, copied as it is.
 fn raw(text: Option<&JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
     text.map(|text| RawValue::from_string(text.as_str().to_owned())).transpose().map_err(Problem::internal)
 }

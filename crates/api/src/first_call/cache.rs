@@ -1,7 +1,7 @@
-//! What was read for first calls, and the answers made of it, within a number of bytes.
+//! A cache of devices read for first calls, with their prepared responses, limited in bytes.
 //!
-//! Two generations: what is used goes into the younger one, and when that is half of what there may be, the older one is
-//! dropped whole. What is used stays, and nothing has to be ordered. Whether an entry still holds is its user's to ask.
+//! Two generations: a used entry moves to the young generation; when that reaches half the limit, the old generation is
+//! dropped. Used entries stay, without a recency list. The caller checks whether an entry is still valid.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,12 +16,16 @@ use noroshi_types::{AppId, DeviceId, Presence, Timestamp, limits};
 use parking_lot::Mutex;
 use ring::digest;
 
-/// Parts with a lock each: requests of different devices seldom meet.
+/// Partitions with a lock each, so that requests of different devices rarely contend.
 const PARTS: usize = 16;
-/// A device, its places in maps, counters and pointers.
+/// A device, its map entries, counters and pointers.
 const ENTRY_BYTES: usize = 1_024;
 
-pub struct FirstCalls {
+/// Cheap to clone; clones share the entries.
+#[derive(Clone)]
+pub struct FirstCalls(Arc<Cache>);
+
+struct Cache {
     parts: Vec<Mutex<Part>>,
     part_bytes_max: usize,
 }
@@ -30,79 +34,81 @@ pub struct FirstCalls {
 struct Part {
     young: HashMap<(AppId, DeviceId), Kept>,
     old: HashMap<(AppId, DeviceId), Kept>,
-    /// Of the young ones.
+    /// Bytes of the young generation.
     bytes: usize,
 }
 
-/// An entry, and its bytes when it was put.
+/// An entry, and its size when it was added.
 struct Kept {
     entry: Arc<Entry>,
     bytes: usize,
 }
 
-/// What was read of a device.
+/// A device as read from the store.
 pub(super) struct Entry {
     pub(super) call: FirstCall,
     pub(super) tags: Tags,
-    /// From before it was read.
+    /// Taken before the read.
     pub(super) mark: Mark,
-    /// At other nodes.
+    /// On other nodes.
     pub(super) presence: Presence,
-    holds: Range<Timestamp>,
+    valid: Range<Timestamp>,
     /// Guards the pointer only.
     prepared: Mutex<Option<Arc<Prepared>>>,
 }
 
-/// What an answer shows besides what was read of the device.
+/// The inputs of a response besides the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shown {
-    /// Of experiments and notices.
+pub(super) struct Inputs {
+    /// Version of experiments and notices.
     pub(super) version: u64,
     pub(super) presence: Presence,
     pub(super) base: String,
 }
 
-/// An answer that is ready.
+/// An encoded response.
 pub(super) struct Prepared {
-    pub(super) shown: Shown,
+    pub(super) inputs: Inputs,
     pub(super) bytes: Bytes,
     pub(super) tag: HeaderValue,
 }
 
 impl Default for FirstCalls {
     fn default() -> Self {
-        Self::within(limits::FIRST_CALL_BYTES)
+        Self::with_limit(limits::FIRST_CALL_BYTES)
     }
 }
 
 impl FirstCalls {
-    fn within(bytes_max: usize) -> Self {
+    fn with_limit(bytes_max: usize) -> Self {
         let parts = std::iter::repeat_with(Mutex::default).take(PARTS).collect();
-        Self { parts, part_bytes_max: bytes_max / PARTS }
+        Self(Arc::new(Cache { parts, part_bytes_max: bytes_max / PARTS }))
     }
 
     pub(super) fn find(&self, app: AppId, device: &DeviceId) -> Option<Arc<Entry>> {
         let key = (app, device.clone());
-        let mut part = self.part(&key).lock();
+        let mut part = self.0.part(&key).lock();
         if let Some(known) = part.young.get(&key) {
             return Some(known.entry.clone());
         }
         let known = part.old.remove(&key)?;
         let entry = known.entry.clone();
-        part.add(key, known, self.part_bytes_max);
+        part.add(key, known, self.0.part_bytes_max);
         Some(entry)
     }
 
-    /// Again where its answer became another.
+    /// Adds an entry, or counts it again after its response changed.
     pub(super) fn put(&self, entry: Arc<Entry>) {
         let bytes = entry.bytes();
         let device = &entry.call.device;
         let key = (device.app, device.id.clone());
-        let mut part = self.part(&key).lock();
+        let mut part = self.0.part(&key).lock();
         part.old.remove(&key);
-        part.add(key, Kept { entry, bytes }, self.part_bytes_max);
+        part.add(key, Kept { entry, bytes }, self.0.part_bytes_max);
     }
+}
 
+impl Cache {
     fn part(&self, key: &(AppId, DeviceId)) -> &Mutex<Part> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -129,14 +135,14 @@ impl Entry {
         call: FirstCall,
         mark: Mark,
         presence: Presence,
-        holds: Range<Timestamp>,
+        valid: Range<Timestamp>,
     ) -> Self {
-        Self { call, tags, mark, presence, holds, prepared: Mutex::default() }
+        Self { call, tags, mark, presence, valid, prepared: Mutex::default() }
     }
 
-    /// Whether it is not too old, and nothing of it expired.
-    pub(super) fn holds(&self, now: Timestamp) -> bool {
-        self.holds.contains(&now)
+    /// Whether the entry is recent enough and nothing in it has expired.
+    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
+        self.valid.contains(&now)
     }
 
     pub(super) fn prepared(&self) -> Option<Arc<Prepared>> {
@@ -147,19 +153,19 @@ impl Entry {
         *self.prepared.lock() = Some(prepared);
     }
 
-    /// The answer, and what it was made of: messages and names, about as much again.
+    /// The response, and its inputs: messages and names of about the same size.
     fn bytes(&self) -> usize {
         ENTRY_BYTES + self.prepared().map_or(0, |prepared| prepared.bytes.len() * 2)
     }
 }
 
 impl Prepared {
-    pub(super) fn new(body: Vec<u8>, shown: Shown) -> Self {
-        // 128 bits: two answers of a device have the same once in a lifetime of the universe.
+    pub(super) fn new(body: Vec<u8>, inputs: Inputs) -> Self {
+        // 128 bits: two responses of a device practically never have the same tag.
         let hash = digest::digest(&digest::SHA256, &body);
         let hex: String = hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let tag = HeaderValue::from_str(&format!("\"{hex}\"")).unwrap_or(HeaderValue::from_static("\"\""));
-        Self { shown, bytes: body.into(), tag }
+        Self { inputs, bytes: body.into(), tag }
     }
 }
 
@@ -186,10 +192,10 @@ mod tests {
         };
         let tags = noroshi_delivery::first_call::tags_of(&device);
         let call = FirstCall { device, unread: 0, newest: Vec::new(), expires_at: None };
-        let holds = Timestamp(5)..Timestamp(10);
-        let entry = Entry::new(tags, call, Mark::default(), Presence::Offline, holds);
-        let shown = Shown { version: 0, presence: Presence::Offline, base: String::new() };
-        entry.prepare(Arc::new(Prepared::new(vec![b'x'; body_bytes], shown)));
+        let valid = Timestamp(5)..Timestamp(10);
+        let entry = Entry::new(tags, call, Mark::default(), Presence::Offline, valid);
+        let inputs = Inputs { version: 0, presence: Presence::Offline, base: String::new() };
+        entry.prepare(Arc::new(Prepared::new(vec![b'x'; body_bytes], inputs)));
         Arc::new(entry)
     }
 
@@ -198,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_the_whole_is_bounded() {
+    fn used_entries_stay_and_the_size_is_bounded() {
         let bytes_max = 1 << 20;
-        let cache = FirstCalls::within(bytes_max);
+        let cache = FirstCalls::with_limit(bytes_max);
         let find = |id: &str| cache.find(AppId(1), &DeviceId::parse(id).expect(id)).is_some();
         cache.put(entry("used", 1_000));
         for number in 0..5_000 {
@@ -209,31 +215,31 @@ mod tests {
         }
         assert!(find(&device(4_999)) && !find(&device(0)));
         let sum = |map: &HashMap<_, Kept>| map.values().map(|kept| kept.bytes).sum::<usize>();
-        let of_part = |part: &Mutex<Part>| {
+        let part_bytes = |part: &Mutex<Part>| {
             let part = part.lock();
             sum(&part.young) + sum(&part.old)
         };
-        let kept: usize = cache.parts.iter().map(of_part).sum();
+        let kept: usize = cache.0.parts.iter().map(part_bytes).sum();
         assert!((bytes_max / 4..=bytes_max + PARTS * 4_000).contains(&kept), "{kept}");
     }
 
     #[test]
-    fn an_entry_that_grew_is_counted_as_it_is() {
-        let cache = FirstCalls::within(1 << 20);
+    fn an_entry_that_grew_is_counted_with_its_new_size() {
+        let cache = FirstCalls::with_limit(1 << 20);
         let one = entry("a", 10);
         cache.put(one.clone());
-        let shown = Shown { version: 1, presence: Presence::Offline, base: String::new() };
-        one.prepare(Arc::new(Prepared::new(vec![b'x'; 5_000], shown)));
+        let inputs = Inputs { version: 1, presence: Presence::Offline, base: String::new() };
+        one.prepare(Arc::new(Prepared::new(vec![b'x'; 5_000], inputs)));
         cache.put(one.clone());
-        let part = cache.part(&(AppId(1), DeviceId::parse("a").expect("a"))).lock();
+        let part = cache.0.part(&(AppId(1), DeviceId::parse("a").expect("a"))).lock();
         assert_eq!(part.bytes, ENTRY_BYTES + 10_000);
     }
 
     #[test]
-    fn it_holds_for_its_time() {
+    fn an_entry_is_valid_for_its_time() {
         let one = entry("a", 1);
-        assert!(one.holds(Timestamp(5)) && one.holds(Timestamp(9)));
-        // Also not before it was read: the clock was set back.
-        assert!(!one.holds(Timestamp(10)) && !one.holds(Timestamp(4)));
+        assert!(one.is_valid(Timestamp(5)) && one.is_valid(Timestamp(9)));
+        // Nor before it was read, if the clock was set back.
+        assert!(!one.is_valid(Timestamp(10)) && !one.is_valid(Timestamp(4)));
     }
 }

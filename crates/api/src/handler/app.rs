@@ -1,19 +1,23 @@
 //! Apps and their API keys. On the public listener a key with the scope `admin` looks after its own
 //! app; all apps, and making and removing them, are the operator's, on the admin listener.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_store::{App, AppSettings, Key};
 use noroshi_types::{AppName, KeyId, Quota};
 use serde::Serialize;
 
-use crate::access::Manager;
 use crate::body::{self, Author};
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path};
+use crate::request::access::Manager;
+use crate::request::body::JsonBody;
+use crate::request::parameter::Path;
 use crate::respond;
-use crate::state::{Api, State};
 
 /// Secrets are said to be set, never shown.
 #[derive(Serialize)]
@@ -53,61 +57,61 @@ struct KeysBody {
 }
 
 /// `GET /v1/apps`
-pub(crate) async fn list(Shared(api): Shared<Api>, _: Manager) -> Response {
-    respond::json(
-        StatusCode::OK,
-        &AppsBody { apps: api.auth.apps().into_iter().map(AppBody::from).collect() },
-    )
+pub(crate) async fn list(Shared(auth): Shared<Arc<Auth>>, _: Manager) -> Response {
+    respond::json(StatusCode::OK, &AppsBody { apps: auth.apps().into_iter().map(AppBody::from).collect() })
 }
 
 /// `POST /v1/apps`
 pub(crate) async fn create(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Manager,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let (name, settings) = body::app(&body)?;
-    check_claims(&api, &name, &settings)?;
-    let app = api.auth.create_app(name, settings, api.now()).await?;
-    api.delivery.configured(Some(app.id), ("app", "made"), None);
+    check_claims(&auth, &name, &settings)?;
+    let app = auth.create_app(name, settings, delivery.clock().now()).await?;
+    delivery.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
 /// `GET /v1/apps/{app}`
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    Ok(respond::json(StatusCode::OK, &AppBody::from(manager.app(&api, &name)?)))
+    Ok(respond::json(StatusCode::OK, &AppBody::from(manager.app(&auth, &name)?)))
 }
 
 /// `PATCH /v1/apps/{app}`
 pub(crate) async fn change(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     let author = manager.author();
     let settings = body::app_change(&body, app.settings, author)?;
-    check_claims(&api, &app.name, &settings)?;
-    if author == Author::Tenant && api.auth.ends_unnamed_tokens(app.id, &settings) {
+    check_claims(&auth, &app.name, &settings)?;
+    if author == Author::Tenant && auth.ends_unnamed_tokens(app.id, &settings) {
         return Err(Problem::new(
             Code::Forbidden,
             "tokens of another app on this server do not have to name their app yet: only the operator can enable \
              app JWTs for a second app",
         ));
     }
-    let app = api.auth.update_app(app.id, settings).await?;
-    api.delivery.configured(Some(app.id), ("app", "changed"), None);
+    let app = auth.update_app(app.id, settings).await?;
+    delivery.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
 /// `PUT /v1/apps/{app}`: as another place says that it is, with all its keys.
 pub(crate) async fn mirror(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Manager,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
@@ -116,15 +120,15 @@ pub(crate) async fn mirror(
     // Which issuers and audiences apps may share was checked where they are declared. On the way to what was declared
     // there, two apps may share them here: until then their tokens are refused as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
-    let app = api.auth.mirror(name, settings, keys, api.now()).await?;
-    api.delivery.configured(Some(app.id), ("app", "changed"), None);
+    let app = auth.mirror(name, settings, keys, delivery.clock().now()).await?;
+    delivery.configured(Some(app.id), ("app", "changed"), None);
     let number = Some(app.id.0);
     Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
 
 /// Refuses settings with which one token would belong to two apps.
-fn check_claims(api: &State, name: &AppName, settings: &AppSettings) -> Result<(), Problem> {
-    let Some(rival) = api.auth.rival(name, settings) else { return Ok(()) };
+fn check_claims(auth: &Auth, name: &AppName, settings: &AppSettings) -> Result<(), Problem> {
+    let Some(rival) = auth.rival(name, settings) else { return Ok(()) };
     let detail = format!(
         "tokens of the app {rival} would match this app too: both have the same audience (an app that declares none \
          has its name for one), and the same issuer or one of them declares none; declare another audience, or \
@@ -135,58 +139,61 @@ fn check_claims(api: &State, name: &AppName, settings: &AppSettings) -> Result<(
 
 /// `DELETE /v1/apps/{app}`: with everything it owns.
 pub(crate) async fn delete(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&api, &name)?;
-    api.delivery.configured(Some(app.id), ("app", "removed"), Some(&name));
-    api.auth.delete_app(app.id).await?;
-    api.delivery.close_app(app.id).await;
+    let app = manager.app(&auth, &name)?;
+    delivery.configured(Some(app.id), ("app", "removed"), Some(&name));
+    auth.delete_app(app.id).await?;
+    delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/apps/{app}/keys`
 pub(crate) async fn keys(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
-    let keys = api.auth.keys(app.id).into_iter().map(|key| key_body(key, None)).collect();
+    let app = manager.app(&auth, &name)?;
+    let keys = auth.keys(app.id).into_iter().map(|key| key_body(key, None)).collect();
     Ok(respond::json(StatusCode::OK, &KeysBody { keys }))
 }
 
 /// `POST /v1/apps/{app}/keys`: the answer is the only place where the key stands in clear.
 pub(crate) async fn create_key(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
-    let present = api.auth.keys(app.id).len() as u64;
-    api.delivery.quotas().check(app.id, Quota::Keys, present)?;
-    let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
-    api.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
+    let present = auth.keys(app.id).len() as u64;
+    delivery.quotas().check(app.id, Quota::Keys, present)?;
+    let (key, secret) = auth.create_key(app.id, name, scopes, delivery.clock().now()).await?;
+    delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
 /// `DELETE /v1/apps/{app}/keys/{key}`
 pub(crate) async fn revoke_key(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((name, key)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     let unknown = || Problem::not_found("key");
     let key = KeyId(key.parse().map_err(|_| unknown())?);
-    api.auth.revoke_key(app.id, key).await.map_err(|error| match error {
+    auth.revoke_key(app.id, key).await.map_err(|error| match error {
         noroshi_store::Error::NotFound => unknown(),
         error => error.into(),
     })?;
-    api.delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
+    delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)
 }
 

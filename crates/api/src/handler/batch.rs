@@ -12,20 +12,23 @@ use std::task::Poll;
 
 use axum::extract::State as Shared;
 use http::HeaderMap;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::{Error, Origin, OverQuota, Receipt};
 use noroshi_store::{Device, Idempotency, Registration};
-use noroshi_types::{AppId, Request, Target, Topic, limits};
+use noroshi_types::{AppId, Request, Target, Topic};
 use serde::Serialize;
 
-use crate::access::{Devices, Provider, Publish};
-use crate::error::{Code, Problem};
-use crate::extract::NdjsonBody;
-use crate::handler::notification::{ReceiptBody, body_hash, idempotency_key};
-use crate::registration::{self, draw_device_id, issue};
+use crate::body::Limits;
+use crate::error::Problem;
+use crate::handler::notification::ReceiptBody;
+use crate::registration::{self, TokenIssuer, draw_device_id};
+use crate::request::access::{Devices, Provider, Publish};
+use crate::request::body::NdjsonBody;
+use crate::request::idempotency::{body_hash, idempotency_key};
+use crate::request::page::lines;
+use crate::request::trace::Traced;
 use crate::respond::Lines;
-use crate::state::{Api, State};
-use crate::traced::Traced;
-use crate::{body, fit};
+use crate::{body, push_check};
 
 /// The field that a front is told where a line has no room for its topic.
 pub const OVER_QUOTA_FIELD: &str = "to.topic";
@@ -55,7 +58,8 @@ struct DeviceLine {
 
 /// `POST /v1/notifications/batch`
 pub(crate) async fn notifications(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     headers: HeaderMap,
@@ -63,12 +67,12 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Client);
+    let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Client);
     for (index, line) in lines.into_iter().enumerate() {
         // A line break cannot stand in a header, so a line's key is no other request's.
         let idempotency =
             key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-        let read = body::notification(line, &api.config.limits);
+        let read = body::notification(line, &body_limits);
         let read = read.map(|request| (Request { trace, ..request }, idempotency));
         batch.push(read).await?;
     }
@@ -77,7 +81,7 @@ pub(crate) async fn notifications(
 
 /// Lines on their way through the store, and the answers to those before them.
 pub(crate) struct Batch<'a> {
-    state: &'a Arc<State>,
+    delivery: &'a Arc<Delivery>,
     app: AppId,
     origin: Origin,
     waiting: VecDeque<Slot>,
@@ -90,10 +94,10 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize, origin: Origin) -> Self {
+    pub(crate) fn new(delivery: &'a Arc<Delivery>, app: AppId, lines: usize, origin: Origin) -> Self {
         let waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
         Self {
-            state,
+            delivery,
             app,
             origin,
             waiting,
@@ -133,18 +137,18 @@ impl<'a> Batch<'a> {
         if let Some(over) = topic.as_ref().and_then(|topic| self.over_topics.get(topic)) {
             return Slot::Done(Err(of_topic(*over)));
         }
-        if let Err(problem) = fit::check_request(self.state, app, &request).await {
+        if let Err(problem) = push_check::check_request(self.delivery, app, &request).await {
             return Slot::Done(Err(problem));
         }
-        let begun = self.state.delivery.begin_publish(app, request, idempotency, self.origin.clone()).await;
+        let begun = self.delivery.begin_publish(app, request, idempotency, self.origin.clone()).await;
         let begun = match begun {
             Ok(begun) => begun,
             Err(error) if is_front => return Slot::Done(Err(self.hold_back(topic, error))),
             Err(error) => return Slot::Done(Err(error.into())),
         };
-        let state = self.state.clone();
+        let delivery = self.delivery.clone();
         let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
-            let receipt = state.delivery.finish_publish(begun).await?;
+            let receipt = delivery.finish_publish(begun).await?;
             tracing::debug!(notification = %receipt.id, "accepted in a batch");
             Ok(receipt)
         });
@@ -181,17 +185,18 @@ fn of_topic(over: OverQuota) -> Problem {
 
 /// `POST /v1/devices/batch`
 pub(crate) async fn devices(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(tokens): Shared<TokenIssuer>,
     provider: Provider<Devices>,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let mut answers = Lines::with_capacity(lines.len() * 2);
     for chunk in lines.chunks(DEVICES_PER_COMMIT) {
-        for answer in register(&api, provider.app, chunk).await {
+        for answer in register(&delivery, provider.app, chunk).await {
             match answer {
                 Ok(device) => {
-                    let (token, _) = issue(&api, provider.app, &device);
+                    let (token, _) = tokens.issue(&device, delivery.clock().now());
                     answers.push(&DeviceLine { device: device.id.to_string(), token })?;
                 }
                 Err(problem) => answers.push_problem(&problem)?,
@@ -199,20 +204,6 @@ pub(crate) async fn devices(
         }
     }
     Ok(answers)
-}
-
-/// The lines of a batch; a line break at the very end does not start another.
-pub fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
-    let body = body.strip_suffix(b"\n").unwrap_or(body);
-    if body.is_empty() {
-        return Err(Problem::new(Code::InvalidJson, "the batch has no lines"));
-    }
-    let count = body.split(|byte| *byte == b'\n').count();
-    if count > limits::BATCH_LINES_MAX {
-        let detail = format!("a batch has at most {} lines, got {count}", limits::BATCH_LINES_MAX);
-        return Err(Problem::new(Code::TooManyLines, detail));
-    }
-    Ok(body.split(|byte| *byte == b'\n').collect())
 }
 
 async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Result<(), Problem> {
@@ -228,12 +219,12 @@ async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Resu
 }
 
 /// Registers a part of a batch in few commits; lines that cannot be read take no part.
-async fn register(state: &State, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
+async fn register(delivery: &Delivery, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
     let read: Vec<Result<Registration, Problem>> = chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<Registration> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
     let mut registered = Vec::with_capacity(good.len());
     for part in commits(good) {
-        registered.extend(registration::register(state, app, part).await);
+        registered.extend(registration::register(delivery, app, part).await);
     }
     let mut registered = registered.into_iter();
     let missing = || Problem::internal("the store answered too few registrations");

@@ -5,23 +5,27 @@
 
 pub(super) mod show;
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::{Audience, CampaignProgress, Line, Spec};
 use noroshi_types::{AppId, CampaignId};
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Provider, Publish, Read};
+use crate::body::Limits;
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, NdjsonBody, Path, Query};
-use crate::handler::batch::lines;
-use crate::handler::notification::{IDEMPOTENT_REPLAYED, idempotency};
-use crate::handler::topic::page_limit;
+use crate::request::access::{Provider, Publish, Read};
+use crate::request::body::{JsonBody, NdjsonBody};
+use crate::request::idempotency::{IDEMPOTENT_REPLAYED, idempotency};
+use crate::request::page::lines;
+use crate::request::page::page_limit;
+use crate::request::parameter::{Path, Query};
+use crate::request::trace::Traced;
 use crate::respond::{self, Lines};
-use crate::state::{Api, State};
-use crate::traced::Traced;
-use crate::{body, fit};
+use crate::{body, push_check};
 
 /// Lines kept in one commit: some ten milliseconds, in which other writers wait.
 const LINES_PER_COMMIT: usize = 1_000;
@@ -53,7 +57,8 @@ pub(crate) struct Page {
 
 /// `POST /v1/campaigns`
 pub(crate) async fn create(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Query(query): Query<CreateQuery>,
     Traced(trace): Traced,
@@ -62,25 +67,25 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     // What is only counted may be counted again.
     let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
-    let spec = Spec { trace, ..body::campaign(&body, &api.config.limits)? };
+    let spec = Spec { trace, ..body::campaign(&body, &body_limits)? };
     drop(body);
     // Its experiment, and what else it needed, may have gone since.
     if let Some(idempotency) = &idempotency
-        && let Some(progress) = api.delivery.created_campaign(provider.app, idempotency).await?
+        && let Some(progress) = delivery.created_campaign(provider.app, idempotency).await?
     {
         return created(progress, true);
     }
-    let spec = api.delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
-    fit::check_campaign(&api, provider.app, &spec).await?;
+    let spec = delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
+    push_check::check_campaign(&delivery, provider.app, &spec).await?;
     if query.dry_run {
         if spec.audience == Audience::Upload {
             let rule = "its recipients are uploaded once it is made: there is nobody to count yet";
             return Err(Problem::field("audience.upload", rule));
         }
-        let count = api.delivery.dry_run(provider.app, &spec).await?;
+        let count = delivery.dry_run(provider.app, &spec).await?;
         return Ok(respond::json(StatusCode::OK, &show::CountBody::from(count)));
     }
-    let (progress, replayed) = api.delivery.create_campaign(provider.app, spec, idempotency).await?;
+    let (progress, replayed) = delivery.create_campaign(provider.app, spec, idempotency).await?;
     created(progress, replayed)
 }
 
@@ -94,14 +99,14 @@ fn created(progress: CampaignProgress, replayed: bool) -> Result<Response, Probl
 
 /// `GET /v1/campaigns`
 pub(crate) async fn list(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Query(page): Query<Page>,
 ) -> Result<Response, Problem> {
     let limit = page_limit(page.limit)?;
     let after = page.after.filter(|after| !after.is_empty());
     let before = after.map(|after| campaign_id(&after).map_err(|problem| problem.at("after"))).transpose()?;
-    let found = api.delivery.campaigns(provider.app, before, limit).await?;
+    let found = delivery.campaigns(provider.app, before, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.campaign.id.to_string());
     let campaigns = found.into_iter().map(show::campaign).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &CampaignsBody { campaigns, next }))
@@ -109,17 +114,18 @@ pub(crate) async fn list(
 
 /// `GET /v1/campaigns/{id}`
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    answer(StatusCode::OK, api.delivery.campaign(provider.app, id).await.map_err(no_campaign)?)
+    answer(StatusCode::OK, delivery.campaign(provider.app, id).await.map_err(no_campaign)?)
 }
 
 /// `POST /v1/campaigns/{id}/recipients`
 pub(crate) async fn upload(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
     NdjsonBody(body): NdjsonBody,
@@ -129,11 +135,11 @@ pub(crate) async fn upload(
     let mut answers = Lines::with_capacity(lines.len());
     for chunk in lines.chunks(LINES_PER_COMMIT) {
         let read: Vec<Result<Line, Problem>> =
-            chunk.iter().map(|line| body::recipient(line, &api.config.limits)).collect();
+            chunk.iter().map(|line| body::recipient(line, &body_limits)).collect();
         let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
         // Also without a good line: whether there is such a campaign is answered all the same.
-        if let Err(error) = api.delivery.upload(provider.app, id, good).await {
-            return Err(not_uploaded(&api, provider.app, id, error).await);
+        if let Err(error) = delivery.upload(provider.app, id, good).await {
+            return Err(not_uploaded(&delivery, provider.app, id, error).await);
         }
         for line in read {
             match line {
@@ -147,79 +153,84 @@ pub(crate) async fn upload(
 
 /// `POST /v1/campaigns/{id}/start`
 pub(crate) async fn start(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = api.delivery.start_campaign(provider.app, id).await;
-    changed_to(&api, provider.app, id, changed).await
+    let changed = delivery.start_campaign(provider.app, id).await;
+    changed_to(&delivery, provider.app, id, changed).await
 }
 
 /// `POST /v1/campaigns/{id}/pause`
 pub(crate) async fn pause(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = api.delivery.pause_campaign(provider.app, id).await;
-    changed_to(&api, provider.app, id, changed).await
+    let changed = delivery.pause_campaign(provider.app, id).await;
+    changed_to(&delivery, provider.app, id, changed).await
 }
 
 /// `POST /v1/campaigns/{id}/resume`
 pub(crate) async fn resume(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = api.delivery.resume_campaign(provider.app, id).await;
-    changed_to(&api, provider.app, id, changed).await
+    let changed = delivery.resume_campaign(provider.app, id).await;
+    changed_to(&delivery, provider.app, id, changed).await
 }
 
 /// `POST /v1/campaigns/{id}/abort`
 pub(crate) async fn abort(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = api.delivery.abort_campaign(provider.app, id).await;
-    changed_to(&api, provider.app, id, changed).await
+    let changed = delivery.abort_campaign(provider.app, id).await;
+    changed_to(&delivery, provider.app, id, changed).await
 }
 
 /// `DELETE /v1/campaigns/{id}`
 pub(crate) async fn delete(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = campaign_id(&id)?;
-    match api.delivery.delete_campaign(provider.app, id).await {
+    match delivery.delete_campaign(provider.app, id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(error) => Err(explained(&api, provider.app, id, error).await),
+        Err(error) => Err(explained(&delivery, provider.app, id, error).await),
     }
 }
 
 async fn changed_to(
-    api: &State,
+    delivery: &Delivery,
     app: AppId,
     id: CampaignId,
     changed: Result<CampaignProgress, noroshi_delivery::Error>,
 ) -> Result<Response, Problem> {
     match changed {
         Ok(progress) => answer(StatusCode::OK, progress),
-        Err(error) => Err(explained(api, app, id, error).await),
+        Err(error) => Err(explained(delivery, app, id, error).await),
     }
 }
 
 /// Where its state does not allow it: the state it is in, as it is now.
-async fn explained(api: &State, app: AppId, id: CampaignId, error: noroshi_delivery::Error) -> Problem {
+async fn explained(
+    delivery: &Delivery,
+    app: AppId,
+    id: CampaignId,
+    error: noroshi_delivery::Error,
+) -> Problem {
     let noroshi_delivery::Error::Store(noroshi_store::Error::Conflict) = error else {
         return no_campaign(error);
     };
-    match api.delivery.campaign(app, id).await {
+    match delivery.campaign(app, id).await {
         Ok(progress) => {
             Problem::new(Code::WrongState, format!("the campaign is {}", progress.campaign.state.as_str()))
         }
@@ -228,13 +239,18 @@ async fn explained(api: &State, app: AppId, id: CampaignId, error: noroshi_deliv
 }
 
 /// As [`explained`], where it may also be that nobody is uploaded for it at all.
-async fn not_uploaded(api: &State, app: AppId, id: CampaignId, error: noroshi_delivery::Error) -> Problem {
+async fn not_uploaded(
+    delivery: &Delivery,
+    app: AppId,
+    id: CampaignId,
+    error: noroshi_delivery::Error,
+) -> Problem {
     let conflict = matches!(error, noroshi_delivery::Error::Store(noroshi_store::Error::Conflict));
-    match api.delivery.campaign(app, id).await {
+    match delivery.campaign(app, id).await {
         Ok(progress) if conflict && !show::is_upload(&progress.campaign) => {
             Problem::new(Code::WrongState, "the campaign's audience is not one of uploaded users")
         }
-        _ => explained(api, app, id, error).await,
+        _ => explained(delivery, app, id, error).await,
     }
 }
 

@@ -3,20 +3,24 @@
 //! A secret comes in with one request and is sealed by delivery: it stands in no answer and no log, and
 //! what refuses it names the field and the rule alone.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::push::{CredentialView, Tested};
 use noroshi_types::CredentialId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::access::Manager;
 use crate::body::{self, TestTarget};
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path, Query};
+use crate::request::access::Manager;
+use crate::request::body::JsonBody;
+use crate::request::parameter::{Path, Query};
 use crate::respond;
-use crate::state::Api;
 
 #[derive(Serialize)]
 struct CredentialBody {
@@ -50,27 +54,29 @@ pub(crate) struct AddQuery {
 
 /// `GET /v1/apps/{app}/push`
 pub(crate) async fn list(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
-    let credentials = api.delivery.credentials(app.id).await?;
+    let app = manager.app(&auth, &name)?;
+    let credentials = delivery.credentials(app.id).await?;
     let credentials = credentials.into_iter().map(credential_body).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &CredentialsBody { credentials }))
 }
 
 /// `POST /v1/apps/{app}/push`
 pub(crate) async fn add(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
     Query(query): Query<AddQuery>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     body::push_credential(&body)?;
-    let added = api.delivery.put_credential(app.id, &body, query.replace).await;
+    let added = delivery.put_credential(app.id, &body, query.replace).await;
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
@@ -79,42 +85,44 @@ pub(crate) async fn add(
         error => error.into(),
     })?;
     let (app, id) = (Some(app.id), credential.id.0.to_string());
-    api.delivery.configured(app, ("credential", if query.replace { "changed" } else { "made" }), Some(&id));
+    delivery.configured(app, ("credential", if query.replace { "changed" } else { "made" }), Some(&id));
     Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
 }
 
 /// `DELETE /v1/apps/{app}/push/{id}`
 pub(crate) async fn remove(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((name, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&api, &name)?;
-    api.delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
-    api.delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
+    let app = manager.app(&auth, &name)?;
+    delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
+    delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/apps/{app}/push/{id}/test`
 pub(crate) async fn test(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((name, id)): Path<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     let id = credential_id(&id)?;
     let token = match body::push_test(&body)? {
         TestTarget::Token(token) => token,
         TestTarget::Device(device) => {
-            let found = api.delivery.store().device(app.id, &device).await?;
+            let found = delivery.store().device(app.id, &device).await?;
             let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
             device
                 .push_token
                 .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
         }
     };
-    let tested = api.delivery.test_credential(app.id, id, token).await.map_err(no_credential)?;
+    let tested = delivery.test_credential(app.id, id, token).await.map_err(no_credential)?;
     Ok(respond::json(StatusCode::OK, &TestedBody::from(tested)))
 }
 

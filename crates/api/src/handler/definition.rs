@@ -1,15 +1,15 @@
 //! Experiments and maintenance notices of an app: what handlers of both do. On the public listener with a key of the
 //! scope `admin`, on the admin listener as the operator.
 
+use noroshi_delivery::Delivery;
 use noroshi_delivery::Held;
 use noroshi_store::{Definition, DefinitionKind, NewDefinition};
 use noroshi_types::{AppId, JsonText, Label, Quota, Timestamp, limits};
 use serde::Deserialize;
 
 use crate::error::Problem;
-use crate::extract::Query;
-use crate::handler::topic::page_limit;
-use crate::state::Api;
+use crate::request::page::page_limit;
+use crate::request::parameter::Query;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,12 +31,12 @@ pub(super) fn name(text: &str) -> Result<Label, Problem> {
 
 /// Live ones all at once: they are few. Archived ones in pages, with the place of the next.
 pub(super) async fn list(
-    api: &Api,
+    delivery: &Delivery,
     app: AppId,
     kind: DefinitionKind,
     Query(query): Query<ListQuery>,
 ) -> Result<(Vec<Definition>, Option<String>), Problem> {
-    let store = api.delivery.store();
+    let store = delivery.store();
     if !query.wants_archived() {
         let live = store.live_definitions(Some(app)).await?;
         return Ok((live.into_iter().filter(|one| one.kind == kind).collect(), None));
@@ -52,18 +52,18 @@ pub(super) async fn list(
 }
 
 pub(super) async fn find(
-    api: &Api,
+    delivery: &Delivery,
     app: AppId,
     kind: DefinitionKind,
     name: &Label,
 ) -> Result<Definition, Problem> {
-    let found = api.delivery.store().definition(app, kind, name).await?;
+    let found = delivery.store().definition(app, kind, name).await?;
     found.ok_or_else(|| missing(kind))
 }
 
 /// Kept, and known to this node with the answer.
 pub(super) async fn put(
-    api: &Api,
+    delivery: &Delivery,
     app: AppId,
     kind: DefinitionKind,
     name: Label,
@@ -75,25 +75,30 @@ pub(super) async fn put(
         DefinitionKind::Notice => limits::NOTICES_MAX,
     };
     let held = match kind {
-        DefinitionKind::Experiment if !is_live(api, app, kind, &name).await? => {
-            api.delivery.admit_one(app, Quota::Experiments).await?
+        DefinitionKind::Experiment if !is_live(delivery, app, kind, &name).await? => {
+            delivery.admit_one(app, Quota::Experiments).await?
         }
         DefinitionKind::Experiment | DefinitionKind::Notice => Held::default(),
     };
     let new = NewDefinition { app, kind, name, spec, ends_at };
-    let kept = api.delivery.store().put_definition(new, live_max, api.now()).await?;
+    let kept = delivery.store().put_definition(new, live_max, delivery.clock().now()).await?;
     held.settle();
-    api.delivery.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
-    api.delivery.definitions_changed().await?;
+    delivery.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
+    delivery.definitions_changed().await?;
     Ok(kept)
 }
 
 /// Asked only where the app has a quota.
-async fn is_live(api: &Api, app: AppId, kind: DefinitionKind, name: &Label) -> Result<bool, Problem> {
-    if api.delivery.quotas().limit(app, Quota::Experiments).is_none() {
+async fn is_live(
+    delivery: &Delivery,
+    app: AppId,
+    kind: DefinitionKind,
+    name: &Label,
+) -> Result<bool, Problem> {
+    if delivery.quotas().limit(app, Quota::Experiments).is_none() {
         return Ok(true);
     }
-    let found = api.delivery.store().definition(app, kind, name).await?;
+    let found = delivery.store().definition(app, kind, name).await?;
     Ok(found.is_some_and(|found| found.archived_at.is_none()))
 }
 

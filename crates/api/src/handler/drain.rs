@@ -1,64 +1,77 @@
-//! Moving devices away from the node, on the admin listener.
+//! Draining the node, on the admin listener: moves its devices to other nodes.
+
+use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_delivery::Delivery;
 use noroshi_types::Timestamp;
 use serde::Serialize;
 
-use crate::access::Manager;
 use crate::body;
 use crate::drain::{Drain, DrainReport, Stopping};
 use crate::error::{Code, Problem};
-use crate::extract::JsonBody;
+use crate::request::access::Manager;
+use crate::request::body::JsonBody;
 use crate::respond;
-use crate::state::Api;
+
+/// None: the node has no gateway.
+type SharedDrain = Option<Arc<dyn Drain>>;
 
 #[derive(Serialize)]
 struct DrainBody {
     state: &'static str,
-    /// Of devices, still open.
+    /// Open connections of devices.
     connections: usize,
     moved: Option<u64>,
     rate: Option<u32>,
     spread_ms: Option<u64>,
     started_at: Option<String>,
-    /// When the rest is told at once.
+    /// When all remaining devices are moved at once.
     deadline_at: Option<String>,
-    /// At this rate, or until the deadline if that comes first.
+    /// At the current rate, but at most until the deadline.
     eta_s: Option<u64>,
 }
 
 /// `GET /v1/drain`
-pub(crate) async fn show(Shared(api): Shared<Api>, _: Manager) -> Result<Response, Problem> {
-    Ok(answer(&api, drain(&api)?))
+pub(crate) async fn show(
+    Shared(drain): Shared<SharedDrain>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    _: Manager,
+) -> Result<Response, Problem> {
+    Ok(answer(&delivery, available(&drain)?))
 }
 
-/// `PUT /v1/drain`: begins, or changes how it is done.
+/// `PUT /v1/drain`: starts a drain, or changes one in progress.
 pub(crate) async fn begin(
-    Shared(api): Shared<Api>,
+    Shared(drain): Shared<SharedDrain>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Manager,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let drain = drain(&api)?;
+    let drain = available(&drain)?;
     drain.begin(body::drain(&body)?)?;
-    Ok(answer(&api, drain))
+    Ok(answer(&delivery, drain))
 }
 
-/// `DELETE /v1/drain`: devices are let in again.
-pub(crate) async fn cancel(Shared(api): Shared<Api>, _: Manager) -> Result<Response, Problem> {
-    let drain = drain(&api)?;
+/// `DELETE /v1/drain`: accepts devices again.
+pub(crate) async fn cancel(
+    Shared(drain): Shared<SharedDrain>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    _: Manager,
+) -> Result<Response, Problem> {
+    let drain = available(&drain)?;
     drain.cancel()?;
-    Ok(answer(&api, drain))
+    Ok(answer(&delivery, drain))
 }
 
-fn drain(api: &Api) -> Result<&dyn Drain, Problem> {
-    let missing = || Problem::new(Code::Unavailable, "no gateway runs on this node");
-    api.state.drain.as_deref().ok_or_else(missing)
+fn available(drain: &SharedDrain) -> Result<&dyn Drain, Problem> {
+    drain.as_deref().ok_or_else(|| Problem::new(Code::Unavailable, "this node has no gateway"))
 }
 
-fn answer(api: &Api, drain: &dyn Drain) -> Response {
-    respond::json(StatusCode::OK, &drain_body(&drain.report(), api.now()))
+fn answer(delivery: &Delivery, drain: &dyn Drain) -> Response {
+    respond::json(StatusCode::OK, &drain_body(&drain.report(), delivery.clock().now()))
 }
 
 fn drain_body(report: &DrainReport, now: Timestamp) -> DrainBody {

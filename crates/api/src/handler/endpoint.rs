@@ -1,21 +1,27 @@
 //! `/v1/me/endpoints`: the Web Push endpoints that a device asked for. What others post to them comes in by
 //! [`mod@super::web_push`].
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{Extensions, HeaderMap, StatusCode, header};
+use http::{Extensions, HeaderMap, StatusCode};
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_store::{Endpoint, NewEndpoint};
 use noroshi_types::{EndpointId, Quota};
 use serde::Serialize;
 
-use crate::access::{Consumer, revoked};
+use crate::address::Addresses;
 use crate::body::{self, WantedEndpoint};
+use crate::connection::Peer;
 use crate::error::Problem;
-use crate::extract::{JsonBody, Path};
+use crate::request::access::Consumer;
+use crate::request::body::JsonBody;
+use crate::request::parameter::Path;
 use crate::respond;
-use crate::state::{Api, Peer, State};
 
 #[derive(Serialize)]
 struct EndpointBody {
@@ -37,7 +43,9 @@ struct EndpointsBody {
 
 /// `POST /v1/me/endpoints`
 pub(crate) async fn create(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(addresses): Shared<Arc<Addresses>>,
     consumer: Consumer,
     headers: HeaderMap,
     extensions: Extensions,
@@ -45,11 +53,11 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let WantedEndpoint { vapid_key, label, idle_urgency, expires_in } =
         body::endpoint(if body.is_empty() { b"{}" } else { &body })?;
-    let token = api.auth.draw_endpoint()?;
-    let hash = api.auth.endpoint(&token).ok_or_else(|| Problem::internal("a secret is not our own"))?;
-    let base = base(&api, &headers, extensions.get::<Peer>());
+    let token = auth.draw_endpoint()?;
+    let hash = auth.endpoint(&token).ok_or_else(|| Problem::internal("a secret is not our own"))?;
+    let base = addresses.api_base(&headers, extensions.get::<Peer>());
     let url = format!("{base}/push/{token}");
-    let now = api.now();
+    let now = delivery.clock().now();
     let new = NewEndpoint {
         app: consumer.device.app,
         device: consumer.device.id,
@@ -60,10 +68,10 @@ pub(crate) async fn create(
         idle_urgency,
         expires_at: expires_in.map(|span| now.saturating_add(span)),
     };
-    let held = api.delivery.admit_one(new.app, Quota::Endpoints).await?;
-    let made = api.delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
+    let held = delivery.admit_one(new.app, Quota::Endpoints).await?;
+    let made = delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
         // The device was deleted since its credential was checked.
-        noroshi_store::Error::NotFound => revoked(),
+        noroshi_store::Error::NotFound => Problem::revoked(),
         error => error.into(),
     })?;
     held.settle();
@@ -72,38 +80,30 @@ pub(crate) async fn create(
 }
 
 /// `GET /v1/me/endpoints`
-pub(crate) async fn list(Shared(api): Shared<Api>, consumer: Consumer) -> Result<Response, Problem> {
+pub(crate) async fn list(
+    Shared(delivery): Shared<Arc<Delivery>>,
+    consumer: Consumer,
+) -> Result<Response, Problem> {
     let device = &consumer.device;
-    let found = api.delivery.store().endpoints(device.app, &device.id, api.now()).await?;
+    let found = delivery.store().endpoints(device.app, &device.id, delivery.clock().now()).await?;
     let endpoints = found.into_iter().map(EndpointBody::from).collect();
     Ok(respond::json(StatusCode::OK, &EndpointsBody { endpoints }))
 }
 
 /// `DELETE /v1/me/endpoints/{id}`: from then on it answers 410.
 pub(crate) async fn delete(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = id.parse().map(EndpointId).map_err(|_| Problem::not_found("endpoint"))?;
     let device = &consumer.device;
-    let deleted = api.delivery.store().delete_endpoint(device.app, &device.id, id).await;
+    let deleted = delivery.store().delete_endpoint(device.app, &device.id, id).await;
     deleted.map_err(|error| match error {
         noroshi_store::Error::NotFound => Problem::not_found("endpoint"),
         error => error.into(),
     })?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Where the device's own requests come in: this node, or the load balancer before all that serve the API.
-fn base(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> String {
-    let of_the_request = || {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-        let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
-        format!("{scheme}://{host}")
-    };
-    let base = api.config.public_url.clone().unwrap_or_else(of_the_request);
-    base.trim_end_matches('/').to_owned()
 }
 
 impl From<Endpoint> for EndpointBody {

@@ -1,24 +1,27 @@
 //! Experiments of an app, and what devices say they were shown of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::definition::{Experiment, Group};
 use noroshi_store::{Definition, DefinitionKind};
 use noroshi_types::{Label, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::access::{Consumer, Manager};
 use crate::body;
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path, Query};
 use crate::handler::campaign::show::FilterBody;
 use crate::handler::definition::{self, ListQuery, missing};
+use crate::request::access::{Consumer, Manager};
+use crate::request::body::JsonBody;
+use crate::request::parameter::{Path, Query};
 use crate::respond;
-use crate::state::Api;
 
 const KIND: DefinitionKind = DefinitionKind::Experiment;
 
@@ -85,95 +88,104 @@ struct ExposedBody {
 
 /// `GET /v1/apps/{app}/experiments`
 pub(crate) async fn list(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(app): Path<String>,
     query: Query<ListQuery>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
-    let (found, next) = definition::list(&api, app.id, KIND, query).await?;
-    let experiments = found.into_iter().map(|one| shown(one, api.now())).collect::<Result<_, _>>()?;
+    let app = manager.app(&auth, &app)?;
+    let (found, next) = definition::list(&delivery, app.id, KIND, query).await?;
+    let experiments =
+        found.into_iter().map(|one| shown(one, delivery.clock().now())).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &ExperimentsBody { experiments, next }))
 }
 
 /// `GET /v1/apps/{app}/experiments/{name}`: the live one, else the last that had the name.
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
-    let found = definition::find(&api, app.id, KIND, &definition::name(&name)?).await?;
-    Ok(respond::json(StatusCode::OK, &shown(found, api.now())?))
+    let app = manager.app(&auth, &app)?;
+    let found = definition::find(&delivery, app.id, KIND, &definition::name(&name)?).await?;
+    Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
 }
 
 /// `PUT /v1/apps/{app}/experiments/{name}`: made, or changed to this.
 pub(crate) async fn put(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
+    let app = manager.app(&auth, &app)?;
     let (name, experiment) = (definition::name(&name)?, body::experiment(&body)?);
-    if experiment.ends_at.is_some_and(|ends_at| ends_at <= api.now()) {
+    if experiment.ends_at.is_some_and(|ends_at| ends_at <= delivery.clock().now()) {
         return Err(Problem::field("ends_at", "it is in the past"));
     }
-    let kept = definition::put(&api, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+    let kept =
+        definition::put(&delivery, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
 /// `PATCH /v1/apps/{app}/experiments/{name}`: the kill switch, and back.
 pub(crate) async fn kill(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
+    let app = manager.app(&auth, &app)?;
     let (name, killed) = (definition::name(&name)?, body::killing(&body)?);
-    let found = definition::find(&api, app.id, KIND, &name).await?;
+    let found = definition::find(&delivery, app.id, KIND, &name).await?;
     if found.archived_at.is_some() {
         return Err(Problem::new(Code::WrongState, "the experiment is archived"));
     }
     let experiment = Experiment { killed, ..read(&found)? };
-    let kept = definition::put(&api, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+    let kept =
+        definition::put(&delivery, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
 /// `DELETE /v1/apps/{app}/experiments/{name}`: archived, at once.
 pub(crate) async fn archive(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let (app, name) = (manager.app(&api, &app)?, definition::name(&name)?);
-    let archived = api.delivery.store().archive_definition(app.id, KIND, &name, api.now()).await;
+    let (app, name) = (manager.app(&auth, &app)?, definition::name(&name)?);
+    let archived = delivery.store().archive_definition(app.id, KIND, &name, delivery.clock().now()).await;
     archived.map_err(|error| match error {
         noroshi_store::Error::NotFound => missing(KIND),
         error => error.into(),
     })?;
-    api.delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
-    api.delivery.definitions_changed().await?;
+    delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
+    delivery.definitions_changed().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/apps/{app}/experiments/{name}/devices/{device}`: what a device gets.
 pub(crate) async fn assigned(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name, device)): Path<(String, String, String)>,
 ) -> Result<Response, Problem> {
-    let (app, name) = (manager.app(&api, &app)?, definition::name(&name)?);
-    let found = definition::find(&api, app.id, KIND, &name).await?;
-    let device = api.delivery.store().device(app.id, &body::device_id(&device)?).await?;
+    let (app, name) = (manager.app(&auth, &app)?, definition::name(&name)?);
+    let found = definition::find(&delivery, app.id, KIND, &name).await?;
+    let device = delivery.store().device(app.id, &body::device_id(&device)?).await?;
     let device = device.ok_or_else(|| Problem::not_found("device"))?;
     let group = Group::new(name, read(&found)?);
     let body = AssignedBody {
         experiment: group.name.to_string(),
         device: device.id.to_string(),
         user: device.user.as_ref().map(ToString::to_string),
-        running: found.archived_at.is_none() && group.experiment.is_running(api.now()),
+        running: found.archived_at.is_none() && group.experiment.is_running(delivery.clock().now()),
         variant: group.variant_of(&device).map(|variant| variant.name.to_string()),
     };
     Ok(respond::json(StatusCode::OK, &body))
@@ -181,12 +193,12 @@ pub(crate) async fn assigned(
 
 /// `POST /v1/me/exposures`: the device was shown its variants of these.
 pub(crate) async fn exposed(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let names = body::exposures(&body)?;
-    let exposed = api.delivery.exposed(&consumer.device, &names);
+    let exposed = delivery.exposed(&consumer.device, &names);
     let name = |(experiment, variant): (&Label, Label)| (experiment.to_string(), variant.to_string());
     let body = ExposedBody { exposed: exposed.into_iter().map(name).collect() };
     Ok(respond::json(StatusCode::OK, &body))

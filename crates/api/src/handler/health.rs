@@ -1,54 +1,68 @@
-//! What an orchestrator and a metrics collector ask, on the admin listener.
+//! Health checks of orchestrators, and metrics, on the admin listener.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use noroshi_delivery::Delivery;
+use noroshi_supervision::Threads;
+use noroshi_telemetry::Registry;
 use serde::Serialize;
 
-use crate::drain::DrainState;
+use crate::drain::{Drain, DrainState};
 use crate::error::{Code, Problem};
 use crate::respond;
-use crate::state::Api;
+
+/// What the health of a node depends on.
+pub struct Health {
+    pub(crate) threads: Threads,
+    pub(crate) ready: Arc<AtomicBool>,
+    /// None: the node has no gateway.
+    pub(crate) drain: Option<Arc<dyn Drain>>,
+    pub(crate) delivery: Arc<Delivery>,
+}
 
 #[derive(Serialize)]
 struct StatusBody {
     status: &'static str,
 }
 
-/// `GET /livez`, and `/healthz` for those who know that name: the process answers, and no thread of it failed. It needs
-/// neither the store nor anybody else: an engine that is away is no reason to start a node again.
-pub(crate) async fn livez(Shared(api): Shared<Api>) -> Result<Response, Problem> {
-    no_thread_failed(&api)?;
+/// `GET /livez`, also as `/healthz`: the process answers and none of its threads failed. Independent of the store: an
+/// unavailable database is no reason to restart a node.
+pub(crate) async fn livez(Shared(health): Shared<Arc<Health>>) -> Result<Response, Problem> {
+    health.check_threads()?;
     Ok(respond::json(StatusCode::OK, &StatusBody { status: "ok" }))
 }
 
-fn no_thread_failed(api: &Api) -> Result<(), Problem> {
-    match api.threads.failure() {
-        None => Ok(()),
-        Some(failure) => {
-            Err(Problem::new(Code::Unavailable, format!("{failure}; the node drains and exits")))
-        }
-    }
-}
-
-/// `GET /readyz`: the node takes traffic of devices too, and what it accepts it can keep.
-pub(crate) async fn readyz(Shared(api): Shared<Api>) -> Result<Response, Problem> {
-    no_thread_failed(&api)?;
-    if !api.ready.load(Ordering::Acquire) {
+/// `GET /readyz`: the node accepts devices, and can store what it accepts.
+pub(crate) async fn readyz(Shared(health): Shared<Arc<Health>>) -> Result<Response, Problem> {
+    health.check_threads()?;
+    if !health.ready.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Unavailable, "the node is starting or stopping"));
     }
-    if api.drain.as_ref().is_some_and(|drain| drain.report().state != DrainState::Serving) {
-        return Err(Problem::new(Code::Unavailable, "devices are moved away from this node"));
+    if health.drain.as_ref().is_some_and(|drain| drain.report().state != DrainState::Serving) {
+        return Err(Problem::new(Code::Unavailable, "the node is drained of devices"));
     }
-    api.delivery.store().check().await?;
+    health.delivery.store().check().await?;
     Ok(respond::json(StatusCode::OK, &StatusBody { status: "ready" }))
 }
 
 /// `GET /metrics`
-pub(crate) async fn metrics(Shared(api): Shared<Api>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(Shared(registry): Shared<Arc<Registry>>) -> Result<Response, Problem> {
     const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-    let text = noroshi_telemetry::encode(&api.registry).map_err(Problem::internal)?;
+    let text = noroshi_telemetry::encode(&registry).map_err(Problem::internal)?;
     Ok(([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response())
+}
+
+impl Health {
+    fn check_threads(&self) -> Result<(), Problem> {
+        match self.threads.failure() {
+            None => Ok(()),
+            Some(failure) => {
+                Err(Problem::new(Code::Unavailable, format!("{failure}; the node drains and exits")))
+            }
+        }
+    }
 }

@@ -1,18 +1,20 @@
 //! Tokens that push services declared void, for backends that keep tokens of their own: as pages, or as
 //! lines where `Accept` asks for them.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
+use noroshi_delivery::Delivery;
 use noroshi_store::Invalidation;
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Provider, Read};
 use crate::error::Problem;
-use crate::extract::Query;
-use crate::handler::topic::page_limit;
+use crate::request::access::{Provider, Read};
+use crate::request::page::page_limit;
+use crate::request::parameter::Query;
 use crate::respond::{self, Lines};
-use crate::state::Api;
 
 #[derive(Serialize)]
 struct InvalidationBody {
@@ -41,13 +43,13 @@ pub(crate) struct Page {
 
 /// `GET /v1/push/invalidations`
 pub(crate) async fn list(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Query(page): Query<Page>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let limit = page_limit(page.limit)?;
-    let found = api.delivery.store().invalidations(provider.app, after(page.after)?, limit).await?;
+    let found = delivery.store().invalidations(provider.app, after(page.after)?, limit).await?;
     if wants_lines(&headers) {
         let mut lines = Lines::with_capacity(found.len());
         for one in found {

@@ -1,22 +1,26 @@
 //! `/v1/me`: what a device does for itself. Every call but the first one ([`crate::first_call`]) reads the device, so a
 //! token that was revoked, or whose device is gone, stops working at once.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::{Extensions, HeaderMap, StatusCode};
+use noroshi_delivery::Delivery;
 use noroshi_store::DeviceChange;
 use noroshi_types::{Topic, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::access::{Consumer, FirstCaller, revoked};
 use crate::body;
+use crate::connection::Peer;
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path, Query};
-use crate::first_call;
+use crate::first_call::FirstCallService;
 use crate::handler::topic_rules;
+use crate::request::access::{Consumer, FirstCaller};
+use crate::request::body::JsonBody;
+use crate::request::parameter::{Path, Query};
 use crate::respond;
-use crate::state::{Api, Peer, State};
 
 /// Messages of the inbox in an answer, unless the request says otherwise.
 const INBOX_PAGE_DEFAULT: usize = 100;
@@ -53,18 +57,19 @@ pub(crate) struct InboxQuery {
 
 /// `GET /v1/me`: the first call of an app. From memory where what was read of the device still holds.
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(first_calls): Shared<Arc<FirstCallService>>,
     caller: FirstCaller,
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Result<Response, Problem> {
-    let answer = first_call::answer(&api, &caller.identity, &headers, extensions.get::<Peer>()).await?;
+    let answer = first_calls.answer(&caller.identity, &headers, extensions.get::<Peer>()).await?;
     Ok(answer.respond(&headers))
 }
 
 /// `PATCH /v1/me`
 pub(crate) async fn change(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(first_calls): Shared<Arc<FirstCallService>>,
     consumer: Consumer,
     headers: HeaderMap,
     extensions: Extensions,
@@ -79,63 +84,66 @@ pub(crate) async fn change(
         )
         .at("user"));
     }
-    update(&api, &consumer, DeviceChange { user: None, ..change }).await?;
-    let answer = first_call::answer(&api, &consumer.identity, &headers, extensions.get::<Peer>()).await?;
+    update(&delivery, &consumer, DeviceChange { user: None, ..change }).await?;
+    let answer = first_calls.answer(&consumer.identity, &headers, extensions.get::<Peer>()).await?;
     Ok(answer.whole())
 }
 
 /// `DELETE /v1/me`
-pub(crate) async fn delete(Shared(api): Shared<Api>, consumer: Consumer) -> Result<StatusCode, Problem> {
-    api.delivery.delete_device(consumer.device.app, &consumer.device.id).await.map_err(gone)?;
+pub(crate) async fn delete(
+    Shared(delivery): Shared<Arc<Delivery>>,
+    consumer: Consumer,
+) -> Result<StatusCode, Problem> {
+    delivery.delete_device(consumer.device.app, &consumer.device.id).await.map_err(gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/topics/{topic}`
 pub(crate) async fn subscribe(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let topic = topic(&name)?;
     let holder = topic_rules::holder(&consumer.device, consumer.identity.claims.clone());
     let (topics, place) = (std::slice::from_ref(&topic), |_| "topic".to_owned());
-    topic_rules::permit(&api, &holder, topics, place).await?;
-    api.delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
-    topic_rules::keep(&api, &holder, topics, place).await?;
+    topic_rules::permit(&delivery, &holder, topics, place).await?;
+    delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    topic_rules::keep(&delivery, &holder, topics, place).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `DELETE /v1/me/topics/{topic}`: done also if there was no subscription.
 pub(crate) async fn unsubscribe(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     // Also one that topic rules had opened, and that an MQTT client subscribed to.
     let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
-    api.delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/push-token`
 pub(crate) async fn set_push_token(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, Problem> {
     let change = DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
-    update(&api, &consumer, change).await?;
+    update(&delivery, &consumer, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/presence`: of the open connection; without one there is nothing to say it of.
 pub(crate) async fn set_presence(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let presence = body::presence(&body)?;
-    match api.delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
+    match delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
         true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
         false => {
             Err(Problem::new(Code::NotConnected, "the device has no open connection; a new one is active"))
@@ -145,7 +153,7 @@ pub(crate) async fn set_presence(
 
 /// `GET /v1/me/inbox`
 pub(crate) async fn inbox(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     Query(query): Query<InboxQuery>,
 ) -> Result<Response, Problem> {
@@ -155,30 +163,31 @@ pub(crate) async fn inbox(
         return Err(Problem::parameter("limit", rule));
     }
     let device = &consumer.device;
-    let (messages, total) = api.delivery.store().inbox(device.app, &device.id, limit, api.now()).await?;
+    let (messages, total) =
+        delivery.store().inbox(device.app, &device.id, limit, delivery.clock().now()).await?;
     let messages = messages.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &InboxBody { messages, total }))
 }
 
 /// `POST /v1/me/inbox/ack`: durable when it is answered.
 pub(crate) async fn ack(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let ids = body::ids(&body)?;
-    let acked = api.delivery.ack_now(consumer.device.num, ids).await?;
+    let acked = delivery.ack_now(consumer.device.num, ids).await?;
     Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
 }
 
 /// `POST /v1/me/opened`: durable when it is answered. Confirms nothing.
 pub(crate) async fn open(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let ids = body::ids(&body)?;
-    let opened = api.delivery.open(consumer.device.num, ids).await?;
+    let opened = delivery.open(consumer.device.num, ids).await?;
     Ok(respond::json(StatusCode::OK, &OpenedBody { opened }))
 }
 
@@ -187,20 +196,21 @@ fn topic(name: &str) -> Result<Topic, Problem> {
 }
 
 async fn update(
-    api: &State,
+    delivery: &Delivery,
     consumer: &Consumer,
     change: DeviceChange,
 ) -> Result<noroshi_store::Device, Problem> {
     let device = &consumer.device;
-    let updated = api.delivery.store().update_device(device.app, &device.id, change, api.now()).await;
-    api.delivery.device_changed(device.app, &device.id);
+    let updated =
+        delivery.store().update_device(device.app, &device.id, change, delivery.clock().now()).await;
+    delivery.device_changed(device.app, &device.id);
     updated.map_err(|error| gone(error.into()))
 }
 
 /// The device was deleted between the credential check and the change.
 fn gone(error: noroshi_delivery::Error) -> Problem {
     match error {
-        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => revoked(),
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::revoked(),
         error => error.into(),
     }
 }

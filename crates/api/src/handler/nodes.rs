@@ -1,15 +1,16 @@
 //! The nodes of a cluster, on the admin listener.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::access::Manager;
 use crate::error::Problem;
-use crate::nodes::Node;
+use crate::nodes::{Node, Nodes};
+use crate::request::access::Manager;
 use crate::respond;
-use crate::state::Api;
 
 #[derive(Serialize)]
 struct NodesBody {
@@ -34,8 +35,11 @@ struct NodeBody {
 }
 
 /// `GET /v1/nodes`
-pub(crate) async fn list(Shared(api): Shared<Api>, _: Manager) -> Result<Response, Problem> {
-    let nodes = api.nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
+pub(crate) async fn list(
+    Shared(nodes): Shared<Option<Arc<dyn Nodes>>>,
+    _: Manager,
+) -> Result<Response, Problem> {
+    let nodes = nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
     Ok(respond::json(StatusCode::OK, &NodesBody { nodes: nodes.into_iter().map(NodeBody::from).collect() }))
 }
 

@@ -1,23 +1,26 @@
 //! Maintenance notices of an app. One that is taken back ends now: whoever hears its topic is told before it is archived.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::definition::{Notice, NoticeText};
 use noroshi_store::{Definition, DefinitionKind};
 use noroshi_types::{JsonText, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::access::Manager;
 use crate::body;
 use crate::error::Problem;
-use crate::extract::{JsonBody, Path, Query};
 use crate::handler::definition::{self, ListQuery, missing};
+use crate::request::access::Manager;
+use crate::request::body::JsonBody;
+use crate::request::parameter::{Path, Query};
 use crate::respond;
-use crate::state::Api;
 
 const KIND: DefinitionKind = DefinitionKind::Notice;
 
@@ -52,61 +55,66 @@ struct NoticesBody {
 
 /// `GET /v1/apps/{app}/notices`
 pub(crate) async fn list(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(app): Path<String>,
     query: Query<ListQuery>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
+    let app = manager.app(&auth, &app)?;
     let archived = query.0.wants_archived();
-    let (mut found, next) = definition::list(&api, app.id, KIND, query).await?;
+    let (mut found, next) = definition::list(&delivery, app.id, KIND, query).await?;
     // What was taken back is gone, though not everybody may have been told.
-    found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| api.now() < ends_at));
-    let notices = found.into_iter().map(|one| shown(one, api.now())).collect::<Result<_, _>>()?;
+    found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| delivery.clock().now() < ends_at));
+    let notices =
+        found.into_iter().map(|one| shown(one, delivery.clock().now())).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &NoticesBody { notices, next }))
 }
 
 /// `GET /v1/apps/{app}/notices/{name}`: the live one, else the last that had the name.
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
-    let found = definition::find(&api, app.id, KIND, &definition::name(&name)?).await?;
-    Ok(respond::json(StatusCode::OK, &shown(found, api.now())?))
+    let app = manager.app(&auth, &app)?;
+    let found = definition::find(&delivery, app.id, KIND, &definition::name(&name)?).await?;
+    Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
 }
 
 /// `PUT /v1/apps/{app}/notices/{name}`: made, or changed to this.
 pub(crate) async fn put(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &app)?;
+    let app = manager.app(&auth, &app)?;
     let (name, notice) = (definition::name(&name)?, body::notice(&body)?);
-    if notice.ends_at <= api.now() {
+    if notice.ends_at <= delivery.clock().now() {
         return Err(Problem::field("ends_at", "it is in the past"));
     }
-    let kept = definition::put(&api, app.id, KIND, name, notice.to_json(), Some(notice.ends_at)).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+    let kept = definition::put(&delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at)).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
 /// `DELETE /v1/apps/{app}/notices/{name}`: it ends now.
 pub(crate) async fn end(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path((app, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let (app, name, now) = (manager.app(&api, &app)?, definition::name(&name)?, api.now());
-    let found = definition::find(&api, app.id, KIND, &name).await?;
+    let (app, name, now) = (manager.app(&auth, &app)?, definition::name(&name)?, delivery.clock().now());
+    let found = definition::find(&delivery, app.id, KIND, &name).await?;
     let notice = read(&found)?;
     if found.archived_at.is_some() || notice.ends_at <= now {
         return Err(missing(KIND));
     }
     let ended = Notice { starts_at: notice.starts_at.min(now), ends_at: now, ..notice };
-    definition::put(&api, app.id, KIND, name, ended.to_json(), Some(now)).await?;
+    definition::put(&delivery, app.id, KIND, name, ended.to_json(), Some(now)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,26 +1,26 @@
 //! Publishing, and what became of it.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use noroshi_delivery::Delivery;
 use noroshi_delivery::Receipt;
-use noroshi_store::{Idempotency, NotificationState, RequestSummary, State, TraceStep};
-use noroshi_types::{NotificationId, Presence, Request, TraceContext, limits};
-use ring::digest;
+use noroshi_store::{NotificationState, RequestSummary, State, TraceStep};
+use noroshi_types::{NotificationId, Presence, Request, TraceContext};
 use serde::Serialize;
 
-use crate::access::{Provider, Publish, Read};
+use crate::body::Limits;
 use crate::error::Problem;
-use crate::extract::{JsonBody, Path};
 use crate::handler::summary::summary;
+use crate::request::access::{Provider, Publish, Read};
+use crate::request::body::JsonBody;
+use crate::request::idempotency::{IDEMPOTENT_REPLAYED, idempotency};
+use crate::request::parameter::Path;
+use crate::request::trace::Traced;
 use crate::respond;
-use crate::state::Api;
-use crate::traced::Traced;
-use crate::{body, fit};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Set on answers that repeat an earlier one.
-pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+use crate::{body, push_check};
 
 /// `202`, and a line of a batch's answer.
 #[derive(Serialize)]
@@ -86,17 +86,18 @@ struct CancelledBody {
 
 /// `POST /v1/notifications`
 pub(crate) async fn publish(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let idempotency = idempotency(&headers, &body)?;
-    let request = Request { trace, ..body::notification(&body, &api.config.limits)? };
+    let request = Request { trace, ..body::notification(&body, &body_limits)? };
     drop(body);
-    fit::check_request(&api, provider.app, &request).await?;
-    let receipt = api.delivery.publish(provider.app, request, idempotency).await?;
+    push_check::check_request(&delivery, provider.app, &request).await?;
+    let receipt = delivery.publish(provider.app, request, idempotency).await?;
     let mut response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
     if receipt.replayed {
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
@@ -107,26 +108,26 @@ pub(crate) async fn publish(
 
 /// `GET /v1/notifications/{id}`
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let found = api.delivery.store().notification(provider.app, id, api.now()).await?;
+    let found = delivery.store().notification(provider.app, id, delivery.clock().now()).await?;
     let state = found.ok_or_else(|| Problem::not_found("notification"))?;
     Ok(respond::json(StatusCode::OK, &StateBody::from(state)))
 }
 
 /// `GET /v1/notifications/{id}/devices/{device}`
 pub(crate) async fn trace(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Path((id, device)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
-    let found = api.delivery.store().trace(provider.app, id, &device).await?;
+    let found = delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
-    let session = api.delivery.session(provider.app, &device).await;
+    let session = delivery.session(provider.app, &device).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
     let summary = summary(&trace, connected);
     let step = |step: TraceStep| StepBody {
@@ -150,12 +151,12 @@ pub(crate) async fn trace(
 
 /// `DELETE /v1/notifications/{id}`
 pub(crate) async fn cancel(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Publish>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let cancelled = api.delivery.cancel(provider.app, id).await.map_err(|error| match error {
+    let cancelled = delivery.cancel(provider.app, id).await.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("notification"),
         error => error.into(),
     })?;
@@ -163,32 +164,6 @@ pub(crate) async fn cancel(
         respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });
     response.extensions_mut().insert(id);
     Ok(response)
-}
-
-/// None if there is no key.
-pub fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
-    let key = idempotency_key(headers)?;
-    Ok(key.map(|key| Idempotency { key: key.into(), body_hash: body_hash(body) }))
-}
-
-/// None if there is no such header.
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(value) = headers.get(&IDEMPOTENCY_KEY) else { return Ok(None) };
-    let key = value.to_str().unwrap_or_default();
-    let visible = key.bytes().all(|b| b.is_ascii_graphic());
-    match visible && (1..=limits::IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
-        true => Ok(Some(key)),
-        false => {
-            let rule = format!("it is 1 to {} visible ASCII characters", limits::IDEMPOTENCY_KEY_BYTES_MAX);
-            Err(Problem::parameter("Idempotency-Key", rule))
-        }
-    }
-}
-
-pub fn body_hash(body: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest::digest(&digest::SHA256, body).as_ref());
-    hash
 }
 
 /// How a tracing system is asked for it.

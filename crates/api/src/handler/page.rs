@@ -1,24 +1,27 @@
-//! The document and the pages that come with the binary. They load nothing from anywhere else, and
-//! their content security policy says so.
+//! The OpenAPI documents and the documentation page, both built in. The page loads nothing from elsewhere, which its content
+//! security policy enforces.
 
-use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header;
 
 use crate::document;
-use crate::state::{Api, Door};
 
 /// `GET /`
 pub(crate) async fn root() -> Redirect {
     Redirect::temporary("/docs")
 }
 
-/// `GET /openapi.json`
-pub(crate) async fn openapi(Shared(api): Shared<Api>) -> Response {
-    let text = match api.door {
-        Door::Public => document::public(),
-        Door::Admin => document::admin(),
-    };
+/// `GET /openapi.json` of the public listener
+pub(crate) async fn openapi() -> Response {
+    document_response(document::public())
+}
+
+/// `GET /openapi.json` of the admin listener
+pub(crate) async fn admin_openapi() -> Response {
+    document_response(document::admin())
+}
+
+fn document_response(text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }
 

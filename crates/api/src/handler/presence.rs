@@ -1,20 +1,21 @@
 //! `POST /v1/presence`: who is there, answered from the memory of the nodes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::Session;
 use noroshi_types::Presence;
 use serde::Serialize;
 
-use crate::access::{Provider, Read};
 use crate::body;
 use crate::error::Problem;
-use crate::extract::JsonBody;
+use crate::request::access::{Provider, Read};
+use crate::request::body::JsonBody;
 use crate::respond;
-use crate::state::Api;
 
 #[derive(Serialize)]
 struct PresenceBody<'a> {
@@ -35,12 +36,12 @@ struct DeviceBody {
 
 /// A user who is not known is offline: whether a user exists is not told here.
 pub(crate) async fn query(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let users = body::presence_query(&body)?;
-    let sessions = api.delivery.sessions(provider.app, &users).await;
+    let sessions = delivery.sessions(provider.app, &users).await;
     let users =
         users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions))).collect();
     Ok(respond::json(StatusCode::OK, &PresenceBody { users }))

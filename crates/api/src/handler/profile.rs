@@ -8,13 +8,12 @@ use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use noroshi_profiling::profiler::{HZ_DEFAULT, HZ_MAX, SECONDS_MAX, Taken};
-use noroshi_profiling::{Ask, Detail, Error};
+use noroshi_profiling::{Ask, Detail, Error, Profiler};
 use serde::Deserialize;
 
-use crate::access::Operator;
 use crate::error::{Code, Problem};
-use crate::extract::Query;
-use crate::state::Api;
+use crate::request::access::Operator;
+use crate::request::parameter::Query;
 
 /// Of Go's `net/http/pprof`.
 const SECONDS_DEFAULT: u64 = 30;
@@ -32,7 +31,7 @@ pub(crate) struct Nothing {}
 
 /// `GET /debug/pprof/profile`
 pub(crate) async fn cpu(
-    Shared(api): Shared<Api>,
+    Shared(profiler): Shared<Profiler>,
     _: Operator,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {
@@ -47,16 +46,16 @@ pub(crate) async fn cpu(
         return Err(Problem::new(Code::InvalidParameter, rule).at("hz"));
     }
     let ask = Ask { duration: Duration::from_secs(seconds), hz };
-    Ok(answer(api.profiler.cpu(ask).await?, "profile"))
+    Ok(answer(profiler.cpu(ask).await?, "profile"))
 }
 
 /// `GET /debug/pprof/heap`
 pub(crate) async fn heap(
-    Shared(api): Shared<Api>,
+    Shared(profiler): Shared<Profiler>,
     _: Operator,
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Response, Problem> {
-    Ok(answer(api.profiler.heap(Detail::Lines).await?, "heap"))
+    Ok(answer(profiler.heap(Detail::Lines).await?, "heap"))
 }
 
 /// Compressed as the format is: no encoding of the transfer.

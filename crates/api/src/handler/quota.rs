@@ -1,21 +1,25 @@
 //! Quotas of an app: what it may use, what it uses, and what was refused. A key with the scope `admin` sees those of its
 //! own app on the public listener; only the operator changes them, on the admin listener.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::quota;
 use noroshi_store::App;
 use noroshi_types::Quota;
 use noroshi_types::quota::Quotas as Overrides;
 use serde::Serialize;
 
-use crate::access::{Manager, Operator};
 use crate::body;
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path};
+use crate::request::access::{Manager, Operator};
+use crate::request::body::JsonBody;
+use crate::request::parameter::Path;
 use crate::respond;
-use crate::state::Api;
 
 /// A change is tried again while others change the same quotas.
 const ATTEMPTS_MAX: usize = 16;
@@ -43,30 +47,33 @@ struct QuotaBody {
 
 /// `GET /v1/apps/{app}/quotas`
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     // What no limit needs is counted for an operator only: it reads all that the app holds.
     let all = matches!(manager, Manager::Operator);
-    answer(&api, &app, api.delivery.shown_quotas(app.id, all).await?)
+    answer(&auth, &app, delivery.shown_quotas(app.id, all).await?)
 }
 
 /// `PUT /v1/apps/{app}/quotas`: exactly these; all others are the node's defaults.
 pub(crate) async fn put(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Operator,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = set(&api, &name, &body::quotas(&body)?).await?;
-    answer(&api, &app, api.delivery.known_quotas(app.id))
+    let app = set(&auth, &delivery, &name, &body::quotas(&body)?).await?;
+    answer(&auth, &app, delivery.known_quotas(app.id))
 }
 
 /// `PATCH /v1/apps/{app}/quotas`: what is absent stays, `null` goes back to the node's default.
 pub(crate) async fn change(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Operator,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
@@ -74,19 +81,19 @@ pub(crate) async fn change(
     let changes = body::quota_changes(&body)?;
     for _ in 0..ATTEMPTS_MAX {
         // Another node may have changed them.
-        api.auth.follow().await?;
-        let app = Manager::Operator.app(&api, &name)?;
+        auth.follow().await?;
+        let app = Manager::Operator.app(&auth, &name)?;
         let before = app.settings.quotas;
         let mut overrides =
             before.as_deref().map(quota::parse).transpose().map_err(|_| unreadable())?.unwrap_or_default();
         changes.iter().for_each(|(quota, limit)| overrides.set(*quota, *limit));
-        match api.auth.change_quotas(app.id, before, quota::to_text(&overrides)).await {
+        match auth.change_quotas(app.id, before, quota::to_text(&overrides)).await {
             // Somebody else changed them meanwhile: both changes count.
             Err(noroshi_store::Error::Conflict) => {}
             changed => {
                 let app = changed?;
-                api.delivery.configured(Some(app.id), ("quotas", "changed"), None);
-                return answer(&api, &app, api.delivery.known_quotas(app.id));
+                delivery.configured(Some(app.id), ("quotas", "changed"), None);
+                return answer(&auth, &app, delivery.known_quotas(app.id));
             }
         }
     }
@@ -95,21 +102,22 @@ pub(crate) async fn change(
 
 /// `DELETE /v1/apps/{app}/quotas`: all are the node's defaults again.
 pub(crate) async fn clear(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     _: Operator,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    set(&api, &name, &Overrides::default()).await?;
+    set(&auth, &delivery, &name, &Overrides::default()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Whatever they were before, also where that cannot be read.
-async fn set(api: &Api, name: &str, overrides: &Overrides) -> Result<App, Problem> {
+async fn set(auth: &Auth, delivery: &Delivery, name: &str, overrides: &Overrides) -> Result<App, Problem> {
     // Another node may have made the app.
-    api.auth.follow().await?;
-    let app = Manager::Operator.app(api, name)?;
-    let app = api.auth.set_quotas(app.id, quota::to_text(overrides)).await?;
-    api.delivery.configured(Some(app.id), ("quotas", "changed"), None);
+    auth.follow().await?;
+    let app = Manager::Operator.app(auth, name)?;
+    let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
+    delivery.configured(Some(app.id), ("quotas", "changed"), None);
     Ok(app)
 }
 
@@ -117,10 +125,10 @@ fn unreadable() -> Problem {
     Problem::new(Code::WrongState, "the stored quotas of this app cannot be read: replace them all with PUT")
 }
 
-fn answer(api: &Api, app: &App, shown: Option<Vec<quota::Shown>>) -> Result<Response, Problem> {
+fn answer(auth: &Auth, app: &App, shown: Option<Vec<quota::Shown>>) -> Result<Response, Problem> {
     let mut shown = shown.ok_or_else(|| Problem::not_found("app"))?;
     // Keys are all in memory.
-    let keys = api.auth.keys(app.id).len() as u64;
+    let keys = auth.keys(app.id).len() as u64;
     shown.iter_mut().filter(|one| one.quota == Quota::Keys).for_each(|one| one.used = Some(keys));
     let quotas = shown.into_iter().map(QuotaBody::from).collect();
     Ok(respond::json(StatusCode::OK, &QuotasBody { app: app.name.to_string(), quotas }))

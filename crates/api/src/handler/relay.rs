@@ -1,32 +1,37 @@
 //! `POST /v1/notifications/relay`: what a front over several cells accepted and hands on. A batch in which every
 //! line has an idempotency key of its own, so that a line that is sent again in another batch is still the same.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
+use noroshi_delivery::Delivery;
 use noroshi_delivery::{InOrder, Origin};
 use noroshi_store::Idempotency;
 
-use crate::access::{Provider, Publish};
 use crate::body;
+use crate::body::Limits;
 use crate::error::Problem;
-use crate::extract::NdjsonBody;
-use crate::handler::batch::{self, Batch};
-use crate::handler::notification::body_hash;
+use crate::handler::batch::Batch;
+use crate::request::access::{Provider, Publish};
+use crate::request::body::NdjsonBody;
+use crate::request::idempotency::body_hash;
+use crate::request::page::lines;
 use crate::respond::Lines;
-use crate::state::Api;
 
 /// No other request's key begins with a line break: it cannot stand in a header.
 const KEY_PREFIX: &str = "\n";
 
 pub(crate) async fn notifications(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
+    Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
-    let lines = batch::lines(&body)?;
-    api.delivery.admit_relay(provider.app).await?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Front(InOrder::default()));
+    let lines = lines(&body)?;
+    delivery.admit_relay(provider.app).await?;
+    let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Front(InOrder::default()));
     for line in lines {
-        let read = body::relayed(line, &api.config.limits, api.now());
+        let read = body::relayed(line, &body_limits, delivery.clock().now());
         let read = read.map(|relayed| {
             let key = format!("{KEY_PREFIX}{}", relayed.key).into();
             let same = relayed.untraced.as_deref().map_or(line, str::as_bytes);

@@ -6,6 +6,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use futures_util::future::join_all;
 use http::StatusCode;
+use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{Holder, Reason, UNDER_WAY_MAX, Verdict};
 use noroshi_protocol::mqtt::filter_matches;
@@ -15,53 +16,55 @@ use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, Topic};
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Manager, Provider, Read};
 use crate::body;
 use crate::error::{Code, Problem};
-use crate::extract::{JsonBody, Path, Query};
+use crate::request::access::{Manager, Provider, Read};
+use crate::request::body::JsonBody;
+use crate::request::parameter::{Path, Query};
 use crate::respond;
-use crate::state::{Api, State};
 
 /// Topics of one request that the webhook is asked about.
 const ASKED_MAX: usize = 64;
 
 /// `GET /v1/apps/{app}/topic-rules`
 pub(crate) async fn show(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
-    let rules = api.auth.topic_rules(app.id).ok_or_else(|| Problem::not_found("topic rules"))?;
+    let app = manager.app(&auth, &name)?;
+    let rules = auth.topic_rules(app.id).ok_or_else(|| Problem::not_found("topic rules"))?;
     Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
 }
 
 /// `PUT /v1/apps/{app}/topic-rules`: all of them. Subscriptions that lost permission end.
 pub(crate) async fn put(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let app = manager.app(&api, &name)?;
+    let app = manager.app(&auth, &name)?;
     // Another node may have given the rules another secret.
-    api.auth.follow().await?;
-    let kept = api.auth.topic_rules(app.id);
+    auth.follow().await?;
+    let kept = auth.topic_rules(app.id);
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
-    api.auth.set_topic_rules(app.id, Some(text)).await?;
-    api.delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
+    auth.set_topic_rules(app.id, Some(text)).await?;
+    delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
     Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
 }
 
 /// `DELETE /v1/apps/{app}/topic-rules`: done also if there are none.
 pub(crate) async fn delete(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&api, &name)?;
-    api.auth.set_topic_rules(app.id, None).await?;
-    api.delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
+    let app = manager.app(&auth, &name)?;
+    auth.set_topic_rules(app.id, None).await?;
+    delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -95,7 +98,8 @@ struct RuleBody {
 
 /// `GET /v1/devices/{device}/topics/{topic}/permission`: what topic rules say, and why. Asks no webhook.
 pub(crate) async fn explain(
-    Shared(api): Shared<Api>,
+    Shared(auth): Shared<Arc<Auth>>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,
     Path((device, topic)): Path<(String, String)>,
     Query(query): Query<PermissionQuery>,
@@ -106,15 +110,15 @@ pub(crate) async fn explain(
         Some(_) => return Err(Problem::parameter("action", "it is \"subscribe\" or \"publish\"")),
     };
     let topic = Topic::parse_any(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
-    let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
+    let found = delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
     let holder = holder(&device, None);
     let (decision, rules) = match Delivery::is_ruled(topic.as_str()) {
-        true => api.delivery.explain_topic(&holder, action, topic.as_str()),
+        true => delivery.explain_topic(&holder, action, topic.as_str()),
         false => (Decision::Unruled, None),
     };
     let (decision, reason, detail, number) = match decision {
-        Decision::Unruled => unruled(&api, provider.app, action, &topic),
+        Decision::Unruled => unruled(&auth, provider.app, action, &topic),
         Decision::Allowed { rule } => ("allowed", None, "the rule allows it".to_owned(), Some(rule)),
         Decision::Ask { rule } => {
             ("ask", None, "the app's webhook decides when the device asks for it".to_owned(), Some(rule))
@@ -152,7 +156,7 @@ pub(crate) async fn explain(
 type Explained = (&'static str, Option<&'static str>, String, Option<usize>);
 
 /// What counts where the app has no rules for an action.
-fn unruled(api: &State, app: AppId, action: Action, topic: &Topic) -> Explained {
+fn unruled(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Explained {
     let allowed = |text: &str| ("allowed", None, text.to_owned(), None);
     if needs_rule(topic.as_str()) {
         let text = "a topic that begins with \"$\" needs a topic rule, and the app has none for this action";
@@ -164,7 +168,7 @@ fn unruled(api: &State, app: AppId, action: Action, topic: &Topic) -> Explained 
     if action == Action::Subscribe {
         return allowed("the app has no topic rules for subscribing");
     }
-    let filters = api.auth.with_app(app, |app| app.settings.client_publish.clone()).unwrap_or_default();
+    let filters = auth.with_app(app, |app| app.settings.client_publish.clone()).unwrap_or_default();
     match filters.iter().find(|filter| filter_matches(filter, topic.as_str())) {
         Some(filter) => {
             allowed(&format!("the app has no topic rules for publishing; client_publish has {filter}"))
@@ -184,13 +188,13 @@ pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
 /// Refuses topics that a device may not subscribe to. `field` names a topic by its place. The webhook is asked about
 /// as many topics at once as it takes of one app; the time of the next ones begins when those are answered.
 pub(crate) async fn permit(
-    api: &State,
+    delivery: &Delivery,
     holder: &Holder,
     topics: &[Topic],
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
-    let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
-    let (delivery, action) = (&api.delivery, Action::Subscribe);
+    let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
+    let (delivery, action) = (&delivery, Action::Subscribe);
     let mut asked = Vec::new();
     for (index, topic) in ruled(topics) {
         match delivery.check_topic(&rules, holder, action, topic.as_str()) {
@@ -219,16 +223,16 @@ pub(crate) async fn permit(
 /// Looks again after subscriptions were made: rules may have changed after [`permit`]. Ends the first subscription that
 /// they deny now, and refuses the request.
 pub(crate) async fn keep(
-    api: &State,
+    delivery: &Delivery,
     holder: &Holder,
     topics: &[Topic],
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
-    let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
+    let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
     for (index, topic) in ruled(topics) {
-        let verdict = api.delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
+        let verdict = delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
         if let Verdict::Denied(reason) = verdict {
-            api.delivery.unsubscribe(holder.app, &holder.device, topic).await?;
+            delivery.unsubscribe(holder.app, &holder.device, topic).await?;
             return Err(refused(reason).at(field(index)));
         }
     }

@@ -1,16 +1,18 @@
 //! Users, who exist by what their devices and their app's JWTs say.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
+use noroshi_delivery::Delivery;
 use noroshi_types::UserId;
 use serde::Serialize;
 
-use crate::access::{Devices, Provider};
 use crate::error::Problem;
-use crate::extract::Path;
+use crate::request::access::{Devices, Provider};
+use crate::request::parameter::Path;
 use crate::respond;
-use crate::state::Api;
 
 #[derive(Serialize)]
 struct RevokedBody {
@@ -20,12 +22,12 @@ struct RevokedBody {
 
 /// `POST /v1/users/{user}/revoke`: also of a user who is not known (any more), whose JWTs may still be.
 pub(crate) async fn revoke(
-    Shared(api): Shared<Api>,
+    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Devices>,
     Path(user): Path<String>,
 ) -> Result<Response, Problem> {
     let user = user_id(&user)?;
-    let devices = api.delivery.revoke_user(provider.app, &user).await?;
+    let devices = delivery.revoke_user(provider.app, &user).await?;
     Ok(respond::json(StatusCode::OK, &RevokedBody { user: user.to_string(), devices }))
 }
 

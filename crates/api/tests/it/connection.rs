@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, Turn, serve_connection};
+use noroshi_api::{Handoff, Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, serve_connection};
 use noroshi_types::CloseReason;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -17,11 +17,11 @@ fn peer() -> Peer {
     Peer { address: SocketAddr::from(([192, 0, 2, 7], 4_711)), secure: true }
 }
 
-pub(crate) type Ended = tokio::task::JoinHandle<Option<Turn<DuplexStream>>>;
+pub(crate) type Ended = tokio::task::JoinHandle<Option<Handoff<DuplexStream>>>;
 
 /// A connection to the service; the sender drains it.
 fn connect(service: &Service) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
-    serve(Serving { turns: true, ..Serving::new(service.public.clone()) }, None)
+    serve(Serving { hands_off: true, ..Serving::new(service.public.clone()) }, None)
 }
 
 pub(crate) fn serve(
@@ -38,7 +38,7 @@ pub(crate) fn serve(
 pub(crate) fn serve_io<I>(
     io: I,
     serving: Serving,
-) -> (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Option<Turn<I>>>)
+) -> (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Option<Handoff<I>>>)
 where
     I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -124,7 +124,7 @@ async fn pages_of_any_origin_may_use_what_devices_use() {
     assert_eq!(provider.header("access-control-allow-origin"), None, "an API key has no place in a page");
 }
 
-async fn turned(task: Ended) -> Turn<DuplexStream> {
+async fn handed_off(task: Ended) -> Handoff<DuplexStream> {
     let ended = tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
     ended.expect("the request is the gateway's")
 }
@@ -138,7 +138,7 @@ async fn an_upgrade_on_an_open_connection_goes_to_the_gateway_with_all_that_was_
     let upgrade = "GET /v1/connect?token=t HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n\
         and a frame";
     client.write_all(upgrade.as_bytes()).await.expect("written");
-    let Turn { mut io, bytes } = turned(task).await;
+    let Handoff { mut io, bytes } = handed_off(task).await;
     assert_eq!(String::from_utf8_lossy(&bytes), upgrade);
     io.write_all(b"hello").await.expect("written");
     assert_eq!(read_until(&mut client, "hello").await, "hello", "the same connection, and nothing before");
@@ -151,7 +151,7 @@ async fn a_posted_body_goes_to_the_gateway_as_far_as_it_came() {
     for body in ["", "01234", "0123456789"] {
         let (mut client, _drain, task) = connect(&service);
         client.write_all(format!("{head}{body}").as_bytes()).await.expect("written");
-        let Turn { mut io, mut bytes } = turned(task).await;
+        let Handoff { mut io, mut bytes } = handed_off(task).await;
         client.write_all(b"!").await.expect("written");
         let mut more = [0; 64];
         while !bytes.ends_with(b"!") {
@@ -176,7 +176,7 @@ async fn an_answer_is_written_before_the_connection_goes_to_the_gateway() {
     let length: usize = length.lines().next().expect("a line").parse().expect("a number");
     let mut rest = vec![0; length - begun.len()];
     client.read_exact(&mut rest).await.expect("the whole answer");
-    assert!(turned(task).await.bytes.starts_with(b"GET /mqtt "));
+    assert!(handed_off(task).await.bytes.starts_with(b"GET /mqtt "));
 }
 
 #[tokio::test]

@@ -418,7 +418,7 @@ fn bridged_with(held: &Held, room: bool, http2: Http2) -> (Serving, Given) {
         room.then(|| GatewayStream { stream: theirs, held: Box::new(()) })
     };
     let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..http2 };
-    (Serving { turns: true, ..serving(held.router(), http2) }, given)
+    (Serving { hands_off: true, ..serving(held.router(), http2) }, given)
 }
 
 async fn next(given: &Given) -> (String, tokio::net::UnixStream) {

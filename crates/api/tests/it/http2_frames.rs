@@ -364,7 +364,7 @@ async fn an_event_waits_for_the_clients_window() {
     let theirs = Mutex::new(Some(theirs.into_std().expect("a socket")));
     let bridge = move |_, _| Some(GatewayStream { stream: theirs.lock().take()?, held: Box::new(()) });
     let http2 = Http2 { bridge: Some(Arc::new(bridge)), ..Http2::default() };
-    let serving = Serving { turns: true, ..serving(Router::new(), http2) };
+    let serving = Serving { hands_off: true, ..serving(Router::new(), http2) };
     // SETTINGS_INITIAL_WINDOW_SIZE
     let mut client = Client::with_settings(serving, &[0, 4, 0, 0, 0, 0]).await;
     client.send(&request(1, "/v1/events", true)).await;

@@ -261,14 +261,27 @@ async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own()
     let secrets = Secrets::new(folder.path(), None);
     let data = format!("data = {:?}\n", folder.path());
     let config = load(&format!("[server]\n{data}")).expect("ok");
-    assert_eq!(push_key::open(&config, &secrets).await.expect("no key"), None);
+    assert_eq!(
+        push_key::open(config.push.key_file.as_deref(), config.server.dev, &secrets).await.expect("no key"),
+        None
+    );
     let config = load(&format!("[server]\ndev = true\n{data}")).expect("ok");
-    let made = push_key::open(&config, &secrets).await.expect("a key").expect("made");
-    assert_eq!(push_key::open(&config, &secrets).await.expect("a key"), Some(made), "it stays");
+    let made = push_key::open(config.push.key_file.as_deref(), config.server.dev, &secrets)
+        .await
+        .expect("a key")
+        .expect("made");
+    assert_eq!(
+        push_key::open(config.push.key_file.as_deref(), config.server.dev, &secrets).await.expect("a key"),
+        Some(made),
+        "it stays"
+    );
     let path = folder.path().join("given");
     std::fs::write(&path, "ab".repeat(32)).expect("written");
     let config = load(&format!("[server]\ndev = true\n{data}[push]\nkey_file = {path:?}")).expect("ok");
-    assert_eq!(push_key::open(&config, &secrets).await.expect("a key"), Some([0xab; 32]));
+    assert_eq!(
+        push_key::open(config.push.key_file.as_deref(), config.server.dev, &secrets).await.expect("a key"),
+        Some([0xab; 32])
+    );
 }
 
 #[test]

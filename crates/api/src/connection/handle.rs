@@ -1,8 +1,8 @@
-//! What a connection and the requests on it tell each other: who is at the other end, what it waits for, and how
-//! it has to end.
+//! State shared by a connection, its requests and their bodies: what the connection waits for, and how it must end. The
+//! handle reports the connection's activity to the pool.
 //!
-//! An HTTP/1.1 connection has one link, since it serves one request at a time. Each stream of an HTTP/2 connection has a link
-//! of its own, and the connection's link counts them.
+//! An HTTP/1.1 connection has one handle, since it serves one request at a time. Each stream of an HTTP/2 connection has
+//! its own handle, and the connection's handle counts them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,84 +10,85 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::pool::{Activity, NoRoom, Place, Trust};
-use crate::turn::Turned;
+use super::handoff::GatewayRequest;
+use super::pool::{Activity, Place, Rejection, Trust};
 
-/// Who sent a request, behind trusted proxies too. [`crate::serve_connection`] adds it to each request; limits,
-/// rate limits and access logs use it.
+/// The client of a request, behind trusted proxies too. An extension of each request, for limits, rate limits and
+/// access logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client(pub IpAddr);
 
-/// Shared by a connection, the request in work and its body. Cheap to clone.
+/// Cheap to clone. Clones share everything.
 #[derive(Clone, Default)]
-pub(crate) struct Link(Arc<Inner>);
+pub(crate) struct Handle(Arc<Inner>);
 
-/// What a connection counts one of its streams as.
+/// How a connection counts one of its streams.
 const NOT_COUNTED: u8 = 0;
 const AWAITS_PEER: u8 = 1;
 const WORKING: u8 = 2;
 
 #[derive(Default)]
 struct Inner {
-    /// None: nobody counts the connection. Of a stream: it uses the place of its connection.
+    /// None: the connection is in no pool, or the stream uses the place of its connection.
     place: Option<Place>,
-    stream: Option<OfStream>,
-    /// Of an HTTP/2 connection: its streams with a request in work, and those of them that do not wait for the peer.
+    stream: Option<StreamState>,
+    /// HTTP/2 connections: streams with a request in progress, and those of them that do not wait for the peer.
     streams: AtomicUsize,
     working: AtomicUsize,
-    /// Of an HTTP/2 connection: a stream uses its place.
+    /// HTTP/2 connections: a stream uses the connection's place.
     is_shared: AtomicBool,
-    /// Of an HTTP/2 connection: its streams that the gateway counts, and the connection with them.
+    /// HTTP/2 connections: streams that the gateway counts. While there is one, the gateway counts the connection too.
     bridged: AtomicUsize,
-    /// The peer sent bytes, or took some that had waited, since somebody looked.
-    was_heard: AtomicBool,
-    /// A request is in work, up to the end of its answer.
+    /// The peer sent bytes, or read blocked ones, since [`Handle::take_active`].
+    was_active: AtomicBool,
+    /// A request is in progress, up to the end of its response.
     in_request: AtomicBool,
     /// The handler waits for more of the body.
     awaits_body: AtomicBool,
-    /// The peer did not take the last write whole.
+    /// The peer did not read all of the last write.
     is_write_blocked: AtomicBool,
-    /// The response is ready, and delayed.
+    /// The response is ready, but delayed.
     is_delayed: AtomicBool,
     /// A body missed a deadline.
-    is_late: AtomicBool,
+    is_body_timed_out: AtomicBool,
     /// Part of a body was not read: the connection cannot serve another request.
     has_unread: AtomicBool,
-    turned: Mutex<Option<Turned>>,
+    handed_off: Mutex<Option<GatewayRequest>>,
 }
 
-/// What only a stream's link has.
-struct OfStream {
-    connection: Link,
-    /// What the connection counts the stream as.
+/// State of streams only.
+struct StreamState {
+    connection: Handle,
+    /// How the connection counts the stream.
     counted: AtomicU8,
-    /// It uses the connection's place.
+    /// The stream uses the connection's place.
     shares: bool,
 }
 
-impl Link {
+impl Handle {
     pub(crate) fn new(place: Option<Place>) -> Self {
         Self(Arc::new(Inner { place, ..Inner::default() }))
     }
 
-    /// Of a new stream. One at a time uses the place of the connection; each further one takes a place as a connection
-    /// would.
-    pub(crate) fn of_stream(connection: &Link) -> Result<Self, NoRoom> {
-        let of_connection = &connection.0;
-        let shares = of_connection.bridged.load(Ordering::Relaxed) == 0
-            && !of_connection.is_shared.swap(true, Ordering::Relaxed);
-        let place = match &of_connection.place {
-            Some(place) if !shares => Some(place.beside()?),
+    /// A new stream. One stream at a time uses the place of the connection; each further one takes its own place, as a
+    /// connection does.
+    pub(crate) fn of_stream(connection: &Handle) -> Result<Self, Rejection> {
+        let inner = &connection.0;
+        let shares =
+            inner.bridged.load(Ordering::Relaxed) == 0 && !inner.is_shared.swap(true, Ordering::Relaxed);
+        let place = match &inner.place {
+            Some(place) if !shares => Some(place.for_stream()?),
             _ => None,
         };
-        let stream = OfStream { connection: connection.clone(), counted: AtomicU8::new(NOT_COUNTED), shares };
+        let stream =
+            StreamState { connection: connection.clone(), counted: AtomicU8::new(NOT_COUNTED), shares };
         Ok(Self(Arc::new(Inner { place, stream: Some(stream), ..Inner::default() })))
     }
 
-    /// The connection has not asked for anything yet.
-    pub(crate) fn is_silent(&self) {
+    /// The connection has sent no request yet.
+    pub(crate) fn set_silent(&self) {
         if let Some(place) = &self.0.place {
-            place.is_at(Activity::Silent);
+            place.set_activity(Activity::Silent);
         }
     }
 
@@ -95,7 +96,7 @@ impl Link {
         self.0.place.as_ref()
     }
 
-    /// While this is held the gateway counts the connection, and its pool does not.
+    /// While the result is held, the gateway counts the connection and the pool does not.
     pub(crate) fn lend(&self) -> LentPlace {
         if self.0.bridged.fetch_add(1, Ordering::Relaxed) == 0
             && let Some(place) = &self.0.place
@@ -105,26 +106,26 @@ impl Link {
         LentPlace(self.clone())
     }
 
-    /// Whether a stream of the connection is the gateway's.
+    /// Whether the gateway serves a stream of the connection.
     pub(crate) fn is_lent(&self) -> bool {
         self.0.bridged.load(Ordering::Relaxed) > 0
     }
 
-    /// Resolves when the connection, or the stream, has to make room for another. Cancel-safe.
+    /// Resolves when the pool evicts the connection or stream. Cancel-safe.
     pub(crate) async fn evicted(&self) {
-        let of_connection = || self.0.stream.as_ref()?.connection.0.place.as_ref();
-        match self.0.place.as_ref().or_else(of_connection) {
+        let connection_place = || self.0.stream.as_ref()?.connection.0.place.as_ref();
+        match self.0.place.as_ref().or_else(connection_place) {
             Some(place) => place.evicted().await,
             None => std::future::pending().await,
         }
     }
 
-    pub(crate) fn heard(&self) {
-        self.0.was_heard.store(true, Ordering::Relaxed);
+    pub(crate) fn set_active(&self) {
+        self.0.was_active.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn take_heard(&self) -> bool {
-        self.0.was_heard.swap(false, Ordering::Relaxed)
+    pub(crate) fn take_active(&self) -> bool {
+        self.0.was_active.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn begin_request(&self) {
@@ -151,15 +152,16 @@ impl Link {
 
     fn set(&self, flag: &AtomicBool, to: bool) {
         if flag.swap(to, Ordering::Relaxed) != to {
-            self.tell();
+            self.report();
         }
     }
 
-    /// All of a connection runs in one task, so what one flag says is not outrun by another.
-    fn tell(&self) {
+    /// Reports the activity to the pool and to the stream's connection. A connection runs in one task, so the flags are
+    /// consistent.
+    fn report(&self) {
         let activity = self.0.activity();
         if let Some(place) = &self.0.place {
-            place.is_at(activity);
+            place.set_activity(activity);
         }
         if let Some(stream) = &self.0.stream {
             stream.connection.recount(&stream.counted, activity);
@@ -181,16 +183,17 @@ impl Link {
         count(&self.0.streams, before != NOT_COUNTED, now != NOT_COUNTED);
         count(&self.0.working, before == WORKING, now == WORKING);
         if before != now {
-            self.tell();
+            self.report();
         }
     }
 
-    pub(crate) fn has_shown(&self, trust: Trust) {
+    /// The request brought a valid credential.
+    pub(crate) fn record_trust(&self, trust: Trust) {
         if let Some(place) = &self.0.place {
-            place.has_shown(trust);
+            place.record_trust(trust);
         }
         if let Some(stream) = &self.0.stream {
-            stream.connection.has_shown(trust);
+            stream.connection.record_trust(trust);
         }
     }
 
@@ -198,37 +201,39 @@ impl Link {
         self.0.is_write_blocked.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn body_was_late(&self) {
-        self.0.is_late.store(true, Ordering::Relaxed);
+    pub(crate) fn set_body_timed_out(&self) {
+        self.0.is_body_timed_out.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_late(&self) -> bool {
-        self.0.is_late.load(Ordering::Relaxed)
+    pub(crate) fn is_body_timed_out(&self) -> bool {
+        self.0.is_body_timed_out.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn left_unread(&self) {
+    pub(crate) fn set_unread(&self) {
         self.0.has_unread.store(true, Ordering::Relaxed);
     }
 
-    /// The peer may send bytes that nobody reads: they must not cost it the end of what it is sent.
+    /// Makes the connection linger when it closes, so that bytes nobody reads do not cost the peer the end of the
+    /// response.
     pub(crate) fn linger_at_end(&self) {
-        self.left_unread();
+        self.set_unread();
     }
 
     pub(crate) fn has_unread(&self) -> bool {
         self.0.has_unread.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn turn(&self, turned: Turned) {
-        *self.0.turned.lock() = Some(turned);
+    /// The connection's next request is for the gateway.
+    pub(super) fn hand_off(&self, request: GatewayRequest) {
+        *self.0.handed_off.lock() = Some(request);
     }
 
-    pub(crate) fn has_turned(&self) -> bool {
-        self.0.turned.lock().is_some()
+    pub(super) fn is_handed_off(&self) -> bool {
+        self.0.handed_off.lock().is_some()
     }
 
-    pub(crate) fn take_turned(&self) -> Option<Turned> {
-        self.0.turned.lock().take()
+    pub(super) fn take_handed_off(&self) -> Option<GatewayRequest> {
+        self.0.handed_off.lock().take()
     }
 }
 
@@ -237,7 +242,7 @@ impl Inner {
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         let some = |count: &AtomicUsize| count.load(Ordering::Relaxed) > 0;
         if some(&self.working) {
-            Activity::Working // whatever the other streams wait for
+            Activity::Working // even if other streams wait for the peer
         } else if is(&self.awaits_body) || is(&self.is_write_blocked) || is(&self.is_delayed) {
             Activity::AwaitsPeer
         } else if is(&self.in_request) {
@@ -250,7 +255,7 @@ impl Inner {
     }
 }
 
-impl Drop for OfStream {
+impl Drop for StreamState {
     fn drop(&mut self) {
         self.connection.recount(&self.counted, Activity::Idle);
         if self.shares {
@@ -259,8 +264,8 @@ impl Drop for OfStream {
     }
 }
 
-/// Held by a stream that the gateway counts.
-pub(crate) struct LentPlace(Link);
+/// Held by a stream that the gateway serves.
+pub(crate) struct LentPlace(Handle);
 
 impl Drop for LentPlace {
     fn drop(&mut self) {
@@ -275,41 +280,41 @@ impl Drop for LentPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::{Pool, PoolLimits, PoolMetrics};
+    use crate::connection::pool::{Pool, PoolLimits, PoolMetrics};
 
     fn pool(connections_max: usize) -> Pool {
         let limits = PoolLimits { connections_max, per_client_max: 0 };
         Pool::new("public", limits, PoolMetrics::unregistered())
     }
 
-    fn connection(pool: &Pool) -> Link {
-        let Ok(place) = pool.enter(None) else { panic!("no room") };
-        Link::new(Some(place))
+    fn connection(pool: &Pool) -> Handle {
+        let Ok(place) = pool.enter(None) else { panic!("rejected") };
+        Handle::new(Some(place))
     }
 
     #[test]
-    fn streams_beside_the_first_take_places_as_connections_do() {
+    fn further_streams_take_places_as_connections_do() {
         let pool = pool(3);
         let connection = connection(&pool);
         let stream = || {
-            let stream = Link::of_stream(&connection)?;
+            let stream = Handle::of_stream(&connection)?;
             stream.begin_request();
-            Ok::<_, NoRoom>(stream)
+            Ok::<_, Rejection>(stream)
         };
         let streams: Vec<_> = (0..3).map(|_| stream()).collect();
         assert!(streams.iter().all(Result::is_ok));
-        assert_eq!(stream().err(), Some(NoRoom::Pool));
+        assert_eq!(stream().err(), Some(Rejection::PoolFull));
         drop(streams);
         assert_eq!((0..3).filter(|_| stream().is_ok()).count(), 3, "one at a time");
         assert_eq!(connection.0.activity(), Activity::Idle);
     }
 
     #[test]
-    fn a_connection_works_as_long_as_one_stream_does() {
+    fn a_connection_is_working_while_a_stream_is() {
         let pool = pool(9);
         let connection = connection(&pool);
-        let (one, two) = (Link::of_stream(&connection).ok(), Link::of_stream(&connection).ok());
-        let (Some(one), Some(two)) = (one, two) else { panic!("no room") };
+        let (one, two) = (Handle::of_stream(&connection).ok(), Handle::of_stream(&connection).ok());
+        let (Some(one), Some(two)) = (one, two) else { panic!("rejected") };
         one.begin_request();
         two.begin_request();
         two.set_awaits_body(true);
@@ -329,55 +334,56 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_an_event_stream_is_not_the_pools() {
+    fn the_pool_does_not_count_a_connection_with_an_event_stream() {
         let pool = pool(1);
         let device = connection(&pool);
         let stream = device.lend();
         let other = connection(&pool);
-        assert!(pool.enter(None).is_err(), "the other one works");
+        assert!(pool.enter(None).is_err(), "the other connection is working");
         other.begin_request();
         other.end_request();
         drop(stream);
-        assert!(is_evicted(&other), "the idle one makes room");
+        assert!(is_evicted(&other), "the idle connection");
         assert!(!is_evicted(&device));
     }
 
     #[test]
-    fn a_connection_that_comes_back_to_a_full_pool_goes() {
+    fn a_reclaimed_idle_connection_is_evicted_from_a_full_pool() {
         let pool = pool(1);
         let device = connection(&pool);
-        device.is_silent();
+        device.set_silent();
         let stream = device.lend();
-        let _works = connection(&pool);
+        let _working = connection(&pool);
         drop(stream);
         assert!(is_evicted(&device));
     }
 
     #[test]
-    fn a_connection_that_comes_back_with_a_request_in_work_goes_after_it() {
+    fn a_reclaimed_working_connection_is_evicted_after_its_request() {
         let pool = pool(2);
         let connection = connection(&pool);
-        let (Ok(request), Ok(other)) = (Link::of_stream(&connection), Link::of_stream(&connection)) else {
-            panic!("no room")
+        let (Ok(request), Ok(other)) = (Handle::of_stream(&connection), Handle::of_stream(&connection))
+        else {
+            panic!("rejected")
         };
         request.begin_request();
         other.begin_request();
         let stream = connection.lend();
-        let Ok(_works) = pool.enter(None) else { panic!("no room") };
+        let Ok(_working) = pool.enter(None) else { panic!("rejected") };
         drop(stream);
         assert!(!is_evicted(&connection) && !is_evicted(&request) && !is_evicted(&other));
         drop(request);
-        assert!(!is_evicted(&connection), "the other one is in work");
+        assert!(!is_evicted(&connection), "another request is in progress");
         other.end_request();
-        assert!(is_evicted(&other), "which makes the room that is needed");
+        assert!(is_evicted(&other), "its place is enough");
         assert!(!is_evicted(&connection));
     }
 
     #[test]
-    fn a_connection_whose_socket_is_full_stays_while_a_stream_works() {
+    fn a_write_blocked_connection_stays_while_a_stream_is_working() {
         let pool = pool(1);
         let connection = connection(&pool);
-        let Ok(stream) = Link::of_stream(&connection) else { panic!("no room") };
+        let Ok(stream) = Handle::of_stream(&connection) else { panic!("rejected") };
         stream.begin_request();
         connection.set_write_blocked(true);
         assert!(pool.enter(None).is_err());
@@ -385,7 +391,7 @@ mod tests {
         assert!(pool.enter(None).is_ok() && is_evicted(&connection) && is_evicted(&stream));
     }
 
-    fn is_evicted(link: &Link) -> bool {
-        futures_util::FutureExt::now_or_never(link.evicted()).is_some()
+    fn is_evicted(handle: &Handle) -> bool {
+        futures_util::FutureExt::now_or_never(handle.evicted()).is_some()
     }
 }

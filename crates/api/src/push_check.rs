@@ -1,24 +1,24 @@
-//! Whether push services would take a message, asked before it is accepted: what is too large for one of them,
-//! or names a field it is known to refuse, would fail on every device.
+//! Checks before acceptance whether push services would accept a message. A message that is too large, or has a field that a
+//! push service rejects, would fail on every device.
 //!
-//! Only services that the app has a credential for count; before it has any, all do, so that a first trial
-//! finds out. They are looked up where something is wrong, so a message that fits costs no read.
+//! Considers the push services that the app has credentials for, or all of them while it has none, so that a first attempt
+//! shows the problem. Reads credentials only if a check fails, so a valid message costs no read.
 
 use std::collections::BTreeMap;
 
+use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::template::{Template, Variables};
 use noroshi_delivery::campaign::{Spec, Treatment, Variant};
 use noroshi_push::{Fields, Unfit, check_content};
 use noroshi_types::{AppId, JsonText, NotificationId, Push, PushMode, PushService, Request};
 
 use crate::error::{Code, Problem};
-use crate::state::State;
 
-/// All are of one length.
+/// All ids have the same length.
 const ANY_ID: [u8; 16] = [0xff; 16];
 
 /// `POST /v1/notifications`, and each line of its batch.
-pub async fn check_request(state: &State, app: AppId, request: &Request) -> Result<(), Problem> {
+pub(crate) async fn check_request(delivery: &Delivery, app: AppId, request: &Request) -> Result<(), Problem> {
     if request.push.mode == PushMode::Never {
         return Ok(());
     }
@@ -29,17 +29,17 @@ pub async fn check_request(state: &State, app: AppId, request: &Request) -> Resu
         data: request.data.clone(),
         urgency: request.urgency,
         collapse_key: request.collapse_key.clone(),
-        expires_at: request.expires_at(state.now()),
+        expires_at: request.expires_at(delivery.clock().now()),
         apns,
         fcm,
         webpush,
     };
-    check(state, app, &fields, "").await
+    check(delivery, app, &fields, "").await
 }
 
-/// The message and each of its variants, with the words that stand in where a recipient has none. What
-/// recipients bring themselves is found out when it is sent.
-pub(crate) async fn check_campaign(state: &State, app: AppId, spec: &Spec) -> Result<(), Problem> {
+/// Checks the message and each of its variants with the campaign's default variables. Variables of recipients are checked
+/// when the message is sent.
+pub(crate) async fn check_campaign(delivery: &Delivery, app: AppId, spec: &Spec) -> Result<(), Problem> {
     let message = &spec.message;
     if message.push.mode == PushMode::Never {
         return Ok(());
@@ -51,12 +51,12 @@ pub(crate) async fn check_campaign(state: &State, app: AppId, spec: &Spec) -> Re
         data: filled(message.data.as_ref(), &spec.variables),
         urgency: message.urgency,
         collapse_key: message.collapse_key.clone(),
-        expires_at: state.now().saturating_add(message.ttl.duration()),
+        expires_at: delivery.clock().now().saturating_add(message.ttl.duration()),
         apns,
         fcm,
         webpush,
     };
-    check(state, app, &whole, "message.").await?;
+    check(delivery, app, &whole, "message.").await?;
     let of = |whole: &Fields, variant: &Variant| {
         let own = |text: &Option<JsonText>| filled(text.as_ref(), &spec.variables);
         Fields {
@@ -76,18 +76,18 @@ pub(crate) async fn check_campaign(state: &State, app: AppId, spec: &Spec) -> Re
         varieties.push((at, fields));
     }
     for (at, fields) in varieties {
-        check(state, app, &fields, "message.").await.map_err(|problem| problem.at(at))?;
+        check(delivery, app, &fields, "message.").await.map_err(|problem| problem.at(at))?;
     }
     Ok(())
 }
 
-/// `prefix` is where the message stands in the body.
-async fn check(state: &State, app: AppId, fields: &Fields, prefix: &str) -> Result<(), Problem> {
+/// `prefix`: the path of the message in the body.
+async fn check(delivery: &Delivery, app: AppId, fields: &Fields, prefix: &str) -> Result<(), Problem> {
     if check_content(fields, &PushService::ALL).is_ok() {
         return Ok(());
     }
     let mut services: Vec<PushService> =
-        state.delivery.credentials(app).await?.iter().map(|credential| credential.service).collect();
+        delivery.credentials(app).await?.iter().map(|credential| credential.service).collect();
     services.sort_unstable();
     services.dedup();
     let services = if services.is_empty() { &PushService::ALL[..] } else { &services };
@@ -101,7 +101,7 @@ fn refused(unfit: Unfit, prefix: &str) -> Problem {
     }
 }
 
-/// As it is where words are missing: uploaded recipients bring their own.
+/// The text itself if a variable has no default: uploaded recipients bring their own.
 fn filled(text: Option<&JsonText>, defaults: &BTreeMap<String, String>) -> Option<JsonText> {
     let text = text?;
     let none = BTreeMap::new();

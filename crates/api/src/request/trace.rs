@@ -1,8 +1,8 @@
-//! Of which trace a request is a part: read from its headers once, by [`crate::observe`], and found by handlers here.
+//! The trace of a request (W3C Trace Context): [`crate::observe`] reads it from the headers once; handlers extract it.
 //!
-//! A header that breaks a rule is ignored, as the specification wants it: nobody's notification is refused for its trace. And
-//! only who holds an API key is believed: devices, and whoever posts to a Web Push endpoint, could else make a node record
-//! what they like ("Denial of service" among the specification's security considerations).
+//! Ignores an invalid header, as the specification requires. Trusts only requests with an API key: otherwise devices and
+//! senders of Web Push could make a node record anything ("Denial of service" in the specification's security
+//! considerations).
 
 use std::convert::Infallible;
 
@@ -11,28 +11,26 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use noroshi_auth::is_of_a_device;
 use noroshi_protocol::device_path::DevicePath;
-use noroshi_telemetry::span::{Kind, Open};
+use noroshi_telemetry::span::{Kind, Open, Spans};
 use noroshi_types::trace::TraceState;
 use noroshi_types::{NotificationId, TraceContext};
 
-use crate::access::bearer;
-use crate::state::{Api, Door};
+use super::access::bearer;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Where strangers ask: devices, and senders of Web Push.
-const OUTSIDE: [&str; 5] = ["/v1/me", "/push/", "/v1/connect", "/v1/events", "/socket.io/"];
+/// Paths of untrusted clients: devices, and senders of Web Push.
+const UNTRUSTED: [&str; 5] = ["/v1/me", "/push/", "/v1/connect", "/v1/events", "/socket.io/"];
 
-/// What is done for this request is a child of that; none where nobody traces it.
+/// The parent of the spans of this request; none if it is not traced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traced(pub Option<TraceContext>);
 
 impl Traced {
-    /// The span of a request on the public address, where it is to be recorded; what is done for it is its child then.
-    pub(crate) fn begin(&mut self, api: &Api, route: &str, request: &Request) -> Option<Open> {
-        let spans = api.delivery.spans();
-        if !spans.is_on() || api.door != Door::Public || DevicePath::at(request.uri().path()).is_some() {
+    /// Starts the span of an API request if it is sampled; later spans of the request become its children.
+    pub(crate) fn begin(&mut self, spans: &Spans, route: &str, request: &Request) -> Option<Open> {
+        if !spans.is_on() || DevicePath::at(request.uri().path()).is_some() {
             return None;
         }
         let mut span = spans.begin(route.to_owned(), Kind::Server, self.0.as_ref())?;
@@ -50,14 +48,14 @@ impl Traced {
 
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         let values = headers.get_all(TRACEPARENT).iter().map(|value| value.as_bytes());
-        let is_outside = OUTSIDE.iter().any(|outside| path.starts_with(outside));
-        // Devices register where providers register them.
-        let believed = || !is_outside && !bearer(headers).is_ok_and(is_of_a_device);
-        Self(TraceContext::of_headers(values).filter(|_| believed()))
+        let is_untrusted = UNTRUSTED.iter().any(|prefix| path.starts_with(prefix));
+        // Devices and providers register devices at the same path.
+        let is_trusted = || !is_untrusted && !bearer(headers).is_ok_and(is_of_a_device);
+        Self(TraceContext::of_headers(values).filter(|_| is_trusted()))
     }
 }
 
-/// What became of the request; the span ends when it is dropped.
+/// Records the result of the request. The span ends when it is dropped.
 pub(crate) fn end(
     span: Option<&mut Open>,
     status: u16,
@@ -65,7 +63,7 @@ pub(crate) fn end(
     notification: Option<NotificationId>,
 ) {
     let Some(span) = span else { return };
-    // Who named the trace showed no credential.
+    // The client named the trace but brought no credential.
     if app.is_none() && span.is_of_another() {
         return span.forget();
     }
@@ -76,16 +74,16 @@ pub(crate) fn end(
     if let Some(id) = notification {
         span.set("noroshi.notification", id.to_string());
     }
-    // What a client did wrong is no failure of the server's (semantic conventions for HTTP servers).
+    // A client error is not a failure of the server (semantic conventions for HTTP servers).
     if status >= 500 {
         span.fail(status.to_string());
     }
 }
 
-impl FromRequestParts<Api> for Traced {
+impl<S: Send + Sync> FromRequestParts<S> for Traced {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(parts.extensions.get().copied().unwrap_or_default())
     }
 }

@@ -1,10 +1,10 @@
-//! A connection's bytes, whose peer has to take what it is sent.
+//! A connection whose peer must read what it is sent.
 //!
-//! Writing is measured by the time that the peer keeps it waiting, less what it took meanwhile: a peer that
-//! reads nothing and one that reads a byte now and then are both given up, a slow one is not.
+//! The deadline counts the time for which the peer blocks writes, less the time that it earns by reading: a peer that
+//! reads nothing, or a byte now and then, times out; a slow peer does not.
 //!
-//! A connection that ends in the middle of a request body lingers: closed at once, the kernel would answer the
-//! rest of the body with a reset, and the peer might lose the answer (RFC 9112 §9.6).
+//! A connection that ends in the middle of a request body lingers. If it closed at once, the kernel would answer the rest
+//! of the body with a reset, and the peer could lose the response (RFC 9112 §9.6).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,39 +14,39 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::arriving::Timing;
-use crate::link::Link;
+use super::handle::Handle;
+use super::timing::Timing;
 
-/// How long the end of the peer is waited for, and how much is read and thrown away meanwhile.
+/// How long a closing connection waits for the end of the peer's bytes, and how many it discards meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// How long a peer kept its sender waiting, less what it earned since by taking bytes.
+/// For how long a peer blocked writes, less what it earned by reading.
 #[derive(Default)]
-pub(crate) struct Debt(Duration);
+pub(super) struct BlockedTime(Duration);
 
-impl Debt {
-    pub(crate) fn waited(&mut self, time: Duration) {
+impl BlockedTime {
+    pub(super) fn add_blocked(&mut self, time: Duration) {
         self.0 += time;
     }
 
-    pub(crate) fn earned(&mut self, bytes: usize, timing: Timing) {
+    pub(super) fn add_sent(&mut self, bytes: usize, timing: Timing) {
         let earned = Duration::from_secs_f64(bytes as f64 / f64::from(timing.body_rate_min.max(1)));
         self.0 = self.0.saturating_sub(earned);
     }
 
-    /// How long the peer may go on to take nothing.
-    pub(crate) fn left(&self, timing: Timing) -> Duration {
+    /// How much longer the peer may block.
+    pub(super) fn remaining(&self, timing: Timing) -> Duration {
         timing.send.saturating_sub(self.0)
     }
 }
 
-pub(crate) struct Paced<I> {
+pub(super) struct TimedIo<I> {
     io: I,
-    link: Link,
+    handle: Handle,
     timing: Timing,
-    debt: Debt,
-    /// Since when it does, and when that is too long.
+    blocked_time: BlockedTime,
+    /// Since when the peer blocks writes, and the timer of its deadline.
     blocked: Option<(Instant, Pin<Box<Sleep>>)>,
     linger: Option<Linger>,
 }
@@ -56,43 +56,43 @@ struct Linger {
     bytes_left: usize,
 }
 
-impl<I> Paced<I> {
-    pub(crate) fn new(io: I, link: Link, timing: Timing) -> Self {
-        Self { io, link, timing, debt: Debt::default(), blocked: None, linger: None }
+impl<I> TimedIo<I> {
+    pub(super) fn new(io: I, handle: Handle, timing: Timing) -> Self {
+        Self { io, handle, timing, blocked_time: BlockedTime::default(), blocked: None, linger: None }
     }
 
-    pub(crate) fn into_inner(self) -> I {
+    pub(super) fn into_inner(self) -> I {
         self.io
     }
 
-    fn pace(
+    fn apply_deadline(
         &mut self,
         context: &mut Context<'_>,
         result: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(result) = result {
             if let Some((since, _)) = self.blocked.take() {
-                self.debt.waited(since.elapsed());
-                self.link.set_write_blocked(false);
-                self.link.heard(); // it took bytes
+                self.blocked_time.add_blocked(since.elapsed());
+                self.handle.set_write_blocked(false);
+                self.handle.set_active(); // it read bytes
             }
             if let Ok(count) = &result {
-                self.debt.earned(*count, self.timing);
+                self.blocked_time.add_sent(*count, self.timing);
             }
             return Poll::Ready(result);
         }
-        let left = self.debt.left(self.timing);
-        let (_, late) = self.blocked.get_or_insert_with(|| {
-            self.link.set_write_blocked(true);
-            (Instant::now(), Box::pin(sleep(left)))
+        let remaining = self.blocked_time.remaining(self.timing);
+        let (_, deadline) = self.blocked.get_or_insert_with(|| {
+            self.handle.set_write_blocked(true);
+            (Instant::now(), Box::pin(sleep(remaining)))
         });
-        ready!(late.as_mut().poll(context));
-        let late = "the client did not take its answer in time";
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, late)))
+        ready!(deadline.as_mut().poll(context));
+        let reason = "the client did not read its response in time";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for TimedIo<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -101,16 +101,16 @@ impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
         let filled = into.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, into);
         if into.filled().len() > filled {
-            self.link.heard();
+            self.handle.set_active();
         }
         polled
     }
 }
 
-impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<I> {
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.pace(cx, written)
+        self.apply_deadline(cx, written)
     }
 
     fn poll_write_vectored(
@@ -119,7 +119,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<I> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
-        self.pace(cx, written)
+        self.apply_deadline(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -127,10 +127,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What TLS still holds counts as what was not taken.
+        // Bytes that TLS buffers count as unread.
         match Pin::new(&mut self.io).poll_flush(cx) {
-            Poll::Ready(flushed) => self.pace(cx, Poll::Ready(flushed.map(|()| 0))).map_ok(drop),
-            Poll::Pending => self.pace(cx, Poll::Pending).map_ok(drop),
+            Poll::Ready(flushed) => self.apply_deadline(cx, Poll::Ready(flushed.map(|()| 0))).map_ok(drop),
+            Poll::Pending => self.apply_deadline(cx, Poll::Pending).map_ok(drop),
         }
     }
 
@@ -140,9 +140,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<I> {
             match Pin::new(&mut this.io).poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return this.pace(cx, Poll::Pending).map_ok(drop),
+                Poll::Pending => return this.apply_deadline(cx, Poll::Pending).map_ok(drop),
             }
-            if !this.link.has_unread() {
+            if !this.handle.has_unread() {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -156,7 +156,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<I> {
                 Ok(()) if !discarded.filled().is_empty() => {
                     linger.bytes_left = linger.bytes_left.saturating_sub(discarded.filled().len());
                 }
-                _ => break, // its end
+                _ => break, // end of stream
             }
         }
         Poll::Ready(Ok(()))

@@ -1,9 +1,9 @@
-//! A stream whose request is the gateway's, such as an event stream: the gateway's shard gets one end of a socket pair as
-//! an HTTP/1.1 connection, and this copies between the other end and the stream.
+//! Bridges a stream to the gateway, such as an event stream: a gateway shard gets one end of a socket pair as an HTTP/1.1
+//! connection, and the bridge copies between the other end and the stream.
 //!
-//! Nothing is read before the other side takes it, so what waits is in the socket pair, where the shard sees a slow client
-//! as it sees any. The gateway has the deadlines of requests and bodies, and counts the connection: while it does, the pool of
-//! the API does not. Whichever side ends, the other one does.
+//! The bridge reads only what the other side can accept, so pending bytes stay in the socket pair, where the shard sees a slow
+//! client like any other. The gateway enforces the deadlines of requests and bodies and counts the connection; meanwhile the
+//! API's pool does not. When one side ends, so does the other.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -19,42 +19,43 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{ReadHalf, WriteHalf};
 
-use super::received::{Received, ask_for_body};
-use super::reply::{self, Sender, Unsent};
-use super::stream::{Outcome, Streams};
-use crate::arriving::{Arriving, Late, Timing};
+use super::context::{Outcome, StreamContext};
+use super::request_body::{RequestBody, send_continue};
+use super::response::{self, Sender, Unsent};
+use crate::connection::body_deadline::{BodyTimeout, TimedBody};
+use crate::connection::capacity::no_capacity;
+use crate::connection::handle::Handle;
+use crate::connection::handoff::head_bytes;
+use crate::connection::timing::Timing;
 use crate::error::{Code, Problem};
-use crate::link::Link;
-use crate::router::no_room;
-use crate::turn;
 
-/// The gateway's own heads are far shorter.
+/// The gateway's response heads are much shorter.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Read at once: an event, or a part of a long one.
+/// Bytes per read: an event, or part of a long one.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// A request's body.
+/// A request body on its way to the gateway.
 enum Upload {
-    /// Of a length that the head tells.
-    Stream(Received),
+    /// With `Content-Length`.
+    Stream(RequestBody),
     Whole(Bytes),
 }
 
-pub(super) async fn carry(
-    streams: Streams<'_>,
-    request: Request<Received>,
+pub(super) async fn run(
+    streams: StreamContext<'_>,
+    request: Request<RequestBody>,
     mut respond: SendResponse<Bytes>,
 ) -> Outcome {
     let timing = streams.serving.timing;
     let (mut head, body) = request.into_parts();
-    if body.wanted().is_some() {
-        ask_for_body(&mut respond); // the gateway reads every body
+    if body.continue_request().is_some() {
+        send_continue(&mut respond); // the gateway reads every body
         head.headers.remove(header::EXPECT);
     }
     let upload = match body.length() {
         Some(_) => Upload::Stream(body),
-        // The gateway takes no body of unknown length, and HTTP/2 has no need to tell it.
-        None => match collected(streams, body, &head.headers, &mut respond).await {
+        // The gateway accepts no body of unknown length; in HTTP/2, `Content-Length` is optional.
+        None => match collect_within_pool(streams, body, &head.headers, &mut respond).await {
             Ok(bytes) => {
                 head.headers.insert(header::CONTENT_LENGTH, bytes.len().into());
                 Upload::Whole(bytes)
@@ -62,20 +63,20 @@ pub(super) async fn carry(
             Err(outcome) => return outcome,
         },
     };
-    // The gateway counts the stream and has its deadlines, so its link has no place.
-    let (lent, link) = (streams.link.lend(), Link::default());
+    // The gateway counts the stream and enforces its deadlines, so its handle has no place.
+    let (lent, handle) = (streams.handle.lend(), Handle::default());
     head.headers.remove(header::TE);
     head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let request = Request::from_parts(head, ());
     let bridged =
-        streams.http2.bridge.as_ref().and_then(|bridge| bridge(streams.peer.address, turn::head(&request)));
+        streams.http2.bridge.as_ref().and_then(|bridge| bridge(streams.peer.address, head_bytes(&request)));
     let is_draining = || *streams.http2.draining.borrow();
     let Some(bridged) = bridged else {
         drop(lent);
         if is_draining() {
-            return send_elsewhere(&mut respond);
+            return refuse_stream(&mut respond);
         }
-        return reply::send(&mut respond, no_room(request.headers()), &link, timing).await.into();
+        return response::send(&mut respond, no_capacity(request.headers()), &handle, timing).await.into();
     };
     let _held = bridged.held;
     let mut socket = match UnixStream::from_std(bridged.stream) {
@@ -97,11 +98,11 @@ pub(super) async fn carry(
             return Outcome::Done;
         };
         if head.status() == StatusCode::SERVICE_UNAVAILABLE && is_draining() {
-            return send_elsewhere(&mut respond);
+            return refuse_stream(&mut respond);
         }
         let is_head = request.method() == Method::HEAD;
-        let sent = send_down(read, &mut respond, head, is_head, rest, (&link, timing)).await;
-        // An event stream has no other end than that either side leaves.
+        let sent = send_down(read, &mut respond, head, is_head, rest, (&handle, timing)).await;
+        // An event stream ends only when either side closes it.
         sent.map_or(Outcome::Left, |()| Outcome::Done)
     });
     tokio::select! {
@@ -110,30 +111,30 @@ pub(super) async fn carry(
     }
 }
 
-/// In place of a `503` while the gateway drains, which a browser's `EventSource` takes for final. A stream that was refused it
-/// asks for again, and after GOAWAY on another connection, which may reach another node.
-fn send_elsewhere(respond: &mut SendResponse<Bytes>) -> Outcome {
+/// Replaces a `503` while the gateway drains. A browser's `EventSource` treats `503` as final, but retries a refused stream:
+/// after GOAWAY on another connection, which may reach another node.
+fn refuse_stream(respond: &mut SendResponse<Bytes>) -> Outcome {
     respond.send_reset(Reason::REFUSED_STREAM);
     Outcome::Last
 }
 
-/// The whole body, which waits in a place of the pool's; else how the stream ended.
-async fn collected(
-    streams: Streams<'_>,
-    body: Received,
+/// Reads the whole body, while the stream holds a place in the pool. Err: how the stream ended.
+async fn collect_within_pool(
+    streams: StreamContext<'_>,
+    body: RequestBody,
     headers: &HeaderMap,
     respond: &mut SendResponse<Bytes>,
 ) -> Result<Bytes, Outcome> {
     let timing = streams.serving.timing;
-    let Ok(link) = Link::of_stream(streams.link) else {
-        return Err(reply::send(respond, no_room(headers), &Link::default(), timing).await.into());
+    let Ok(handle) = Handle::of_stream(streams.handle) else {
+        return Err(response::send(respond, no_capacity(headers), &Handle::default(), timing).await.into());
     };
-    link.begin_request();
-    let body = Arriving::new(body, link.clone(), timing);
+    handle.begin_request();
+    let body = TimedBody::new(body, handle.clone(), timing);
     let collected = tokio::select! {
         collected = collect(body, streams.http2.client_message_bytes) => collected,
         _ = poll_fn(|context| respond.poll_reset(context)) => return Err(Outcome::Cancelled),
-        () = link.evicted() => {
+        () = handle.evicted() => {
             respond.send_reset(Reason::CANCEL);
             return Err(Outcome::Done);
         }
@@ -141,17 +142,17 @@ async fn collected(
     match collected {
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(Outcome::Cancelled),
-        Err(problem) => Err(reply::send(respond, problem.into_response(), &link, timing).await.into()),
+        Err(problem) => Err(response::send(respond, problem.into_response(), &handle, timing).await.into()),
     }
 }
 
-/// None: the body broke off, and its stream with it.
-async fn collect(mut body: Arriving<Received>, bytes_max: usize) -> Result<Option<Bytes>, Problem> {
+/// None: the body ended early, and the stream with it.
+async fn collect(mut body: TimedBody<RequestBody>, bytes_max: usize) -> Result<Option<Bytes>, Problem> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => match error.downcast_ref::<Late>() {
+            Err(error) => match error.downcast_ref::<BodyTimeout>() {
                 Some(late) => return Err(Problem::new(Code::BodyTimeout, late.to_string())),
                 None => return Ok(None),
             },
@@ -165,7 +166,7 @@ async fn collect(mut body: Arriving<Received>, bytes_max: usize) -> Result<Optio
     Ok(Some(bytes.into()))
 }
 
-/// Never ends by itself: what the gateway makes of a body that broke off is its answer, or the end.
+/// Never returns: after a body that ended early, the gateway responds or closes.
 async fn send_up(upload: Upload, mut write: WriteHalf<'_>) -> std::convert::Infallible {
     let sent: io::Result<()> = async {
         match upload {
@@ -181,8 +182,8 @@ async fn send_up(upload: Upload, mut write: WriteHalf<'_>) -> std::convert::Infa
     }
     .await;
     if let Err(error) = sent {
-        tracing::debug!(%error, "a body did not reach the gateway");
-        // A body that broke off must not look as if more came.
+        tracing::debug!(%error, "a request body did not reach the gateway");
+        // The gateway must not wait for more of a body that ended early.
         let _ = write.shutdown().await;
     }
     pending().await
@@ -194,14 +195,14 @@ async fn send_down(
     head: Response<()>,
     is_head: bool,
     mut rest: Bytes,
-    (link, timing): (&Link, Timing),
+    (handle, timing): (&Handle, Timing),
 ) -> Result<(), Unsent> {
     let mut left = head
         .headers()
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let is_whole = left == Some(0) || is_head; // RFC 9110 §9.3.2
-    let mut sender = Sender::new(reply::send_head(respond, head, is_whole)?, link, timing);
+    let mut sender = Sender::new(response::send_head(respond, head, is_whole)?, handle, timing);
     if is_whole {
         return Ok(());
     }
@@ -213,14 +214,14 @@ async fn send_down(
             }
         }
         let wanted = if rest.is_empty() { PIECE_BYTES } else { rest.len() };
-        let room = sender.room(wanted).await?;
+        let window = sender.reserve(wanted).await?;
         let piece = match rest.is_empty() {
-            false => rest.split_to(room.min(rest.len())),
-            true => match read_some(&read, room) {
+            false => rest.split_to(window.min(rest.len())),
+            true => match read_some(&read, window) {
                 Ok(Some(piece)) => piece,
-                // Nothing is there after all.
+                // Spurious readiness.
                 Ok(None) => {
-                    sender.give_back_room();
+                    sender.release();
                     continue;
                 }
                 Err(_) => Bytes::new(),
@@ -228,7 +229,7 @@ async fn send_down(
         };
         if piece.is_empty() {
             if left.is_none() {
-                sender.stream.send_data(piece, true)?; // an event stream ends so
+                sender.stream.send_data(piece, true)?; // the end of an event stream
                 return Ok(());
             }
             sender.stream.send_reset(Reason::INTERNAL_ERROR);
@@ -242,18 +243,18 @@ async fn send_down(
     }
 }
 
-/// None: nothing is there; empty: the end.
-fn read_some(read: &ReadHalf<'_>, room: usize) -> io::Result<Option<Bytes>> {
-    // On the stack, and gone before anything is waited for: a stream that waits has no buffer.
+/// None: no bytes are available. Empty: end of stream.
+fn read_some(read: &ReadHalf<'_>, window: usize) -> io::Result<Option<Bytes>> {
+    // On the stack, so a waiting stream holds no buffer.
     let mut piece = [0; PIECE_BYTES];
-    match read.try_read(&mut piece[..room.min(PIECE_BYTES)]) {
+    match read.try_read(&mut piece[..window.min(PIECE_BYTES)]) {
         Ok(count) => Ok(Some(Bytes::copy_from_slice(&piece[..count]))),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The gateway's head, and what came with it of the body. None: it ended before.
+/// The gateway's response head, and the bytes of the body read with it. None: the gateway closed before.
 async fn read_head(read: &ReadHalf<'_>) -> Option<(Response<()>, Bytes)> {
     let mut bytes = Vec::new();
     loop {
@@ -271,20 +272,22 @@ async fn read_head(read: &ReadHalf<'_>) -> Option<(Response<()>, Bytes)> {
     }
 }
 
-/// What the gateway said is no head of HTTP/1.1.
+/// The bytes are not an HTTP/1.1 response head.
 #[derive(Debug)]
-struct NoHead;
+struct InvalidHead;
 
-/// A head and its length; none while it is incomplete. What it says of the connection is left out when it is sent.
-fn parse(bytes: &[u8]) -> Result<Option<(Response<()>, usize)>, NoHead> {
+/// A head and its length; none while it is incomplete. Sending it strips connection-specific headers.
+fn parse(bytes: &[u8]) -> Result<Option<(Response<()>, usize)>, InvalidHead> {
     let mut headers = [httparse::EMPTY_HEADER; noroshi_types::limits::HEADERS];
     let mut parsed = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(len) = parsed.parse(bytes).map_err(|_| NoHead)? else { return Ok(None) };
+    let httparse::Status::Complete(len) = parsed.parse(bytes).map_err(|_| InvalidHead)? else {
+        return Ok(None);
+    };
     let mut head = Response::new(());
-    *head.status_mut() = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(NoHead)?;
+    *head.status_mut() = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(InvalidHead)?;
     for header in parsed.headers.iter() {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| NoHead)?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| NoHead)?;
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| InvalidHead)?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| InvalidHead)?;
         head.headers_mut().append(name, value);
     }
     Ok(Some((head, len)))
@@ -295,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gateways_head_is_read_once_it_is_whole() {
+    fn a_response_head_is_parsed_once_complete() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nVary: A\r\nVary: B\r\n\r\nretry";
         for cut in 0..text.len() - 5 {
             assert!(matches!(parse(&text[..cut]), Ok(None)), "{cut}");

@@ -1,7 +1,7 @@
-//! A request's body as `h2` receives it. The client may send as much again as was read.
+//! A request body as `h2` receives it. Reading bytes reopens the client's window by the same amount.
 //!
-//! A client may wait with the body until it is told to go on (`Expect: 100-continue`, RFC 9110 §10.1.1). It is told once the
-//! body is asked for, so that a request that is refused by its head costs no body.
+//! A client may wait for `100 Continue` before it sends the body (`Expect: 100-continue`, RFC 9110 §10.1.1). The node sends it
+//! when a handler first reads the body, so a request that is rejected by its head costs no body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,44 +14,45 @@ use http::{HeaderMap, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::SetOnce;
 
-/// Set when a body is asked for whose client waits.
-pub(super) type Wanted = Arc<SetOnce<()>>;
+/// Set when a handler reads the body of a client that waits for `100 Continue`.
+pub(super) type ContinueRequest = Arc<SetOnce<()>>;
 
-pub(super) struct Received {
+pub(super) struct RequestBody {
     stream: RecvStream,
-    wanted: Option<Wanted>,
-    /// Of a body whose length was told: `h2` holds the client to it (RFC 9113 §8.1.1).
+    continue_request: Option<ContinueRequest>,
+    /// Of a body with `Content-Length`, which `h2` enforces (RFC 9113 §8.1.1).
     left_bytes: Option<u64>,
 }
 
-impl Received {
+impl RequestBody {
     pub(super) fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
-        let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let left_bytes = if stream.is_end_stream() { Some(0) } else { told };
+        let declared =
+            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let left_bytes = if stream.is_end_stream() { Some(0) } else { declared };
         let expects = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         let waits = !stream.is_end_stream() && headers.get_all(header::EXPECT).iter().any(expects);
-        Self { stream, wanted: waits.then(Wanted::default), left_bytes }
+        Self { stream, continue_request: waits.then(ContinueRequest::default), left_bytes }
     }
 
     /// None: the client does not wait.
-    pub(super) fn wanted(&self) -> Option<Wanted> {
-        self.wanted.clone()
+    pub(super) fn continue_request(&self) -> Option<ContinueRequest> {
+        self.continue_request.clone()
     }
 
-    /// None if it was not told.
+    /// None without `Content-Length`.
     pub(super) fn length(&self) -> Option<u64> {
         self.left_bytes
     }
 }
 
-/// Tells the client to send its body. One that has left is found to be gone elsewhere.
-pub(super) fn ask_for_body(respond: &mut SendResponse<Bytes>) {
-    let mut go_on = Response::new(());
-    *go_on.status_mut() = StatusCode::CONTINUE;
-    let _ = respond.send_informational(go_on);
+/// Sends `100 Continue`. A failure means that the client is gone, which other calls report.
+pub(super) fn send_continue(respond: &mut SendResponse<Bytes>) {
+    let mut informational = Response::new(());
+    *informational.status_mut() = StatusCode::CONTINUE;
+    let _ = respond.send_informational(informational);
 }
 
-impl Body for Received {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = h2::Error;
 
@@ -59,8 +60,8 @@ impl Body for Received {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        if let Some(wanted) = self.wanted.take() {
-            let _ = wanted.set(()); // no one else sets it
+        if let Some(request) = self.continue_request.take() {
+            let _ = request.set(()); // set only here
         }
         let Some(bytes) = ready!(self.stream.poll_data(context)) else { return Poll::Ready(None) };
         let received = bytes.and_then(|bytes| {

@@ -1,11 +1,11 @@
-//! Content codings of request bodies (RFC 9110 §8.4): what a client compressed is decompressed before anything reads it.
+//! Content codings of request bodies (RFC 9110 §8.4): decompresses a body before it is parsed.
 //!
-//! `gzip` (RFC 1952) and `zstd` (RFC 8878), one of them. The limit of a body counts twice, for what arrives and for what
-//! it becomes, and is looked at after each piece of [`PIECE_BYTES`]: a body that would become too large is given up
-//! there, however little of it arrived. Both are counted against what the node holds of all bodies.
+//! Accepts one coding, `gzip` (RFC 1952) or `zstd` (RFC 8878). The body limit applies to the compressed and to the
+//! decompressed size, and is checked after each piece of [`PIECE_BYTES`], so a decompression bomb stops early. Both sizes
+//! count towards the node's memory for bodies.
 //!
-//! Deadlines are those of the bytes that arrive ([`crate::arriving`]), and the hash of an idempotent request is that of
-//! what was decompressed.
+//! Deadlines apply to the compressed bytes ([`crate::connection`]). The hash of an idempotent request is that of the
+//! decompressed body.
 
 use std::io::Read;
 
@@ -16,22 +16,19 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::error::{Code, Problem};
-use crate::state::{Share, State};
+use crate::load::Share;
 
-/// What a request may be compressed with, for `Accept-Encoding` (RFC 7694 §3).
-pub(crate) const ACCEPTED: &str = "gzip, zstd";
-
-/// Decompressed at once: well under a millisecond, after which the thread serves others.
+/// Bytes decompressed before the task yields: well under a millisecond.
 const PIECE_BYTES: usize = 64 << 10;
-/// RFC 9659 §3: what every decoder has to support, and no encoder may pass.
+/// RFC 9659 §3: decoders must support it, encoders must not exceed it.
 const ZSTD_WINDOW_BYTES_MAX: usize = 8 << 20;
-/// Members of gzip and frames of zstd, each of which costs time even if it is empty: with 64 KiB in each, which is what
-/// programs that compress block by block put there, 256 MiB.
+/// gzip members or zstd frames of a body; each costs time even if it is empty. At 64 KiB each, which block-wise compressors
+/// use, 256 MiB.
 const MEMBERS_MAX: usize = 4_096;
 
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(super) enum Coding {
     Identity,
     Gzip,
     Zstd,
@@ -46,8 +43,8 @@ impl Coding {
         }
     }
 
-    /// What the request says of its body; a list of several codings is refused.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+    /// The coding of a request body. Rejects several codings.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let mut values = headers.get_all(header::CONTENT_ENCODING).into_iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return match headers.contains_key(header::CONTENT_ENCODING) {
@@ -55,7 +52,7 @@ impl Coding {
                 false => Ok(Coding::Identity),
             };
         };
-        // Names have no case (RFC 9110 §8.4.1), and `x-gzip` is another one for gzip (§8.4.1.3).
+        // Names are case-insensitive (RFC 9110 §8.4.1), and `x-gzip` equals `gzip` (§8.4.1.3).
         match value.to_str().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Ok(Coding::Identity),
             "gzip" | "x-gzip" => Ok(Coding::Gzip),
@@ -66,16 +63,15 @@ impl Coding {
 }
 
 fn unsupported() -> Problem {
-    let detail = "the header Content-Encoding has to be gzip or zstd, or absent";
+    let detail = "the header Content-Encoding must be gzip or zstd, or absent";
     Problem::new(Code::UnsupportedEncoding, detail)
 }
 
-/// What `body` becomes. `share` counts it.
-pub(crate) async fn decoded(
+/// Decompresses `body` and counts the result in `share`.
+pub(super) async fn decode(
     body: &[u8],
     coding: Coding,
     bytes_max: usize,
-    state: &State,
     share: &mut Share,
 ) -> Result<Bytes, Problem> {
     let mut decoder = match coding {
@@ -86,16 +82,16 @@ pub(crate) async fn decoded(
     let (mut whole, mut members) = (Vec::new(), 0);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        let step = decoder.step(&mut piece).map_err(|why| {
+        let step = decoder.step(&mut piece).map_err(|reason| {
             let at = body.len() - decoder.rest().len();
             Problem::new(
                 Code::CorruptEncoding,
-                format!("the body is no {} at byte {at}: {why}", coding.as_str()),
+                format!("the body is not valid {} at byte {at}: {reason}", coding.as_str()),
             )
         })?;
         let count = match step {
             Step::End => return Ok(whole.into()),
-            Step::Begun => {
+            Step::Start => {
                 members += 1;
                 if members > MEMBERS_MAX {
                     let detail = format!("a body has at most {MEMBERS_MAX} gzip members or zstd frames");
@@ -106,18 +102,18 @@ pub(crate) async fn decoded(
             Step::Bytes(count) => count,
         };
         if whole.len() + count > bytes_max {
-            let detail = format!("a body is at most {bytes_max} bytes long, also when it is decompressed");
+            let detail = format!("a body is at most {bytes_max} bytes long, before and after decompression");
             return Err(Problem::new(Code::BodyTooLarge, detail));
         }
-        // zstd keeps as much again, up to its window.
-        let kept = match coding {
+        // zstd holds as much again, up to its window.
+        let held = match coding {
             Coding::Zstd if whole.len() < ZSTD_WINDOW_BYTES_MAX => 2 * count,
             _ => count,
         };
-        if !share.grow(kept, state.config.bodies_bytes_max) {
+        if !share.grow(held) {
             return Err(Problem::new(
                 Code::Overloaded,
-                "the node holds as many request bodies as it can; try again",
+                "the node's memory for request bodies is full; try again",
             ));
         }
         whole.extend_from_slice(&piece[..count]);
@@ -126,9 +122,9 @@ pub(crate) async fn decoded(
 }
 
 enum Step {
-    /// A member or frame begins.
-    Begun,
-    /// So many bytes of the piece, at least one.
+    /// A member or frame starts.
+    Start,
+    /// Number of bytes written to the piece, at least one.
     Bytes(usize),
     End,
 }
@@ -146,7 +142,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// What is not read yet.
+    /// The compressed bytes not read yet.
     fn rest(&self) -> &[u8] {
         match self {
             Decoder::Gzip(Gzip { member: Some(member), .. }) => member.get_ref(),
@@ -168,7 +164,7 @@ impl<'a> Gzip<'a> {
                 return Ok(Step::End);
             }
             self.member = Some(GzDecoder::new(self.rest));
-            return Ok(Step::Begun);
+            return Ok(Step::Start);
         };
         match member.read(piece) {
             Ok(0) => {
@@ -186,7 +182,7 @@ impl<'a> Gzip<'a> {
 struct Zstd<'a> {
     rest: &'a [u8],
     decoder: FrameDecoder,
-    /// A frame has begun, and its checksum was not compared yet.
+    /// A frame has started, and its checksum is not verified yet.
     in_frame: bool,
 }
 
@@ -209,8 +205,8 @@ impl<'a> Zstd<'a> {
                 continue;
             }
             // RFC 8878 §3.1.1: four bytes of XXH64.
-            let told = self.decoder.get_checksum_from_data();
-            if told.is_some_and(|told| Some(told) != self.decoder.get_calculated_checksum()) {
+            let expected = self.decoder.get_checksum_from_data();
+            if expected.is_some_and(|expected| Some(expected) != self.decoder.get_calculated_checksum()) {
                 return Err("the checksum of a frame is wrong".to_owned());
             }
             self.in_frame = false;
@@ -229,6 +225,6 @@ impl<'a> Zstd<'a> {
             }
             Err(error) => return Err(error.to_string()),
         }
-        Ok(Step::Begun)
+        Ok(Step::Start)
     }
 }

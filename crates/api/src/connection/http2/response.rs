@@ -1,4 +1,5 @@
-//! Sends an answer: never more of it than the client allows, and with the deadline that [`crate::paced`] has for a connection.
+//! Sends a response within the client's flow-control window, with the same deadline as a connection
+//! ([`crate::connection::send_deadline`]).
 
 use std::future::poll_fn;
 use std::time::SystemTime;
@@ -11,15 +12,15 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::{Instant, timeout};
 
-use crate::arriving::Timing;
-use crate::link::Link;
-use crate::paced::Debt;
+use crate::connection::handle::Handle;
+use crate::connection::send_deadline::BlockedTime;
+use crate::connection::timing::Timing;
 
-/// Of one frame: the least that a client has to take (RFC 9113 §4.2).
+/// The frame size that every client must accept (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 << 10;
 
-/// Headers of an HTTP/1.1 connection (RFC 9113 §8.2.2).
-const OF_CONNECTION: [HeaderName; 5] = [
+/// Connection-specific headers, which HTTP/2 forbids (RFC 9113 §8.2.2).
+const CONNECTION_HEADERS: [HeaderName; 5] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
@@ -27,12 +28,12 @@ const OF_CONNECTION: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Why an answer was not sent to its end.
+/// Why a response was not sent completely.
 #[derive(Debug)]
 pub(super) enum Unsent {
-    /// The client does not want it, or is gone.
+    /// The client cancelled the stream or disconnected.
     Cancelled,
-    /// The stream was reset here: the client took nothing for too long, or the answer broke off.
+    /// The node reset the stream: the client read nothing for too long, or the response failed.
     Reset,
 }
 
@@ -42,7 +43,7 @@ impl From<h2::Error> for Unsent {
     }
 }
 
-/// Sends a head; the stream goes on unless `is_whole`.
+/// Sends a head. `is_whole`: no body follows.
 pub(super) fn send_head(
     respond: &mut SendResponse<Bytes>,
     mut head: Response<()>,
@@ -58,16 +59,16 @@ pub(super) fn send_head(
 }
 
 fn strip(headers: &mut HeaderMap) {
-    for name in OF_CONNECTION {
+    for name in CONNECTION_HEADERS {
         headers.remove(name);
     }
 }
 
-/// Sends a whole answer.
+/// Sends a whole response.
 pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
     answer: Response<axum::body::Body>,
-    link: &Link,
+    handle: &Handle,
     timing: Timing,
 ) -> Result<(), Unsent> {
     let (mut head, mut body) = answer.into_parts();
@@ -75,7 +76,8 @@ pub(super) async fn send(
     if !is_whole && let Some(length) = body.size_hint().exact() {
         head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
     }
-    let mut sender = Sender::new(send_head(respond, Response::from_parts(head, ()), is_whole)?, link, timing);
+    let mut sender =
+        Sender::new(send_head(respond, Response::from_parts(head, ()), is_whole)?, handle, timing);
     if is_whole {
         return Ok(());
     }
@@ -87,7 +89,7 @@ pub(super) async fn send(
         match frame {
             Some(Ok(frame)) => {
                 let is_last = body.is_end_stream();
-                // None of ours has trailers.
+                // No response has trailers.
                 if let Ok(data) = frame.into_data() {
                     sender.send(data, is_last).await?;
                 }
@@ -97,7 +99,7 @@ pub(super) async fn send(
             }
             None => return Ok(sender.stream.send_data(Bytes::new(), true)?),
             Some(Err(error)) => {
-                tracing::debug!(%error, "an answer broke off");
+                tracing::debug!(%error, "a response failed");
                 sender.stream.send_reset(Reason::INTERNAL_ERROR);
                 return Err(Unsent::Reset);
             }
@@ -105,17 +107,17 @@ pub(super) async fn send(
     }
 }
 
-/// The body of an answer, piece by piece.
+/// The body of a response, piece by piece.
 pub(super) struct Sender<'a> {
     pub(super) stream: SendStream<Bytes>,
-    link: &'a Link,
+    handle: &'a Handle,
     timing: Timing,
-    debt: Debt,
+    blocked_time: BlockedTime,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(stream: SendStream<Bytes>, link: &'a Link, timing: Timing) -> Self {
-        Self { stream, link, timing, debt: Debt::default() }
+    pub(super) fn new(stream: SendStream<Bytes>, handle: &'a Handle, timing: Timing) -> Self {
+        Self { stream, handle, timing, blocked_time: BlockedTime::default() }
     }
 
     async fn send(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Unsent> {
@@ -124,27 +126,27 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         while !data.is_empty() {
-            let room = self.room(data.len()).await?;
-            let piece = data.split_to(room.min(data.len()));
+            let window = self.reserve(data.len()).await?;
+            let piece = data.split_to(window.min(data.len()));
             self.send_piece(piece, is_last && data.is_empty())?;
         }
         Ok(())
     }
 
-    /// Waits until the client takes some of so many bytes. What was waited for has to be sent before anything else
-    /// is waited for, or given up: the window is the connection's too.
-    pub(super) async fn room(&mut self, bytes: usize) -> Result<usize, Unsent> {
+    /// Waits until the client's window allows some of these bytes. The caller must use or release the reserved window before
+    /// it waits for anything else, since streams share the connection's window.
+    pub(super) async fn reserve(&mut self, bytes: usize) -> Result<usize, Unsent> {
         let wanted = bytes.min(FRAME_BYTES);
         self.stream.reserve_capacity(wanted);
-        let room = self.stream.capacity();
-        if room > 0 {
-            return Ok(room.min(wanted));
+        let window = self.stream.capacity();
+        if window > 0 {
+            return Ok(window.min(wanted));
         }
-        let (began, left) = (Instant::now(), self.debt.left(self.timing));
-        self.link.set_write_blocked(true);
-        let granted = timeout(left, granted(&mut self.stream)).await;
-        self.link.set_write_blocked(false);
-        self.debt.waited(began.elapsed());
+        let (started_at, remaining) = (Instant::now(), self.blocked_time.remaining(self.timing));
+        self.handle.set_write_blocked(true);
+        let granted = timeout(remaining, granted(&mut self.stream)).await;
+        self.handle.set_write_blocked(false);
+        self.blocked_time.add_blocked(started_at.elapsed());
         match granted {
             Ok(granted) => Ok(granted?.min(wanted)),
             Err(_) => {
@@ -154,18 +156,18 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// A piece may be shorter than what there is room for.
+    /// A piece may be shorter than the reserved window.
     pub(super) fn send_piece(&mut self, piece: Bytes, is_last: bool) -> Result<(), Unsent> {
-        self.debt.earned(piece.len(), self.timing);
+        self.blocked_time.add_sent(piece.len(), self.timing);
         self.stream.send_data(piece, is_last)?;
         if !is_last {
-            self.give_back_room();
+            self.release();
         }
         Ok(())
     }
 
-    /// What [`Sender::room`] found and is not used. `h2` would keep it for this stream, out of the connection's window.
-    pub(super) fn give_back_room(&mut self) {
+    /// Releases the unused part of [`Sender::reserve`]. `h2` would hold it for this stream, out of the connection's window.
+    pub(super) fn release(&mut self) {
         self.stream.reserve_capacity(0);
     }
 }
@@ -176,7 +178,7 @@ async fn granted(stream: &mut SendStream<Bytes>) -> Result<usize, Unsent> {
             return std::task::Poll::Ready(Err(Unsent::Cancelled));
         }
         stream.poll_capacity(context).map(|granted| match granted {
-            Some(Ok(room)) => Ok(room),
+            Some(Ok(window)) => Ok(window),
             Some(Err(_)) | None => Err(Unsent::Cancelled),
         })
     })

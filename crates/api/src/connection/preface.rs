@@ -1,4 +1,4 @@
-//! A connection whose first bytes were looked at: they say whether it speaks HTTP/2 (RFC 9113 §3.3, §3.4).
+//! A connection whose first bytes were peeked at: they show whether it speaks HTTP/2 (RFC 9113 §3.3, §3.4).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 use noroshi_protocol::http2::PREFACE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-pub(crate) struct Begun<I> {
+pub(super) struct Peeked<I> {
     io: I,
     read: [u8; PREFACE.len()],
-    /// `0 <= taken <= filled <= 24`: bytes of `read` that are there, and those that were read again.
+    /// `0 <= taken <= filled <= 24`: bytes of `read` that were peeked, and those of them that were read again.
     filled: u8,
     taken: u8,
 }
 
-impl<I> Begun<I> {
-    pub(crate) fn new(io: I) -> Self {
+impl<I> Peeked<I> {
+    pub(super) fn new(io: I) -> Self {
         Self { io, read: [0; PREFACE.len()], filled: 0, taken: 0 }
     }
 
@@ -24,16 +24,16 @@ impl<I> Begun<I> {
         &self.read[usize::from(self.taken)..usize::from(self.filled)]
     }
 
-    /// The connection, and what was looked at and not read again.
-    pub(crate) fn into_parts(self) -> (I, Vec<u8>) {
+    /// The connection, and the peeked bytes that were not read again.
+    pub(super) fn into_parts(self) -> (I, Vec<u8>) {
         let rest = self.rest().to_vec();
         (self.io, rest)
     }
 }
 
-impl<I: AsyncRead + Unpin> Begun<I> {
-    /// Reads until it is certain. An end, or an error, is found again by whoever reads next.
-    pub(crate) async fn speaks_http2(&mut self) -> bool {
+impl<I: AsyncRead + Unpin> Peeked<I> {
+    /// Reads until it is certain. The next read returns the end or error again.
+    pub(super) async fn speaks_http2(&mut self) -> bool {
         loop {
             let filled = usize::from(self.filled);
             if self.read[..filled] != PREFACE[..filled] {
@@ -51,7 +51,7 @@ impl<I: AsyncRead + Unpin> Begun<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Begun<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for Peeked<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Begun<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Begun<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for Peeked<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
@@ -99,21 +99,20 @@ mod tests {
 
     async fn check(sent: &[u8], speaks_http2: bool) {
         for cut in 0..sent.len() {
-            let (parts, mut all) = (tokio_test_io(&sent[..cut], &sent[cut..]), Vec::new());
-            let mut begun = Begun::new(parts);
-            assert_eq!(begun.speaks_http2().await, speaks_http2, "{sent:?} cut at {cut}");
-            begun.read_to_end(&mut all).await.expect("its bytes");
+            let (parts, mut all) = (two_reads(&sent[..cut], &sent[cut..]), Vec::new());
+            let mut peeked = Peeked::new(parts);
+            assert_eq!(peeked.speaks_http2().await, speaks_http2, "{sent:?} cut at {cut}");
+            peeked.read_to_end(&mut all).await.expect("its bytes");
             assert_eq!(all, sent, "cut at {cut}");
         }
     }
 
-    /// Two reads.
-    fn tokio_test_io<'a>(first: &'a [u8], second: &'a [u8]) -> impl AsyncRead + Unpin + 'a {
+    fn two_reads<'a>(first: &'a [u8], second: &'a [u8]) -> impl AsyncRead + Unpin + 'a {
         first.chain(second)
     }
 
     #[tokio::test]
-    async fn the_first_bytes_tell_and_are_read_again() {
+    async fn peeked_bytes_show_the_protocol_and_are_read_again() {
         check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nframes", true).await;
         check(PREFACE, true).await;
         check(b"POST /v1/notifications HTTP/1.1\r\n\r\n", false).await;

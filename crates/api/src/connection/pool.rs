@@ -1,165 +1,76 @@
-//! The open HTTP connections of one listener: bounded in number, for all clients together and for each.
+//! Limits the open HTTP connections of one listener, in total and per client.
 //!
-//! A full pool makes room for a newcomer: it evicts the connection that waits for its peer and has waited
-//! longest. Strangers go before devices, devices before providers; of each, silent connections go before idle ones,
-//! and these before those in the middle of a request. A connection whose request is in work, and a provider's in the
-//! middle of a request, is never evicted. Only if nobody can be evicted, the newcomer is refused.
+//! A full pool evicts the connection that has waited longest for its peer. Connections without a credential are evicted
+//! first, then devices, then providers; within each, connections without a request first, then idle ones, then those in
+//! the middle of a request. A connection whose request is being processed, and a provider's in the middle of a request,
+//! is never evicted. If no connection can be evicted, the new one is rejected.
 //!
-//! A newcomer is a stranger until its first request brought a credential. On the public addresses its first request is
-//! there when it enters, so a provider cannot be evicted between. On the admin address nothing has to be there yet.
+//! A connection has no credential until its first request brings one. On the public addresses, that request has arrived
+//! when the connection enters, so a provider cannot be evicted in between. On the admin address it has not.
 //!
-//! Each stream of an HTTP/2 connection beside the first one in work has a place of its own, so that a client holds with one
-//! connection no more than with many. While the gateway counts a connection it has lent its place
-//! ([`Place::lend`]). A connection that comes back may find the pool full of work: the pool then holds more than it
-//! may, until the next of them can be evicted.
+//! Each concurrent stream of an HTTP/2 connection after the first has its own place, so one connection cannot hold more
+//! than several could. While the gateway counts a connection, its place is lent ([`Place::lend`]). A reclaimed connection
+//! may find the pool full of work: the pool then exceeds its limit until a connection becomes evictable.
 //!
-//! The lock guards indices and counts; nothing waits under it. It is taken a few times a request.
+//! The lock guards indices and counts; no `.await` happens under it. A request takes it a few times.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use noroshi_auth::ClientNetwork;
-use noroshi_telemetry::Registry;
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, SetOnce};
 
-/// Evicted connections whose tasks have not closed them yet. Newcomers are refused above it, so that
-/// descriptors in use stay below `connections_max` plus this. Streams have no descriptors and do not count.
+mod metrics;
+
+pub use metrics::PoolMetrics;
+use metrics::{ClosedLabels, EvictedLabels, ListenerLabels, RefusedLabels, TOO_MANY_STREAMS};
+
+/// Evicted connections that have not closed yet. At this number the pool rejects new connections, so descriptors in use
+/// stay below `connections_max` plus this. Streams have no descriptors and do not count.
 pub const EVICTED_MAX: usize = 32;
 
-/// How many connections a pool holds.
+/// Limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolLimits {
     pub connections_max: usize,
-    /// Of one client network, providers apart; 0: no limit.
+    /// For one client network, without providers. 0: no limit.
     pub per_client_max: usize,
 }
 
-/// Why a connection was not let in.
+/// Why the pool rejected a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum Rejection {
     /// Every connection of the pool is in use.
-    Pool,
-    /// Every connection that this client may have is in use.
-    Client,
+    PoolFull,
+    /// Every connection allowed to this client is in use.
+    ClientFull,
 }
 
-/// The best credential that a connection has shown. In the order of eviction.
+/// The best credential of a connection so far, in the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trust {
     None,
-    /// A valid one of a device.
+    /// A valid credential of a device.
     Device,
     /// A valid API key, or the operator's token.
     Provider,
 }
 
-/// What a connection does. In the order of eviction.
+/// What a connection is doing, in the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
-    /// No request has come yet.
+    /// No request has arrived yet.
     Silent,
     /// Between two requests.
     Idle,
-    /// In the middle of a request: the peer owes bytes, or does not take those it is sent, or the response is delayed
-    /// on purpose ([`crate::observe`]).
+    /// In the middle of a request: waits until the peer sends or reads bytes, or the response is delayed on purpose
+    /// ([`crate::observe`]).
     AwaitsPeer,
     Working,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ListenerLabels {
-    listener: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EvictedLabels {
-    listener: &'static str,
-    /// `none`, `device` or `provider`
-    credential: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusedLabels {
-    listener: &'static str,
-    /// `full`, `client` or `streams`
-    reason: &'static str,
-}
-
-/// Of all pools of a node.
-#[derive(Debug, Clone)]
-pub struct PoolMetrics {
-    open: Family<ListenerLabels, Gauge>,
-    evicted: Family<EvictedLabels, Counter>,
-    refused: Family<RefusedLabels, Counter>,
-    http2: Family<ListenerLabels, Gauge>,
-    http2_streams: Family<ListenerLabels, Gauge>,
-    http2_closed: Family<ClosedLabels, Counter>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClosedLabels {
-    listener: &'static str,
-    reason: &'static str,
-}
-
-impl PoolMetrics {
-    pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self::unregistered();
-        let help = "Open HTTP connections, by listener";
-        registry.register("api_connections", help, metrics.open.clone());
-        let help = "HTTP connections closed, and HTTP/2 streams reset, to make room for others, by listener and the best credential they had shown";
-        registry.register("api_connections_evicted", help, metrics.evicted.clone());
-        let help = "HTTP connections and HTTP/2 streams answered 503, since all are in use (full) or all that one client may have (client), \
-             and streams reset with REFUSED_STREAM, since requests of reset streams are still in work (streams)";
-        registry.register("api_connections_refused", help, metrics.refused.clone());
-        let help = "Open HTTP connections that speak HTTP/2, by listener";
-        registry.register("api_http2_connections", help, metrics.http2.clone());
-        let help = "Open HTTP/2 streams, by listener";
-        registry.register("api_http2_streams", help, metrics.http2_streams.clone());
-        let help = "Closed HTTP/2 connections, by listener and reason: by the client (client), no requests (idle), the node shuts down or moves devices away (drain), \
-             to make room (evicted), without an answer to a PING (unresponsive), for floods of frames or resets (flood), broken (error)";
-        registry.register("api_http2_connections_closed", help, metrics.http2_closed.clone());
-        metrics
-    }
-
-    /// For tests.
-    pub fn unregistered() -> Self {
-        let metrics = Self {
-            open: Family::default(),
-            evicted: Family::default(),
-            refused: Family::default(),
-            http2: Family::default(),
-            http2_streams: Family::default(),
-            http2_closed: Family::default(),
-        };
-        // From the first scrape on: what never happened is 0.
-        for listener in ["public", "admin"] {
-            drop(metrics.open.get_or_create_owned(&ListenerLabels { listener }));
-            for trust in [Trust::None, Trust::Device, Trust::Provider] {
-                let labels = EvictedLabels { listener, credential: trust.as_str() };
-                drop(metrics.evicted.get_or_create_owned(&labels));
-            }
-            for reason in [NoRoom::Pool.as_str(), NoRoom::Client.as_str(), TOO_MANY_STREAMS] {
-                let labels = RefusedLabels { listener, reason };
-                drop(metrics.refused.get_or_create_owned(&labels));
-            }
-            drop(metrics.http2.get_or_create_owned(&ListenerLabels { listener }));
-            drop(metrics.http2_streams.get_or_create_owned(&ListenerLabels { listener }));
-            for ended in Ended::ALL {
-                let labels = ClosedLabels { listener, reason: ended.as_str() };
-                drop(metrics.http2_closed.get_or_create_owned(&labels));
-            }
-        }
-        metrics
-    }
-}
-
-const TOO_MANY_STREAMS: &str = "streams";
 
 impl Trust {
     fn as_str(self) -> &'static str {
@@ -171,11 +82,11 @@ impl Trust {
     }
 }
 
-impl NoRoom {
+impl Rejection {
     fn as_str(self) -> &'static str {
         match self {
-            NoRoom::Pool => "full",
-            NoRoom::Client => "client",
+            Rejection::PoolFull => "full",
+            Rejection::ClientFull => "client",
         }
     }
 }
@@ -190,11 +101,11 @@ struct Inner {
     metrics: PoolMetrics,
     open: Gauge,
     places: Mutex<Places>,
-    /// Notified when an evicted connection has closed. One listener waits for it.
+    /// Notified when an evicted connection has closed. One listener waits on it.
     closed: Notify,
 }
 
-/// Which of several connections is evicted first: the least.
+/// The connection with the least order is evicted first.
 type Order = (Trust, Activity, u64);
 
 struct Entry {
@@ -202,13 +113,13 @@ struct Entry {
     activity: Activity,
     /// When `activity` began, by [`Places::clock`].
     since: u64,
-    /// None: it does not count for its client.
+    /// None: the connection does not count towards a client's limit.
     client: Option<ClientNetwork>,
     holder: Holder,
     evict: Evict,
 }
 
-/// Set when the holder of a place has to give it back: the connection's task and the request in work both look.
+/// Set when the holder of a place must release it. The connection's task and the current request both wait on it.
 type Evict = Arc<SetOnce<()>>;
 
 impl Entry {
@@ -220,7 +131,7 @@ impl Entry {
 }
 
 #[derive(Default)]
-struct OfClient {
+struct ClientPlaces {
     count: usize,
     evictable: BTreeMap<Order, u64>,
 }
@@ -228,13 +139,13 @@ struct OfClient {
 #[derive(Default)]
 struct Places {
     open: HashMap<u64, Entry>,
-    /// Counted by the gateway for now.
+    /// Counted by the gateway until reclaimed.
     lent: HashMap<u64, Entry>,
     evictable: BTreeMap<Order, u64>,
-    clients: HashMap<ClientNetwork, OfClient>,
+    clients: HashMap<ClientNetwork, ClientPlaces>,
     /// Evicted, but not closed yet.
     leaving: usize,
-    /// Grows with every change, so that orders are unique.
+    /// Incremented with every change, so that orders are unique.
     clock: u64,
 }
 
@@ -252,20 +163,20 @@ impl Pool {
         }))
     }
 
-    /// A place for a connection whose first request is there. `client`: whom it counts for; none where nobody is
-    /// to be limited, such as a trusted proxy that carries requests of many.
-    pub fn enter(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+    /// A place for a connection whose first request has arrived. `client`: whose limit it counts towards; none for a
+    /// trusted proxy, which carries requests of many clients.
+    pub fn enter(&self, client: Option<ClientNetwork>) -> Result<Place, Rejection> {
         self.enter_at(Activity::Working, client)
     }
 
-    /// A place for a connection of which nothing came yet.
-    pub fn enter_silent(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+    /// A place for a connection that has sent nothing yet.
+    pub fn enter_silent(&self, client: Option<ClientNetwork>) -> Result<Place, Rejection> {
         self.enter_at(Activity::Silent, client)
     }
 
-    /// Waits while too many evicted connections have not closed yet. A listener that accepts nothing meanwhile refuses
-    /// nobody for them: they close as soon as their tasks run.
-    pub async fn can_evict(&self) {
+    /// Waits while [`EVICTED_MAX`] evicted connections have not closed yet. A listener that accepts nothing meanwhile
+    /// rejects no connection because of them; they close as soon as their tasks run. Cancel-safe.
+    pub async fn ready(&self) {
         loop {
             let closed = self.0.closed.notified();
             if self.0.places.lock().leaving < EVICTED_MAX {
@@ -275,7 +186,7 @@ impl Pool {
         }
     }
 
-    fn enter_at(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+    fn enter_at(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<Place, Rejection> {
         let place = self.0.enter_counted(activity, client, Holder::Connection)?;
         self.0.open.inc();
         Ok(place)
@@ -288,24 +199,24 @@ impl Inner {
         activity: Activity,
         client: Option<ClientNetwork>,
         holder: Holder,
-    ) -> Result<Place, NoRoom> {
+    ) -> Result<Place, Rejection> {
         let entered = self.enter(activity, client.filter(|_| self.limits.per_client_max > 0), holder);
-        if let Err(no_room) = &entered {
-            self.count_refused(no_room.as_str());
+        if let Err(rejection) = &entered {
+            self.count_refused(rejection.as_str());
         }
         entered.map(|(id, evict)| Place { pool: self.clone(), id, evict, holder })
     }
 
-    /// Evicts as many connections as one more needs.
-    fn make_room(&self, places: &mut Places, client: Option<ClientNetwork>) -> Result<(), NoRoom> {
-        if let Some(of_client) = client.and_then(|client| places.clients.get(&client))
-            && of_client.count >= self.limits.per_client_max
+    /// Evicts what a new connection needs to stay within the limits.
+    fn make_room(&self, places: &mut Places, client: Option<ClientNetwork>) -> Result<(), Rejection> {
+        if let Some(client_places) = client.and_then(|client| places.clients.get(&client))
+            && client_places.count >= self.limits.per_client_max
         {
-            let oldest = of_client.evictable.values().next().copied().ok_or(NoRoom::Client)?;
+            let oldest = client_places.evictable.values().next().copied().ok_or(Rejection::ClientFull)?;
             self.evict(places, oldest);
         }
         if places.open.len() >= self.limits.connections_max {
-            let oldest = places.evictable.values().next().copied().ok_or(NoRoom::Pool)?;
+            let oldest = places.evictable.values().next().copied().ok_or(Rejection::PoolFull)?;
             self.evict(places, oldest);
         }
         Ok(())
@@ -316,10 +227,10 @@ impl Inner {
         activity: Activity,
         client: Option<ClientNetwork>,
         holder: Holder,
-    ) -> Result<(u64, Evict), NoRoom> {
+    ) -> Result<(u64, Evict), Rejection> {
         let places = &mut *self.places.lock();
         if places.leaving >= EVICTED_MAX {
-            return Err(NoRoom::Pool);
+            return Err(Rejection::PoolFull);
         }
         self.make_room(places, client)?;
         places.clock += 1;
@@ -329,10 +240,10 @@ impl Inner {
         Ok((id, evict))
     }
 
-    fn count(&self, open: &Family<ListenerLabels, Gauge>) -> Open {
+    fn count(&self, open: &Family<ListenerLabels, Gauge>) -> OpenGuard {
         let gauge = open.get_or_create_owned(&ListenerLabels { listener: self.listener });
         gauge.inc();
-        Open(gauge)
+        OpenGuard(gauge)
     }
 
     fn count_refused(&self, reason: &'static str) {
@@ -345,12 +256,12 @@ impl Inner {
         self.evict_if_over(places, id);
     }
 
-    /// Evicts the entry if it can be and there are more than the limits allow.
+    /// Evicts the entry if it is evictable and the pool exceeds a limit.
     fn evict_if_over(&self, places: &mut Places, id: u64) {
         let Some(entry) = places.open.get(&id).filter(|entry| entry.order().is_some()) else { return };
-        let of_client = entry.client.and_then(|client| places.clients.get(&client));
+        let client_places = entry.client.and_then(|client| places.clients.get(&client));
         let is_over = places.open.len() > self.limits.connections_max
-            || of_client.is_some_and(|of_client| of_client.count > self.limits.per_client_max);
+            || client_places.is_some_and(|client_places| client_places.count > self.limits.per_client_max);
         if is_over {
             self.evict(places, id);
         }
@@ -359,7 +270,7 @@ impl Inner {
     fn evict(&self, places: &mut Places, id: u64) {
         let Some(entry) = places.take(id) else { return };
         places.leaving += usize::from(entry.holder == Holder::Connection);
-        let _ = entry.evict.set(()); // it was open, so nothing had set it
+        let _ = entry.evict.set(()); // open entries are not set yet
         let labels = EvictedLabels { listener: self.listener, credential: entry.trust.as_str() };
         self.metrics.evicted.get_or_create(&labels).inc();
     }
@@ -370,13 +281,13 @@ impl Places {
         if let Some(client) = entry.client {
             self.clients.entry(client).or_default().count += 1;
         }
-        self.note(id, &entry);
+        self.index(id, &entry);
         self.open.insert(id, entry);
     }
 
     fn take(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
-        self.forget(&entry);
+        self.unindex(&entry);
         if let Some(client) = entry.client {
             self.uncount(client);
         }
@@ -384,56 +295,56 @@ impl Places {
     }
 
     fn uncount(&mut self, client: ClientNetwork) {
-        if let Some(of_client) = self.clients.get_mut(&client) {
-            of_client.count -= 1;
-            if of_client.count == 0 {
+        if let Some(client_places) = self.clients.get_mut(&client) {
+            client_places.count -= 1;
+            if client_places.count == 0 {
                 self.clients.remove(&client);
             }
         }
     }
 
-    fn forget(&mut self, entry: &Entry) {
+    fn unindex(&mut self, entry: &Entry) {
         let Some(order) = entry.order() else { return };
         self.evictable.remove(&order);
-        if let Some(of_client) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
-            of_client.evictable.remove(&order);
+        if let Some(client_places) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
+            client_places.evictable.remove(&order);
         }
     }
 
-    fn note(&mut self, id: u64, entry: &Entry) {
+    fn index(&mut self, id: u64, entry: &Entry) {
         let Some(order) = entry.order() else { return };
         self.evictable.insert(order, id);
-        if let Some(of_client) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
-            of_client.evictable.insert(order, id);
+        if let Some(client_places) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
+            client_places.evictable.insert(order, id);
         }
     }
 
-    /// An entry that was evicted already is not changed.
+    /// Does nothing if the entry was already evicted.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
         if let Some(lent) = self.lent.get_mut(&id) {
             return change(lent);
         }
         let Some(mut entry) = self.open.remove(&id) else { return };
-        self.forget(&entry);
+        self.unindex(&entry);
         let counted = entry.client;
         change(&mut entry);
         if let Some(client) = counted.filter(|_| entry.client.is_none()) {
             self.uncount(client);
         }
-        self.note(id, &entry);
+        self.index(id, &entry);
         self.open.insert(id, entry);
     }
 }
 
-/// Who has a place.
+/// What holds a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Connection,
-    /// Of an HTTP/2 connection.
+    /// A stream of an HTTP/2 connection.
     Stream,
 }
 
-/// The place of one connection, or of a stream; free again when this is dropped.
+/// The place of a connection or a stream. Dropping it releases the place.
 pub struct Place {
     pool: Arc<Inner>,
     id: u64,
@@ -443,7 +354,7 @@ pub struct Place {
 
 /// Why an HTTP/2 connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Http2Close {
     Client,
     Idle,
     Drain,
@@ -453,42 +364,42 @@ pub(crate) enum Ended {
     Error,
 }
 
-impl Ended {
-    const ALL: [Ended; 7] = [
-        Ended::Client,
-        Ended::Idle,
-        Ended::Drain,
-        Ended::Evicted,
-        Ended::Unresponsive,
-        Ended::Flood,
-        Ended::Error,
+impl Http2Close {
+    pub(super) const ALL: [Http2Close; 7] = [
+        Http2Close::Client,
+        Http2Close::Idle,
+        Http2Close::Drain,
+        Http2Close::Evicted,
+        Http2Close::Unresponsive,
+        Http2Close::Flood,
+        Http2Close::Error,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Ended::Client => "client",
-            Ended::Idle => "idle",
-            Ended::Drain => "drain",
-            Ended::Evicted => "evicted",
-            Ended::Unresponsive => "unresponsive",
-            Ended::Flood => "flood",
-            Ended::Error => "error",
+            Http2Close::Client => "client",
+            Http2Close::Idle => "idle",
+            Http2Close::Drain => "drain",
+            Http2Close::Evicted => "evicted",
+            Http2Close::Unresponsive => "unresponsive",
+            Http2Close::Flood => "flood",
+            Http2Close::Error => "error",
         }
     }
 }
 
-/// Counts an HTTP/2 connection or stream for as long as it is there.
-pub(crate) struct Open(Gauge);
+/// Counts an open HTTP/2 connection or stream until dropped.
+pub(crate) struct OpenGuard(Gauge);
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
 impl Place {
-    /// A place for one more stream of this connection.
-    pub(crate) fn beside(&self) -> Result<Place, NoRoom> {
+    /// A place for another stream of this connection.
+    pub(crate) fn for_stream(&self) -> Result<Place, Rejection> {
         let client = {
             let places = self.pool.places.lock();
             places.open.get(&self.id).or_else(|| places.lent.get(&self.id)).and_then(|entry| entry.client)
@@ -496,7 +407,7 @@ impl Place {
         self.pool.enter_counted(Activity::Working, client, Holder::Stream)
     }
 
-    /// The connection counts elsewhere until [`Place::reclaim`].
+    /// Until [`Place::reclaim`], the gateway counts the connection.
     pub(crate) fn lend(&self) {
         let places = &mut *self.pool.places.lock();
         if let Some(entry) = places.take(self.id) {
@@ -504,8 +415,8 @@ impl Place {
         }
     }
 
-    /// The connection counts here again. Where nothing makes room for it, it has to close: at once, or as soon as no
-    /// request of it is in work.
+    /// The pool counts the connection again. If no other connection can be evicted for it, it must close: now, or as
+    /// soon as no request of it is in progress.
     pub(crate) fn reclaim(&self) {
         let places = &mut *self.pool.places.lock();
         let Some(entry) = places.lent.remove(&self.id) else { return };
@@ -514,38 +425,38 @@ impl Place {
         self.pool.evict_if_over(places, self.id);
     }
 
-    pub(crate) fn count_http2(&self) -> Open {
+    pub(crate) fn count_http2(&self) -> OpenGuard {
         self.pool.count(&self.pool.metrics.http2)
     }
 
-    pub(crate) fn count_stream(&self) -> Open {
+    pub(crate) fn count_stream(&self) -> OpenGuard {
         self.pool.count(&self.pool.metrics.http2_streams)
     }
 
-    /// A stream was reset, since as many as may be are in work.
+    /// A stream was reset because too many are in progress.
     pub(crate) fn count_refused_stream(&self) {
         self.pool.count_refused(TOO_MANY_STREAMS);
     }
 
-    pub(crate) fn count_closed(&self, ended: Ended) {
+    pub(crate) fn count_closed(&self, ended: Http2Close) {
         let labels = ClosedLabels { listener: self.pool.listener, reason: ended.as_str() };
         self.pool.metrics.http2_closed.get_or_create(&labels).inc();
     }
 
-    /// Resolves when the connection has to close, or the stream to end. Cancel-safe.
+    /// Resolves when the connection must close or the stream must end. Cancel-safe.
     pub(crate) async fn evicted(&self) {
         self.evict.wait().await;
     }
 
-    pub(crate) fn is_at(&self, activity: Activity) {
+    pub(crate) fn set_activity(&self, activity: Activity) {
         let places = &mut *self.pool.places.lock();
         places.clock += 1;
         let now = places.clock;
         self.pool.change(places, self.id, |entry| (entry.activity, entry.since) = (activity, now));
     }
 
-    /// The best credential counts.
-    pub(crate) fn has_shown(&self, trust: Trust) {
+    /// Keeps the best credential.
+    pub(crate) fn record_trust(&self, trust: Trust) {
         let places = &mut *self.pool.places.lock();
         self.pool.change(places, self.id, |entry| {
             entry.trust = entry.trust.max(trust);
@@ -587,9 +498,9 @@ mod tests {
     }
 
     fn enter(pool: &Pool, from: u8, activity: Activity, trust: Trust) -> Place {
-        let Ok(place) = pool.enter(client(from)) else { panic!("no room") };
-        place.has_shown(trust);
-        place.is_at(activity);
+        let Ok(place) = pool.enter(client(from)) else { panic!("rejected") };
+        place.record_trust(trust);
+        place.set_activity(activity);
         place
     }
 
@@ -598,44 +509,44 @@ mod tests {
     }
 
     #[test]
-    fn strangers_go_first_and_the_longest_idle_of_them() {
+    fn connections_without_credential_are_evicted_first_and_the_longest_idle_of_them() {
         use Activity::{AwaitsPeer, Idle, Working};
-        use Trust::{Device, None as Stranger, Provider};
+        use Trust::{Device, None as Unknown, Provider};
         let pool = pool(7, 0);
         let order = [
             enter(&pool, 1, Idle, Provider),
             enter(&pool, 1, Idle, Device),
-            enter(&pool, 1, AwaitsPeer, Stranger),
-            enter(&pool, 1, Idle, Stranger),
-            enter(&pool, 1, Idle, Stranger),
+            enter(&pool, 1, AwaitsPeer, Unknown),
+            enter(&pool, 1, Idle, Unknown),
+            enter(&pool, 1, Idle, Unknown),
         ];
-        let stay = [enter(&pool, 1, Working, Stranger), enter(&pool, 1, AwaitsPeer, Provider)];
-        order[3].is_at(Working);
-        order[3].is_at(Idle); // it was used, so the other one is idle for longer
+        let kept = [enter(&pool, 1, Working, Unknown), enter(&pool, 1, AwaitsPeer, Provider)];
+        order[3].set_activity(Working);
+        order[3].set_activity(Idle); // it was used, so the other one has been idle for longer
         let mut newcomers = Vec::new();
         for expected in [4, 3, 2, 1, 0] {
-            let Ok(newcomer) = pool.enter(client(2)) else { panic!("no room") };
+            let Ok(newcomer) = pool.enter(client(2)) else { panic!("rejected") };
             newcomers.push(newcomer);
             let evicted: Vec<_> = order.iter().map(is_evicted).collect();
             assert!(evicted[expected], "{expected}: {evicted:?}");
             assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), newcomers.len());
         }
-        assert!(!stay.iter().any(is_evicted));
-        assert_eq!(pool.enter(client(2)).err(), Some(NoRoom::Pool), "all are at work");
+        assert!(!kept.iter().any(is_evicted));
+        assert_eq!(pool.enter(client(2)).err(), Some(Rejection::PoolFull), "all are working");
         drop(order);
         assert_eq!(pool.0.places.lock().leaving, 0);
-        drop((stay, newcomers));
+        drop((kept, newcomers));
         let places = pool.0.places.lock();
         assert!(places.open.is_empty() && places.evictable.is_empty() && places.clients.is_empty());
     }
 
     #[test]
-    fn connections_without_a_request_go_before_those_that_had_one() {
+    fn connections_without_a_request_are_evicted_before_idle_ones() {
         let pool = pool(3, 0);
         let used = enter(&pool, 1, Activity::Idle, Trust::None);
-        let Ok(silent) = pool.enter_silent(None) else { panic!("no room") };
-        let Ok(asking) = pool.enter_silent(None) else { panic!("no room") };
-        asking.is_at(Activity::Working);
+        let Ok(silent) = pool.enter_silent(None) else { panic!("rejected") };
+        let Ok(asking) = pool.enter_silent(None) else { panic!("rejected") };
+        asking.set_activity(Activity::Working);
         let newcomer = pool.enter_silent(None);
         assert!(newcomer.is_ok() && is_evicted(&silent) && !is_evicted(&used) && !is_evicted(&asking));
     }
@@ -645,27 +556,27 @@ mod tests {
         let pool = pool(1, 0);
         let mut evicted: Vec<_> = (0..=EVICTED_MAX).filter_map(|_| pool.enter_silent(None).ok()).collect();
         assert_eq!(evicted.len(), EVICTED_MAX + 1);
-        assert_eq!(pool.enter_silent(None).err(), Some(NoRoom::Pool));
+        assert_eq!(pool.enter_silent(None).err(), Some(Rejection::PoolFull));
         let waiting = tokio::spawn({
             let pool = pool.clone();
-            async move { pool.can_evict().await }
+            async move { pool.ready().await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(evicted.remove(0));
-        waiting.await.expect("it goes on");
+        waiting.await.expect("it continues");
         assert!(pool.enter_silent(None).is_ok());
     }
 
-    /// Else one client could refuse everybody by making room for itself.
+    /// Otherwise one client could have all others rejected by evicting its own streams.
     #[test]
-    fn evicted_streams_that_have_not_ended_refuse_nobody() {
+    fn evicted_streams_that_have_not_ended_cause_no_rejection() {
         let pool = pool(100, 2);
-        let Ok(connection) = pool.enter(client(1)) else { panic!("no room") };
+        let Ok(connection) = pool.enter(client(1)) else { panic!("rejected") };
         let streams: Vec<_> = (0..=EVICTED_MAX)
             .filter_map(|_| {
-                let stream = connection.beside().ok()?;
-                stream.is_at(Activity::AwaitsPeer);
+                let stream = connection.for_stream().ok()?;
+                stream.set_activity(Activity::AwaitsPeer);
                 Some(stream)
             })
             .collect();
@@ -676,17 +587,17 @@ mod tests {
     }
 
     #[test]
-    fn a_client_makes_room_for_itself_and_providers_do_not_count() {
+    fn a_client_evicts_its_own_connections_and_providers_do_not_count() {
         let pool = pool(100, 2);
         let first = enter(&pool, 1, Activity::Idle, Trust::Device);
         let second = enter(&pool, 1, Activity::Working, Trust::None);
         let other = enter(&pool, 2, Activity::Idle, Trust::None);
         let third = enter(&pool, 1, Activity::Working, Trust::None);
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&other));
-        assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
-        third.has_shown(Trust::Provider);
+        assert_eq!(pool.enter(client(1)).err(), Some(Rejection::ClientFull));
+        third.record_trust(Trust::Provider);
         let fourth = enter(&pool, 1, Activity::Working, Trust::None);
-        assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
+        assert_eq!(pool.enter(client(1)).err(), Some(Rejection::ClientFull));
         assert!(pool.enter(None).is_ok(), "a trusted proxy");
         drop((first, second, third, fourth, other));
         let places = pool.0.places.lock();
@@ -699,11 +610,11 @@ mod tests {
         let stuck: Vec<_> = (0..=EVICTED_MAX)
             .map(|_| {
                 let place = enter(&pool, 1, Activity::Idle, Trust::None);
-                place.is_at(Activity::Idle);
+                place.set_activity(Activity::Idle);
                 place
             })
             .collect();
-        assert_eq!(pool.enter(None).err(), Some(NoRoom::Pool));
+        assert_eq!(pool.enter(None).err(), Some(Rejection::PoolFull));
         drop(stuck);
         assert!(pool.enter(None).is_ok());
     }

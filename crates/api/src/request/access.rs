@@ -1,0 +1,374 @@
+//! Authentication and authorization: each extractor accepts one kind of credential, so a handler that names it cannot run
+//! without.
+//!
+//! [`Provider`] takes an API key with a scope; [`Consumer`] a device token or app JWT whose device exists and whose version
+//! is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. The credential comes only from
+//! `Authorization: Bearer`: a token in a query would end up in logs.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{FromRef, FromRequestParts};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Uri, header};
+use noroshi_auth::{Access, Auth, ClientNetwork, Credential, Identity, Refused};
+use noroshi_delivery::Delivery;
+use noroshi_protocol::app_name;
+use noroshi_store::{App, Device, Registration};
+use noroshi_types::{AppId, Scope, Timestamp};
+use ring::digest;
+
+use crate::body::Author;
+use crate::connection::{Client, Handle, Trust};
+use crate::error::{Code, Problem};
+use crate::registration::register_one;
+
+/// The listener that a request arrived on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Public,
+    /// Loopback by default.
+    Admin,
+}
+
+/// Verifies the credentials of requests on one listener.
+pub struct Authenticator {
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) delivery: Arc<Delivery>,
+    pub(crate) listener: Listener,
+    /// A request to a host directly under this domain names the app.
+    pub(crate) app_domain: Option<String>,
+    /// None: nobody is the operator.
+    pub(crate) operator_token: Option<String>,
+}
+
+/// The app of a request, for its log line and span. Set when the credential is verified.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Caller(pub(crate) Arc<OnceLock<AppId>>);
+
+/// A scope as a type, so that a handler's signature shows what it requires.
+pub trait Needs {
+    const SCOPE: Scope;
+}
+
+pub struct Publish;
+pub struct Devices;
+pub struct Read;
+
+impl Needs for Publish {
+    const SCOPE: Scope = Scope::Publish;
+}
+impl Needs for Devices {
+    const SCOPE: Scope = Scope::Devices;
+}
+impl Needs for Read {
+    const SCOPE: Scope = Scope::Read;
+}
+
+/// An API key with the scope `N`.
+pub struct Provider<N> {
+    pub app: AppId,
+    needs: PhantomData<N>,
+}
+
+/// A device, by its token or an app JWT. The device exists; it was read for this request.
+pub(crate) struct Consumer {
+    pub(crate) device: Device,
+    pub(crate) identity: Identity,
+}
+
+/// A device by its credential. [`crate::first_call`] checks whether the device exists and the credential is current.
+pub(crate) struct FirstCaller {
+    pub(crate) identity: Identity,
+}
+
+/// Who may register a device.
+pub(crate) enum Registrar {
+    Provider(AppId),
+    /// Not read from the store: the device of an app JWT may not exist yet.
+    Consumer(Identity),
+}
+
+/// Who may change apps and keys.
+pub(crate) enum Manager {
+    /// The operator, on the admin listener.
+    Operator,
+    /// A key with the scope `admin`: its own app only.
+    Admin(AppId),
+}
+
+/// The operator, on the admin listener.
+pub struct Operator;
+
+/// The client's network, for handlers that verify a credential themselves.
+pub struct Network(pub Option<ClientNetwork>);
+
+impl Authenticator {
+    /// An API key with the scope.
+    fn provider(&self, parts: &Parts, scope: Scope) -> Result<AppId, Problem> {
+        self.verified_key(parts, self.auth.key(bearer(&parts.headers)?), scope)
+    }
+
+    fn verified_key(
+        &self,
+        parts: &Parts,
+        key: Result<Access, Refused>,
+        scope: Scope,
+    ) -> Result<AppId, Problem> {
+        let access = key?;
+        seen_provider(parts, access.app);
+        scoped(&access, scope)?;
+        Ok(access.app)
+    }
+
+    async fn consumer(&self, parts: &Parts) -> Result<Identity, Problem> {
+        let app = named_app(&parts.uri, &parts.headers, self.app_domain.as_deref());
+        let token = bearer(&parts.headers)?;
+        let credential = Credential { token, app: app.as_deref(), client: client(parts) };
+        let identity = self.auth.authenticate(credential, self.delivery.clock().now()).await;
+        let identity = identity.map_err(|refused| Problem::failed_log_in(token, refused))?;
+        record_app(parts, identity.app);
+        record_trust(parts, Trust::Device);
+        Ok(identity)
+    }
+
+    async fn registrar(&self, parts: &Parts) -> Result<Registrar, Problem> {
+        match self.auth.key(bearer(&parts.headers)?) {
+            Err(Refused::NotAKey) => self.consumer(parts).await.map(Registrar::Consumer),
+            key => self.verified_key(parts, key, Scope::Devices).map(Registrar::Provider),
+        }
+    }
+
+    fn manager(&self, parts: &Parts) -> Result<Manager, Problem> {
+        match self.listener {
+            Listener::Admin if self.is_operator(bearer(&parts.headers)?) => {
+                record_trust(parts, Trust::Provider);
+                Ok(Manager::Operator)
+            }
+            Listener::Admin => Err(Refused::Unknown.into()),
+            Listener::Public => self.provider(parts, Scope::Admin).map(Manager::Admin),
+        }
+    }
+
+    /// Compares hashes, so the duration reveals nothing about the token.
+    fn is_operator(&self, bearer: &str) -> bool {
+        let hash = |text: &str| digest::digest(&digest::SHA256, text.as_bytes());
+        self.operator_token.as_deref().is_some_and(|token| hash(token).as_ref() == hash(bearer).as_ref())
+    }
+}
+
+impl<N: Needs, S: Send + Sync> FromRequestParts<S> for Provider<N>
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let app = Arc::<Authenticator>::from_ref(state).provider(parts, N::SCOPE)?;
+        Ok(Self { app, needs: PhantomData })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Consumer
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let authenticator = Arc::<Authenticator>::from_ref(state);
+        let identity = authenticator.consumer(parts).await?;
+        let device = own_device(&authenticator.delivery, &identity).await?;
+        Ok(Self { device, identity })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for FirstCaller
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self { identity: Arc::<Authenticator>::from_ref(state).consumer(parts).await? })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Registrar
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Authenticator>::from_ref(state).registrar(parts).await
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Manager
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Authenticator>::from_ref(state).manager(parts)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator
+where
+    Arc<Authenticator>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Arc::<Authenticator>::from_ref(state).manager(parts)? {
+            Manager::Operator => Ok(Self),
+            Manager::Admin(_) => Err(Refused::Unknown.into()),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Network {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(client(parts)))
+    }
+}
+
+impl Manager {
+    pub(crate) fn author(&self) -> Author {
+        match self {
+            Manager::Operator => Author::Operator,
+            Manager::Admin(_) => Author::Tenant,
+        }
+    }
+
+    /// The app of this name. An `admin` key finds only its own app.
+    pub(crate) fn app(&self, auth: &Auth, name: &str) -> Result<App, Problem> {
+        let app = auth.app(name).ok_or_else(|| Problem::not_found("app"))?;
+        match self {
+            Manager::Operator => Ok(app),
+            Manager::Admin(own) if *own == app.id => Ok(app),
+            Manager::Admin(_) => Err(Problem::not_found("app")),
+        }
+    }
+}
+
+/// RFC 6750 §2.1.
+pub fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = || Problem::from(Refused::Missing);
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
+    let text = value.to_str().map_err(|_| Problem::from(Refused::Malformed("it is not visible ASCII")))?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(missing)?;
+    let token = token.trim();
+    match scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
+        true => Ok(token),
+        false => Err(missing()),
+    }
+}
+
+pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
+    match access.allows(scope) {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(Code::Forbidden, format!("the API key lacks the scope \"{}\"", scope.as_str())))
+        }
+    }
+}
+
+/// Records the app for the request's log line and span.
+pub(crate) fn record_app(parts: &Parts, app: AppId) {
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        // A request has one credential, so it is set once.
+        let _ = caller.0.set(app);
+    }
+}
+
+/// The app that the request names for its JWT.
+pub(crate) fn named_app<'a>(
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    app_domain: Option<&str>,
+) -> Option<Cow<'a, str>> {
+    // App names need no escapes, so the query is not decoded.
+    let query = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="));
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let (header, host) = (text(app_name::HEADER), text(header::HOST.as_str()));
+    app_name::of_request(query.map(Cow::Borrowed), header, host, app_domain)
+}
+
+/// Records the app of a provider. The pool then prefers to keep the connection.
+pub fn seen_provider(parts: &Parts, app: AppId) {
+    record_app(parts, app);
+    record_trust(parts, Trust::Provider);
+}
+
+fn record_trust(parts: &Parts, trust: Trust) {
+    if let Some(handle) = parts.extensions.get::<Handle>() {
+        handle.record_trust(trust);
+    }
+}
+
+/// The network whose failed log-ins are limited together.
+pub fn client(parts: &Parts) -> Option<ClientNetwork> {
+    parts.extensions.get::<Client>().map(|client| ClientNetwork::of(client.0))
+}
+
+/// The device of a credential. Creates it on first use if the credential allows that.
+pub(crate) async fn own_device(delivery: &Delivery, identity: &Identity) -> Result<Device, Problem> {
+    let found = delivery.store().device(identity.app, &identity.device).await?;
+    match standing(found.as_ref(), identity, delivery.clock().now()) {
+        Standing::Current => found.ok_or_else(Problem::revoked),
+        Standing::Revoked => Err(Problem::revoked()),
+        Standing::NeedsRegistration => {
+            let registration = Registration {
+                device: Some(identity.device.clone()),
+                user: identity.user.clone(),
+                topics: identity.topics.clone(),
+                issued: identity.issued,
+                ..Registration::default()
+            };
+            register_one(delivery, identity.app, registration).await
+        }
+    }
+}
+
+/// How a credential relates to the stored device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Current,
+    Revoked,
+    /// The device does not exist, or differs from the app JWT.
+    NeedsRegistration,
+}
+
+pub(crate) fn standing(device: Option<&Device>, identity: &Identity, now: Timestamp) -> Standing {
+    match device {
+        Some(device) if is_revoked(device, identity, now) => Standing::Revoked,
+        Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
+            Standing::Revoked
+        }
+        Some(device) if matches_identity(device, identity) => Standing::Current,
+        None if !identity.create => Standing::Revoked,
+        Some(_) | None => Standing::NeedsRegistration,
+    }
+}
+
+/// Whether the app JWT was revoked. A revocation of the device's user does not affect the JWT of another user, which is
+/// checked when the device moves to that user.
+fn is_revoked(device: &Device, identity: &Identity, now: Timestamp) -> bool {
+    let of_user = device.revoked.user.filter(|_| identity.user == device.user);
+    identity.issued.is_revoked(device.revoked.device.max(of_user), now)
+}
+
+/// Whether the device agrees with the app JWT. Otherwise the device moves to the JWT's user, who must not read the previous
+/// user's inbox, or the JWT names new topics.
+fn matches_identity(device: &Device, identity: &Identity) -> bool {
+    (identity.user.is_none() || identity.user == device.user)
+        // Up to 1,000 each; the device's topics are sorted.
+        && identity.topics.iter().all(|topic| device.topics.binary_search(topic).is_ok())
+}

@@ -1,0 +1,30 @@
+//! Sizes of list pages, and the lines of batches.
+
+use noroshi_types::limits;
+
+use crate::error::{Code, Problem};
+
+/// Entries of a page, if the request names no number.
+const PAGE_DEFAULT: usize = 100;
+const PAGE_MAX: usize = 1_000;
+
+pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit.unwrap_or(PAGE_DEFAULT) {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        _ => Err(Problem::parameter("limit", format!("a page has 1 to {PAGE_MAX} entries"))),
+    }
+}
+
+/// The lines of a batch. A line break at the very end does not start another line.
+pub fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    if body.is_empty() {
+        return Err(Problem::new(Code::InvalidJson, "the batch has no lines"));
+    }
+    let count = body.split(|byte| *byte == b'\n').count();
+    if count > limits::BATCH_LINES_MAX {
+        let detail = format!("a batch has at most {} lines, got {count}", limits::BATCH_LINES_MAX);
+        return Err(Problem::new(Code::TooManyLines, detail));
+    }
+    Ok(body.split(|byte| *byte == b'\n').collect())
+}

@@ -1,0 +1,60 @@
+//! A device in responses, the same for providers and for the device itself.
+
+use noroshi_delivery::Session;
+use noroshi_store::Device;
+use noroshi_types::{Presence, Topic};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::error::Problem;
+
+/// A device.
+#[derive(Serialize)]
+pub(crate) struct DeviceBody {
+    device: String,
+    user: Option<String>,
+    platform: Option<String>,
+    locale: Option<String>,
+    timezone: Option<String>,
+    app_version: Option<String>,
+    tags: std::collections::BTreeMap<String, String>,
+    topics: Vec<String>,
+    push_token: Option<Box<RawValue>>,
+    /// Set if a push service rejected the push token: it is not used until the device registers a new one.
+    push_suspect: Option<SuspectBody>,
+    presence: &'static str,
+    created_at: String,
+}
+
+#[derive(Serialize)]
+struct SuspectBody {
+    at: String,
+    /// The push service's own reason.
+    reason: String,
+}
+
+/// A device with the presence of its session.
+pub(crate) fn with_session(device: Device, session: Option<Session>) -> Result<DeviceBody, Problem> {
+    with_presence(device, session.map_or(Presence::Offline, |session| session.presence))
+}
+
+/// A device with this presence.
+pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<DeviceBody, Problem> {
+    let push_token = device.push_token.map(|token| RawValue::from_string(token.json.as_str().to_owned()));
+    Ok(DeviceBody {
+        device: device.id.to_string(),
+        user: device.user.map(|user| user.to_string()),
+        platform: device.attributes.platform,
+        locale: device.attributes.locale,
+        timezone: device.attributes.timezone,
+        app_version: device.attributes.app_version,
+        tags: device.attributes.tags,
+        topics: device.topics.iter().map(Topic::to_string).collect(),
+        push_token: push_token.transpose().map_err(Problem::internal)?,
+        push_suspect: device
+            .push_suspect
+            .map(|suspect| SuspectBody { at: suspect.at.to_string(), reason: suspect.reason }),
+        presence: presence.as_str(),
+        created_at: device.created_at.to_string(),
+    })
+}
