@@ -18,21 +18,21 @@ use noroshi_supervision::Kind;
 use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
-use crate::admission::Rate;
-use crate::bridge::Bridges;
-use crate::clients::{Clients, Seat};
+use crate::lifecycle::admission::Rate;
+use crate::io::bridge::Bridges;
+use crate::lifecycle::clients::{Clients, Seat};
 use crate::config::{Config, Speaks};
-use crate::connection::Origin;
-use crate::drain::{self, Drain, Stopping};
-use crate::handover::{Handover, Io};
-use crate::listener::{Acceptor, Listening, OVER_MAX};
-use crate::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::shard::connection::Origin;
+use crate::lifecycle::drain::{self, Drain, Stopping};
+use crate::io::handover::{Handover, Io};
+use crate::io::listener::{Acceptor, Listening, OVER_MAX};
+use crate::fanout::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::metrics::Metrics;
-use crate::mqtt::session::Lefts;
-use crate::parking::{self, Capacity};
-use crate::registry::Registry;
+use crate::protocol::mqtt::session::Lefts;
+use crate::lifecycle::parking::{self, Capacity};
+use crate::session::registry::Registry;
 use crate::shard::{Shard, WAKER};
-use crate::stamp::Stamps;
+use crate::session::stamp::Stamps;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -58,13 +58,13 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
-    pub(crate) xmpp: crate::xmpp::Service,
+    pub(crate) xmpp: crate::protocol::xmpp::Service,
     /// Sessions of MQTT without a connection.
     pub(crate) lefts: Lefts,
-    /// For pages of retained messages ([`crate::mqtt::scan`]).
+    /// For pages of retained messages ([`crate::protocol::mqtt::scan`]).
     pub(crate) scan_pages: tokio::sync::Semaphore,
     /// Of log-ins that are refused.
-    pub(crate) refusals: crate::sparing::Sparing,
+    pub(crate) refusals: crate::lifecycle::sparing::Sparing,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
     pub(crate) bridges: Bridges,
@@ -172,7 +172,7 @@ impl Bound {
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
-        let xmpp = crate::xmpp::Service::new(&mut config.xmpp, capacity);
+        let xmpp = crate::protocol::xmpp::Service::new(&mut config.xmpp, capacity);
         let shared = Arc::new(Shared {
             config,
             xmpp,
@@ -185,7 +185,7 @@ impl Bound {
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
             lefts: Lefts::new(delivery.clock().now(), capacity),
-            scan_pages: tokio::sync::Semaphore::new(crate::mqtt::scan::PAGES_AT_ONCE),
+            scan_pages: tokio::sync::Semaphore::new(crate::protocol::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             bridges: Bridges::new(),

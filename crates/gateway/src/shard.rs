@@ -4,14 +4,18 @@
 //! socket events, sockets that had more to read, arrivals, answers of the store, mail, frames to be
 //! written, log-ins to be sent, timers, drain. Nothing in a turn waits.
 //!
-//! The files beside this one are parts of the same machine, each for one subject: [`crate::input`]
-//! (bytes to requests), [`crate::websocket`] and [`crate::sse`] (the conversation), [`crate::login`],
-//! [`crate::backlog`] (from the store's answer to live), [`crate::overtake`] (which mail comes next),
-//! [`crate::fanout`] (mail to frames to sockets), [`crate::close`] (every way out), [`crate::pulse`]
-//! (what time brings), [`crate::drain`].
+//! The files beside this one are parts of the same machine, each for one subject: [`crate::shard::input`]
+//! (bytes to requests), [`crate::protocol::native`] and [`crate::protocol::sse`] (the conversation), [`crate::session::login`],
+//! [`crate::fanout::backlog`] (from the store's answer to live), [`crate::fanout::overtake`] (which mail comes next),
+//! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::lifecycle::close`] (every way out), [`crate::lifecycle::pulse`]
+//! (what time brings), [`crate::lifecycle::drain`].
 //!
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
+
+pub(crate) mod connection;
+mod input;
+pub(crate) mod route;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -29,32 +33,32 @@ use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
 use tokio::sync::oneshot;
 
-use crate::admission::Bucket;
-use crate::backlog::Reads;
-use crate::bridge::Peers;
+use crate::lifecycle::admission::Bucket;
+use crate::fanout::backlog::Reads;
+use crate::io::bridge::Peers;
 use crate::config::Speaks;
-use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
-use crate::deflate::Saving;
-use crate::drain::Round;
-use crate::fanout::Fanout;
-use crate::gate::{Asking, Gate};
+use crate::shard::connection::{Connection, Framing, Origin, Phase, Protocol};
+use crate::io::deflate::Saving;
+use crate::lifecycle::drain::Round;
+use crate::fanout::marks::Fanout;
+use crate::session::gate::{Asking, Gate};
 use crate::gateway::Shared;
-use crate::gzip::Trailer;
-use crate::login::{LogIns, Succession};
-use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
-use crate::mqtt::work::Works;
-use crate::outcome::Outcomes;
-use crate::polling::Polled;
-use crate::pulse::LEFTS_EVERY_MS;
-use crate::recent::Recent;
-use crate::recheck::Recheck;
-use crate::renewal::Renewals;
-use crate::strangers::Strangers;
-use crate::timer::{Precise, TICK_MS, Wheel};
-use crate::tls::TlsSession;
-use crate::topic_index::TopicIndex;
-use crate::transport::Transport;
-use crate::wildcard::Wildcards;
+use crate::io::gzip::Trailer;
+use crate::session::login::{LogIns, Succession};
+use crate::fanout::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
+use crate::protocol::mqtt::work::Works;
+use crate::session::outcome::Outcomes;
+use crate::protocol::polling::Polled;
+use crate::lifecycle::pulse::LEFTS_EVERY_MS;
+use crate::fanout::recent::Recent;
+use crate::session::recheck::Recheck;
+use crate::session::renewal::Renewals;
+use crate::lifecycle::strangers::Strangers;
+use crate::io::timer::{Precise, TICK_MS, Wheel};
+use crate::io::tls::TlsSession;
+use crate::session::topic_index::TopicIndex;
+use crate::io::transport::Transport;
+use crate::session::wildcard::Wildcards;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -174,7 +178,7 @@ pub(crate) struct Shard {
     pub(crate) handshake_left: Duration,
     /// Made on the shard's own thread, which alone may submit.
     #[cfg(feature = "io-uring")]
-    pub(crate) uring: Option<crate::uring::Uring>,
+    pub(crate) uring: Option<crate::io::uring::Uring>,
     /// When sessions without a connection are looked after next.
     pub(crate) lefts_due_ms: u64,
     pub(crate) now: Now,
@@ -250,7 +254,7 @@ impl Shard {
         let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]
         {
-            self.uring = self.shared.config.io_uring.then(crate::uring::Uring::new).flatten();
+            self.uring = self.shared.config.io_uring.then(crate::io::uring::Uring::new).flatten();
         }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {

@@ -1,0 +1,392 @@
+//! Every way out of a connection, and what is written on the way.
+//!
+//! [`Shard::begin_close`] says the last word and waits for the peer's; [`Shard::doom`] marks a
+//! connection that is over; [`Shard::bury`] removes what is marked and records one reason, once.
+//!
+//! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
+//! moment the end is decided is the moment the device is offline.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use noroshi_events::Event;
+use noroshi_protocol::{native, ws};
+use noroshi_types::{CloseReason, SessionId};
+
+use crate::shard::connection::{Connection, Framing, Phase, Protocol};
+use crate::io::gzip::Packed;
+use crate::shard::Shard;
+use crate::io::tail::Tail;
+
+/// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
+/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
+/// connection then, and hears that.
+const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
+/// Places for connections that are kept however few are in use: 25 KiB.
+const PLACES_KEPT: usize = 128;
+
+impl Shard {
+    /// Sends bytes behind whatever is marked at the connection.
+    pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
+        self.send_unbounded(slot, bytes);
+        self.check_tail(slot);
+    }
+
+    /// [`Shard::send`] of what was compressed for an event stream under gzip.
+    pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
+        self.send_piece(slot, packed);
+        self.check_tail(slot);
+    }
+
+    fn send_piece(&mut self, slot: u32, packed: &Packed) {
+        self.flush(slot);
+        if let Some(trailer) = self.trailers.get_mut(&slot) {
+            trailer.add(packed);
+        }
+        self.send_as_it_is(slot, packed.bytes.clone());
+    }
+
+    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
+    /// is unsent and followed by nothing until it is.
+    pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
+        let connection = self.connections.get(slot as usize);
+        match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
+            true => self.send_piece(slot, &Packed::of(&bytes)),
+            false => self.send_as_it_is(slot, bytes),
+        }
+    }
+
+    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
+        self.flush(slot);
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead || connection.ended {
+            return;
+        }
+        let mut written = 0;
+        if connection.tail.is_none() {
+            match connection.transport.write(&mut [std::io::IoSlice::new(&bytes)]) {
+                Ok(count) => written = count,
+                Err(_) => return self.doom(slot, CloseReason::PeerReset),
+            }
+        }
+        self.tally.bytes_out += written as u64;
+        if written < bytes.len() {
+            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+            match written {
+                0 => tail.push(bytes),
+                begun => tail.push_begun(bytes.slice(begun..)),
+            }
+            self.arm(slot);
+        }
+    }
+
+    /// What is sent from now on waits, so that it leaves with one write: [`Shard::write_tail`] ends that.
+    pub(crate) fn cork(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        if let Some(connection) = self.connection(slot) {
+            connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+        }
+    }
+
+    /// The socket takes more.
+    pub(crate) fn write_tail(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead {
+            return;
+        }
+        match connection.transport.flush() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        let Some(tail) = &mut connection.tail else {
+            if connection.phase == Phase::Closing {
+                self.end_writing(slot);
+            }
+            return;
+        };
+        match tail.write_to(&mut connection.transport, now_tick) {
+            Ok(count) => self.tally.bytes_out += count as u64,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        if !tail.is_empty() {
+            return;
+        }
+        connection.tail = None;
+        match (connection.phase, connection.protocol) {
+            (Phase::Closing, _) => self.end_writing(slot),
+            (_, Protocol::Echo) => self.again.push(slot),
+            _ => self.advance(slot),
+        }
+    }
+
+    /// Ends a consumer that does not take what is sent.
+    pub(crate) fn check_tail(&mut self, slot: u32) {
+        let limit = self.shared.config.send_queue_bytes;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
+        // While it catches up a whole page may wait besides.
+        let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
+        match connection.unsent_bytes() {
+            0 => {}
+            bytes if bounded && bytes > limit + page_bytes => {
+                self.begin_close(slot, CloseReason::SlowConsumer)
+            }
+            _ => self.arm(slot),
+        }
+    }
+
+    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol, framing: Framing) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        shared.metrics.connections(connection.protocol, connection.framing).dec();
+        shared.metrics.connections(protocol, framing).inc();
+        (connection.protocol, connection.framing) = (protocol, framing);
+    }
+
+    /// Says why, and waits a moment for the peer's end. The first reason stands.
+    pub(crate) fn begin_close(&mut self, slot: u32, reason: CloseReason) {
+        if !self.is_alive(slot) {
+            return;
+        }
+        self.flush(slot);
+        if !self.is_alive(slot) {
+            return;
+        }
+        let after_ms = self.reconnect_after_ms(slot, reason);
+        let deadline = self.now.tick_after(self.shared.config.close_linger);
+        let leaves_unsaid = self.misses_close_frames(slot);
+        let begun =
+            self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
+        if !begun && self.connections[slot as usize].is_event_stream() {
+            self.set_protocol(slot, Protocol::Http, Framing::Stream);
+            return self.answer_instead(slot, reason);
+        }
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        // Not alive from here on: what is sent now cannot end it once more.
+        connection.phase = Phase::Closing;
+        connection.close_reason = Some(reason);
+        connection.deadline_tick = deadline;
+        if reason == CloseReason::SlowConsumer
+            && let Some(tail) = &mut connection.tail
+        {
+            tail.cut();
+            if tail.is_empty() {
+                connection.tail = None;
+            }
+        }
+        let (protocol, framing) = (connection.protocol, connection.framing);
+        if reason == CloseReason::SlowConsumer {
+            // What was cut is counted, so no trailer would be right.
+            self.trailers.remove(&slot);
+        }
+        if let Some(code) = reason.websocket_code() {
+            match protocol {
+                Protocol::Native => {
+                    let mut json = Vec::new();
+                    native::close(&mut json, reason, after_ms);
+                    self.send_json(slot, "close", &json);
+                }
+                // Http and Echo have a word where they have a conversation.
+                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
+                    self.say_last_word(slot, reason, after_ms);
+                }
+            }
+            if framing.is_websocket() && !leaves_unsaid {
+                let mut frame = Vec::new();
+                ws::push_close(&mut frame, code, reason.explain());
+                self.send_unbounded(slot, frame.into());
+            }
+        }
+        if let Some(trailer) = self.trailers.remove(&slot) {
+            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer.end()));
+        }
+        self.leave(slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        match connection.tail {
+            _ if connection.phase == Phase::Dead => {}
+            None => self.end_writing(slot),
+            Some(_) => self.write_tail(slot),
+        }
+        self.arm(slot);
+    }
+
+    /// A stream that cannot begin is answered in HTTP.
+    fn answer_instead(&mut self, slot: u32, reason: CloseReason) {
+        let status = match reason {
+            CloseReason::Replaced => 409,
+            _ => return self.refuse(slot),
+        };
+        self.answer_problem(slot, status, reason.as_str(), reason.explain(), &[], reason);
+    }
+
+    /// When a client shall come back: later for what would hurt if all came at once.
+    fn reconnect_after_ms(&mut self, slot: u32, reason: CloseReason) -> u64 {
+        let retry_after_s = self.retry_after_s(slot);
+        match reason {
+            CloseReason::RateLimited if retry_after_s > 0 => {
+                u64::from(retry_after_s) * 1_000 + self.jitter(4_000)
+            }
+            CloseReason::Drain => {
+                let spread_ms = self.shared.drain.spread_ms();
+                self.jitter(u64::from(spread_ms) + 1)
+            }
+            // Sessions are told at a steady rate ([`crate::session::recheck`]); this spreads those of one moment.
+            CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
+                1_000 + self.jitter(4_000)
+            }
+            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
+            reason if reason.may_reconnect() => 500 + self.jitter(1_000),
+            _ => 0,
+        }
+    }
+
+    /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
+    pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
+        let connection = self.connections.get(slot as usize);
+        connection
+            .and_then(|connection| connection.opening.as_ref())
+            .map_or(0, |opening| opening.retry_after_s)
+    }
+
+    /// The last word is written: only the peer's end is missing.
+    fn end_writing(&mut self, slot: u32) {
+        let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.ended || !connection.transport.flush().unwrap_or(true) {
+            return;
+        }
+        connection.ended = true;
+        connection.transport.end();
+        if connection.framing.is_websocket() {
+            connection.deadline_tick = connection.deadline_tick.min(answer_due);
+            self.arm(slot);
+        }
+    }
+
+    /// Takes a connection out of everything but the slab.
+    fn leave(&mut self, slot: u32) {
+        self.succeeding.remove(&slot);
+        self.end_talk(slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.opening = None;
+        connection.permit = None;
+        self.part_session(slot);
+    }
+
+    /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
+    pub(crate) fn part_session(&mut self, slot: u32) {
+        self.gates.remove(&slot);
+        self.renewals.remove(&slot);
+        self.publishing.remove(&slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up = None;
+        let topics = std::mem::take(&mut connection.topics);
+        if let Some(session) = connection.session.take() {
+            tracing::debug!(
+                app = session.app.0,
+                device = session.device.as_str(),
+                session = %SessionId(session.address.generation),
+                protocol = connection.protocol.as_str(),
+                reason = connection.close_reason.map(CloseReason::as_str),
+                "a session ended"
+            );
+            let (device, session_id) = (session.num, SessionId(session.address.generation));
+            let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
+            self.delivery.events().emit(self.now.wall, || Event::Closed {
+                device,
+                session: session_id,
+                reason,
+            });
+            let bits = std::mem::take(&mut connection.pending);
+            self.fanout.ring.forget(bits, Some(session.num));
+            self.shared.registry.detach(&session);
+            // It got messages a moment ago, and may have confirmed them before it read that it is to go.
+            let moves = matches!(
+                connection.close_reason,
+                Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)
+            );
+            connection.leaving = moves.then_some(session.num);
+        }
+        for subscription in topics {
+            self.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);
+        }
+    }
+
+    /// The connection is over: it is removed when the handler that found out is done.
+    pub(crate) fn doom(&mut self, slot: u32, reason: CloseReason) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase != Phase::Dead {
+            connection.phase = Phase::Dead;
+            connection.close_reason.get_or_insert(reason);
+            self.doomed.push(slot);
+        }
+    }
+
+    /// Removes what is over.
+    pub(crate) fn bury(&mut self) {
+        while let Some(slot) = self.doomed.pop() {
+            let Some(mut connection) = self.release(slot) else { continue };
+            let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
+            let mut counts = true;
+            match connection.transport.stream() {
+                Some(stream) => self.deregister(stream),
+                // What it was went on in another place ([`crate::protocol::polling`]), or it was a session that polled.
+                None => counts = connection.protocol != Protocol::Http,
+            }
+            if counts {
+                self.shared.metrics.count_closed(connection.protocol, reason);
+            }
+            drop(connection);
+            self.mailbox().left();
+        }
+    }
+
+    /// Takes a connection out of the shard. It counts until the caller has told what became of it
+    /// ([`crate::fanout::mailbox::Mailbox::left`]): who sees that it is gone sees that too.
+    pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
+        self.connections.get(slot as usize)?;
+        self.leave(slot);
+        self.end_stranger(slot);
+        self.free_seat(slot);
+        self.trailers.remove(&slot);
+        self.bridged.remove(&slot);
+        let connection = self.connections.remove(slot as usize);
+        if self.connections.is_empty() {
+            self.shrink();
+        }
+        self.shared.metrics.connections(connection.protocol, connection.framing).dec();
+        Some(connection)
+    }
+
+    /// Gives memory back after a mass disconnect: what lies behind the last place in use.
+    pub(crate) fn shrink(&mut self) {
+        let capacity = self.connections.capacity();
+        if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
+            self.connections.shrink_to_fit();
+            self.seats.truncate(self.connections.capacity());
+            self.seats.shrink_to_fit();
+        }
+        if self.bridged.capacity() > PLACES_KEPT && self.bridged.len() * 8 < self.bridged.capacity() {
+            self.bridged.shrink_to_fit();
+        }
+        if self.trailers.capacity() > PLACES_KEPT && self.trailers.len() * 8 < self.trailers.capacity() {
+            self.trailers.shrink_to_fit();
+        }
+    }
+
+    /// The gateway stops: what is left is told so, and not waited for.
+    pub(crate) fn end_all(&mut self) {
+        let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            self.guard(Some(slot), |shard| {
+                shard.begin_close(slot, CloseReason::Drain);
+                shard.doom(slot, CloseReason::Drain);
+            });
+        }
+        self.outcomes.tell(&self.delivery, self.now.wall);
+    }
+}
