@@ -18,21 +18,21 @@ use noroshi_supervision::Kind;
 use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
-use crate::lifecycle::admission::Rate;
-use crate::io::bridge::Bridges;
-use crate::lifecycle::clients::{Clients, Seat};
 use crate::config::{Config, Speaks};
-use crate::shard::connection::Origin;
-use crate::lifecycle::drain::{self, Drain, Stopping};
+use crate::fanout::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::io::bridge::Bridges;
 use crate::io::handover::{Handover, Io};
 use crate::io::listener::{Acceptor, Listening, OVER_MAX};
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::lifecycle::admission::Rate;
+use crate::lifecycle::clients::{Clients, Seat};
+use crate::lifecycle::drain::{self, Drain, Stopping};
+use crate::lifecycle::parking::{self, Capacity};
 use crate::metrics::Metrics;
 use crate::protocol::mqtt::session::Lefts;
-use crate::lifecycle::parking::{self, Capacity};
 use crate::session::registry::Registry;
-use crate::shard::{Shard, WAKER};
 use crate::session::stamp::Stamps;
+use crate::shard::connection::Origin;
+use crate::shard::{Shard, WAKER};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

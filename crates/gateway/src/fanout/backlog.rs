@@ -12,15 +12,15 @@ use noroshi_protocol::{native, sse, ws};
 use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
-use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
-use crate::shard::connection::{Connection, Framing, Phase, Subscription};
-use crate::io::deflate::{self, Saving};
 use crate::fanout::dispatch::Dispatch;
 use crate::fanout::mailbox::Reply;
-use crate::session::registry::{Address, Key};
-use crate::shard::Shard;
+use crate::io::deflate::{self, Saving};
 use crate::protocol::conversation::Heard;
+use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::registry::{Address, Key};
 use crate::session::topic_index::TopicIndex;
+use crate::shard::Shard;
+use crate::shard::connection::{Connection, Framing, Phase, Subscription};
 
 /// Reads of one shard out at once: log-ins of a storm take turns.
 pub(crate) const READS_MAX: usize = 64;

@@ -13,8 +13,8 @@ use noroshi_types::{
 };
 
 use crate::fanout::dispatch::{Audience, Dispatch};
-use crate::gateway::Gateway;
 use crate::fanout::mailbox::{Mail, Mailbox, Undelivered};
+use crate::gateway::Gateway;
 use crate::session::registry::{Address, Key, Registry, Session};
 
 impl Edge for Gateway {

@@ -30,16 +30,16 @@ use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
 use noroshi_types::{AppId, CloseReason, Message, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
-use crate::lifecycle::clients::Seat;
 use crate::config::Speaks;
-use crate::shard::connection::Origin;
 use crate::fanout::dispatch::{Audience, Dispatch};
-use crate::session::gate::Permitted;
+use crate::io::tls::TlsSession;
+use crate::lifecycle::clients::Seat;
 use crate::protocol::mqtt::work::Done;
+use crate::session::gate::Permitted;
 use crate::session::registry::{Address, Key, Session};
 use crate::session::stamp::Moment;
-use crate::io::tls::TlsSession;
 use crate::session::verification::Then;
+use crate::shard::connection::Origin;
 
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX

@@ -19,18 +19,18 @@ use std::sync::Arc;
 use noroshi_types::{AppId, CloseReason, DeviceNum, Message, NotificationId, Outcome, Presence, Topic, When};
 use smallvec::SmallVec;
 
-use crate::session::catch_up::Hold;
-use crate::shard::connection::{Framing, Phase, Subscription};
 use crate::fanout::dispatch::{Audience, Dispatch};
 use crate::fanout::mailbox::Mail;
 use crate::fanout::overtake::Stalled;
 use crate::fanout::recent::Recent;
+use crate::fanout::ring::{Frame, Ring};
+use crate::io::tail::Tail;
+use crate::session::catch_up::Hold;
 use crate::session::registry::Address;
 use crate::session::registry::Key;
-use crate::fanout::ring::{Frame, Ring};
-use crate::shard::Shard;
-use crate::io::tail::Tail;
 use crate::session::topic_index::{Entry, Pass};
+use crate::shard::Shard;
+use crate::shard::connection::{Framing, Phase, Subscription};
 
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;

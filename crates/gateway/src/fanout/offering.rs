@@ -19,14 +19,14 @@ use bytes::Bytes;
 use noroshi_types::{CloseReason, NotificationId, Outcome};
 use smallvec::SmallVec;
 
-use crate::session::catch_up::{CatchUp, Hold, Paged};
-use crate::shard::connection::{Connection, Framing};
-use crate::io::deflate::{self, Saving};
 use crate::fanout::dispatch::Dispatch;
 use crate::fanout::ring::Frame;
-use crate::shard::Shard;
+use crate::io::deflate::{self, Saving};
 use crate::io::tail::Tail;
 use crate::protocol::conversation::{Cause, Context, Offered};
+use crate::session::catch_up::{CatchUp, Hold, Paged};
+use crate::shard::Shard;
+use crate::shard::connection::{Connection, Framing};
 
 /// What is prepared before the socket is asked: about what it takes at once.
 const BATCH_BYTES: usize = 64 << 10;

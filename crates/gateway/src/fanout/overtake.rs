@@ -14,8 +14,8 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::fanout::marks::Fanout;
 use crate::fanout::mailbox::Mail;
+use crate::fanout::marks::Fanout;
 use crate::session::registry::{Address, Key, KeyMap};
 use crate::shard::Shard;
 

@@ -16,12 +16,12 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::lifecycle::admission::{Bucket, Rate};
-use crate::shard::connection::Origin;
+use crate::fanout::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::gateway::{Gateway, Shared};
 use crate::io::listener::OVER_MAX;
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Moved};
+use crate::lifecycle::admission::{Bucket, Rate};
 use crate::shard::Shard;
+use crate::shard::connection::Origin;
 
 /// Of an open stream, besides the shard's own.
 const DESCRIPTORS: usize = 2;

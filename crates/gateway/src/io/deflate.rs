@@ -21,9 +21,9 @@ use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
 use noroshi_protocol::ws::{self, Deflated};
 use noroshi_types::limits;
 
-use crate::shard::connection::{Framing, Protocol};
 use crate::fanout::dispatch::Dispatch;
 use crate::shard::Shard;
+use crate::shard::connection::{Framing, Protocol};
 
 /// What a sync flush adds, and a stored block's head, with room to spare.
 pub(crate) const OVERHEAD_BYTES: usize = 64;

@@ -26,13 +26,13 @@ use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use crate::config::{Listener, Speaks};
+use crate::fanout::mailbox::{Arrival, ArrivalKind};
+use crate::gateway::{Error, Shared};
+use crate::io::tls;
 use crate::lifecycle::admission::{Bucket, Rate};
 use crate::lifecycle::clients::Seat;
-use crate::config::{Listener, Speaks};
-use crate::gateway::{Error, Shared};
-use crate::fanout::mailbox::{Arrival, ArrivalKind};
 use crate::lifecycle::refusal::drawn_id;
-use crate::io::tls;
 
 /// The kernel caps it at net.core.somaxconn.
 pub const BACKLOG: i32 = 8_192;

@@ -25,10 +25,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use io_uring::{IoUring, Probe, opcode, types};
 use smallvec::SmallVec;
 
-use crate::shard::connection::Connection;
 use crate::fanout::marks::Fanout;
 use crate::fanout::offering::Outbound;
 use crate::shard::Shard;
+use crate::shard::connection::Connection;
 
 /// Sends of one call. Twice as many save no more, and delay what the kernel does behind them.
 const BATCH: usize = 64;

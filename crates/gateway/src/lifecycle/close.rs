@@ -13,10 +13,10 @@ use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
 use crate::io::gzip::Packed;
-use crate::shard::Shard;
 use crate::io::tail::Tail;
+use crate::shard::Shard;
+use crate::shard::connection::{Connection, Framing, Phase, Protocol};
 
 /// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
 /// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use noroshi_types::CloseReason;
 use parking_lot::Mutex;
 
-use crate::shard::connection::{Connection, Phase, Protocol};
 use crate::shard::Shard;
+use crate::shard::connection::{Connection, Phase, Protocol};
 
 /// How often a shard asks whether it may move more.
 const STEP_MS: u64 = 20;

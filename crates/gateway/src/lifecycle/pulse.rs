@@ -7,10 +7,10 @@ use noroshi_protocol::sse;
 use noroshi_protocol::ws::Opcode;
 use noroshi_types::CloseReason;
 
-use crate::shard::connection::{Framing, Phase, Protocol};
 use crate::io::gzip::Packed;
-use crate::shard::Shard;
 use crate::io::timer::TICK_MS;
+use crate::shard::Shard;
+use crate::shard::connection::{Framing, Phase, Protocol};
 
 /// The same for all event streams under gzip.
 static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();

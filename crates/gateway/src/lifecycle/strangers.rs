@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use noroshi_types::CloseReason;
 
-use crate::shard::connection::Origin;
 use crate::shard::Shard;
+use crate::shard::connection::Origin;
 
 /// Of a shard, oldest first.
 #[derive(Default)]

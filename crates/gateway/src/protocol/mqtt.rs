@@ -19,15 +19,15 @@ use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use crate::shard::connection::{Framing, Phase, Protocol};
 use crate::fanout::dispatch::Dispatch;
 use crate::gateway::Shared;
-use crate::session::permission::Op;
 use crate::lifecycle::pulse::ticks;
+use crate::protocol::conversation::{Cause, Context, Heard, Offered, Talk};
+use crate::session::permission::Op;
 use crate::session::registry::Session;
 use crate::session::renewal::NotRenewed;
 use crate::shard::Shard;
-use crate::protocol::conversation::{Cause, Context, Heard, Offered, Talk};
+use crate::shard::connection::{Framing, Phase, Protocol};
 
 mod beginning;
 mod kept;

@@ -10,11 +10,11 @@ use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
-use crate::shard::connection::{Framing, Phase, Protocol, Subscription};
 use crate::io::deflate;
 use crate::session::permission::Op;
-use crate::shard::route::Credentials;
 use crate::shard::Shard;
+use crate::shard::connection::{Framing, Phase, Protocol, Subscription};
+use crate::shard::route::Credentials;
 
 /// Frames of a client that does not wait for the log-in's answer, of [`limits::EARLY_BYTES`] together.
 const EARLY_FRAMES_MAX: usize = 64;

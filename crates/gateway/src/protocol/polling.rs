@@ -21,13 +21,13 @@ use noroshi_protocol::engine_io::{self, Outgoing, RequestError, Session, Sid};
 use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
+use crate::io::transport::Transport;
 use crate::lifecycle::admission::{Bucket, Rate};
+use crate::protocol::conversation::Talk;
+use crate::protocol::socket_io::websocket_frame;
+use crate::shard::Shard;
 use crate::shard::connection::{Connection, Framing, Phase, Protocol};
 use crate::shard::route::Opener;
-use crate::shard::Shard;
-use crate::protocol::socket_io::websocket_frame;
-use crate::protocol::conversation::Talk;
-use crate::io::transport::Transport;
 
 /// Sessions of a shard that poll, or did.
 #[derive(Default)]

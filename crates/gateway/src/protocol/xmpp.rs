@@ -22,18 +22,18 @@ use noroshi_protocol::xmpp::{
 };
 use noroshi_types::{AppId, CloseReason, Presence, Timestamp};
 
-use crate::lifecycle::admission::{Bucket, Rate};
 use crate::config::Speaks;
-use crate::shard::connection::{Framing, Phase, Protocol};
 use crate::fanout::dispatch::Dispatch;
 use crate::gateway::Shared;
+use crate::io::tls::TlsSession;
+use crate::lifecycle::admission::{Bucket, Rate};
 use crate::lifecycle::parking::Capacity;
-use crate::session::permission::Op;
 use crate::lifecycle::pulse::ticks;
+use crate::protocol::conversation::{Context, Offered, Talk};
+use crate::session::permission::Op;
 use crate::session::registry::Key;
 use crate::shard::Shard;
-use crate::protocol::conversation::{Context, Offered, Talk};
-use crate::io::tls::TlsSession;
+use crate::shard::connection::{Framing, Phase, Protocol};
 
 mod accounts;
 mod archive;

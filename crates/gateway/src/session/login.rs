@@ -19,14 +19,14 @@ use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::session::catch_up::CatchUp;
-use crate::shard::connection::{Framing, Origin, Phase, Protocol, Subscription};
 use crate::fanout::mailbox::Reply;
+use crate::session::catch_up::CatchUp;
 use crate::session::permission::Permissions;
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
-use crate::shard::Shard;
 use crate::session::stamp::Moment;
 use crate::session::verification::close_reason;
+use crate::shard::Shard;
+use crate::shard::connection::{Framing, Origin, Phase, Protocol, Subscription};
 
 /// Batches out at once: readers of the store work side by side.
 pub(crate) const BATCHES_MAX: usize = 8;

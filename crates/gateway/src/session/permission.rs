@@ -20,11 +20,11 @@ use noroshi_types::rule::{Action, Claims, Denied, Needs};
 use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic, limits};
 
-use crate::shard::connection::Protocol;
-use crate::session::gate::{Asked, Permitted};
 use crate::protocol::mqtt::publishing::Published;
+use crate::session::gate::{Asked, Permitted};
 use crate::session::registry::Session;
 use crate::shard::Shard;
+use crate::shard::connection::Protocol;
 
 /// Operations that wait at one gate.
 const WAITING_MAX: usize = 64;

@@ -24,10 +24,10 @@ use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, Topic};
 
 use crate::lifecycle::admission::{Bucket, Rate};
-use crate::shard::connection::{Phase, Protocol};
 use crate::session::gate::end_durable;
 use crate::session::permission::{holder_of, knows};
 use crate::shard::Shard;
+use crate::shard::connection::{Phase, Protocol};
 
 /// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
 const TOPICS_PER_TURN: usize = 512;

@@ -13,10 +13,10 @@
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
 use noroshi_types::{CloseReason, Quota};
 
-use crate::shard::connection::{Phase, Protocol};
-use crate::session::login::LOG_IN_TIMEOUT;
 use crate::fanout::mailbox::Reply;
+use crate::session::login::LOG_IN_TIMEOUT;
 use crate::shard::Shard;
+use crate::shard::connection::{Phase, Protocol};
 
 /// Verifications that one shard has out: the pool's whole queue and answers that the shard has not handled yet. The pool
 /// shares its queue among apps; a smaller bound here would let one app take the room of the others.

@@ -11,13 +11,13 @@ use noroshi_types::rule::Claims;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
 use smallvec::SmallVec;
 
+use crate::io::tail::Tail;
+use crate::io::transport::Transport;
 use crate::lifecycle::admission::Bucket;
+use crate::protocol::conversation::Talk;
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Permissions;
 use crate::session::registry::Session;
-use crate::io::tail::Tail;
-use crate::protocol::conversation::Talk;
-use crate::io::transport::Transport;
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use noroshi_protocol::http2::PREFACE;
 use noroshi_protocol::ws::{self, Input, Role, Terms, UpgradeError};
 use noroshi_types::CloseReason;
 
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
 use crate::io::handover::Handover;
-use crate::lifecycle::refusal;
-use crate::shard::route::{self, Route};
-use crate::shard::Shard;
 use crate::io::transport::Received;
+use crate::lifecycle::refusal;
+use crate::shard::Shard;
+use crate::shard::connection::{Connection, Framing, Phase, Protocol};
+use crate::shard::route::{self, Route};
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;

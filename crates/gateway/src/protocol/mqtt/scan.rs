@@ -18,8 +18,8 @@ use noroshi_store::{Error as StoreError, RetainedScan};
 use noroshi_types::{AppId, Message, NotificationId};
 
 use super::work::{Done, Job};
-use crate::gateway::Shared;
 use crate::fanout::mailbox::Reply;
+use crate::gateway::Shared;
 use crate::session::registry::Session;
 use crate::shard::Shard;
 

@@ -15,8 +15,8 @@ use super::Mqtt;
 use super::work::Job;
 use crate::fanout::backlog::own_topics;
 use crate::session::catch_up::CatchUp;
-use crate::shard::connection::{Phase, Subscription};
 use crate::shard::Shard;
+use crate::shard::connection::{Phase, Subscription};
 
 /// What the conformance suites expect to be refused, with the one code that all versions have (0x80).
 const REFUSED_FILTER: &str = "test/nosubscribe";

@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use std::time::Duration;
 
 use super::config;
-use crate::gateway::Shared;
 use crate::fanout::mailbox::Mail;
+use crate::gateway::Shared;
 use crate::session::registry::Address;
 use crate::shard::Shard;
 

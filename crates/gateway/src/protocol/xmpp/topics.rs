@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::shard::connection::{Protocol, Subscription};
 use crate::session::permission::{holder_of, knows};
 use crate::session::registry::Session;
 use crate::shard::Shard;
+use crate::shard::connection::{Protocol, Subscription};
 
 /// Questions of one shard's connections that are out; more are told to come back.
 pub(crate) const ASKED_MAX: usize = 256;
@@ -89,7 +89,9 @@ impl Shard {
 
     fn own_xmpp_topics(&self, slot: u32) -> Vec<Topic> {
         let connection = self.connections.get(slot as usize);
-        connection.map(|connection| crate::fanout::backlog::own_topics(connection, &self.topics)).unwrap_or_default()
+        connection
+            .map(|connection| crate::fanout::backlog::own_topics(connection, &self.topics))
+            .unwrap_or_default()
     }
 
     pub(super) fn tell_subscriptions(&mut self, slot: u32, topic: Option<Topic>, mut request: Request) {
