@@ -19,15 +19,16 @@ use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use crate::fanout::dispatch::Dispatch;
-use crate::gateway::Shared;
-use crate::lifecycle::pulse::ticks;
+use crate::io::timer::ticks;
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Cause, Context, Heard, Offered, Talk};
 use crate::session::permission::Op;
 use crate::session::registry::Session;
 use crate::session::renewal::NotRenewed;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::shard::shared::Shared;
+use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
 
 mod beginning;
 mod kept;

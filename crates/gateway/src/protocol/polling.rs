@@ -22,12 +22,14 @@ use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
 use crate::io::transport::Transport;
-use crate::lifecycle::admission::{Bucket, Rate};
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::Talk;
 use crate::protocol::socket_io::websocket_frame;
+use crate::rate::{Bucket, Rate};
 use crate::shard::Shard;
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
+use crate::shard::connection::Connection;
 use crate::shard::route::Opener;
+use crate::wire::{Framing, Protocol};
 
 /// Sessions of a shard that poll, or did.
 #[derive(Default)]

@@ -19,15 +19,16 @@ use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
-use crate::fanout::dispatch::Dispatch;
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Cause, Context, Offered, Talk};
 use crate::protocol::polling::Legs;
 use crate::session::login::Begun;
 use crate::session::permission::Op;
 use crate::session::verification::close_reason;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
 use crate::shard::route::{Credentials, Mount, Opener};
+use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
 
 /// Pings of sessions that began together are spread where the interval is long enough for a storm. Shorter intervals
 /// are kept to the millisecond ([`crate::io::timer::Precise`]), longer ones to a tick of the shard's wheel.

@@ -24,13 +24,13 @@ use super::session::{Due, Left, Progress, owed};
 use super::subscribing::share;
 use super::work::{self, Job};
 use super::{Mqtt, origin};
-use crate::gateway::Shared;
 use crate::protocol::conversation::Talk;
 use crate::session::login::Begun;
 use crate::session::registry::{Holder, Session};
 use crate::session::verification::close_reason;
 use crate::shard::Shard;
-use crate::shard::connection::Protocol;
+use crate::shard::shared::Shared;
+use crate::wire::Protocol;
 
 /// Why a client is not let in.
 enum NotIn {

@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 
 use super::kept::{Kept, OWED_MAX};
 use super::last_words::{LastWords, Turn};
-use crate::lifecycle::parking::{Capacity, Lot};
 use crate::session::catch_up::{Ended, Gap};
+use crate::session::parking::{Capacity, Lot};
 use crate::session::registry::{Key, Session};
 
 /// How far a session's messages were sent.

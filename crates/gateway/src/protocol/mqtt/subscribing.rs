@@ -13,10 +13,11 @@ use noroshi_types::{AppId, CloseReason, Topic};
 
 use super::Mqtt;
 use super::work::Job;
-use crate::fanout::backlog::own_topics;
+use crate::lifecycle::phase::Phase;
 use crate::session::catch_up::CatchUp;
+use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
-use crate::shard::connection::{Phase, Subscription};
+use crate::shard::backlog::own_topics;
 
 /// What the conformance suites expect to be refused, with the one code that all versions have (0x80).
 const REFUSED_FILTER: &str = "test/nosubscribe";

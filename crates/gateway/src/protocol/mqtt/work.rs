@@ -23,10 +23,10 @@ use super::last_words::{LastWords, Turn};
 use super::scan::Scans;
 use super::session::owed;
 use super::subscribing::share;
-use crate::fanout::mailbox::Reply;
+use crate::lifecycle::phase::Phase;
 use crate::session::registry::Session;
 use crate::shard::Shard;
-use crate::shard::connection::Phase;
+use crate::shard::mailbox::Reply;
 
 /// Jobs of one shard that are out at once.
 pub(crate) const OUT_MAX: usize = 64;

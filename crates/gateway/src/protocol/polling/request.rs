@@ -14,12 +14,13 @@ use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestErr
 use noroshi_types::CloseReason;
 
 use super::{At, Exchange, Kind, headers};
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::lifecycle::clients::Seat;
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::Talk;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::route::EngineRequest;
+use crate::wire::{Framing, Protocol};
 
 /// How long a connection may rest between two requests: longer than a client is silent that polls.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);

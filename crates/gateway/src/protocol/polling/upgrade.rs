@@ -9,10 +9,11 @@ use noroshi_types::CloseReason;
 
 use super::{Exchange, Kind};
 use crate::io::transport::Transport;
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::Talk;
 use crate::protocol::socket_io::engine_packet;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::wire::{Framing, Protocol};
 
 /// A WebSocket has to take its session over within this time, as in the JavaScript server.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
