@@ -22,7 +22,7 @@ use noroshi_types::{CloseReason, NotificationId, Topic};
 use crate::io::timer::ticks;
 use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Cause, Context, Heard, Offered, Talk};
-use crate::session::permission::Op;
+use crate::session::operation::Op;
 use crate::session::registry::Session;
 use crate::session::renewal::NotRenewed;
 use crate::shard::Shard;

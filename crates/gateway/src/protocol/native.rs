@@ -11,7 +11,7 @@ use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
 use crate::lifecycle::phase::Phase;
-use crate::session::permission::Op;
+use crate::session::operation::Op;
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::route::Credentials;

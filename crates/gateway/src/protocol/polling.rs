@@ -21,7 +21,7 @@ use noroshi_protocol::engine_io::{self, Outgoing, RequestError, Session, Sid};
 use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
-use crate::io::transport::Transport;
+use crate::io::socket::Socket;
 use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::Talk;
 use crate::protocol::socket_io::websocket_frame;
@@ -117,7 +117,7 @@ impl Shard {
         socket_io.legs = Some(Box::new(Legs::new(sid, network)));
         let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
         let generation = shared.next_generation(self.now.wall);
-        let mut connection = Connection::new(Transport::NONE, generation, frames);
+        let mut connection = Connection::new(Socket::NONE, generation, frames);
         (connection.protocol, connection.framing) = (Self::protocol_of(mount), Framing::Polling);
         connection.begin_socket_io(socket_io);
         shared.metrics.connections(connection.protocol, connection.framing).inc();

@@ -23,7 +23,7 @@ use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Cause, Context, Offered, Talk};
 use crate::protocol::polling::Legs;
 use crate::session::login::Begun;
-use crate::session::permission::Op;
+use crate::session::operation::Op;
 use crate::session::verification::close_reason;
 use crate::shard::Shard;
 use crate::shard::route::{Credentials, Mount, Opener};

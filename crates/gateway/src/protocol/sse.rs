@@ -91,7 +91,7 @@ impl Shard {
         }
         if let Some(connection) = self.connection(slot) {
             // A peer that vanished is found by the transport: nothing is ever heard from it.
-            if let Some(stream) = connection.transport.stream() {
+            if let Some(stream) = connection.socket.stream() {
                 let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
             }
         }

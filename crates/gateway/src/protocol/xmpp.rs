@@ -27,8 +27,8 @@ use crate::io::tls::TlsSession;
 use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Context, Offered, Talk};
 use crate::rate::{Bucket, Rate};
+use crate::session::operation::Op;
 use crate::session::parking::Capacity;
-use crate::session::permission::Op;
 use crate::session::registry::Key;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
@@ -174,7 +174,7 @@ impl Shard {
         let has_starttls = self.shared.config.xmpp.starttls.is_some();
         let Some(connection) = self.connection(slot) else { return };
         let security = match framing {
-            Framing::Stream if connection.transport.is_tls() => Security::Encrypted,
+            Framing::Stream if connection.socket.is_tls() => Security::Encrypted,
             Framing::Stream if has_starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
             // What protects the HTTP listener, its own TLS or a proxy's, is said there for all that come by it.
@@ -270,7 +270,7 @@ impl Shard {
             return self.begin_close(slot, CloseReason::ProtocolError);
         }
         // `<proceed/>` is a few bytes: who does not take them takes nothing.
-        if connection.tail.is_some() {
+        if connection.socket.has_unsent() {
             return self.begin_close(slot, CloseReason::SlowConsumer);
         }
         let session = config.map(TlsSession::new);

@@ -16,7 +16,8 @@ use noroshi_store::Error as StoreError;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, Topic};
 
-use crate::session::permission::{Op, Verdicts};
+use crate::session::operation::Op;
+use crate::session::permission::Verdicts;
 
 /// Questions of one shard that are out at once: no more connections than that wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;

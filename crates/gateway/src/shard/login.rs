@@ -2,19 +2,12 @@
 
 use crate::lifecycle::phase::{Origin, Phase};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::BATCH_MAX;
-use crate::session::login::BATCHES_MAX;
-use crate::session::login::Begun;
-use crate::session::login::LINGER_MS;
-use crate::session::login::LOG_IN_TIMEOUT;
-use crate::session::login::Succession;
-use crate::session::login::login_of;
+use crate::session::login::{BATCH_MAX, BATCHES_MAX, Begun, LINGER_MS, LOG_IN_TIMEOUT, Succession, login_of};
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
 use crate::session::renewal::NotRenewed;
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
-use crate::session::verification::VERIFYING_MAX;
-use crate::session::verification::close_reason;
+use crate::session::verification::{VERIFYING_MAX, close_reason};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};

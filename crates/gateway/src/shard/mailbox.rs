@@ -15,8 +15,7 @@
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
 
-use crate::fanout::mail::Mail;
-use crate::fanout::mail::Undelivered;
+use crate::fanout::mail::{Mail, Undelivered};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

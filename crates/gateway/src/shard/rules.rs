@@ -1,15 +1,10 @@
 //! Topic rules where they are enforced.
 
 use crate::lifecycle::phase::Phase;
-use crate::session::gate::Answering;
-use crate::session::gate::Gate;
-use crate::session::gate::{Asked, Permitted, end_durable};
-use crate::session::permission::Permissions;
-use crate::session::permission::Ruling;
-use crate::session::permission::needs_claims;
-use crate::session::permission::{Decided, Op, Verdicts, holder_of, knows};
-use crate::session::recheck::RETURNS;
-use crate::session::recheck::Recheck;
+use crate::session::gate::{Answering, Asked, Gate, Permitted, end_durable};
+use crate::session::operation::Op;
+use crate::session::permission::{Decided, Permissions, Ruling, Verdicts, holder_of, knows, needs_claims};
+use crate::session::recheck::{RETURNS, Recheck};
 use crate::session::registry::Session;
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;

@@ -19,13 +19,14 @@ use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
 use super::kept::Kept;
 use super::last_words::Turn;
-use super::publishing::{Published, data_bytes_max};
+use super::publishing::data_bytes_max;
 use super::session::{Due, Left, Progress, owed};
 use super::subscribing::share;
 use super::work::{self, Job};
 use super::{Mqtt, origin};
 use crate::protocol::conversation::Talk;
 use crate::session::login::Begun;
+use crate::session::operation::Published;
 use crate::session::registry::{Holder, Session};
 use crate::session::verification::close_reason;
 use crate::shard::Shard;

@@ -1,15 +1,13 @@
 //! What a client publishes: where its app allows it, as a notification to a topic.
 
-use std::time::Duration;
-
-use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos, filter_matches};
+use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, filter_matches};
 use noroshi_store::App;
 use noroshi_types::topic::needs_rule;
-use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When, limits};
+use noroshi_types::{AppId, Topic};
 
 use super::origin;
 use super::work::Job;
-use crate::session::permission::Op;
+use crate::session::operation::{Op, Published};
 use crate::shard::Shard;
 
 /// The longest `data` that a publication may become. What stands around a payload, what escapes or base64 add to it
@@ -17,40 +15,6 @@ use crate::shard::Shard;
 /// in JSON, would pass a limit of 4 KiB.
 pub(super) const fn data_bytes_max(payload_bytes_max: usize) -> usize {
     payload_bytes_max.saturating_mul(2).saturating_add(512)
-}
-
-/// What a client publishes, as a provider would say it.
-pub(crate) struct Published {
-    pub(crate) topic: Topic,
-    pub(crate) data: JsonText,
-    pub(crate) qos: Qos,
-    pub(crate) retain: bool,
-    pub(crate) has_payload: bool,
-    pub(crate) expiry_s: Option<u32>,
-}
-
-impl Published {
-    /// And whether what the topic retains is to be forgotten first ([MQTT-3.3.1-6]).
-    pub(crate) fn request(self) -> (Request, bool) {
-        // Without an expiry it is kept for as long as anything is.
-        let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
-        let clears = self.retain && !self.has_payload;
-        let request = Request {
-            target: Target::Topic(self.topic),
-            // At most once is for who is here.
-            when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },
-            ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
-            urgency: Urgency::Normal,
-            waits_for_use: false,
-            collapse_key: None,
-            retain: self.retain && !clears,
-            notification: None,
-            data: Some(self.data),
-            push: Push::default(),
-            trace: None,
-        };
-        (request, clears)
-    }
 }
 
 impl Shard {
