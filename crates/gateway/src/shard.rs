@@ -465,7 +465,7 @@ impl Shard {
                 }
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
-            Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
+            Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Outstanding { to, result } => self.handle_outstanding(to, result),

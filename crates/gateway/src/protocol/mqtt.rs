@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
-    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, Owed, PublishRefused, ServerReference,
-    Subscription, TopicFilter, filter_matches, is_topic_name,
+    Action, Answer, Cause as Why, Conversation, Decoder, Delivery, Frame, Owed, PublishRefused,
+    ServerReference, Subscription, TopicFilter, filter_matches, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
@@ -25,6 +25,7 @@ use crate::protocol::conversation::{Cause, Context, Heard, Offered, Talk};
 use crate::session::operation::Op;
 use crate::session::registry::Session;
 use crate::session::renewal::NotRenewed;
+use crate::session::verification::RenewalRequest;
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
 use crate::wire::dispatch::Dispatch;
@@ -255,15 +256,7 @@ impl Shard {
                 }
             }
             Action::RenewToken { token, answer } => {
-                self.renew(slot, token, move |shard, slot, renewed| {
-                    if let Some(answer) = answer {
-                        let renewed = renewed.map_err(not_renewed);
-                        let answered = |conversation: &mut Conversation, out: &mut Vec<u8>| {
-                            conversation.published(answer, renewed, out)
-                        };
-                        shard.answer_mqtt(slot, answered);
-                    }
-                });
+                self.renew(slot, token, RenewalRequest::Mqtt { answer });
             }
             Action::Refused(why) => {
                 self.tell_refused(slot, &why);
@@ -275,6 +268,18 @@ impl Shard {
                 }
                 self.begin_close(slot, reason);
             }
+        }
+    }
+
+    pub(crate) fn renewed_mqtt(
+        &mut self,
+        slot: u32,
+        answer: Option<Answer>,
+        renewed: Result<(), NotRenewed>,
+    ) {
+        if let Some(answer) = answer {
+            let renewed = renewed.map_err(not_renewed);
+            self.answer_mqtt(slot, |conversation, out| conversation.published(answer, renewed, out));
         }
     }
 

@@ -13,6 +13,7 @@ use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 use crate::lifecycle::phase::Phase;
 use crate::session::operation::Op;
 use crate::session::topic_index::Subscription;
+use crate::session::verification::RenewalRequest;
 use crate::shard::Shard;
 use crate::shard::route::Credentials;
 use crate::wire::{Framing, Protocol, deflate};
@@ -230,11 +231,7 @@ impl Shard {
     }
 
     fn renew_token(&mut self, slot: u32, token: &str) {
-        self.renew(slot, token, |shard, slot, renewed| {
-            if let Err(why) = renewed {
-                shard.tell_error(slot, why.code(), &why.to_string());
-            }
-        });
+        self.renew(slot, token, RenewalRequest::Native);
     }
 
     /// An error frame; the connection goes on.

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_auth::Identity;
+use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::engine_io::{self, Data, Outgoing, Packet, PacketError, Session, Sid};
 use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Variant};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
@@ -24,7 +24,7 @@ use crate::protocol::conversation::{Cause, Context, Offered, Talk};
 use crate::protocol::polling::Legs;
 use crate::session::login::Begun;
 use crate::session::operation::Op;
-use crate::session::verification::close_reason;
+use crate::session::verification::{LogInRequest, RenewalRequest, close_reason};
 use crate::shard::Shard;
 use crate::shard::route::{Credentials, Mount, Opener};
 use crate::wire::dispatch::Dispatch;
@@ -290,10 +290,7 @@ impl Shard {
                     }
                 }
                 (Action::RenewToken { token, reply }, Some(_)) => {
-                    self.renew(slot, token.as_str(), move |shard, slot, renewed| {
-                        let result = renewed.map_err(|why| (why.code(), why.to_string()));
-                        shard.reply(slot, reply, result);
-                    });
+                    self.renew(slot, token.as_str(), RenewalRequest::SocketIo { reply });
                 }
                 (_, None) => {}
             }
@@ -321,10 +318,20 @@ impl Shard {
             .map_or((None, None), |fresh| (fresh.credentials.token.clone(), fresh.credentials.app.clone()));
         let token = log_in.token.as_ref().map(|token| token.as_str().to_owned()).or(with_request);
         let app = log_in.app.as_deref().map(str::to_owned).or(app);
-        self.identify(slot, token.as_deref(), app.as_deref(), move |shard, slot, answer| match answer {
-            Ok(identity) => shard.let_in_socket_io(slot, identity, log_in),
-            Err(refused) => shard.begin_close(slot, close_reason(&refused)),
-        });
+        let request = LogInRequest::SocketIo(Box::new(log_in));
+        self.identify(slot, token.as_deref(), app.as_deref(), request);
+    }
+
+    pub(crate) fn identified_socket_io(
+        &mut self,
+        slot: u32,
+        answer: Result<Identity, Refused>,
+        log_in: LogIn,
+    ) {
+        match answer {
+            Ok(identity) => self.let_in_socket_io(slot, identity, log_in),
+            Err(refused) => self.begin_close(slot, close_reason(&refused)),
+        }
     }
 
     fn let_in_socket_io(&mut self, slot: u32, identity: Identity, log_in: LogIn) {

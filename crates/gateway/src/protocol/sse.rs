@@ -8,6 +8,7 @@ use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
+use crate::session::verification::LogInRequest;
 use crate::shard::Shard;
 use crate::shard::route::{Credentials, Stream};
 use crate::wire::gzip::{self, Trailer};
@@ -23,15 +24,11 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             connection.opening().asks_gzip = stream.asks_gzip;
         }
-        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| {
-            match answer {
-                Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
-                Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
-            }
-        });
+        let request = LogInRequest::EventStream { topics: stream.topics, resume: stream.resume };
+        self.identify(slot, credentials.token.as_deref(), app.as_deref(), request);
     }
 
-    fn refuse_log_in_of_stream(&mut self, slot: u32, refused: Refused) {
+    pub(crate) fn refuse_log_in_of_stream(&mut self, slot: u32, refused: Refused) {
         match refused {
             Refused::Missing => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
             Refused::Expired => self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain()),

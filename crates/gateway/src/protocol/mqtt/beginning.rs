@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_auth::Identity;
+use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::Verdict;
 use noroshi_protocol::mqtt::{
@@ -28,7 +28,7 @@ use crate::protocol::conversation::Talk;
 use crate::session::login::Begun;
 use crate::session::operation::Published;
 use crate::session::registry::{Holder, Session};
-use crate::session::verification::close_reason;
+use crate::session::verification::{LogInRequest, close_reason};
 use crate::shard::Shard;
 use crate::shard::shared::Shared;
 use crate::wire::Protocol;
@@ -55,11 +55,19 @@ impl Shard {
             });
             return self.let_in_mqtt(slot, identity, None, will);
         };
-        let device: Option<Box<str>> = log_in.device.map(Into::into);
-        self.identify(slot, Some(token), log_in.app, move |shard, slot, answer| {
-            let identity = answer.map_err(|refused| NotIn::For(close_reason(&refused)));
-            shard.let_in_mqtt(slot, identity, device.as_deref(), will);
-        });
+        let request = LogInRequest::Mqtt { device: log_in.device.map(Into::into), will };
+        self.identify(slot, Some(token), log_in.app, request);
+    }
+
+    pub(crate) fn identified_mqtt(
+        &mut self,
+        slot: u32,
+        answer: Result<Identity, Refused>,
+        device: Option<&str>,
+        will: Option<OfferedWill>,
+    ) {
+        let identity = answer.map_err(|refused| NotIn::For(close_reason(&refused)));
+        self.let_in_mqtt(slot, identity, device, will);
     }
 
     /// `device`: what the client says to be besides its token.

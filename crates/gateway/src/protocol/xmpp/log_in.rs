@@ -9,7 +9,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
-use noroshi_auth::Identity;
+use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::xmpp::{self, Credentials, Resumed};
 use noroshi_store::{Error as StoreError, LoggedIn, Login, LoginRefused};
 use noroshi_types::{CloseReason, Presence};
@@ -17,7 +17,7 @@ use noroshi_types::{CloseReason, Presence};
 use super::{ASKED_MAX, framing_of};
 use crate::session::login::{Begun, login_of};
 use crate::session::registry::{Address, Holder, Key, Session};
-use crate::session::verification::close_reason;
+use crate::session::verification::{LogInRequest, close_reason};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 
@@ -49,9 +49,11 @@ impl Shard {
             }
             return self.authenticated_xmpp(slot, identity.ok_or(CloseReason::Unauthorized), true);
         }
-        self.identify(slot, Some(password), app, |shard, slot, answer| {
-            shard.authenticated_xmpp(slot, answer.map_err(|refused| close_reason(&refused)), false);
-        });
+        self.identify(slot, Some(password), app, LogInRequest::Xmpp);
+    }
+
+    pub(crate) fn identified_xmpp(&mut self, slot: u32, answer: Result<Identity, Refused>) {
+        self.authenticated_xmpp(slot, answer.map_err(|refused| close_reason(&refused)), false);
     }
 
     fn authenticated_xmpp(&mut self, slot: u32, identity: Result<Identity, CloseReason>, account: bool) {
