@@ -13,5 +13,6 @@ pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod stamp;
 pub(crate) mod topic_index;
+pub(crate) mod topic_rules;
 pub(crate) mod verification;
 pub(crate) mod wildcard;

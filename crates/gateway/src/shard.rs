@@ -56,7 +56,7 @@ use crate::lifecycle::drain::Round;
 use crate::lifecycle::strangers::Strangers;
 use crate::protocol::mqtt::work::Works;
 use crate::protocol::polling::Polled;
-use crate::session::gate::{Asking, Gate};
+use crate::session::gate::Gates;
 use crate::session::login::{LogIns, Succession};
 use crate::session::outcome::Outcomes;
 use crate::session::reads::Reads;
@@ -133,9 +133,7 @@ pub(crate) struct Shard {
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
     /// Connections that wait for a webhook of topic rules, by their slots.
-    pub(crate) gates: HashMap<u32, Gate>,
-    pub(crate) gate_number: u64,
-    pub(crate) asking: Asking,
+    pub(crate) gates: Gates,
     /// While topic rules that changed are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
@@ -205,9 +203,7 @@ impl Shard {
             reads: Reads::default(),
             works: Works::default(),
             succeeding: HashMap::new(),
-            gates: HashMap::new(),
-            gate_number: 0,
-            asking: Asking::default(),
+            gates: Gates::default(),
             recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,
@@ -301,7 +297,7 @@ impl Shard {
         for reply in self.mailbox().take_overflow() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
-        self.go_on_with_recheck();
+        self.continue_recheck();
         // A flood tells of new bytes in each turn besides: its share stays one.
         self.again.sort_unstable();
         self.again.dedup();

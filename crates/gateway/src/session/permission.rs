@@ -1,17 +1,8 @@
-//! Topic rules where they are enforced: what a client asks for passes them before it is carried out.
-//!
-//! What rules decide by themselves is carried out at once. Where a webhook decides, the operation waits at a gate
-//! ([`crate::session::gate`]).
-//!
-//! Without rules of the app all of this is one look-up. The way of a delivery has no check: a connection hears only
-//! what it was allowed to subscribe to ([`crate::session::recheck`] sees to it when rules change).
+//! Verdicts of topic rules, and what a webhook permitted for a log-in.
 
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Holder, Verdict};
-use noroshi_types::rule::Needs;
-
-use crate::session::registry::Session;
+use noroshi_delivery::rules::{AppRules, Verdict};
 
 /// What the rules say to the names of an operation. Empty where the app has none.
 pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
@@ -41,40 +32,5 @@ impl Permissions {
     pub(crate) fn has(&self, rules: &Arc<AppRules>, name: &str) -> bool {
         let is_current = self.rules.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, rules));
         is_current && self.names.iter().any(|known| **known == *name)
-    }
-}
-
-/// Under which rules a session stands.
-pub(crate) enum Ruling {
-    /// The app has none.
-    None,
-    By(Arc<AppRules>, Holder),
-    /// The session kept too little of its token: it has to log in again.
-    Unknown,
-}
-
-/// Whether a session kept enough for the rules of its app.
-pub(crate) fn knows(session: &Session, needs: &Needs) -> bool {
-    match &*session.known.load() {
-        Some(known) if session.is_of_jwt() && known.claims.is_none() => !needs_claims(needs),
-        Some(known) => known.covers(needs),
-        // It began while there were no rules. A device token has no claims, so only the user can be missing.
-        None if session.is_of_jwt() => Needs::default().covers(needs),
-        None => session.user_key == 0 || !needs.user,
-    }
-}
-
-pub(crate) fn needs_claims(needs: &Needs) -> bool {
-    needs.topics || !needs.claims.is_empty()
-}
-
-pub(crate) fn holder_of(session: &Session) -> Holder {
-    let known = session.known.load();
-    let known = known.as_ref();
-    Holder {
-        app: session.app,
-        device: session.device.clone(),
-        user: known.and_then(|known| known.user.clone()),
-        claims: known.and_then(|known| known.claims.clone()),
     }
 }

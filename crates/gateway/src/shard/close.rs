@@ -126,7 +126,7 @@ impl Shard {
 
     /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
     pub(crate) fn part_session(&mut self, slot: u32) {
-        self.gates.remove(&slot);
+        self.gates.end(slot);
         self.renewals.remove(&slot);
         self.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };

@@ -89,7 +89,7 @@ impl Shard {
                 Mail::Subscribe { to, topics } => {
                     if let Some(session) = self.at(to.slot, to.generation).and_then(|it| it.session.clone()) {
                         for (topic, key) in topics {
-                            if !self.may_hear(&session, &topic) {
+                            if !self.rules().may_receive(&session, &topic) {
                                 continue;
                             }
                             self.subscribe(to.slot, topic, key, Subscription::durable, None);

@@ -7,8 +7,8 @@ use crate::session::registry::{Address, Attached, Registry, Session, Versions};
 use crate::session::renewal::NotRenewed;
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
-use crate::session::verification::{LogInRequest, Pending, RenewalRequest};
-use crate::session::verification::{VERIFYING_MAX, close_reason};
+use crate::session::topic_rules::renew_claims;
+use crate::session::verification::{LogInRequest, Pending, RenewalRequest, VERIFYING_MAX, close_reason};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
@@ -578,7 +578,7 @@ impl Shard {
             }
             renewals.applied = number;
         }
-        let has_other_claims = self.renew_claims(&session, is_of_jwt, identity.claims);
+        let has_other_claims = renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;
         }

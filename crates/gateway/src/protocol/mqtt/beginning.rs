@@ -111,7 +111,7 @@ impl Shard {
     /// A will is a publication that waits: it keeps to the same limits.
     fn refuse_will(&mut self, slot: u32, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
         // Where the app has rules for publishing they alone decide, when the will is published.
-        if !self.has_publish_rules(app) && !self.may_publish(app, &will.topic) {
+        if !self.rules().has_publish_rules(app) && !self.may_publish(app, &will.topic) {
             return Some(LogInRefused::Will);
         }
         let limit = self.shared.config.publish_bytes_max;
@@ -166,7 +166,7 @@ impl Shard {
         // subscribes again and is told.
         let keeps_all = kept.as_ref().is_none_or(|kept: &Kept| {
             let mut own = kept.subscriptions.iter().filter(|held| held.is_of_client);
-            own.all(|held| self.may_keep_filter(session, &begun.permitted, held.filter.plain()))
+            own.all(|held| self.rules().may_keep_filter(session, &begun.permitted, held.filter.plain()))
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
@@ -374,7 +374,8 @@ impl Shard {
     /// Publishes a will if its device is still who left it, and may publish there. After a delay it may be connected
     /// to another node by now, which then has the session: a will is not for that ([MQTT-3.1.3-9]).
     fn publish_will(&self, session: &Arc<Session>, will: Will, when: When) {
-        let (verdict, ask) = self.may_leave_will(session, &will.topic);
+        let is_filtered = self.may_publish(session.app, &will.topic);
+        let (verdict, ask) = self.rules().may_leave_will(session, &will.topic, is_filtered);
         if matches!(verdict, Verdict::Denied(_)) {
             return self.withhold(true);
         }

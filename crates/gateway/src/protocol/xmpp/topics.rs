@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::session::permission::{holder_of, knows};
 use crate::session::registry::Session;
 use crate::session::topic_index::Subscription;
+use crate::session::topic_rules::{holder_of, knows};
 use crate::shard::Shard;
 use crate::wire::Protocol;
 
