@@ -3,36 +3,41 @@
 //! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
 //! one clear error; [`Bound::start`] starts the shards and the accepting thread.
 
+use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
-use noroshi_auth::{Auth, ClientNetwork};
+use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
 use noroshi_supervision::Kind;
-use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
-use crate::admission::Rate;
-use crate::bridge::Bridges;
-use crate::clients::{Clients, Seat};
-use crate::config::{Config, Speaks};
-use crate::connection::Origin;
-use crate::drain::{self, Drain, Stopping};
-use crate::handover::{Handover, Io};
-use crate::listener::{Acceptor, Listening, OVER_MAX};
-use crate::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::config::{Config, Listener};
+use crate::gateway::acceptor::{Acceptor, OVER_MAX};
+use crate::io::bridge::Bridges;
+use crate::io::handover::{Handover, Io};
+use crate::io::listener::Listening;
+use crate::lifecycle::clients::Clients;
+use crate::lifecycle::drain::{self, Drain, Stopping};
+use crate::lifecycle::phase::Origin;
 use crate::metrics::Metrics;
-use crate::mqtt::session::Lefts;
-use crate::parking::{self, Capacity};
-use crate::registry::Registry;
+use crate::protocol::mqtt::session::Lefts;
+use crate::session::parking::{self, Capacity};
+use crate::session::registry::Registry;
+use crate::session::stamp::Stamps;
+use crate::shard::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::shard::{Shard, WAKER};
-use crate::stamp::Stamps;
+use crate::wire::Speaks;
+
+pub(crate) mod acceptor;
+pub(crate) mod bridge;
+mod edge;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,100 +47,6 @@ pub enum Error {
     /// The host has no descriptors or threads left.
     #[error("the gateway cannot start: {0}")]
     Start(io::Error),
-}
-
-/// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
-pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
-
-/// What all threads of the gateway see.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) auth: Arc<Auth>,
-    pub(crate) metrics: Metrics,
-    pub(crate) handover: HandoverFn,
-    pub(crate) registry: Registry,
-    pub(crate) stamps: Stamps,
-    pub(crate) mailboxes: Vec<Mailbox>,
-    pub(crate) accepting: AtomicBool,
-    pub(crate) drain: Drain,
-    pub(crate) xmpp: crate::xmpp::Service,
-    /// Sessions of MQTT without a connection.
-    pub(crate) lefts: Lefts,
-    /// For pages of retained messages ([`crate::mqtt::scan`]).
-    pub(crate) scan_pages: tokio::sync::Semaphore,
-    /// Of log-ins that are refused.
-    pub(crate) refusals: crate::sparing::Sparing,
-    /// How many connections each client has.
-    pub(crate) clients: Arc<Clients>,
-    pub(crate) bridges: Bridges,
-    generations: AtomicU64,
-}
-
-impl Shared {
-    /// Grows for as long as the node lives, from one run to the next, and with the clock, so that of two
-    /// log-ins at two nodes the later one has the greater.
-    pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
-        let next = |last: u64| (last + 1).max(now.0 << 20);
-        let last =
-            self.generations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        last.map_or_else(next, next)
-    }
-
-    /// As unique as a generation, for who has no clock at hand.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.next_generation(Timestamp(0))
-    }
-
-    /// The next ones are greater: another node's clock is ahead.
-    pub(crate) fn outrun(&self, generation: u64) {
-        self.generations.fetch_max(generation, Ordering::Relaxed);
-    }
-
-    pub(crate) fn frame_rate(&self) -> Rate {
-        Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
-    }
-
-    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
-    pub(crate) fn connections(&self) -> usize {
-        self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
-    }
-
-    /// Descriptors in use for devices.
-    pub(crate) fn descriptors(&self) -> usize {
-        self.connections().saturating_add(self.bridges.descriptors())
-    }
-
-    /// None, and counted, if the client has as many connections as it may.
-    pub(crate) fn seat(&self, address: IpAddr) -> Option<Seat> {
-        let network = ClientNetwork::of(address);
-        let seat = match self.config.proxies.trusts(address) {
-            // Of which client it is shows its request.
-            true => Some(Seat::take_anyway(&self.clients, network)),
-            false => Seat::take(&self.clients, network),
-        };
-        if seat.is_none() {
-            self.metrics.refused_client.inc();
-        }
-        seat
-    }
-
-    /// The shard with the most connections without a credential; none where there are none.
-    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
-        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
-        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
-    }
-
-    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
-    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
-        match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
-            Some(mailbox) => mailbox.arrive(arrival),
-            None => Err(arrival),
-        }
-    }
-
-    fn living(&self) -> impl Iterator<Item = &Mailbox> {
-        self.mailboxes.iter().filter(|mailbox| !mailbox.is_gone())
-    }
 }
 
 /// Ports that are taken, and nothing more.
@@ -172,7 +83,7 @@ impl Bound {
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
-        let xmpp = crate::xmpp::Service::new(&mut config.xmpp, capacity);
+        let xmpp = crate::protocol::xmpp::Service::new(&mut config.xmpp, capacity);
         let shared = Arc::new(Shared {
             config,
             xmpp,
@@ -185,7 +96,7 @@ impl Bound {
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
             lefts: Lefts::new(delivery.clock().now(), capacity),
-            scan_pages: tokio::sync::Semaphore::new(crate::mqtt::scan::PAGES_AT_ONCE),
+            scan_pages: tokio::sync::Semaphore::new(crate::protocol::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             bridges: Bridges::new(),
@@ -241,9 +152,12 @@ impl Gateway {
     pub fn bind(config: Config) -> Result<Bound, Error> {
         let mut listening = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            listening.push(Listening::bind(listener, config.tcp_keepalive)?);
+            let Listener { speaks, address, tls } = listener.clone();
+            let bound = Listening::bind(address, speaks, tls, config.tcp_keepalive);
+            listening.push(bound.map_err(|source| Error::Listen { speaks, address, source })?);
         }
-        let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
+        let local_addrs =
+            listening.iter().map(Listening::local_addr).collect::<Result<_, _>>().map_err(Error::Start)?;
         Ok(Bound { config, listening, local_addrs })
     }
 

@@ -1,0 +1,128 @@
+//! What a shard of one of several nodes offered its sessions lately.
+//!
+//! Messages between nodes may get lost, so backlogs are read again from before the loss
+//! ([`crate::shard::backlog`]), and topics offered again. Most of what that brings had been heard already: it is
+//! remembered here, as one number for a session and a message, or for a topic's message, which all who hear the topic were
+//! offered at once. The memory is bounded; what it has forgotten is heard twice, with the same id.
+//!
+//! Invariant: what is noted was marked at its connection or is held for it, so it will be written.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashSet;
+use noroshi_types::{Message, NotificationId, When};
+
+use crate::session::registry::KeyHasher;
+use crate::wire::dispatch::Dispatch;
+
+/// At 20 bytes each 5 MiB a shard: some ten seconds of 20,000 messages a second.
+const REMEMBERED: usize = 1 << 18;
+
+#[derive(Default)]
+pub(crate) struct Recent {
+    /// There are other nodes.
+    is_kept: bool,
+    seen: HashSet<u64, BuildHasherDefault<KeyHasher>>,
+    /// Oldest first.
+    order: VecDeque<u64>,
+}
+
+impl Recent {
+    pub(crate) fn new(is_kept: bool) -> Self {
+        Self { is_kept, ..Self::default() }
+    }
+
+    /// A message was offered to a session; those of a topic are noted by [`Recent::note_topic`].
+    pub(crate) fn note(&mut self, dispatch: &Dispatch, generation: u64, topic: Option<u32>) {
+        if self.is_kept && topic.is_none() && dispatch.is_stored() {
+            self.add(of_session(dispatch.message.id, generation));
+        }
+    }
+
+    /// A page brought a topic's message to one session: offered again, it is left out there.
+    pub(crate) fn note_page(&mut self, message: &Message, generation: u64) {
+        if self.is_kept {
+            self.add(of_session(message.id, generation));
+        }
+    }
+
+    /// A topic's message is offered to all who hear it. False if that was so before.
+    pub(crate) fn note_topic(&mut self, message: &Message) -> bool {
+        !self.is_kept || message.when != When::Stored || self.add(of_topic(message.id))
+    }
+
+    pub(crate) fn has(&self, id: NotificationId, generation: u64) -> bool {
+        self.is_kept && self.seen.contains(&of_session(id, generation))
+    }
+
+    pub(crate) fn has_topic(&self, id: NotificationId) -> bool {
+        self.is_kept && self.seen.contains(&of_topic(id))
+    }
+
+    /// Whether a connection has a message already: pages of its backlog, which reach up to `watermark`, brought it; or it
+    /// is offered again, and was there when the log-in read the store (`as_of`) or was offered before.
+    pub(crate) fn is_known(
+        &self,
+        dispatch: &Dispatch,
+        watermark: NotificationId,
+        as_of: NotificationId,
+        generation: u64,
+    ) -> bool {
+        let id = dispatch.message.id;
+        dispatch.is_paged(watermark) || dispatch.again && (id <= as_of || self.has(id, generation))
+    }
+
+    fn add(&mut self, number: u64) -> bool {
+        let new = self.seen.insert(number);
+        if new {
+            self.order.push_back(number);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
+        new
+    }
+}
+
+/// The second half of an id is a hash: no two of one store's have the same.
+fn of_topic(id: NotificationId) -> u64 {
+    id.0.as_u64_pair().1
+}
+
+/// Generations differ in their low bits; the odd factor spreads them (2^64 divided by the golden ratio).
+fn of_session(id: NotificationId, generation: u64) -> u64 {
+    of_topic(id) ^ generation.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> NotificationId {
+        NotificationId::from_bytes((u128::from(number) + 1).to_be_bytes())
+    }
+
+    #[test]
+    fn a_session_and_a_topic_are_told_apart_and_the_oldest_forgotten() {
+        let mut recent = Recent::new(true);
+        assert!(recent.add(of_session(id(0), 7)) && !recent.add(of_session(id(0), 7)));
+        assert!(recent.has(id(0), 7) && !recent.has(id(0), 8) && !recent.has_topic(id(0)));
+        for number in 1..=REMEMBERED as u64 {
+            recent.add(of_topic(id(number)));
+        }
+        assert!(!recent.has(id(0), 7) && recent.has_topic(id(1)));
+        assert_eq!(recent.seen.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_node_alone_remembers_nothing() {
+        let mut recent = Recent::new(false);
+        let dispatch = Dispatch::for_tests();
+        recent.note(&dispatch, 1, None);
+        assert!(recent.note_topic(&dispatch.message) && recent.note_topic(&dispatch.message));
+        assert!(recent.seen.is_empty());
+    }
+}

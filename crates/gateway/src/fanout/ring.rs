@@ -1,0 +1,199 @@
+//! The messages under way on a shard: 64 places, and one bit each in what a connection waits for
+//! ([`crate::fanout::marks`]).
+//!
+//! Pure bookkeeping: who is marked and what is written is decided elsewhere.
+//!
+//! Invariants: `Frame::waiting` is the number of connections with the frame's bit; a place is taken
+//! until its frame is taken out, which is possible once nobody waits for it.
+
+use std::sync::Arc;
+
+use noroshi_types::DeviceNum;
+use smallvec::SmallVec;
+
+use crate::wire::dispatch::Dispatch;
+
+/// One bit each of `Connection::pending`.
+const PLACES: u32 = u64::BITS;
+/// Places that messages of topics and conditions leave to direct ones.
+const DIRECT_PLACES: u32 = 8;
+
+/// A message under way.
+pub(crate) struct Frame {
+    pub(crate) dispatch: Arc<Dispatch>,
+    /// In the order in which they came.
+    number: u64,
+    pub(crate) waiting: u32,
+    /// Written since the latency was last observed.
+    pub(crate) unobserved: u64,
+    pub(crate) written: Vec<DeviceNum>,
+    pub(crate) inactive: Vec<DeviceNum>,
+    pub(crate) slow: Vec<DeviceNum>,
+    pub(crate) offline: Vec<DeviceNum>,
+    /// Sessions that were gone when their mail came.
+    pub(crate) gone: u64,
+}
+
+pub(crate) struct Ring {
+    frames: Vec<Option<Frame>>,
+    /// The places that are taken, one bit each.
+    taken: u64,
+    /// Where a free place is looked for first, so that they go round: the oldest come next.
+    cursor: u32,
+    numbered: u64,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        Self { frames: (0..PLACES).map(|_| None).collect(), taken: 0, cursor: 0, numbered: 0 }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.taken != u64::MAX
+    }
+
+    pub(crate) fn has_room_for_topics(&self) -> bool {
+        self.taken.count_ones() < PLACES - DIRECT_PLACES
+    }
+
+    /// Puts a frame into a free place; there is one.
+    pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
+        let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
+        let place = (self.cursor + free) % PLACES;
+        self.taken |= 1 << place;
+        self.cursor = (place + 1) % PLACES;
+        self.numbered += 1;
+        self.frames[place as usize] = Some(Frame {
+            dispatch,
+            number: self.numbered,
+            waiting: 0,
+            unobserved: 0,
+            written: Vec::with_capacity(capacity),
+            inactive: Vec::new(),
+            slow: Vec::new(),
+            offline: Vec::new(),
+            gone: 0,
+        });
+        place as usize
+    }
+
+    pub(crate) fn frame(&self, place: usize) -> Option<&Frame> {
+        self.frames.get(place)?.as_ref()
+    }
+
+    pub(crate) fn frame_mut(&mut self, place: usize) -> Option<&mut Frame> {
+        self.frames.get_mut(place)?.as_mut()
+    }
+
+    pub(crate) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
+        self.frames.iter_mut().flatten()
+    }
+
+    /// Takes a frame out if nobody waits for it.
+    pub(crate) fn take_ended(&mut self, place: usize) -> Option<Frame> {
+        let ended = self.frames[place].take_if(|frame| frame.waiting == 0)?;
+        self.taken &= !(1 << place);
+        Some(ended)
+    }
+
+    /// The places that are taken, in no order.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = usize> + use<> {
+        places(self.taken)
+    }
+
+    /// The places of `bits` in the order in which their messages came.
+    pub(crate) fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
+        let cursor = self.cursor as usize;
+        let mut ordered: SmallVec<[usize; 8]> =
+            places(bits.rotate_right(self.cursor)).map(|place| (place + cursor) % PLACES as usize).collect();
+        // They are, unless a later message took a place that an earlier one's neighbour had left.
+        let number = |place: &usize| self.frame(*place).map_or(0, |frame| frame.number);
+        if !ordered.is_sorted_by_key(number) {
+            ordered.sort_unstable_by_key(number);
+        }
+        ordered
+    }
+
+    /// One connection less for each of `bits`, which it will never get.
+    pub(crate) fn forget(&mut self, bits: u64, device: Option<DeviceNum>) {
+        for place in places(bits) {
+            if let Some(frame) = self.frame_mut(place) {
+                frame.waiting -= 1;
+                if !frame.dispatch.is_stored() {
+                    frame.offline.extend(device);
+                }
+            }
+        }
+    }
+
+    /// Counts anew who waits, by the bits of every connection.
+    pub(crate) fn recount(&mut self, pending: impl Iterator<Item = u64>) {
+        self.frames_mut().for_each(|frame| frame.waiting = 0);
+        for place in pending.flat_map(places) {
+            if let Some(frame) = self.frame_mut(place) {
+                frame.waiting += 1;
+            }
+        }
+    }
+}
+
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (bits != 0).then(|| bits.trailing_zeros())?;
+        bits &= bits - 1;
+        Some(place as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring in which one connection waits for each of `count` messages.
+    fn ring(count: usize) -> Ring {
+        let mut ring = Ring::new();
+        for _ in 0..count {
+            let place = ring.put(Dispatch::for_tests(), 1);
+            ring.frame_mut(place).expect("put").waiting = 1;
+        }
+        ring
+    }
+
+    #[test]
+    fn topics_leave_places_to_direct_messages() {
+        let check = |count: usize, direct: bool, topics: bool| {
+            let ring = ring(count);
+            assert_eq!((ring.has_room(), ring.has_room_for_topics()), (direct, topics), "{count}");
+        };
+        check(0, true, true);
+        check(55, true, true);
+        check(56, true, false);
+        check(63, true, false);
+        check(64, false, false);
+    }
+
+    #[test]
+    fn places_are_told_in_the_order_of_their_messages() {
+        let mut ring = ring(64);
+        for left in [7, 3, 60] {
+            ring.forget(1 << left, Some(DeviceNum(5)));
+            let frame = ring.take_ended(left).expect("nobody waits");
+            assert_eq!(frame.offline, [DeviceNum(5)]);
+        }
+        assert!(ring.take_ended(8).is_none(), "somebody waits");
+        // Round from where the last was put: 3, 7, 60.
+        assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), 0)), [3, 7, 60]);
+        let bits = [2, 3, 7, 60, 61].into_iter().map(|place| 1 << place).sum();
+        assert_eq!(ring.in_order(bits)[..], [2, 61, 3, 7, 60]);
+        assert!(!ring.has_room());
+    }
+
+    #[test]
+    fn a_recount_finds_who_still_waits() {
+        let mut ring = ring(3);
+        ring.recount([0b101, 0b100, 0].into_iter());
+        let waiting: Vec<u32> = ring.frames_mut().map(|frame| frame.waiting).collect();
+        assert_eq!(waiting, [1, 0, 2]);
+        assert!(ring.take_ended(1).is_some());
+    }
+}

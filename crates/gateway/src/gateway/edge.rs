@@ -1,0 +1,299 @@
+//! What `delivery` asks of the gateway: finding the sessions a message is for and handing it to their
+//! shards, one item each. Nothing here waits: it runs on the store's writer and on the API's threads.
+//!
+//! Invariant: what is kept is stamped before anyone is looked for ([`crate::session::stamp`]).
+
+use std::sync::Arc;
+
+use noroshi_delivery::{Edge, LocalSession};
+use noroshi_store::OutcomePart;
+use noroshi_types::{
+    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Position, Presence, Target, Topic,
+    UserId, When,
+};
+
+use crate::fanout::mail::{Audience, Mail, Undelivered};
+use crate::gateway::Gateway;
+use crate::session::registry::{Address, Key, Registry, Session};
+use crate::shard::mailbox::Mailbox;
+use crate::wire::dispatch::Dispatch;
+
+impl Edge for Gateway {
+    fn deliver(&self, message: Arc<Message>, target: &Target) {
+        let (id, kept) = (message.id, message.when == When::Stored);
+        let mut offline = 0;
+        self.deliver_part(message, target, &mut |_| offline += 1);
+        if offline > 0
+            && !kept
+            && let Some(delivery) = self.delivery.upgrade()
+        {
+            let at = delivery.clock().now();
+            delivery.outcomes(vec![OutcomePart {
+                id,
+                outcome: Outcome::Offline,
+                at,
+                devices: Vec::new(),
+                count: offline,
+            }]);
+        }
+    }
+
+    fn deliver_part(&self, message: Arc<Message>, target: &Target, missing: &mut dyn FnMut(usize)) {
+        let (app, registry) = (message.app, &self.shared.registry);
+        match target {
+            Target::Users(users) => {
+                let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
+                let sessions = |key, each: &mut dyn FnMut(&Session)| {
+                    registry.each_of_user(key, each);
+                };
+                self.deliver_named(message, &keys, sessions, missing);
+            }
+            Target::Devices(devices) => {
+                let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
+                let sessions = |key, each: &mut dyn FnMut(&Session)| {
+                    registry.device(key).iter().for_each(|session| each(session));
+                };
+                self.deliver_named(message, &keys, sessions, missing);
+            }
+            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic), false),
+            Target::Everyone => {
+                let key = registry.topic_key(app, &Topic::everyone());
+                self.deliver_topic(message, key, false);
+            }
+            Target::Condition(condition) => {
+                self.stamp(&message, &[registry.conditions_key(app)]);
+                let key = |topic: &Topic| registry.topic_key(app, topic);
+                let topics =
+                    condition.topics().into_iter().map(|topic| (topic.clone(), key(topic))).collect();
+                let everyone = key(&Topic::everyone());
+                let audience = Arc::new(Audience { condition: condition.clone(), topics, everyone });
+                let dispatch = Dispatch::new(message);
+                let keys = audience.topics.iter().map(|(_, key)| *key);
+                let deliveries = match audience.condition.matches_none() {
+                    true => self.deliveries(std::iter::once(audience.everyone)),
+                    false => self.deliveries(keys),
+                };
+                self.send_all(|| Mail::Condition {
+                    dispatch: dispatch.clone(),
+                    audience: audience.clone(),
+                    deliveries,
+                });
+            }
+        }
+    }
+
+    fn offer(&self, message: Arc<Message>, topic: &Topic) {
+        let key = self.shared.registry.topic_key(message.app, topic);
+        self.deliver_topic(message, key, true);
+    }
+
+    fn offered(&self, app: AppId, topic: &Topic, position: Position) {
+        let key = self.shared.registry.topic_key(app, topic);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.request(Mail::Offered { key, position });
+        }
+    }
+
+    fn has_room(&self, target: &Target) -> bool {
+        let has_room = match target {
+            Target::Users(_) | Target::Devices(_) => Mailbox::has_room_for_direct,
+            Target::Topic(_) | Target::Everyone | Target::Condition(_) => Mailbox::has_room_for_topics,
+        };
+        self.shared.mailboxes.iter().all(has_room)
+    }
+
+    fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {
+        let registry = &self.shared.registry;
+        let sessions = |user: &UserId| {
+            let mut sessions = Vec::new();
+            registry.each_of_user(registry.user_key(app, user), |session| sessions.push(described(session)));
+            sessions
+        };
+        users.iter().map(sessions).collect()
+    }
+
+    fn session(&self, app: AppId, device: &DeviceId) -> Option<noroshi_delivery::Session> {
+        let registry = &self.shared.registry;
+        registry.device(registry.device_key(app, device)).map(|session| described(&session))
+    }
+
+    fn generation(&self, app: AppId, device: &DeviceId) -> u64 {
+        let registry = &self.shared.registry;
+        registry.device(registry.device_key(app, device)).map_or(0, |session| session.address.generation)
+    }
+
+    fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+        let registry = &self.shared.registry;
+        let Some(session) = registry.device(registry.device_key(app, device)) else { return false };
+        if session.set_presence(presence) {
+            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            mailbox.request(Mail::Reread { to: vec![session.address], since: None });
+        }
+        true
+    }
+
+    fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
+        let registry = &self.shared.registry;
+        let topics = topics.iter().map(|topic| (topic.clone(), registry.topic_key(app, topic))).collect();
+        self.change(app, device, |to| Mail::Subscribe { to, topics });
+    }
+
+    fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+        let key = self.shared.registry.topic_key(app, topic);
+        self.change(app, device, |to| Mail::Unsubscribe { to, key });
+    }
+
+    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
+        let registry = &self.shared.registry;
+        let device_key = registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if reason == CloseReason::Revoked {
+            // Nobody may come back for what it left, here or under another credential.
+            self.shared.forget_xmpp(device_key);
+            let left = self.shared.lefts.take(device_key);
+            self.shared
+                .metrics
+                .mqtt_wills_withheld
+                .inc_by(left.is_some_and(|left| left.will.is_some()).into());
+        }
+        if let Some(session) = registry.detach_device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
+        }
+    }
+
+    fn replaced(&self, app: AppId, device: &DeviceId, below: u64) {
+        let registry = &self.shared.registry;
+        if let Some(session) = registry.detach_older(registry.device_key(app, device), below) {
+            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            mailbox.close(session.address, CloseReason::Replaced);
+        }
+    }
+
+    fn close_app(&self, app: AppId, reason: CloseReason) {
+        for device in self.shared.registry.devices_of(app) {
+            self.close(app, &device, reason);
+        }
+        self.shared.forget_xmpp_app(app);
+        self.shared.lefts.forget_app(app);
+    }
+
+    fn rules_changed(&self, apps: &[AppId]) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.recheck(apps);
+        }
+    }
+
+    fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
+        self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
+    }
+
+    fn sessions_page(&self, page: usize) -> Vec<LocalSession> {
+        self.shared.registry.page(page)
+    }
+
+    fn reread_all(&self) {
+        self.shared.mailboxes.iter().for_each(Mailbox::lose);
+    }
+
+    fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        for session in sessions {
+            let present = self.shared.registry.device(session.device_key.0.max(1));
+            if let Some(present) = present.filter(|one| one.address.generation == session.generation) {
+                to[usize::from(present.address.shard)].push(present.address);
+            }
+        }
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            self.shared.mailboxes[shard].request(Mail::Reread { to, since: Some(since) });
+        }
+    }
+}
+
+impl Gateway {
+    fn send(&self, shard: usize, mail: Mail) {
+        match self.shared.mailboxes[shard].deliver(mail) {
+            Ok(()) => {}
+            Err(Undelivered::Full) => drop(self.shared.metrics.mailbox_full.inc()),
+            Err(Undelivered::Gone) => drop(self.shared.metrics.mailbox_gone.inc()),
+        }
+    }
+
+    pub(crate) fn send_all(&self, mail: impl Fn() -> Mail) {
+        for shard in 0..self.shared.mailboxes.len() {
+            self.send(shard, mail());
+        }
+    }
+
+    /// Stamps keys of what is kept, before anyone is looked for.
+    fn stamp(&self, message: &Message, keys: &[Key]) {
+        if message.when == When::Stored {
+            let moment = self.shared.stamps.next();
+            for key in keys {
+                self.shared.stamps.stamp(*key, moment);
+            }
+        }
+    }
+
+    /// To the sessions of named users or devices.
+    fn deliver_named(
+        &self,
+        message: Arc<Message>,
+        keys: &[Key],
+        sessions: impl Fn(Key, &mut dyn FnMut(&Session)),
+        missing: &mut dyn FnMut(usize),
+    ) {
+        self.stamp(&message, keys);
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        let is_one_gone = self.shared.mailboxes.iter().any(Mailbox::is_gone);
+        for (index, key) in keys.iter().enumerate() {
+            let mut reached = false;
+            sessions(*key, &mut |session| {
+                let shard = usize::from(session.address.shard);
+                // The connections of a shard that is gone are closed, or as good as that.
+                if !(is_one_gone && self.shared.mailboxes[shard].is_gone()) {
+                    to[shard].push(session.address);
+                    reached = true;
+                }
+            });
+            if !reached {
+                missing(index);
+            }
+        }
+        let dispatch = Dispatch::new(message);
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            self.send(shard, Mail::Direct { dispatch: dispatch.clone(), to });
+        }
+    }
+
+    /// A change of a device that a log-in under way may not have read.
+    fn stamp_change(&self, device_key: Key) {
+        let stamps = &self.shared.stamps;
+        stamps.stamp(Registry::change_key(device_key), stamps.next());
+    }
+
+    fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {
+        self.stamp(&message, &[key]);
+        let dispatch = Dispatch::offered(message, again);
+        let deliveries = self.deliveries(std::iter::once(key));
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
+    }
+
+    /// What the connections of some topics are for each shard: they are spread evenly.
+    fn deliveries(&self, keys: impl Iterator<Item = Key>) -> usize {
+        let sessions: u64 = keys.map(|key| self.shared.registry.topic_sessions(key)).sum();
+        usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
+    }
+
+    /// Tells a device's session of a change, and whoever logs in with it now.
+    fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
+        let device_key = self.shared.registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if let Some(session) = self.shared.registry.device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
+        }
+    }
+}
+
+fn described(session: &Session) -> noroshi_delivery::Session {
+    noroshi_delivery::Session { device: session.device.clone(), presence: session.presence() }
+}

@@ -1,0 +1,122 @@
+//! What the kernel did not take of one connection: allocated when a socket is full, freed when it
+//! drained.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
+
+use crate::io::transport::Transport;
+
+/// Slices of one write: the kernel takes 1,024 (IOV_MAX), a full socket takes far fewer.
+const SLICES: usize = 64;
+
+/// Unsent bytes, in order. Every chunk ends at the end of a frame.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    chunks: VecDeque<Bytes>,
+    /// The sum of the chunks' lengths.
+    bytes: usize,
+    /// The first chunk lacks its beginning: it was sent.
+    begun: bool,
+    /// When bytes were last taken.
+    pub(crate) moved_tick: u32,
+}
+
+impl Tail {
+    pub(crate) fn new(now_tick: u32) -> Self {
+        Self { moved_tick: now_tick, ..Self::default() }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.bytes += chunk.len();
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    /// The rest of a frame whose beginning was sent.
+    pub(crate) fn push_begun(&mut self, chunk: Bytes) {
+        self.begun = self.chunks.is_empty() && !chunk.is_empty();
+        self.push(chunk);
+    }
+
+    /// Writes as much as the socket takes; how much that was.
+    pub(crate) fn write_to(&mut self, transport: &mut Transport, now_tick: u32) -> io::Result<usize> {
+        let mut total = 0;
+        while !self.is_empty() {
+            let mut slices: SmallVec<[IoSlice<'_>; SLICES]> =
+                self.chunks.iter().take(SLICES).map(|chunk| IoSlice::new(chunk)).collect();
+            let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+            let written = transport.write(&mut slices)?;
+            drop(slices);
+            self.advance(written);
+            total += written;
+            if written < offered {
+                break;
+            }
+        }
+        if total > 0 {
+            self.moved_tick = now_tick;
+        }
+        Ok(total)
+    }
+
+    /// Drops everything but the frame that was begun, so that a last word can follow.
+    pub(crate) fn cut(&mut self) {
+        self.chunks.truncate(usize::from(self.begun));
+        self.bytes = self.chunks.iter().map(Bytes::len).sum();
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.bytes -= count;
+        while let Some(first) = self.chunks.front_mut() {
+            if count < first.len() {
+                self.begun |= count > 0;
+                first.advance(count);
+                return;
+            }
+            count -= first.len();
+            self.begun = false;
+            self.chunks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_keeps_what_was_begun() {
+        let mut tail = Tail::new(0);
+        tail.push_begun(Bytes::from_static(b"llo"));
+        tail.push(Bytes::from_static(b"world"));
+        tail.cut();
+        assert_eq!(tail.bytes(), 3);
+        tail.advance(3);
+        tail.push(Bytes::from_static(b"next"));
+        tail.cut();
+        assert!(tail.is_empty(), "nothing of it was sent");
+    }
+
+    #[test]
+    fn advancing_crosses_chunks() {
+        let mut tail = Tail::new(0);
+        for chunk in ["abc", "de", "fgh"] {
+            tail.push(Bytes::from_static(chunk.as_bytes()));
+        }
+        tail.advance(6);
+        assert_eq!(tail.bytes(), 2);
+        assert_eq!(tail.chunks.front().map(|chunk| &chunk[..]), Some(&b"gh"[..]));
+    }
+}

@@ -1,0 +1,302 @@
+//! Moving devices away at a chosen rate, drop by drop: because an operator wants the node empty, or
+//! because it ends.
+//!
+//! One allowance for all shards: a shard with few connections leaves its part of the rate to the
+//! others. A shard looks at its connections one after the other (`Round`) and never at more than a
+//! slice of them in a turn, so a drain of hundreds of thousands delays no delivery.
+//!
+//! An operator's drain keeps accepting: requests of the API work, devices are told when to come back
+//! (`Shard::refuse`), and `Drain::cancel` is all it takes to serve them again. The end of the node
+//! takes over from it and cannot be cancelled.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+/// How often a shard asks whether it may move more.
+const STEP_MS: u64 = 20;
+/// The same for one that has nothing to move: who logs in during a drain was already on the way.
+const IDLE_STEP_MS: u64 = 200;
+/// Connections moved in one turn of a shard: some microseconds each.
+pub(crate) const MOVES_PER_TURN: usize = 512;
+/// Places looked at in one turn of a shard; many are empty when a drain is nearly done.
+const PLACES_PER_TURN: usize = 16_384;
+
+/// How devices are to be moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// Connections told to leave a second; at least 1.
+    pub rate_per_second: u32,
+    /// They are told to come back within this time, each at another moment.
+    pub spread: Duration,
+    /// After this time the rest is told at once; none: the rate holds to the last.
+    pub deadline: Option<Duration>,
+}
+
+/// Whether the node serves devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Serving,
+    /// Devices are being moved away; none is let in.
+    Draining,
+    /// No device is connected and none is let in.
+    Drained,
+    /// The node ends: nobody can cancel that.
+    Stopping,
+}
+
+/// How far a drain is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub state: State,
+    /// Connections still to be moved, those that were told but have not left among them.
+    pub remaining: usize,
+    pub progress: Option<Progress>,
+}
+
+/// Of the drain under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    pub order: Order,
+    /// Connections told to leave since it began.
+    pub moved: u64,
+    /// When it began; a change of the order does not begin it anew.
+    pub began_at: SystemTime,
+    pub elapsed: Duration,
+    /// When the rest is told at once.
+    pub deadline_at: Option<SystemTime>,
+}
+
+/// The node ends, so there is nothing left to order or to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the node is stopping")]
+pub struct Stopping;
+
+/// What every shard sees of it.
+pub(crate) struct Drain {
+    /// A copy of what `drip` says, to be looked at without its lock.
+    phase: AtomicU8,
+    spread_ms: AtomicU32,
+    /// Held for some instructions by each shard once in `STEP_MS`; no other lock is taken under it.
+    drip: Mutex<Option<Drip>>,
+}
+
+const SERVING: u8 = 0;
+const MOVING: u8 = 1;
+const ENDING: u8 = 2;
+
+struct Drip {
+    order: Order,
+    began: Instant,
+    until: Option<Instant>,
+    /// The same two by the clock on the wall, for reports alone: read once, so that they stay what they were.
+    began_at: SystemTime,
+    deadline_at: Option<SystemTime>,
+    ending: bool,
+    allowance: Allowance,
+    moved: u64,
+    /// That it is done was told.
+    told: bool,
+}
+
+/// Whole connections at a steady rate, in thousandths; what was not used lasts for a second.
+struct Allowance {
+    per_second: u32,
+    refilled_ms: u64,
+    thousandths: u64,
+}
+
+impl Allowance {
+    fn refill(&mut self, now_ms: u64) -> u64 {
+        let elapsed_ms = now_ms.saturating_sub(self.refilled_ms);
+        // A connection a second is a thousandth of a connection a millisecond.
+        let full = u64::from(self.per_second) * 1_000;
+        let refill = elapsed_ms.saturating_mul(u64::from(self.per_second));
+        self.thousandths = self.thousandths.saturating_add(refill).min(full);
+        self.refilled_ms = now_ms;
+        self.thousandths / 1_000
+    }
+
+    pub(crate) fn take(&mut self, now_ms: u64, wanted: u64) -> u64 {
+        let taken = self.refill(now_ms).min(wanted);
+        self.thousandths -= taken * 1_000;
+        taken
+    }
+}
+
+impl Drip {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_over_time(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+impl Drain {
+    pub(crate) fn new() -> Self {
+        Self { phase: AtomicU8::new(SERVING), spread_ms: AtomicU32::new(0), drip: Mutex::new(None) }
+    }
+
+    /// Begins, or changes the order of the one under way. True if it began.
+    pub(crate) fn begin(&self, order: Order, ending: bool) -> Result<bool, Stopping> {
+        let mut drip = self.drip.lock();
+        let (now, now_at) = (Instant::now(), SystemTime::now());
+        let until = order.deadline.map(|deadline| now + deadline);
+        let deadline_at = order.deadline.map(|deadline| now_at + deadline);
+        let per_second = order.rate_per_second.max(1);
+        let spread_ms = u32::try_from(order.spread.as_millis()).unwrap_or(u32::MAX);
+        let began = drip.is_none();
+        match &mut *drip {
+            Some(drip) if drip.ending => return Err(Stopping),
+            Some(drip) => {
+                drip.allowance.refill(drip.now_ms());
+                drip.allowance.per_second = per_second;
+                (drip.order, drip.until, drip.ending, drip.told) = (order, until, ending, false);
+                drip.deadline_at = deadline_at;
+            }
+            None => {
+                let allowance = Allowance { per_second, refilled_ms: 0, thousandths: 0 };
+                *drip = Some(Drip {
+                    order,
+                    began: now,
+                    until,
+                    began_at: now_at,
+                    deadline_at,
+                    ending,
+                    allowance,
+                    moved: 0,
+                    told: false,
+                });
+            }
+        }
+        self.spread_ms.store(spread_ms, Ordering::Relaxed);
+        self.phase.store(if ending { ENDING } else { MOVING }, Ordering::SeqCst);
+        Ok(began)
+    }
+
+    /// Lets devices in again. False if there was nothing to cancel.
+    pub(crate) fn cancel(&self) -> Result<bool, Stopping> {
+        let mut drip = self.drip.lock();
+        if drip.as_ref().is_some_and(|drip| drip.ending) {
+            return Err(Stopping);
+        }
+        self.phase.store(SERVING, Ordering::SeqCst);
+        Ok(drip.take().is_some())
+    }
+
+    /// No device is let in.
+    pub(crate) fn is_active(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) != SERVING
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) == ENDING
+    }
+
+    pub(crate) fn spread_ms(&self) -> u32 {
+        self.spread_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn report(&self, remaining: usize) -> Report {
+        let drip = self.drip.lock();
+        let state = match &*drip {
+            None => State::Serving,
+            Some(drip) if drip.ending => State::Stopping,
+            Some(_) if remaining == 0 => State::Drained,
+            Some(_) => State::Draining,
+        };
+        let progress = drip.as_ref().map(|drip| Progress {
+            order: drip.order.clone(),
+            moved: drip.moved,
+            began_at: drip.began_at,
+            elapsed: drip.began.elapsed(),
+            deadline_at: drip.deadline_at,
+        });
+        Report { state, remaining, progress }
+    }
+
+    /// True the first time it is asked after a drain is done.
+    pub(crate) fn is_news(&self) -> bool {
+        self.drip.lock().as_mut().is_some_and(|drip| !drip.ending && !std::mem::replace(&mut drip.told, true))
+    }
+
+    /// How many connections may be told to leave now.
+    pub(crate) fn allowed(&self) -> usize {
+        let mut drip = self.drip.lock();
+        let Some(drip) = &mut *drip else { return 0 };
+        let now_ms = drip.now_ms();
+        match drip.is_over_time() {
+            true => usize::MAX,
+            false => usize::try_from(drip.allowance.refill(now_ms)).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Takes from the allowance of all shards.
+    pub(crate) fn take(&self, wanted: usize) -> usize {
+        let mut drip = self.drip.lock();
+        let Some(drip) = &mut *drip else { return 0 };
+        let (wanted, now_ms) = (wanted as u64, drip.now_ms());
+        let taken = if drip.is_over_time() { wanted } else { drip.allowance.take(now_ms, wanted) };
+        drip.moved += taken;
+        // No more than was wanted, which was one.
+        usize::try_from(taken).unwrap_or(usize::MAX)
+    }
+}
+
+/// Where a shard is in going through its connections.
+#[derive(Default)]
+pub(crate) struct Round {
+    next: usize,
+    /// Places looked at since one was found.
+    barren: usize,
+    /// When to go on, by the shard's clock.
+    pub(crate) due_ms: u64,
+}
+
+impl Round {
+    /// How long the loop sleeps at most.
+    pub(crate) fn patience_ms(&self, now_ms: u64) -> u64 {
+        self.due_ms.saturating_sub(now_ms)
+    }
+
+    /// The next connections to be moved: at most `wanted`, and no more places looked at than a turn
+    /// allows.
+    pub(crate) fn look(
+        &mut self,
+        places: usize,
+        wanted: usize,
+        is_movable: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
+        let mut found = Vec::new();
+        for _ in 0..places.min(PLACES_PER_TURN) {
+            if found.len() == wanted {
+                break;
+            }
+            self.next = if self.next >= places { 0 } else { self.next };
+            self.barren += 1;
+            if is_movable(self.next) {
+                self.barren = 0;
+                found.push(self.next);
+            }
+            self.next += 1;
+        }
+        found
+    }
+
+    /// Says when to go on: at once if the turn's slice was all that held it up.
+    pub(crate) fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
+        let wait_ms = match found < wanted {
+            true if self.barren >= places => IDLE_STEP_MS,
+            true => 0,
+            false if found == MOVES_PER_TURN => 0,
+            false => STEP_MS,
+        };
+        self.due_ms = now_ms + wait_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Connections that have not shown a valid credential yet: in the TLS handshake, before their request's head, before
+//! their token, and until their token is verified. Their number is bounded, and the oldest makes room for the newest, so
+//! that strangers cannot use up the descriptors of devices: a device shows its token within a round trip or two.
+//!
+//! A refused connection that is only waited for is a stranger too. One that shows a valid token is no stranger any
+//! more, whatever becomes of its log-in. A session that polls is a stranger of its own; the connections of its requests
+//! are strangers as long as it is.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Of a shard, oldest first.
+#[derive(Default)]
+pub(crate) struct Strangers {
+    /// Each slot with its number. Those that are no strangers any more stay here until they are passed.
+    order: VecDeque<(u32, u64)>,
+    numbers: HashMap<u32, u64>,
+    last: u64,
+}
+
+impl Strangers {
+    pub(crate) fn insert(&mut self, slot: u32) {
+        self.last += 1;
+        self.numbers.insert(slot, self.last);
+        self.order.push_back((slot, self.last));
+        // What was passed over costs no more than what is there.
+        if self.order.len() > 2 * self.numbers.len() + 64 {
+            let numbers = &self.numbers;
+            self.order.retain(|(slot, number)| numbers.get(slot) == Some(number));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
+        self.numbers.remove(&slot).is_some()
+    }
+
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.numbers.contains_key(&slot)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Takes the oldest out.
+    pub(crate) fn take_oldest(&mut self) -> Option<u32> {
+        loop {
+            let (slot, number) = self.order.pop_front()?;
+            if self.numbers.get(&slot) == Some(&number) {
+                self.numbers.remove(&slot);
+                return Some(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_is_still_a_stranger_goes_first() {
+        let mut strangers = Strangers::default();
+        for slot in 0..5 {
+            strangers.insert(slot);
+        }
+        assert!(strangers.remove(0) && !strangers.remove(0));
+        strangers.remove(1);
+        strangers.insert(1); // another connection in the same slot
+        let order: Vec<_> = std::iter::from_fn(|| strangers.take_oldest()).collect();
+        assert_eq!(order, [2, 3, 4, 1]);
+        assert_eq!((strangers.len(), strangers.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn those_that_showed_a_credential_leave_nothing_behind() {
+        let mut strangers = Strangers::default();
+        strangers.insert(0); // stays, in front of all
+        for slot in 1..10_000 {
+            strangers.insert(slot);
+            strangers.remove(slot);
+        }
+        assert_eq!(strangers.len(), 1);
+        assert!(strangers.order.len() <= 70, "{}", strangers.order.len());
+    }
+}

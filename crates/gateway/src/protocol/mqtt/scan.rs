@@ -1,0 +1,283 @@
+//! What topics retain, for new filters with wildcards.
+//!
+//! A scan reads the topics of an app that the filters can match, in the order of their names: the literal beginning of
+//! a filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with
+//! the first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
+//!
+//! Bounds: an app has one scan at a time on each shard and further ones wait behind it, apps take turns, and the whole
+//! node reads [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::future::FutureExt;
+use noroshi_delivery::Delivery;
+use noroshi_protocol::mqtt::filter_matches;
+use noroshi_store::{Error as StoreError, RetainedScan};
+use noroshi_types::{AppId, Message, NotificationId};
+
+use super::work::{Done, Job};
+use crate::session::registry::Session;
+use crate::shard::Shard;
+use crate::shard::mailbox::Reply;
+use crate::shard::shared::Shared;
+
+/// Scans of one shard that are out at once, each of another app.
+pub(crate) const OUT_MAX: usize = 16;
+/// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
+pub(crate) const PAGES_AT_ONCE: usize = 2;
+/// Retained messages for one SUBSCRIBE.
+const MESSAGES_MAX: usize = 1_000;
+/// Of their contents.
+const BYTES_MAX: usize = 4 << 20;
+/// Topics that one page looks at: about a millisecond of a reader.
+const PAGE_TOPICS: usize = 1_000;
+const PAGE_MESSAGES: usize = 256;
+
+/// A connection and its generation.
+type At = (u32, u64);
+
+/// Scans of one shard. An app is in `turn` if it has scans in `waiting` and none in `out`.
+#[derive(Default)]
+pub(super) struct Scans {
+    waiting: HashMap<AppId, VecDeque<At>>,
+    turn: VecDeque<AppId>,
+    out: HashSet<AppId>,
+}
+
+impl Scans {
+    pub(super) fn push(&mut self, app: AppId, at: At) {
+        let waiting = self.waiting.entry(app).or_default();
+        waiting.push_back(at);
+        if waiting.len() == 1 && !self.out.contains(&app) {
+            self.turn.push_back(app);
+        }
+    }
+
+    /// The scan whose turn it is; it is out then.
+    fn pop(&mut self) -> Option<(AppId, At)> {
+        if self.out.len() >= OUT_MAX {
+            return None;
+        }
+        let app = self.turn.pop_front()?;
+        let waiting = self.waiting.get_mut(&app)?;
+        let at = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.waiting.remove(&app);
+        }
+        self.out.insert(app);
+        Some((app, at))
+    }
+
+    pub(super) fn done(&mut self, app: AppId) {
+        if self.out.remove(&app) && self.waiting.contains_key(&app) {
+            self.turn.push_back(app);
+        }
+    }
+
+    /// True if it was there.
+    pub(super) fn remove(&mut self, app: AppId, at: At) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&app) else { return false };
+        let before = waiting.len();
+        waiting.retain(|waits| *waits != at);
+        let removed = waiting.len() < before;
+        if waiting.is_empty() {
+            self.waiting.remove(&app);
+            self.turn.retain(|waits| *waits != app);
+        }
+        removed
+    }
+}
+
+impl Shard {
+    /// Sends the scans whose turn it is.
+    pub(super) fn send_scans(&mut self) {
+        while let Some((app, (slot, generation))) = self.works.scans.pop() {
+            let session = self.at(slot, generation).and_then(|connection| connection.session.clone());
+            let job = self.mqtt(slot).and_then(|mqtt| mqtt.queue.as_mut()?.pop());
+            let (Some(session), Some(Job::Retained { filters, up_to })) = (session, job) else {
+                self.works.scans.done(app);
+                continue;
+            };
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            let delivery = self.delivery.clone();
+            self.delivery.work(async move {
+                let scan = scan(&delivery, &shared, &session, &filters, up_to);
+                let found = AssertUnwindSafe(scan).catch_unwind().await.unwrap_or_else(|_| {
+                    shared.metrics.panics.inc();
+                    Err(StoreError::Overloaded)
+                });
+                let done = Box::new(Done::Retained(found));
+                shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), session, done });
+            });
+        }
+    }
+}
+
+/// In the order of the topics' names.
+async fn scan(
+    delivery: &Delivery,
+    shared: &Shared,
+    session: &Session,
+    filters: &[Box<str>],
+    up_to: NotificationId,
+) -> Result<Vec<Arc<Message>>, StoreError> {
+    let (store, now) = (delivery.store(), delivery.clock().now());
+    let wanted: Arc<[Box<str>]> = filters.into();
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for Range { from, until } in ranges(filters) {
+        let mut next = Some(from);
+        while let Some(from) = next {
+            let page = RetainedScan {
+                app: session.app,
+                from,
+                until: until.clone(),
+                topics_max: PAGE_TOPICS,
+                messages_max: PAGE_MESSAGES,
+                now,
+            };
+            let any_of = wanted.clone();
+            let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
+            // Closed never: it lives as long as the gateway.
+            let turn = shared.scan_pages.acquire().await;
+            let page = store.retained_page(page, Arc::new(matches)).await?;
+            drop(turn);
+            shared.metrics.retained_topics_scanned.inc_by(page.topics as u64);
+            next = page.next;
+            for message in page.messages.into_iter().filter(|message| message.id <= up_to) {
+                bytes += content_bytes(&message);
+                // Once for each subscription that it matches ([MQTT-3.3.1-9]).
+                let name = message.topic.as_ref().map_or("", |place| place.topic.as_str());
+                let copies = filters.iter().filter(|filter| filter_matches(filter, name)).count();
+                if found.len() + copies > MESSAGES_MAX || bytes > BYTES_MAX {
+                    return Ok(found);
+                }
+                found.extend(std::iter::repeat_n(message.clone(), copies));
+            }
+            let present = shared.registry.device(session.device_key);
+            if present.is_none_or(|present| present.address != session.address) {
+                return Ok(found); // nobody waits for it
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn content_bytes(message: &Message) -> usize {
+    let parts = [&message.notification, &message.data];
+    parts.into_iter().flatten().map(|part| part.as_str().len()).sum()
+}
+
+/// Names from `from` on, below `until`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Range {
+    from: String,
+    /// None: to the last.
+    until: Option<String>,
+}
+
+impl Range {
+    fn prefix(prefix: &str) -> Self {
+        Self { from: prefix.to_owned(), until: successor(prefix) }
+    }
+
+    fn name(name: &str) -> Self {
+        // No topic has a control character in its name.
+        Self { from: name.to_owned(), until: Some(format!("{name}\u{1}")) }
+    }
+}
+
+/// The least text that is above all texts with this beginning; none if there is none. UTF-8 sorts by code points.
+fn successor(prefix: &str) -> Option<String> {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        // Between U+D7FF and U+E000 there are no characters.
+        let next = if last == '\u{D7FF}' { Some('\u{E000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+/// Ranges that hold every name which one of the filters matches, each name in one of them.
+fn ranges(filters: &[Box<str>]) -> Vec<Range> {
+    let mut ranges = Vec::with_capacity(filters.len());
+    for filter in filters {
+        let literal = &filter[..filter.find(['+', '#']).unwrap_or(filter.len())];
+        ranges.push(Range::prefix(literal));
+        // `a/#` matches `a` too (§4.7.1.2).
+        if let Some(parent) = filter.strip_suffix("/#").filter(|parent| !parent.contains(['+', '#'])) {
+            ranges.push(Range::name(parent));
+        }
+    }
+    // By `from`, and of those the widest first.
+    ranges.sort_by(|a, b| {
+        a.from.cmp(&b.from).then_with(|| match (&a.until, &b.until) {
+            (None, None) => std::cmp::Ordering::Equal,
+            (None, _) => std::cmp::Ordering::Less,
+            (_, None) => std::cmp::Ordering::Greater,
+            (Some(a), Some(b)) => b.cmp(a),
+        })
+    });
+    // Two of them lie apart, or one holds the other.
+    ranges.dedup_by(|later, earlier| earlier.until.as_ref().is_none_or(|until| later.from < *until));
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(filters: &[&str], expected: &[(&str, Option<&str>)]) {
+        let filters: Vec<Box<str>> = filters.iter().map(|filter| (*filter).into()).collect();
+        let found = ranges(&filters);
+        let found: Vec<_> = found.iter().map(|range| (&*range.from, range.until.as_deref())).collect();
+        assert_eq!(found, expected, "{filters:?}");
+    }
+
+    #[test]
+    fn a_filter_reads_the_range_of_its_literal_beginning() {
+        check(&["a/+/c"], &[("a/", Some("a0"))]);
+        check(&["sensor/#"], &[("sensor", Some("sensor\u{1}")), ("sensor/", Some("sensor0"))]);
+        check(&["+/x"], &[("", None)]);
+        check(&["a/#", "#", "b/+"], &[("", None)]);
+        check(&["a/b/+", "a/+", "b/+"], &[("a/", Some("a0")), ("b/", Some("b0"))]);
+        check(&["a/+", "a/+"], &[("a/", Some("a0"))]);
+        check(&["a/+/#"], &[("a/", Some("a0"))]);
+    }
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        assert_eq!(successor("a\u{D7FF}").as_deref(), Some("a\u{E000}"));
+        assert_eq!(successor("a\u{10FFFF}").as_deref(), Some("b"));
+        assert_eq!(successor("\u{10FFFF}"), None);
+        assert_eq!(successor(""), None);
+    }
+
+    #[test]
+    fn apps_take_turns_and_have_one_scan_out() {
+        let (loud, quiet) = (AppId(1), AppId(2));
+        let mut scans = Scans::default();
+        (0..5).for_each(|slot| scans.push(loud, (slot, 0)));
+        scans.push(quiet, (9, 0));
+        assert_eq!(scans.pop(), Some((loud, (0, 0))));
+        assert_eq!(scans.pop(), Some((quiet, (9, 0))), "behind one, not behind all");
+        assert_eq!(scans.pop(), None);
+        assert!(scans.remove(loud, (1, 0)) && !scans.remove(loud, (1, 0)));
+        scans.done(loud);
+        scans.push(quiet, (8, 0));
+        assert_eq!(scans.pop(), Some((loud, (2, 0))));
+        scans.done(quiet);
+        assert_eq!(scans.pop(), Some((quiet, (8, 0))));
+        for slot in [3, 4] {
+            assert!(scans.remove(loud, (slot, 0)));
+        }
+        scans.done(loud);
+        scans.done(quiet);
+        assert!(scans.waiting.is_empty() && scans.turn.is_empty() && scans.out.is_empty());
+    }
+}

@@ -1,0 +1,269 @@
+//! What outlives an MQTT connection: the session's subscriptions, kept in the store with the device, and what
+//! is in flight, a will that is not due and when the session ends, kept in this node's memory.
+//!
+//! A position of a durable subscription tells what of a topic is not confirmed. Filters with wildcards have none: what
+//! they brought and the client has not confirmed is kept with the session, by id, and everything behind a place in the
+//! order of commits was not sent. A session with such filters writes that when its connection ends, others write nothing.
+//! So a node that is killed forgets what was in flight, so that those messages come again with new packet ids and the
+//! same notification ids, and wills that were not due. It does not forget subscriptions, nor anything that is stored.
+//!
+//! Invariants: a [`Lot`] bounds what is left; a session that had to make room goes on from the store alone. Only the
+//! holder that left a session goes on with it: a device that was revoked, deleted and made again, or given to another
+//! user since then begins anew.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_protocol::mqtt::{Answer, Owed, Saved, Will};
+use noroshi_store::Place;
+use noroshi_types::{AppId, Timestamp, Topic};
+use parking_lot::Mutex;
+
+use super::kept::{Kept, OWED_MAX};
+use super::last_words::{LastWords, Turn};
+use crate::session::catch_up::{Ended, Gap};
+use crate::session::parking::{Capacity, Lot};
+use crate::session::registry::{Key, Session};
+
+/// How far a session's messages were sent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// See [`Kept::since`].
+    pub(crate) since: Place,
+    /// What was not sent and is not behind `since` either; at most [`OWED_MAX`].
+    pub(crate) unsent: Vec<Owed>,
+    /// Names that brought some of what is behind `since`.
+    pub(crate) ended: Vec<Ended>,
+    /// What is owed of what stands before it, by topics.
+    pub(crate) gaps: Vec<Gap>,
+    /// Topics and filters that retained messages were not read for yet.
+    pub(crate) retained_due: Vec<Box<str>>,
+}
+
+/// What a connection left.
+pub(crate) struct Left {
+    pub(crate) session: Arc<Session>,
+    pub(crate) saved: Option<Box<Saved>>,
+    pub(crate) progress: Progress,
+    pub(crate) will: Option<Box<Will>>,
+    pub(crate) will_at: Timestamp,
+    pub(crate) ends_at: Timestamp,
+    /// Durable subscriptions that end with it.
+    topics: Vec<Topic>,
+}
+
+impl Left {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        (saved, progress): (Option<Box<Saved>>, Progress),
+        will: Option<Box<Will>>,
+        now: Timestamp,
+        expiry_s: u32,
+        topics: Vec<Topic>,
+    ) -> Self {
+        let after = |seconds: u32| now.saturating_add(Duration::from_secs(seconds.into()));
+        let will_at = will.as_ref().map_or(Timestamp(u64::MAX), |will| after(will.delay_s.min(expiry_s)));
+        let mut progress = progress;
+        progress.unsent.truncate(OWED_MAX);
+        Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
+    }
+
+    /// What the session owes its client beside what is behind [`Progress::since`].
+    pub(crate) fn owed(&self) -> Vec<Owed> {
+        let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
+        owed(in_flight, &self.progress.unsent)
+    }
+
+    pub(crate) fn take_will(&mut self) -> Option<Box<Will>> {
+        self.will_at = Timestamp(u64::MAX);
+        self.will.take()
+    }
+
+    fn due(&self) -> Timestamp {
+        self.will_at.min(self.ends_at)
+    }
+
+    fn bytes(&self) -> usize {
+        let will = self.will.as_ref().map_or(0, |will| size_of::<Will>() + will.held_bytes());
+        let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
+        let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
+        let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
+        let gaps: usize = self.progress.gaps.iter().map(Gap::bytes).sum();
+        let due: usize = self.progress.retained_due.iter().map(|due| size_of::<Box<str>>() + due.len()).sum();
+        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended + gaps + due;
+        size_of::<Self>()
+            + size_of::<Session>()
+            + self.session.device.as_str().len()
+            + will
+            + topics
+            + saved
+            + unsent
+    }
+}
+
+/// What was sent, and then what was not; each once.
+pub(crate) fn owed(in_flight: impl Iterator<Item = Owed>, unsent: &[Owed]) -> Vec<Owed> {
+    let mut owed: Vec<Owed> = in_flight.collect();
+    let sent: HashSet<Owed> = owed.iter().copied().collect();
+    owed.extend(unsent.iter().filter(|one| !sent.contains(one)));
+    owed.truncate(OWED_MAX);
+    owed
+}
+
+/// What time brought to a session without a connection.
+pub(crate) enum Due {
+    Will(Arc<Session>, Box<Will>),
+    /// Its durable subscriptions are to be forgotten.
+    Ended(Arc<Session>, Vec<Topic>, Turn),
+}
+
+/// Of all shards: a device may come back on any. Locked for some instructions at the beginning and the end
+/// of a connection, and each second; nothing else is locked under it.
+pub(crate) struct Lefts(Mutex<Inner>, Arc<LastWords>);
+
+/// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or
+/// the lot evicted it.
+struct Inner {
+    lot: Lot<Left>,
+    /// When this process began.
+    began: Timestamp,
+    /// By app: when the last of its evicted sessions ends. At most one entry an app; an app's deletion removes it.
+    evicted_until: HashMap<AppId, Timestamp>,
+}
+
+impl Lefts {
+    pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
+        let (lot, evicted_until) = (Lot::new(capacity), HashMap::new());
+        Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
+    }
+
+    /// Whether a session of the app that is not here has ended, where no other node could have had it. A connection of
+    /// an earlier process ended at the latest when this one began.
+    pub(crate) fn has_ended(&self, app: AppId, kept: &Kept, now: Timestamp) -> bool {
+        let inner = self.0.lock();
+        let ends_at = inner.began.saturating_add(Duration::from_secs(kept.expiry_s.into()));
+        let was_evicted = inner.evicted_until.get(&app).is_some_and(|until| *until > now);
+        ends_at <= now && !was_evicted
+    }
+
+    pub(crate) fn last_words(&self) -> &Arc<LastWords> {
+        &self.1
+    }
+
+    /// Returns what had to make room: perhaps `left` itself.
+    pub(crate) fn put(&self, left: Left) -> Vec<Left> {
+        let mut inner = self.0.lock();
+        let evicted = inner.put(left);
+        for left in &evicted {
+            let until = inner.evicted_until.entry(left.session.app).or_insert(left.ends_at);
+            *until = left.ends_at.max(*until);
+        }
+        evicted
+    }
+
+    pub(crate) fn take(&self, device_key: Key) -> Option<Left> {
+        self.0.lock().lot.remove(device_key)
+    }
+
+    /// An app is gone.
+    pub(crate) fn forget_app(&self, app: AppId) {
+        let mut inner = self.0.lock();
+        inner.lot.remove_app(app);
+        inner.evicted_until.remove(&app);
+    }
+
+    /// What a connection published that is gone was accepted.
+    pub(crate) fn published(&self, session: &Session, answer: Answer) {
+        let mut inner = self.0.lock();
+        let left = inner.lot.get_mut(session.device_key);
+        let left = left.filter(|left| left.session.address == session.address);
+        if let Some(saved) = left.and_then(|left| left.saved.as_mut()) {
+            saved.published(answer);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().lot.len() == 0
+    }
+
+    /// How many there are, and their bytes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let inner = self.0.lock();
+        (inner.lot.len(), inner.lot.bytes())
+    }
+
+    /// Takes out what is due, at most some hundreds at once.
+    pub(crate) fn take_due(&self, now: Timestamp) -> Vec<Due> {
+        let mut inner = self.0.lock();
+        let mut due = Vec::new();
+        while due.len() < 256
+            && let Some((_, mut left)) = inner.lot.take_due(now)
+        {
+            if left.will_at <= now
+                && let Some(will) = left.take_will()
+            {
+                due.push(Due::Will(left.session.clone(), will));
+            }
+            if left.ends_at <= now {
+                let (key, generation) = (left.session.device_key, left.session.address.generation);
+                let turn = self.1.announce(key, generation, true);
+                due.push(Due::Ended(left.session, left.topics, turn));
+            } else {
+                // It is smaller than before, so there is room.
+                inner.put(left);
+            }
+        }
+        due
+    }
+}
+
+impl Inner {
+    fn put(&mut self, left: Left) -> Vec<Left> {
+        let (key, app, due, bytes) = (left.session.device_key, left.session.app, left.due(), left.bytes());
+        self.lot.insert(key, app, due, bytes, left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::{DeviceId, DeviceNum};
+
+    use super::*;
+    use crate::session::registry::{Address, Registry, Versions};
+
+    fn session(device: &str, app: AppId) -> Arc<Session> {
+        let device = DeviceId::parse(device).expect("an id");
+        let address = Address { shard: 0, slot: 0, generation: 1 };
+        let registry = Registry::new(None);
+        Arc::new(Session::new(&registry, app, device, None, DeviceNum(1), address, Versions::default()))
+    }
+
+    #[test]
+    fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
+        let capacity = Capacity { entries_max: 9, bytes_max: usize::MAX };
+        let lefts = Lefts::new(Timestamp(1_000), capacity);
+        let kept = Kept { since: Place(1), expiry_s: 60, ..Kept::default() };
+        let has_ended = |now| lefts.has_ended(AppId(1), &kept, Timestamp(now));
+        assert!(!has_ended(60_999) && has_ended(61_000));
+    }
+
+    #[test]
+    fn an_eviction_holds_back_the_expiry_of_its_apps_sessions_only() {
+        const NOW: Timestamp = Timestamp(1_000);
+        let lefts = Lefts::new(Timestamp(0), Capacity { entries_max: 1, bytes_max: usize::MAX });
+        let kept = Kept { since: Place(1), expiry_s: 1, ..Kept::default() };
+        let put = |device, expiry_s| {
+            let session = session(device, AppId(1));
+            let nothing = (None, Progress::default());
+            lefts.put(Left::new(session, nothing, None, NOW, expiry_s, Vec::new())).len()
+        };
+        let has_ended = |app, now| lefts.has_ended(AppId(app), &kept, Timestamp(now));
+        assert_eq!([put("a", 60), put("b", 9), put("c", 9)], [0, 1, 1]);
+        assert!(has_ended(2, 1_000), "no session of this app was evicted");
+        assert!(!has_ended(1, 60_999), "one that was evicted may last until 61 s");
+        assert!(has_ended(1, 61_000));
+        lefts.forget_app(AppId(1));
+        assert!(lefts.0.lock().evicted_until.is_empty());
+    }
+}

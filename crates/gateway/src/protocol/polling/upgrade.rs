@@ -1,0 +1,113 @@
+//! The move of a polling session to a WebSocket: one that probes on a connection of its own takes the session over when
+//! the client says so, and its socket becomes the session's.
+
+use std::time::Duration;
+
+use noroshi_protocol::engine_io::{RequestError, Session, Sid};
+use noroshi_protocol::ws::{self, Input, Upgrade};
+use noroshi_types::CloseReason;
+
+use super::{Exchange, Kind};
+use crate::io::socket::Socket;
+use crate::lifecycle::phase::Phase;
+use crate::protocol::conversation::Talk;
+use crate::protocol::socket_io::engine_packet;
+use crate::shard::Shard;
+use crate::wire::{Framing, Protocol};
+
+/// A WebSocket has to take its session over within this time, as in the JavaScript server.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Shard {
+    pub(super) fn open_probe(&mut self, slot: u32, sid: Sid, upgrade: &Upgrade) {
+        let Some(session) = self.session_of(&sid) else {
+            return self.refuse_request(slot, RequestError::UnknownSid, false);
+        };
+        let accepted = self.ask_engine(session, Session::accept_probe) == Some(true);
+        let mut answer = Vec::with_capacity(192);
+        ws::push_upgrade_response(&mut answer, upgrade);
+        self.set_protocol(slot, Protocol::Http, Framing::agreed(upgrade));
+        let deadline = self.now.tick_after(UPGRADE_TIMEOUT);
+        let exchange = Exchange { sid, keeps: false, kind: Kind::Probe };
+        let at = self.begin_exchange(slot, exchange, deadline);
+        if let Some(connection) = self.connection(slot) {
+            connection.phase = Phase::AwaitToken;
+            connection.opening = None;
+        }
+        if accepted && let Some(legs) = self.legs(session) {
+            legs.probe = at;
+        }
+        self.send(slot, answer.into());
+        match accepted {
+            true => self.arm(slot),
+            false => self.begin_close(slot, CloseReason::BadMessage),
+        }
+    }
+
+    /// A message of a WebSocket that probes.
+    pub(crate) fn feed_probe(&mut self, slot: u32, input: Input<'_>) {
+        let Some(sid) = self.exchange(slot).map(|exchange| exchange.sid) else { return };
+        let (session, packet) = (self.session_of(&sid), engine_packet(input));
+        match (session, packet) {
+            (Some(session), Some(Ok(packet))) => {
+                self.ask_engine(session, |engine, now_ms, config, out| {
+                    engine.handle_probe_packet(packet, now_ms, config, out);
+                });
+            }
+            (_, None) => {}
+            (None, _) | (_, Some(Err(_))) => self.begin_close(slot, CloseReason::BadMessage),
+        }
+    }
+
+    pub(super) fn end_probe(&mut self, session: u32) {
+        let probe = self.legs(session).and_then(|legs| legs.probe.take());
+        if let Some((probe, generation)) = probe
+            && self.at(probe, generation).is_some()
+        {
+            self.begin_close(probe, CloseReason::BadMessage);
+        }
+    }
+
+    /// The WebSocket that probed is the session's.
+    pub(super) fn take_over(&mut self, session: u32) {
+        let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.probe.take()) else { return };
+        let Some(probe) = self.at(slot, generation) else {
+            return self.doom(session, CloseReason::PeerReset);
+        };
+        let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
+        let framing = probe.framing;
+        if let Some(Talk::Exchange(exchange)) = probe.talk.as_deref_mut() {
+            exchange.kind = Kind::Moved(session);
+        }
+        self.move_seat(slot, session);
+        let registered = socket.stream().map(|stream| self.reregister(stream, session));
+        let Some(connection) = self.connection(session) else { return };
+        let protocol = connection.protocol;
+        connection.socket = socket;
+        self.set_protocol(session, protocol, framing);
+        if let Some(Err(error)) = registered {
+            tracing::warn!(%error, "a socket could not be registered");
+            return self.doom(session, CloseReason::Internal);
+        }
+        // What came with the last packet is read already; what came since is not.
+        self.again.push(session);
+        self.advance(session);
+    }
+
+    /// The slot that has what belonged to this one; where it is another, this one is over.
+    pub(crate) fn settle_move(&mut self, slot: u32) -> u32 {
+        let to = self.moved_to(slot);
+        if to != slot {
+            self.doom(slot, CloseReason::PeerClosed);
+        }
+        to
+    }
+
+    /// The slot that what comes on this one is for.
+    pub(crate) fn moved_to(&self, slot: u32) -> u32 {
+        match self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref()) {
+            Some(Talk::Exchange(Exchange { kind: Kind::Moved(session), .. })) => *session,
+            _ => slot,
+        }
+    }
+}

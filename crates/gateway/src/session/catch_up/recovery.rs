@@ -1,0 +1,190 @@
+//! What one topic brings to a connection that begins to hear it, or names a position in it: the log behind the position, what
+//! the topic retains, and what was published meanwhile, by offsets.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use noroshi_store::BacklogPage;
+use noroshi_types::{Message, Position, Topic};
+
+use super::held::behind;
+use super::{CatchUp, Paged, Stage, Step};
+use crate::wire::dispatch::Dispatch;
+
+pub(super) struct Recovery {
+    /// Tells answers apart.
+    pub(super) number: u64,
+    pub(super) index: u32,
+    pub(super) topic: Topic,
+    pub(super) stage: Stage,
+    pub(super) since: Option<Position>,
+    /// The client named a position: it is told when that is done.
+    pub(super) told: bool,
+    pub(super) retained: bool,
+    /// It was not read yet.
+    pub(super) retained_due: bool,
+    pub(super) complete: bool,
+    pub(super) last: Option<Position>,
+    pub(super) beside: Option<Position>,
+    /// What is retained is a copy: the message itself comes besides if it was published after the subscription.
+    pub(super) copies: bool,
+    pub(super) held: VecDeque<Arc<Dispatch>>,
+    pub(super) missed: bool,
+}
+
+/// What reading a topic brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Everything up to here.
+    pub(crate) last: Option<Position>,
+    /// Exactly this one: the retained message, of a log that was not read.
+    pub(crate) beside: Option<Position>,
+}
+
+impl Recovery {
+    pub(super) fn step(&mut self) -> Step {
+        match self.stage {
+            Stage::Reading => return Step::Wait,
+            Stage::Wanted => {}
+            Stage::Read if self.missed => self.since = self.read_on_from(),
+            Stage::Read => {
+                self.stage = Stage::Done;
+                let (topic, complete, told) = (self.topic.clone(), self.complete, self.told);
+                let reached = Reached { last: self.last, beside: self.beside };
+                return Step::Recovered { topic, complete, told, index: self.index, reached };
+            }
+            Stage::Done => match self.held.pop_front() {
+                Some(dispatch) => return Step::Release(dispatch),
+                // More came while the held ones went out, and was dropped.
+                None if self.missed => {
+                    self.since = self.read_on_from();
+                    self.told = false;
+                }
+                None => return Step::Done,
+            },
+        }
+        self.stage = Stage::Reading;
+        Step::Read
+    }
+
+    /// Behind what was written; where nothing was, before what was held first.
+    fn read_on_from(&self) -> Option<Position> {
+        let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
+        self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
+    }
+
+    /// Moves forward to `position`. False if it was reached before.
+    pub(super) fn reach(&mut self, position: Position) -> bool {
+        let reached =
+            self.last.is_some_and(|last| last.epoch == position.epoch && position.offset <= last.offset);
+        if !reached {
+            self.last = Some(position);
+        }
+        !reached
+    }
+}
+
+pub(super) fn before(at: Position) -> Position {
+    Position { offset: at.offset.saturating_sub(1), ..at }
+}
+
+impl CatchUp {
+    /// A topic whose index the connection is in: read `since`, and the retained message if it is `new`
+    /// there.
+    pub(crate) fn recover(
+        &mut self,
+        number: u64,
+        index: u32,
+        topic: Topic,
+        since: Option<Position>,
+        new: bool,
+    ) {
+        // One that names a position again starts anew. Not looked for otherwise: 1,000 topics may come
+        // in one frame.
+        if !new {
+            self.recoveries.retain(|recovery| recovery.index != index);
+        }
+        self.recoveries.push_back(Recovery {
+            number,
+            index,
+            topic,
+            stage: Stage::Wanted,
+            since,
+            told: since.is_some(),
+            retained: new,
+            retained_due: new,
+            complete: true,
+            last: None,
+            beside: None,
+            copies: false,
+            held: VecDeque::new(),
+            missed: false,
+        });
+    }
+
+    /// What a topic retains, beside what is heard of it.
+    pub(crate) fn copy_retained(&mut self, number: u64, index: u32, topic: Topic) {
+        self.recover(number, index, topic, None, true);
+        if let Some(recovery) = self.recoveries.back_mut() {
+            recovery.copies = true;
+        }
+    }
+
+    pub(crate) fn forget_topics(&mut self, indices: &HashSet<u32>) {
+        self.recoveries.retain(|recovery| !indices.contains(&recovery.index));
+    }
+
+    /// What a recovery holds goes out behind all pages. Pages that bring later messages of its topic bring these too:
+    /// nothing else would, since pages reach further.
+    pub(super) fn begin_before_recoveries(&mut self) {
+        let first = self.recoveries.iter().filter_map(|recovery| recovery.held.front());
+        let first = first.map(|dispatch| behind(dispatch.message.id)).min();
+        if first.is_some() && first < self.after {
+            self.brought_to = self.brought_to.max(self.after);
+            self.after = first;
+        }
+    }
+
+    /// Whether a recovery holds this message or one of its topic before it.
+    pub(super) fn waits_in_recovery(&self, message: &Message) -> bool {
+        let of_topic =
+            |recovery: &&Recovery| message.topic.as_ref().is_some_and(|place| place.topic == recovery.topic);
+        let mut first = self.recoveries.iter().filter(of_topic).filter_map(|recovery| recovery.held.front());
+        first.any(|dispatch| dispatch.message.id <= message.id)
+    }
+
+    /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
+    pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
+        let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
+        recovery.retained_due = false;
+        let last =
+            page.messages.last().and_then(|message| message.topic.as_ref()).map(|place| place.position);
+        let mut paged: Vec<Paged> =
+            page.messages.into_iter().map(|message| Paged::page(message, false)).collect();
+        paged.extend(page.retained.into_iter().map(|message| Paged::page(message, true)));
+        paged.sort_by_key(|paged| paged.message.id);
+        for Paged { message, retained, .. } in &paged {
+            let Some(place) = &message.topic else { continue };
+            if *retained && recovery.since.is_none() {
+                // What was published between the subscription and this one was not read.
+                recovery.beside = Some(place.position).filter(|_| !recovery.copies);
+            } else {
+                recovery.reach(place.position);
+            }
+        }
+        let head = page.heads.iter().find(|head| head.topic == recovery.topic);
+        recovery.complete &= head.is_none_or(|head| head.complete);
+        match (page.more, last) {
+            (true, Some(last)) => {
+                recovery.since = Some(last);
+                recovery.stage = Stage::Wanted;
+            }
+            _ => recovery.stage = Stage::Read,
+        }
+        if recovery.since.is_none() {
+            // If more than can be held came meanwhile, it is read from here on.
+            recovery.since = head.map(|head| head.position);
+        }
+        Some(paged)
+    }
+}

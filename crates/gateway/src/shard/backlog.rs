@@ -1,0 +1,534 @@
+//! Reads for connections that catch up, and what they bring.
+
+use crate::lifecycle::phase::Phase;
+use crate::protocol::conversation::Heard;
+use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::reads::READS_MAX;
+use crate::session::registry::{Address, Key};
+use crate::session::topic_index::{Subscription, TopicIndex};
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::shard::mailbox::Reply;
+use crate::wire::Framing;
+use crate::wire::deflate::{self, Saving};
+use crate::wire::dispatch::Dispatch;
+use noroshi_delivery::Error;
+use noroshi_protocol::{native, sse, ws};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Rows of logs that one read looks at.
+const LOG_ROWS: usize = 512;
+
+impl Shard {
+    /// Hears a topic from now on; `since` and the retained message are read first.
+    pub(crate) fn subscribe(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        key: Key,
+        kind: fn(u32) -> Subscription,
+        since: Option<Position>,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        if new {
+            connection.topics.push(kind(index));
+        } else if since.is_none() {
+            return; // heard already
+        }
+        self.reads.recoveries += 1;
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.recover(self.reads.recoveries, index, topic, since, new);
+    }
+
+    /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
+    /// that it hears already too.
+    pub(crate) fn hear(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        key: Key,
+        kind: fn(u32) -> Subscription,
+        retained: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        if new {
+            connection.topics.push(kind(index));
+        }
+        if retained {
+            self.reads.recoveries += 1;
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.copy_retained(self.reads.recoveries, index, topic);
+        }
+    }
+
+    /// Hears topics no more. One pass over what the connection hears, however many they are.
+    pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
+        let named: HashSet<u32> = keys.iter().filter_map(|key| self.topics.find(*key)).collect();
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let mut left = Vec::new();
+        connection.topics.retain(|subscription| {
+            let stays = !named.contains(&subscription.index());
+            left.extend((!stays).then_some(subscription.index()));
+            stays
+        });
+        if left.is_empty() {
+            return;
+        }
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.forget_topics(&named);
+        }
+        for index in left {
+            self.topics.unsubscribe(&self.shared.registry, index, slot);
+        }
+        self.advance(slot);
+    }
+
+    /// Does what is next for a connection that catches up, as far as the socket takes it.
+    pub(crate) fn advance(&mut self, slot: u32) {
+        loop {
+            let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+            if connection.phase != Phase::Open || connection.is_behind() {
+                return;
+            }
+            let Some(catch_up) = &mut connection.catch_up else { return };
+            match catch_up.step() {
+                Step::Wait => return,
+                Step::Read => {
+                    self.reads.waiting.push_back((slot, connection.generation));
+                    return;
+                }
+                Step::Page(rest) => return self.write_page_to_talk(slot, rest),
+                Step::Release(dispatch) => self.release_held(slot, &dispatch),
+                Step::Recovered { topic, complete, told, index, reached } => {
+                    if reached != Reached::default() {
+                        self.topics.skip(index, slot, reached);
+                    }
+                    if told && connection.talk.is_some() {
+                        self.tell_recovered(slot, &topic, complete);
+                    } else if told {
+                        let mut json = Vec::new();
+                        native::recovered(&mut json, &topic, complete);
+                        self.send_json(slot, "recovered", &json);
+                    }
+                }
+                Step::Done => {
+                    connection.catch_up = None;
+                    let confirmed = connection.talk.as_mut().map(|talk| talk.caught_up());
+                    self.confirm(slot, confirmed.unwrap_or_default());
+                    return self.read_held_back(slot);
+                }
+            }
+        }
+    }
+
+    /// Writes a message that waited, unless the pages brought it or its time is over.
+    fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(session) = connection.session.clone() else { return };
+        let message = &dispatch.message;
+        let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
+        let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
+        let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
+        if late || logged || !fresh || connection.knows(dispatch, &self.fanout.recent) {
+            return;
+        }
+        if session.holds_back(message) {
+            return;
+        }
+        let outcome = match crate::fanout::marks::gate(message, session.presence()) {
+            Some(outcome) => outcome,
+            None if connection.talk.is_some() => {
+                let released = self.release_to_talk(slot, dispatch);
+                let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
+                if let Some(catch_up) = catch_up.filter(|_| !released) {
+                    catch_up.put_back(dispatch);
+                }
+                return;
+            }
+            None => {
+                connection.frames.grant(1);
+                self.tally.messages_out[connection.protocol as usize] += 1;
+                if connection.framing == Framing::GzipEvents {
+                    self.send_packed(slot, &dispatch.gzip().clone());
+                } else {
+                    let bytes = dispatch.encoded(connection.framing).clone();
+                    if let Framing::Deflated(_) = connection.framing {
+                        self.tally.deflate.add(dispatch.encoded(Framing::WebSocket).len(), bytes.len());
+                    }
+                    self.send(slot, bytes);
+                }
+                Outcome::Written
+            }
+        };
+        self.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
+        self.outcomes.one(message.id, outcome, session.num);
+    }
+
+    /// Sends the reads whose turn it is.
+    pub(crate) fn send_reads(&mut self) {
+        while self.reads.out < READS_MAX {
+            let Some(to) = self.reads.waiting.pop_front() else { return };
+            let (slot, generation) = to;
+            let now = self.now.wall;
+            let connection = self.connections.get_mut(slot as usize);
+            let Some(connection) =
+                connection.filter(|c| c.generation == generation && c.phase == Phase::Open)
+            else {
+                continue;
+            };
+            let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
+                continue;
+            };
+            let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
+            catch_up.ask_at(Place::of(connection.as_of.max(self.fanout.offered)));
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            match catch_up.begin_read(wild) {
+                Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
+                    let (app, device) = (session.app, session.num);
+                    let backlog = Backlog { app, device, after, session_topics, session_since, now };
+                    self.delivery.backlog(backlog, move |result| {
+                        shared.mailboxes[index].reply(Reply::Backlog { to, result });
+                    });
+                }
+                Some(Read::Topic { number, topic, since, retained }) => {
+                    let recover = Recover { app: session.app, topic, since, retained, now };
+                    self.delivery.recover(recover, move |result| {
+                        shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
+                    });
+                }
+                Some(Read::Log { since }) => {
+                    let (delivery, app) = (self.delivery.clone(), session.app);
+                    self.delivery.work(async move {
+                        let result = delivery.store().log_page(app, since, LOG_ROWS, now).await;
+                        let reply = Reply::Log { to, result: result.map_err(Error::from) };
+                        shared.mailboxes[index].reply(reply);
+                    });
+                }
+                Some(Read::Outstanding { ids }) => {
+                    let (delivery, app, device) = (self.delivery.clone(), session.app, session.num);
+                    self.delivery.work(async move {
+                        let asked = Outstanding { app, device, ids, now };
+                        let result = delivery.store().outstanding(asked).await.map_err(Error::from);
+                        shared.mailboxes[index].reply(Reply::Outstanding { to, result });
+                    });
+                }
+                None => continue,
+            }
+            self.reads.out += 1;
+            self.shared.metrics.backlog_reads.inc();
+        }
+    }
+
+    /// An answer to a read; `recovery` is the number of a topic's.
+    pub(crate) fn handle_read(
+        &mut self,
+        (slot, generation): (u32, u64),
+        recovery: Option<u64>,
+        result: Result<BacklogPage, Error>,
+    ) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match (result, recovery) {
+            (Ok(page), None) => shard.handle_page(slot, page),
+            (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
+            (Err(error), _) => {
+                // What it did not get stays in the store: it comes back for it.
+                tracing::warn!(%error, "a backlog could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// A page of the logs of an app's topics, for filters with wildcards.
+    pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match result {
+            Ok(LogPage { mut messages, next }) => {
+                let to = messages.last().map(|message| Place::of(message.id));
+                messages.retain(|message| shard.hears_by_wildcard(slot, message));
+                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
+                let Some(catch_up) = &mut connection.catch_up else { return };
+                let paged = catch_up.take_log(messages, to, next);
+                shard.write_page(slot, paged);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "logs could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// What a session had in flight, as far as it is still there.
+    pub(crate) fn handle_outstanding(
+        &mut self,
+        (slot, generation): (u32, u64),
+        result: Result<Vec<Arc<Message>>, Error>,
+    ) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match result {
+            Ok(messages) => {
+                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
+                let Some(catch_up) = &mut connection.catch_up else { return };
+                let found = catch_up.take_again(&messages);
+                if let Some(talk) = &mut connection.talk {
+                    talk.looked_for(&found);
+                }
+                shard.advance(slot);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what a session had in flight could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// And not by its name, whose messages come with the backlog.
+    fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
+        let Some(heard) = self.heard(slot, message) else { return false };
+        heard.by_wildcard && (heard.before_name || !self.hears_by_name(slot, message))
+    }
+
+    /// Whether only filters with wildcards match the message now, even if a name matched it before.
+    fn hears_by_wildcard_alone(&self, slot: u32, message: &Message) -> bool {
+        self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
+    }
+
+    fn heard(&self, slot: u32, message: &Message) -> Option<Heard> {
+        let talk = self.connections.get(slot as usize)?.talk.as_ref()?;
+        Some(talk.heard(&message.topic.as_ref()?.topic, Place::of(message.id)))
+    }
+
+    fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
+        let key = |topic| self.shared.registry.topic_key(message.app, topic);
+        message.topic.as_ref().is_some_and(|place| self.topics.hears(key(&place.topic), slot))
+    }
+
+    /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
+    pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
+        let Some(connection) = self.connections.get(slot as usize) else { return floor };
+        let (offered, watermark) = (connection.as_of.max(self.fanout.offered), connection.watermark);
+        let offered = Place::of(offered);
+        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
+        let to = connection.catch_up.as_deref().map_or(offered, sent_to);
+        self.before_marked(slot, to).max(floor)
+    }
+
+    /// A topic that a connection stops hearing by its name, which it heard behind `behind`; filters with wildcards go on
+    /// matching it.
+    pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let offered = self.before_marked(slot, Place::of(connection.as_of.max(self.fanout.offered)));
+        let mut own_topics = own_topics(connection, &self.topics);
+        own_topics.retain(|own| own != topic);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.end_name(topic, behind, offered, connection.watermark);
+            catch_up.await_gaps(own_topics, noroshi_delivery::id_at(offered));
+        }
+    }
+
+    /// A place, or the one before what is marked at a connection and not offered.
+    pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
+        let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
+        let places = self.fanout.ring.in_order(pending);
+        let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
+        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
+        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+    }
+
+    /// A page of the backlog.
+    pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
+        // Their names ended while the page was read: filters with wildcards bring them.
+        let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
+        let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.catch_up else { return };
+        let heads = page.heads.clone();
+        let mut paged = catch_up.take_page(page);
+        let is_whole = catch_up.is_whole();
+        let highest = paged.iter().map(|paged| paged.message.id).max();
+        connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
+        let recent = &mut self.fanout.recent;
+        let session = connection.session.as_deref();
+        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
+        paged.retain(|Paged { message, retained, .. }| {
+            let (id, log) = (message.id, !retained);
+            if log && (catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id)) {
+                return false;
+            }
+            if session.is_some_and(|session| session.holds_back(message)) {
+                return false;
+            }
+            let offered = match message.topic {
+                Some(_) => catch_up.was_live && recent.has_topic(message.id),
+                None => recent.has(message.id, connection.generation),
+            };
+            let again = catch_up.is_anew() || catch_up.holds(message.id);
+            let wanted = (!offered || again) && (!retained || wants_retained);
+            if wanted && message.topic.is_some() {
+                recent.note_page(message, connection.generation);
+            }
+            wanted
+        });
+        if is_whole {
+            self.begin_topics(slot, &heads);
+        }
+        self.write_page(slot, paged);
+    }
+
+    /// What came of topics that nobody heard here before was read: the next message shows what is missing.
+    fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
+        let registry = &self.shared.registry;
+        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
+        for head in heads {
+            if let Some(index) = self.topics.find(registry.topic_key(app, &head.topic)) {
+                self.topics.begin(index, head.position);
+            }
+        }
+    }
+
+    fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.catch_up else { return };
+        match catch_up.take_recovered(number, page) {
+            Some(paged) => {
+                for Paged { message, .. } in &paged {
+                    self.fanout.recent.note_page(message, connection.generation);
+                }
+                self.write_page(slot, paged);
+            }
+            // Unsubscribed meanwhile: there may be others.
+            None => self.advance(slot),
+        }
+    }
+
+    fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if let Some(catch_up) = connection.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again()) {
+            catch_up.defer(paged);
+            return self.advance(slot);
+        }
+        if connection.talk.is_some() {
+            return self.write_page_to_talk(slot, paged);
+        }
+        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let mut bytes = Vec::new();
+        for Paged { message, retained, .. } in &paged {
+            encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
+            self.outcomes.wrote(message.app, 1);
+            self.outcomes.one(message.id, Outcome::Written, num);
+        }
+        self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
+        connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.page_bytes = bytes.len();
+        }
+        if !bytes.is_empty() {
+            self.send_unbounded(slot, bytes.into());
+        }
+        self.advance(slot);
+    }
+
+    /// Messages of other nodes may have been lost: these sessions read on behind `since`.
+    pub(crate) fn reread(&mut self, to: &[Address], since: NotificationId) {
+        for Address { slot, generation, .. } in to {
+            let Some(connection) = self.connections.get_mut(*slot as usize) else { continue };
+            if connection.generation != *generation || connection.phase != Phase::Open {
+                continue;
+            }
+            let own_topics = own_topics(connection, &self.topics);
+            let after = connection.watermark.max(since);
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.read_again(after, own_topics);
+            self.advance(*slot);
+        }
+    }
+
+    /// The device is in use again: what was held back is read from its inbox. One that catches up does so when it is
+    /// done: its pages left out what was held back.
+    pub(crate) fn read_held_back(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase != Phase::Open || connection.catch_up.is_some() {
+            return;
+        }
+        let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
+        if let Some(after) = session.and_then(|session| session.take_held()) {
+            self.read_anew(slot, Some(after));
+        }
+    }
+
+    /// What the session passed over, behind a message or from the beginning of its backlog, is wanted now. What the
+    /// device has not confirmed of the rest comes along, with the same ids.
+    pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = own_topics(connection, &self.topics);
+        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.read_anew(after, own_topics, offered);
+        self.advance(slot);
+    }
+
+    /// Mail was lost: every session reads on behind what it was offered.
+    pub(crate) fn resync(&mut self, offered: NotificationId) {
+        self.shared.metrics.resyncs.inc();
+        tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
+        let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
+        let slots: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| open(connection))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in slots {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            let own_topics = own_topics(connection, &self.topics);
+            let after = connection.watermark.max(offered);
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.read_on(after, own_topics);
+            self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
+    let own = connection.topics.iter().filter(|subscription| subscription.is_own());
+    own.filter_map(|subscription| topics.entry(subscription.index()))
+        .map(|entry| entry.topic.clone())
+        .collect()
+}
+
+fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>, saving: &mut Saving) {
+    match framing {
+        // Without `id:`: a client that resumed from a retained one would miss what lies between.
+        Framing::Events | Framing::GzipEvents if retained => {
+            sse::named("msg", &native::message_json(message), out);
+        }
+        Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
+        Framing::WebSocket | Framing::Stream | Framing::Polling => {
+            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
+        }
+        Framing::Deflated(_) => {
+            let frame = ws::text_frame(&native::message_json(message));
+            let plain_bytes = frame.len();
+            let packed = deflate::packed(framing, frame);
+            saving.add(plain_bytes, packed.len());
+            out.extend_from_slice(&packed);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
+//! timer or a channel while the connection is idle, and the size is asserted.
+
+use crate::fanout::recent::Recent;
+use crate::lifecycle::phase::Origin;
+use crate::lifecycle::phase::Phase;
+use crate::session::topic_index::Subscription;
+use crate::wire::Framing;
+use crate::wire::Protocol;
+use crate::wire::dispatch::Dispatch;
+use std::sync::Arc;
+
+use noroshi_delivery::quota::Permit;
+use noroshi_protocol::ws::Decoder;
+use noroshi_store::Login;
+use noroshi_types::rule::Claims;
+use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
+use smallvec::SmallVec;
+
+use crate::io::socket::Socket;
+use crate::protocol::conversation::Talk;
+use crate::rate::Bucket;
+use crate::session::catch_up::CatchUp;
+use crate::session::permission::Permissions;
+use crate::session::registry::Session;
+
+/// What only exists until a connection is open.
+#[derive(Default)]
+pub(crate) struct Opening {
+    /// An incomplete request head.
+    pub(crate) head: Vec<u8>,
+    /// The client's own, for a refusal.
+    pub(crate) request_id: Option<Box<str>>,
+    /// The app named in the query, for app JWTs.
+    pub(crate) app: Option<Box<str>>,
+    /// Of a log-in under way.
+    pub(crate) login: Option<Login>,
+    /// What topic rules have to know of the token.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// Topics that rules denied to the log-in: the code and the text of the reason.
+    pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
+    /// Topics and filters that a webhook allowed for this log-in.
+    pub(crate) permitted: Permissions,
+    /// How often the log-in was read again because rules denied something.
+    pub(crate) passes: u8,
+    /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
+    pub(crate) retry_after_s: u32,
+    /// The client asked for an event stream under gzip.
+    pub(crate) asks_gzip: bool,
+    /// Text frames that came before the log-in's answer, as they came: at most [`noroshi_types::limits::EARLY_BYTES`].
+    pub(crate) early: Vec<Box<str>>,
+}
+
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    /// Unique on the node; drawn anew when a log-in begins, so of two of one device the later
+    /// log-in is the newer.
+    pub(crate) generation: u64,
+    /// Frames of the shard's ring that wait to be written; bit = place in the ring.
+    pub(crate) pending: u64,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) session: Option<Arc<Session>>,
+    /// Counts for the app's quota of connections, from the log-in on.
+    pub(crate) permit: Option<Permit>,
+    pub(crate) decoder: Decoder,
+    /// What a protocol other than the native one remembers.
+    pub(crate) talk: Option<Box<Talk>>,
+    pub(crate) catch_up: Option<Box<CatchUp>>,
+    /// Most devices have `$everyone` and few more: those fit inside.
+    pub(crate) topics: SmallVec<[Subscription; 4]>,
+    /// Messages up to here came from the store: the same ones may still come by live.
+    pub(crate) watermark: NotificationId,
+    /// What was accepted up to here was there when its log-in was read: a page brought it, or it had been confirmed.
+    pub(crate) as_of: NotificationId,
+    /// Whose session it was, while what its device confirms on leaving still counts.
+    pub(crate) leaving: Option<DeviceNum>,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) frames: Bucket,
+    /// The wheel's tick that counts; 0 is none.
+    pub(crate) timer: u32,
+    /// When this phase has to be over.
+    pub(crate) deadline_tick: u32,
+    /// When the next ping is due, or its answer if one is out.
+    pub(crate) ping_tick: u32,
+    pub(crate) phase: Phase,
+    pub(crate) protocol: Protocol,
+    pub(crate) framing: Framing,
+    /// Decided once; recorded when the connection is removed.
+    pub(crate) close_reason: Option<CloseReason>,
+    pub(crate) ping_out: bool,
+    /// Anything came since the last ping went out.
+    pub(crate) heard: bool,
+    /// In the list of those to be written first.
+    pub(crate) urgent: bool,
+    /// The write side was ended.
+    pub(crate) ended: bool,
+    pub(crate) origin: Origin,
+}
+
+// 1.2 KiB is the budget of an idle WebSocket in all; with its session, its places in the maps and the
+// allocator's share this stays well under it.
+const _: () = assert!(size_of::<Connection>() <= 208);
+const _: () = assert!(size_of::<Session>() <= 112);
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, generation: u64, frames: Bucket) -> Self {
+        Self {
+            socket,
+            generation,
+            pending: 0,
+            opening: None,
+            session: None,
+            permit: None,
+            decoder: Decoder::new(),
+            talk: None,
+            catch_up: None,
+            topics: SmallVec::new(),
+            watermark: NotificationId::from_bytes([0; 16]),
+            as_of: NotificationId::from_bytes([0; 16]),
+            leaving: None,
+            expires_at: Timestamp(u64::MAX),
+            frames,
+            timer: 0,
+            deadline_tick: u32::MAX,
+            ping_tick: u32::MAX,
+            phase: Phase::Head,
+            protocol: Protocol::Http,
+            framing: Framing::Stream,
+            close_reason: None,
+            ping_out: false,
+            heard: false,
+            urgent: false,
+            ended: false,
+            origin: Origin::Admitted,
+        }
+    }
+
+    /// Neither said its last word nor broken.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.phase, Phase::Closing | Phase::Dead)
+    }
+
+    /// An event stream: heard only, and begun by an answer in HTTP.
+    pub(crate) fn is_event_stream(&self) -> bool {
+        matches!(self.framing, Framing::Events | Framing::GzipEvents)
+    }
+
+    /// Whether it has a message already.
+    pub(crate) fn knows(&self, dispatch: &Dispatch, recent: &Recent) -> bool {
+        recent.is_known(dispatch, self.watermark, self.as_of, self.generation)
+    }
+
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        let queued = self.talk.as_ref().map_or(0, |talk| talk.queued_bytes());
+        queued + self.socket.unsent_bytes()
+    }
+
+    /// What comes next has to wait for the peer.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.socket.has_unsent() || (self.framing == Framing::Polling && self.unsent_bytes() > 0)
+    }
+
+    pub(crate) fn opening(&mut self) -> &mut Opening {
+        self.opening.get_or_insert_default()
+    }
+}

@@ -1,0 +1,414 @@
+//! From bytes to what they are for: reading sockets, request heads, and the hand-over to the API.
+
+use crate::io::handover::Handover;
+use crate::io::transport::Received;
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::refusal;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::shard::route::{self, Route};
+use crate::wire::{Framing, Protocol};
+use bytes::Bytes;
+use noroshi_protocol::http;
+use noroshi_protocol::http2::PREFACE;
+use noroshi_protocol::ws::{Deflated, Input, Role, Terms, UpgradeError};
+use noroshi_types::{CloseReason, limits};
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Reads of one connection in one turn; what is left waits for the next.
+const READS_PER_TURN: usize = 4;
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Messages of the conformance suite's case 9.
+const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+impl Shard {
+    /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
+    pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        // Empty at first, and after a panic.
+        scratch.resize(SCRATCH_BYTES, 0);
+        for turn in 0..=READS_PER_TURN {
+            let Some(connection) = self.connections.get_mut(slot as usize) else { break };
+            // An echo that cannot be sent is not added to.
+            let full = connection.protocol == Protocol::Echo && connection.socket.has_unsent();
+            if connection.phase == Phase::Dead || full {
+                break;
+            }
+            if turn == READS_PER_TURN {
+                self.again.push(slot);
+                break;
+            }
+            let handshaking = connection.socket.is_handshaking();
+            if handshaking && self.handshake_left.is_zero() {
+                if connection.socket.defer_handshake() {
+                    self.handshakes.push_back(slot);
+                }
+                break;
+            }
+            let begun = handshaking.then(Instant::now);
+            let received = connection.socket.read(&mut scratch);
+            if let Some(begun) = begun {
+                self.handshake_left = self.handshake_left.saturating_sub(begun.elapsed());
+            }
+            match received {
+                Ok(Received { bytes: 0, .. }) => {
+                    self.handle_end(slot);
+                    break;
+                }
+                Ok(Received { bytes: count, drained }) => {
+                    connection.heard = true;
+                    // What was sent before the client spoke is written before it is answered.
+                    if !self.inlet.mail.is_empty() {
+                        self.take_mail();
+                    }
+                    self.handle_bytes(slot, &mut scratch[..count]);
+                    if drained && !to_end {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if connection.socket.is_handshaking() {
+                        self.shared.metrics.handshake_failures.inc();
+                        tracing::debug!(%error, "a TLS handshake failed");
+                    }
+                    self.doom(slot, CloseReason::PeerReset);
+                    break;
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn handle_end(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
+        let reason = match (connection.framing, connection.protocol) {
+            (Framing::WebSocket | Framing::Deflated(_), _) => CloseReason::PeerReset,
+            // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
+            (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
+            (Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling, _) => {
+                CloseReason::PeerClosed
+            }
+        };
+        self.doom(slot, reason);
+    }
+
+    pub(crate) fn handle_bytes(&mut self, slot: u32, bytes: &mut [u8]) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        match (connection.phase, connection.framing) {
+            (Phase::Head, _) => self.handle_head(slot, bytes),
+            (Phase::Dead, _) => {}
+            (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
+                let message_bytes_max = match &connection.talk {
+                    Some(talk) => talk.message_bytes_max(&self.shared.config),
+                    None if connection.protocol == Protocol::Echo => ECHO_MESSAGE_BYTES_MAX,
+                    None => self.shared.config.client_message_bytes,
+                };
+                let deflates = framing != Framing::WebSocket;
+                self.feed(slot, bytes, Terms { role: Role::Server, deflates, message_bytes_max });
+            }
+            // Said its last word: the rest is not wanted.
+            (Phase::Closing, _) => {}
+            (_, Framing::Stream | Framing::Polling) if connection.talk.is_some() => {
+                self.feed_talk(slot, bytes)
+            }
+            // A stream has nothing to say after its request; what it says is bounded like frames.
+            (_, Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling) => {
+                self.take_frame(slot);
+            }
+        }
+    }
+
+    fn feed(&mut self, slot: u32, bytes: &mut [u8], terms: Terms) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Closing && !awaits_close(connection.close_reason) {
+            return;
+        }
+        let mut decoder = std::mem::take(&mut connection.decoder);
+        let result = decoder.feed_by(terms, bytes, &mut |input| {
+            match input {
+                Input::Deflated(message) => self.handle_deflated(slot, message, terms.message_bytes_max),
+                input => self.handle_input(slot, input),
+            }
+            match self.connection(slot).is_some_and(|connection| connection.phase != Phase::Dead) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        // It may have become the session's own meanwhile, with what is incomplete.
+        let slot = self.settle_move(slot);
+        match result {
+            Ok(()) => {
+                if let Some(connection) = self.connection(slot) {
+                    connection.decoder = decoder;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a frame breaks the protocol");
+                self.begin_close(slot, error.reason());
+            }
+        }
+    }
+
+    fn handle_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        let held = connection.opening.as_mut().map(|opening| std::mem::take(&mut opening.head));
+        let Some(mut head) = held.filter(|head| !head.is_empty()) else {
+            return self.begin_head(slot, bytes);
+        };
+        let held_bytes = head.len();
+        head.extend_from_slice(bytes);
+        if empty_lines(&head) > 0 {
+            self.begin_head(slot, &mut head); // its CR was kept alone
+        } else if is_worth_parsing(&head, held_bytes) || head.len() >= self.shared.config.head.head_bytes {
+            self.parse_head(slot, &mut head);
+        } else {
+            self.keep_head(slot, head);
+        }
+    }
+
+    fn begin_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let begin = empty_lines(bytes);
+        let begun = &mut bytes[begin..];
+        if !begun.is_empty() {
+            self.parse_head(slot, begun);
+        }
+    }
+
+    fn keep_head(&mut self, slot: u32, head: Vec<u8>) {
+        if let Some(connection) = self.connection(slot) {
+            connection.opening().head = head;
+        }
+    }
+
+    fn parse_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let shared = self.shared.clone();
+        if shared.config.http2 {
+            // By prior knowledge, or agreed on by TLS (RFC 9113 §3.2, §3.3).
+            if PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())]) {
+                return match bytes.len() < PREFACE.len() {
+                    true => self.keep_head(slot, bytes.to_vec()),
+                    false => self.hand_over(slot, bytes),
+                };
+            }
+            if self.connection(slot).is_some_and(|connection| connection.socket.speaks_http2()) {
+                return self.doom(slot, CloseReason::ProtocolError); // RFC 9113 §3.4
+            }
+        }
+        let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
+            Ok(None) => return self.keep_head(slot, bytes.to_vec()),
+            Ok(Some((head, head_len))) => {
+                if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
+                    connection.opening().request_id = Some(id.into());
+                }
+                let route = match shared.config.devices {
+                    true => route::route(&head, &shared.config),
+                    false => Route::Api,
+                };
+                (route, head_len, self.forwarded(slot, &head))
+            }
+            Err(error) => {
+                let (status, code, detail) = (error.status(), error.code(), error.to_string());
+                return self.answer_problem(slot, status, code, &detail, &[], CloseReason::BadMessage);
+            }
+        };
+        // A session that polls is served to its end: only a new one is turned away.
+        let is_new = match &route {
+            Route::Api => false,
+            Route::EngineIo(request) => request.opens(),
+            _ => true,
+        };
+        if is_new {
+            self.limit_bridged(slot);
+            if self.turns_away(slot).is_some() {
+                return self.refuse(slot);
+            }
+        }
+        if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
+            && !self.reseat(slot, client)
+        {
+            return self.refuse(slot);
+        }
+        match route {
+            Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
+                self.name_app(slot, credentials.app.as_deref());
+                self.open_websocket(slot, &upgrade, credentials);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::Echo { upgrade: Ok(upgrade) } => {
+                self.open_echo(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::Mqtt { upgrade: Ok(upgrade), app } => {
+                self.name_app(slot, app.as_deref());
+                self.upgrade_to_mqtt(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::Xmpp { upgrade: Ok(upgrade), app } => {
+                self.name_app(slot, app.as_deref());
+                self.upgrade_to_xmpp(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
+            Route::WebSocket { upgrade: Err(error), .. }
+            | Route::Xmpp { upgrade: Err(error), .. }
+            | Route::Echo { upgrade: Err(error) }
+            | Route::Mqtt { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
+            Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
+            Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
+            Route::Api => self.hand_over(slot, bytes),
+        }
+    }
+
+    /// The request names the app whose JWT the log-in brings.
+    fn name_app(&mut self, slot: u32, app: Option<&str>) {
+        if let (Some(app), Some(connection)) = (app, self.connection(slot)) {
+            connection.opening().app = Some(app.into());
+        }
+    }
+
+    pub(crate) fn refuse_upgrade(&mut self, slot: u32, error: &UpgradeError) {
+        let (status, code, detail) = (error.status(), error.code(), error.to_string());
+        self.answer_problem(slot, status, code, &detail, error.headers(), CloseReason::BadMessage);
+    }
+
+    pub(crate) fn feed_rest(&mut self, slot: u32, rest: &mut [u8]) {
+        if !rest.is_empty() {
+            self.handle_bytes(slot, rest);
+        }
+    }
+
+    /// Gives the socket to the API.
+    fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
+        let Some(connection) = self.release(slot) else { return };
+        let handover = connection.socket.into_parts().and_then(|(mut stream, tls)| {
+            self.deregister(&mut stream);
+            let peer = stream.peer_addr().ok()?;
+            Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })
+        });
+        let Some(handover) = handover else {
+            self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset); // gone already
+            return self.mailbox().left();
+        };
+        self.shared.metrics.handed_over.inc();
+        self.mailbox().left();
+        (self.shared.handover)(handover);
+    }
+
+    /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
+    pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
+        self.tally.frames_in += 1;
+        let rate = self.conformance_rate(slot).unwrap_or_else(|| self.shared.frame_rate());
+        let now_ms = self.now.ms32();
+        let Some(connection) = self.connection(slot) else { return false };
+        if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
+            return true;
+        }
+        self.begin_close(slot, CloseReason::RateLimited);
+        false
+    }
+
+    /// Whether what a client says still counts.
+    pub(crate) fn is_alive(&self, slot: u32) -> bool {
+        self.connections.get(slot as usize).is_some_and(Connection::is_alive)
+    }
+
+    /// A compressed message of a client. It is off the allowance before it is inflated, and before the client has logged in
+    /// it becomes no more than what may be sent until then.
+    pub(crate) fn handle_deflated(&mut self, slot: u32, message: Deflated<'_>, message_bytes_max: usize) {
+        let slot = self.moved_to(slot);
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        if !connection.is_alive() && connection.leaving.is_none() {
+            return;
+        }
+        let is_stranger = connection.session.is_none() && connection.protocol != Protocol::Echo;
+        let most = if is_stranger { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
+        if !self.take_frame(slot) {
+            return;
+        }
+        let mut inflater = std::mem::take(&mut self.inflater);
+        match inflater.inflate(message, most) {
+            Ok(input) => self.handle_message(slot, input),
+            Err(error) => {
+                tracing::debug!(%error, "a compressed message cannot be inflated");
+                self.begin_close(slot, error.reason());
+            }
+        }
+        self.inflater = inflater;
+    }
+}
+
+/// Bytes of empty lines before a request line, which are ignored (RFC 9112 §2.2): they are not kept, so
+/// that no number of them is ever parsed again.
+fn empty_lines(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(after) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
+        rest = after;
+    }
+    bytes.len() - rest.len()
+}
+
+/// Whether a head that had `held` bytes when it was last looked at is to be parsed again: an empty line
+/// may have ended it, or it has doubled, so that what is malformed is told early. Parsed at every
+/// line's end, a head sent in short lines would cost the square of its length.
+fn is_worth_parsing(head: &[u8], held: usize) -> bool {
+    let new = &head[held.saturating_sub(3)..];
+    let ended = new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n");
+    ended || head.len().ilog2() > held.ilog2()
+}
+
+/// Whether the peer still has to answer our close frame. It does not have to answer one that answers
+/// its own, and after a broken frame nothing can be understood any more (RFC 6455 §7.1.7).
+fn awaits_close(reason: Option<CloseReason>) -> bool {
+    !matches!(
+        reason,
+        Some(
+            CloseReason::PeerClosed
+                | CloseReason::PeerReset
+                | CloseReason::ProtocolError
+                | CloseReason::InvalidUtf8
+                | CloseReason::TooBig
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a head that comes byte by byte is parsed.
+    fn parses(head: &[u8]) -> usize {
+        (1..head.len()).filter(|held| is_worth_parsing(&head[..=*held], *held)).count()
+    }
+
+    #[test]
+    fn a_head_in_short_lines_is_parsed_a_few_times() {
+        let head = format!("GET / HTTP/1.1\n{}\r\n", "a:\n".repeat(5_000));
+        let parsed = parses(head.as_bytes());
+        assert!((2..20).contains(&parsed), "{parsed} times for {} bytes", head.len());
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_seen_wherever_it_is_cut() {
+        for end in ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"] {
+            let head = format!("GET / HTTP/1.1{end}").into_bytes();
+            for cut in 1..head.len() {
+                assert!(is_worth_parsing(&head, cut), "{end:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_whole_empty_lines_are_ignored() {
+        let check = |bytes: &[u8], expected: usize| assert_eq!(empty_lines(bytes), expected, "{bytes:?}");
+        check(b"GET", 0);
+        check(b"\n\r\n\nGET\n", 4);
+        check(b"\r\n", 2);
+        check(b"\r", 0);
+        check(b"\r\r\nGET", 0);
+    }
+}

@@ -1,0 +1,258 @@
+//! From a request head to what the connection is for. Pure: no connection is touched here.
+
+use noroshi_protocol::app_name;
+use noroshi_protocol::device_path::DevicePath;
+use noroshi_protocol::engine_io::{self, RequestError, Transport};
+use noroshi_protocol::http::Head;
+use noroshi_protocol::sse;
+use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
+use noroshi_types::{NotificationId, Topic, limits};
+
+use crate::config::Config;
+use crate::wire::gzip;
+
+/// What a request head asks for.
+pub(crate) enum Route {
+    WebSocket {
+        upgrade: Result<Upgrade, UpgradeError>,
+        credentials: Credentials,
+    },
+    Sse {
+        wanted: Result<Stream, BadQuery>,
+        credentials: Credentials,
+    },
+    Echo {
+        upgrade: Result<Upgrade, UpgradeError>,
+    },
+    /// MQTT over a WebSocket.
+    Mqtt {
+        upgrade: Result<Upgrade, UpgradeError>,
+        app: Option<String>,
+    },
+    /// Engine.IO, whatever is spoken over it.
+    EngineIo(Box<EngineRequest>),
+    /// XMPP over a WebSocket (RFC 7395).
+    Xmpp {
+        upgrade: Result<Upgrade, UpgradeError>,
+        app: Option<String>,
+    },
+    /// Not the gateway's.
+    Api,
+}
+
+/// What is spoken over Engine.IO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mount {
+    /// Socket.IO, by devices.
+    Devices,
+    /// Socket.IO as the conformance suite expects it.
+    Namespaces,
+    /// Messages as they are, back to where they came from: for the conformance suite.
+    Raw,
+}
+
+/// Who opens a session of Engine.IO.
+pub(crate) struct Opener {
+    pub(crate) mount: Mount,
+    pub(crate) credentials: Credentials,
+    /// Its WebSocket library reads nothing behind a close frame, and does not tell the Socket.IO library of it.
+    pub(crate) misses_close_frames: bool,
+}
+
+/// A request on a path of Engine.IO.
+pub(crate) struct EngineRequest {
+    pub(crate) opener: Opener,
+    pub(crate) wanted: Result<engine_io::Request, RequestError>,
+    pub(crate) upgrade: Result<Upgrade, UpgradeError>,
+    /// `OPTIONS`, which browsers send before some requests (WHATWG Fetch §3.2).
+    pub(crate) is_preflight: bool,
+    /// The connection may serve another request after this one.
+    pub(crate) keeps: bool,
+}
+
+impl EngineRequest {
+    /// Whether a session begins with it.
+    pub(crate) fn opens(&self) -> bool {
+        matches!(self.wanted, Ok(engine_io::Request::Open(_))) && !self.is_preflight
+    }
+}
+
+/// The token that came with the request, and the app that the request names.
+#[derive(Default)]
+pub(crate) struct Credentials {
+    pub(crate) token: Option<String>,
+    pub(crate) app: Option<String>,
+}
+
+pub(crate) struct Stream {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) resume: Option<NotificationId>,
+    pub(crate) asks_gzip: bool,
+}
+
+/// A query that cannot be served: the code and the public text of the answer.
+pub(crate) struct BadQuery {
+    pub(crate) code: &'static str,
+    pub(crate) detail: String,
+}
+
+pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
+    match DevicePath::of(head.method, head.path) {
+        Some(DevicePath::Native) => {
+            Route::WebSocket { upgrade: upgrade(head, config), credentials: credentials(head, config) }
+        }
+        Some(DevicePath::Events) => {
+            Route::Sse { wanted: stream(head), credentials: credentials(head, config) }
+        }
+        // [MQTT-6.0.0-3]
+        Some(DevicePath::Mqtt) => {
+            Route::Mqtt { upgrade: upgrade_to(head, "mqtt", config), app: named_app(head, config) }
+        }
+        // RFC 7395 §3.1
+        Some(DevicePath::Xmpp) => {
+            Route::Xmpp { upgrade: upgrade_to(head, "xmpp", config), app: named_app(head, config) }
+        }
+        Some(DevicePath::EngineIo) => {
+            let mount = if config.conformance { Mount::Namespaces } else { Mount::Devices };
+            Route::EngineIo(Box::new(engine_request(head, mount, config)))
+        }
+        None => match (head.method, head.path) {
+            (_, "/engine.io/" | "/engine.io") if config.conformance => {
+                Route::EngineIo(Box::new(engine_request(head, Mount::Raw, config)))
+            }
+            ("GET", "/v1/echo") if config.conformance => Route::Echo { upgrade: upgrade(head, config) },
+            _ => Route::Api,
+        },
+    }
+}
+
+fn upgrade(head: &Head<'_>, config: &Config) -> Result<Upgrade, UpgradeError> {
+    upgrade_to(head, ws::handshake::SUBPROTOCOL, config)
+}
+
+fn upgrade_to(head: &Head<'_>, subprotocol: &'static str, config: &Config) -> Result<Upgrade, UpgradeError> {
+    let upgrade = ws::upgrade_to(head, subprotocol)?;
+    if config.websocket_deflate { upgrade.with_deflate(head) } else { Ok(upgrade) }
+}
+
+fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineRequest {
+    // JSONP lets any page read what another's session hears.
+    let wanted = match head.query_value("j") {
+        Some(_) => Err(RequestError::BadRequest),
+        None => engine_io::request(head, &config.socket_io.engine),
+    };
+    let has_body = head.header("transfer-encoding").is_some()
+        || head.header_values("content-length").any(|length| length.trim() != "0");
+    // Where a body stays unread nothing behind it can be.
+    let reads_body = matches!(wanted, Ok(engine_io::Request::Post { .. })) || !has_body;
+    // The Java library does not implement `WebSocketListener.onClosing` of OkHttp. It hears the end of the TCP
+    // connection, but only as long as no close frame came first.
+    let misses_close_frames = head.header("user-agent").is_some_and(|agent| agent.starts_with("okhttp/"));
+    EngineRequest {
+        opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },
+        upgrade: match wanted {
+            Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
+                upgrade(head, config)
+            }
+            _ => Err(UpgradeError::NotUpgrade),
+        },
+        wanted,
+        is_preflight: head.method == "OPTIONS",
+        keeps: reads_body && head.minor_version >= 1 && !head.has_token("connection", "close"),
+    }
+}
+
+fn credentials(head: &Head<'_>, config: &Config) -> Credentials {
+    let token = head.bearer_token().map(str::to_owned);
+    Credentials {
+        token: token.or_else(|| head.query_value("token").map(Into::into)),
+        app: named_app(head, config),
+    }
+}
+
+fn named_app(head: &Head<'_>, config: &Config) -> Option<String> {
+    let (query, header, host) = (head.query_value("app"), head.header(app_name::HEADER), head.header("host"));
+    app_name::of_request(query, header, host, config.app_domain.as_deref()).map(Into::into)
+}
+
+fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
+    let resume = sse::last_event_id(head)
+        .map_err(|error| BadQuery { code: "bad_last_event_id", detail: error.to_string() })?;
+    let given = head.query_value("topics").unwrap_or_default();
+    let mut topics = Vec::new();
+    for name in given.split(',').filter(|name| !name.is_empty()) {
+        if topics.len() == limits::TOPICS_PER_DEVICE_MAX {
+            let detail = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            return Err(BadQuery { code: "too_many_topics", detail });
+        }
+        let topic = Topic::parse_subscription(name)
+            .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
+        topics.push(topic);
+    }
+    let asks_gzip = head.header_values("accept-encoding").any(gzip::is_asked_for);
+    Ok(Stream { topics: crate::session::registry::distinct(topics), resume, asks_gzip })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_protocol::http;
+
+    fn check(head: &str, conformance: bool, expected: &str) {
+        let text = format!("{head}\r\nHost: h\r\nAuthorization: Bearer t1\r\n\r\n");
+        let parsed = http::parse(text.as_bytes(), &http::Limits::default()).expect(head).expect("complete");
+        let config = Config { conformance, ..Config::default() };
+        let got = match route(&parsed.0, &config) {
+            Route::WebSocket { credentials, .. } => {
+                format!("websocket {}", credentials.token.unwrap_or_default())
+            }
+            Route::Sse { wanted: Ok(stream), credentials } => {
+                let topics: Vec<_> = stream.topics.iter().map(Topic::as_str).collect();
+                format!("sse {} {}", credentials.token.unwrap_or_default(), topics.join("+"))
+            }
+            Route::Sse { wanted: Err(bad), .. } => bad.code.to_owned(),
+            Route::Echo { .. } => "echo".to_owned(),
+            Route::Mqtt { .. } => "mqtt".to_owned(),
+            Route::EngineIo(request) if request.is_preflight => "preflight".to_owned(),
+            Route::EngineIo(request) => {
+                let wanted =
+                    request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
+                format!(
+                    "{:?} {wanted} {}",
+                    request.opener.mount,
+                    if request.keeps { "keeps" } else { "ends" }
+                )
+            }
+            Route::Xmpp { .. } => "xmpp".to_owned(),
+            Route::Api => "api".to_owned(),
+        };
+        assert_eq!(got, expected, "{head}");
+    }
+
+    #[test]
+    fn a_head_says_what_a_connection_is_for() {
+        check("GET /v1/connect?token=t2 HTTP/1.1", false, "websocket t1");
+        check("GET /v1/events?topics=a,b,a HTTP/1.1", false, "sse t1 a+b");
+        check("GET /v1/events HTTP/1.1", false, "sse t1 ");
+        check("GET /v1/events?topics=%24everyone HTTP/1.1", false, "bad_topic");
+        check("GET /v1/events?last_event_id=7 HTTP/1.1", false, "bad_last_event_id");
+        check("GET /mqtt HTTP/1.1", false, "mqtt");
+        check("GET /socket.io/?EIO=4&transport=polling HTTP/1.1", false, "Devices Open(Polling) keeps");
+        check("GET /socket.io?EIO=4&transport=polling HTTP/1.0", true, "Namespaces Open(Polling) ends");
+        check("GET /engine.io/?EIO=4&transport=polling HTTP/1.1", true, "Raw Open(Polling) keeps");
+        check("GET /engine.io/?EIO=4&transport=polling HTTP/1.1", false, "api");
+        check("GET /socket.io/socket.io.js HTTP/1.1", false, "api");
+        check("GET /socket.io/?EIO=4&transport=polling&j=0 HTTP/1.1", false, "Devices Bad request keeps");
+        check("OPTIONS /socket.io/?EIO=4&transport=polling HTTP/1.1", false, "preflight");
+        check(
+            "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nContent-Length: 9",
+            false,
+            "Devices Open(Polling) ends",
+        );
+        check("GET /xmpp HTTP/1.1", false, "xmpp");
+        check("POST /v1/connect HTTP/1.1", false, "api");
+        check("GET /v1/echo HTTP/1.1", false, "api");
+        check("GET /v1/echo HTTP/1.1", true, "echo");
+        check("GET /v1/connections HTTP/1.1", true, "api");
+    }
+}

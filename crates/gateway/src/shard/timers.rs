@@ -1,0 +1,151 @@
+//! What time brings.
+
+use crate::io::timer::ticks;
+use crate::lifecycle::phase::Phase;
+use crate::shard::Shard;
+use crate::wire::gzip::Packed;
+use crate::wire::{Framing, Protocol};
+use noroshi_protocol::sse;
+use noroshi_protocol::ws::Opcode;
+use noroshi_types::CloseReason;
+use std::sync::OnceLock;
+
+/// The same for all event streams under gzip.
+static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
+
+/// How often one shard looks after sessions without a connection.
+pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
+
+/// How often the shard looks whether it holds far more memory than it uses.
+const SHRINK_TICKS: u32 = 640;
+
+impl Shard {
+    /// Looks at everything that is due.
+    pub(crate) fn pulse(&mut self) {
+        while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+            if tick % SHRINK_TICKS == 0 {
+                self.shrink();
+            }
+            for slot in slots {
+                if self.connection(slot).is_some_and(|connection| connection.timer == tick) {
+                    self.guard(Some(slot), |shard| shard.handle_timer(slot));
+                }
+            }
+        }
+        while let Some(slot) = self.precise.take_due(self.now.ms) {
+            if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
+                self.guard(Some(slot), |shard| shard.handle_socket_io_due(slot));
+            }
+        }
+        if self.index == 0 && self.now.ms >= self.lefts_due_ms {
+            self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
+            self.guard(None, Shard::handle_lefts);
+        }
+        self.drip();
+    }
+
+    /// Arms the connection's timer for its next deadline.
+    pub(crate) fn arm(&mut self, slot: u32) {
+        let (now, stall) = (self.now, self.shared.config.send_stall);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let mut due = connection.deadline_tick.min(connection.ping_tick);
+        if connection.session.is_some() {
+            let left = connection.expires_at.saturating_since(now.wall);
+            due = due.min(now.tick_after(left));
+        }
+        if let Some(blocked_since) = connection.socket.blocked_since() {
+            due = due.min(blocked_since.saturating_add(ticks(stall)).saturating_add(1));
+        }
+        let due = due.max(now.tick + 1);
+        if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
+            connection.timer = self.wheel.arm(slot, due);
+        }
+    }
+
+    /// The first ping comes early by chance, so that a storm of log-ins is not a storm of pings.
+    pub(crate) fn schedule_pings(&mut self, slot: u32) {
+        let interval = self.shared.config.ping_interval;
+        let early = self.jitter(u64::try_from(interval.as_millis() / 2).unwrap_or_default());
+        let first = interval.saturating_sub(std::time::Duration::from_millis(early));
+        let tick = self.now.tick_after(first);
+        if let Some(connection) = self.connection(slot) {
+            connection.ping_tick = tick;
+            connection.ping_out = false;
+        }
+    }
+
+    fn handle_timer(&mut self, slot: u32) {
+        let (now, stall) = (self.now, self.shared.config.send_stall);
+        let late_post = self.is_late_post(slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.timer = 0;
+        let blocked_since = connection.socket.blocked_since();
+        let stalled = blocked_since.is_some_and(|since| now.tick.saturating_sub(since) > ticks(stall));
+        let expired = connection.session.is_some() && connection.expires_at <= now.wall;
+        let over = connection.deadline_tick <= now.tick;
+        match connection.phase {
+            Phase::Dead => return,
+            Phase::Closing if over || stalled => return self.doom(slot, CloseReason::PeerReset),
+            Phase::Closing => {}
+            Phase::Head if over => return self.time_out_head(slot),
+            Phase::AwaitToken if over => self.begin_close(slot, CloseReason::AuthTimeout),
+            Phase::LoggingIn if over => self.begin_close(slot, CloseReason::Overloaded),
+            // What it is sent waits for the store ([`Shard::cork`]), not for the peer.
+            Phase::LoggingIn => {}
+            Phase::Open if late_post => self.time_out_post(slot),
+            _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
+            _ if expired => self.begin_close(slot, CloseReason::Expired),
+            Phase::Open if over && connection.protocol == Protocol::Xmpp => self.handle_checkpoint_due(slot),
+            _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),
+            _ => {}
+        }
+        self.arm(slot);
+    }
+
+    fn time_out_head(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.socket.is_handshaking() {
+            self.shared.metrics.handshake_failures.inc();
+            return self.doom(slot, CloseReason::AuthTimeout);
+        }
+        if self.is_idle_between_polls(slot) {
+            return self.begin_close(slot, CloseReason::PeerClosed);
+        }
+        let detail = "the request head did not come in time";
+        self.answer_problem(slot, 408, "request_timeout", detail, &[], CloseReason::AuthTimeout);
+    }
+
+    fn handle_ping_due(&mut self, slot: u32) {
+        let (now, timeout) = (self.now, self.shared.config.ping_timeout);
+        let next = now.tick_after(self.shared.config.ping_interval);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        match (connection.protocol, connection.framing) {
+            // Its own time, the conformance suite's too.
+            _ if connection.talk.is_some() => self.handle_talk_due(slot),
+            (Protocol::Native, Framing::Events) => {
+                connection.ping_tick = next;
+                self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
+            }
+            (Protocol::Native, Framing::GzipEvents) => {
+                connection.ping_tick = next;
+                self.send_packed(slot, PACKED_KEEP_ALIVE.get_or_init(|| Packed::of(sse::keep_alive())));
+            }
+            (Protocol::Native, _) if connection.ping_out => {
+                if !connection.heard {
+                    return self.begin_close(slot, CloseReason::PingTimeout);
+                }
+                connection.ping_out = false;
+                connection.ping_tick = next.saturating_sub(ticks(timeout)).max(now.tick + 1);
+            }
+            (Protocol::Native, _) => {
+                connection.ping_out = true;
+                connection.heard = false;
+                connection.ping_tick = now.tick.saturating_add(ticks(timeout));
+                self.send_frame(slot, Opcode::Ping, &[]);
+            }
+            (Protocol::Http | Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Echo, _) => {
+                connection.ping_tick = u32::MAX;
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A message on its way to this node's connections, encoded once for each protocol.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use noroshi_protocol::mqtt::Outgoing;
+use noroshi_protocol::socket_io::{Notification, Variant};
+use noroshi_protocol::ws::deflate::{STORED_BYTES_MAX, STORED_HEAD_BYTES, push_stored};
+use noroshi_protocol::{native, sse, ws, xmpp};
+use noroshi_types::{Message, NotificationId, When};
+
+use crate::wire::Framing;
+use crate::wire::deflate::{self, Form};
+use crate::wire::gzip::Packed;
+
+/// Frames and parts of frames that are kept compressed: native, two of XMPP, four each of Socket.IO and MQTT, and one to spare.
+const FORMS: usize = 12;
+
+/// Shared by all shards; the first that needs an encoding makes it.
+pub(crate) struct Dispatch {
+    pub(crate) message: Arc<Message>,
+    /// A topic's message that may have been lost before: pages of a backlog that reach further may not have it.
+    pub(crate) again: bool,
+    websocket: OnceLock<Bytes>,
+    sse: OnceLock<Bytes>,
+    /// Those under gzip and of other protocols are boxed: most messages go to few of them.
+    gzip: OnceLock<Box<Packed>>,
+    mqtt: OnceLock<Box<Outgoing>>,
+    socket_io: OnceLock<Box<SocketIo>>,
+    /// By framing, and whether it waited for the device.
+    xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
+    /// What is compressed of the above for WebSockets, in the order in which it was asked for.
+    deflated: OnceLock<Box<[OnceLock<Form>; FORMS]>>,
+}
+
+/// With ack ids, and with offsets.
+#[derive(Default)]
+struct SocketIo {
+    acks: OnceLock<Notification>,
+    offsets: OnceLock<Notification>,
+}
+
+impl Dispatch {
+    pub(crate) fn new(message: Arc<Message>) -> Arc<Self> {
+        Self::offered(message, false)
+    }
+
+    pub(crate) fn offered(message: Arc<Message>, again: bool) -> Arc<Self> {
+        Arc::new(Self {
+            message,
+            again,
+            websocket: OnceLock::new(),
+            sse: OnceLock::new(),
+            gzip: OnceLock::new(),
+            mqtt: OnceLock::new(),
+            socket_io: OnceLock::new(),
+            xmpp: OnceLock::new(),
+            deflated: OnceLock::new(),
+        })
+    }
+
+    /// Whether pages of a backlog that reach up to `watermark` brought it.
+    pub(crate) fn is_paged(&self, watermark: NotificationId) -> bool {
+        !self.again && self.is_ordered() && self.message.id <= watermark
+    }
+
+    /// The bytes for a native connection.
+    pub(crate) fn encoded(&self, framing: Framing) -> &Bytes {
+        match framing {
+            Framing::Events => self.sse.get_or_init(|| sse::event(&self.message).into()),
+            Framing::GzipEvents => &self.gzip().bytes,
+            Framing::WebSocket | Framing::Stream | Framing::Polling => {
+                self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
+            }
+            Framing::Deflated(window_bits) => {
+                let frame = self.encoded(Framing::WebSocket);
+                let packed = deflate::is_worth(frame.len(), window_bits).then(|| self.deflated(frame, true));
+                packed.flatten().unwrap_or(frame)
+            }
+        }
+    }
+
+    /// What connections share, compressed: a whole frame of a WebSocket, or what stands behind heads. `None` where that is
+    /// not shorter.
+    pub(crate) fn deflated(&self, shared: &Bytes, is_frame: bool) -> Option<&Bytes> {
+        let forms = self.deflated.get_or_init(Box::default);
+        let mut forms = forms.iter().map(|form| form.get_or_init(|| Form::of(shared, is_frame)));
+        forms.find(|form| form.is_of(shared))?.packed()
+    }
+
+    /// Compresses the frame that `heads[begin..]` and `shared` make, where that pays: changes the head in place and returns what
+    /// follows it.
+    pub(crate) fn pack(&self, window_bits: u8, heads: &mut Vec<u8>, begin: usize, shared: Bytes) -> Bytes {
+        let frame_bytes = heads.len() - begin + shared.len();
+        if !deflate::is_worth(frame_bytes, window_bits) {
+            return shared;
+        }
+        let is_frame = heads.len() == begin;
+        let Some(packed) = self.deflated(&shared, is_frame).cloned() else { return shared };
+        if is_frame {
+            return packed;
+        }
+        let Some((opcode, head_bytes)) = ws::frame_head(&heads[begin..]) else { return shared };
+        let own = heads[begin + head_bytes..].to_vec();
+        let stored_bytes = if own.is_empty() { 0 } else { STORED_HEAD_BYTES + own.len() };
+        let payload_bytes = stored_bytes + packed.len();
+        if own.len() > STORED_BYTES_MAX || payload_bytes + head_bytes >= frame_bytes {
+            return shared;
+        }
+        heads.truncate(begin);
+        ws::push_deflated_head(heads, opcode, payload_bytes);
+        if !own.is_empty() {
+            push_stored(heads, &own);
+        }
+        packed
+    }
+
+    /// What all event streams under gzip share.
+    pub(crate) fn gzip(&self) -> &Packed {
+        self.gzip.get_or_init(|| Box::new(Packed::of(self.encoded(Framing::Events))))
+    }
+
+    /// What all connections of MQTT share.
+    pub(crate) fn mqtt(&self) -> &Outgoing {
+        self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
+    }
+
+    /// What all connections of Socket.IO share that learn in this way where they are.
+    pub(crate) fn socket_io(&self, variant: Variant) -> &Notification {
+        let variants = self.socket_io.get_or_init(Box::default);
+        let place = match variant {
+            Variant::Acks => &variants.acks,
+            Variant::Offsets => &variants.offsets,
+        };
+        place.get_or_init(|| Notification::new(&self.message, variant))
+    }
+
+    /// The bytes for an XMPP connection.
+    pub(crate) fn xmpp(&self, config: &xmpp::Config, framing: xmpp::Framing, delayed: bool) -> &Bytes {
+        let by_framing =
+            &self.xmpp.get_or_init(Box::default)[usize::from(framing == xmpp::Framing::WebSocket)];
+        by_framing[usize::from(delayed)]
+            .get_or_init(|| xmpp::encode::message(config, framing, &self.message, delayed))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Arc<Self> {
+        Self::new(Arc::new(Message {
+            id: NotificationId::from_bytes([1; 16]),
+            app: noroshi_types::AppId(1),
+            when: When::Connected,
+            urgency: noroshi_types::Urgency::Normal,
+            topic: None,
+            notification: None,
+            data: None,
+            sent_at: noroshi_types::Timestamp(0),
+            expires_at: noroshi_types::Timestamp(9),
+            push_waits: false,
+            waits_for_use: false,
+        }))
+    }
+
+    pub(crate) fn is_stored(&self) -> bool {
+        self.message.when == When::Stored
+    }
+
+    /// Whether its id tells its place in the order of commits. Only what names users or devices and
+    /// is not kept gets its id elsewhere.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.is_stored() || self.message.topic.is_some()
+    }
+}
