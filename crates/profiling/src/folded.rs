@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 
-use ::pprof::protos::{Message, Profile};
 use flate2::read::MultiGzDecoder;
+use prost::Message as _;
+
+use crate::pprof::message::Profile;
 
 /// Far more than any profile; a larger file is something else.
 const PLAIN_BYTES_MAX: u64 = 256 << 20;
@@ -40,7 +42,7 @@ pub fn fold(pprof: &[u8]) -> Result<Folded, Wrong> {
         }
         false => pprof,
     };
-    let profile = Profile::parse_from_bytes(plain).map_err(|error| Wrong(error.to_string()))?;
+    let profile = Profile::decode(plain).map_err(|error| Wrong(error.to_string()))?;
     Reader::new(&profile)?.fold()
 }
 
@@ -77,7 +79,7 @@ impl<'a> Reader<'a> {
         let kind = self.profile.sample_type.last();
         let kind = kind.ok_or_else(|| Wrong("the type of its values is missing".to_owned()))?;
         let (what, unit) =
-            (text(self.profile, kind.ty)?.to_owned(), text(self.profile, kind.unit)?.to_owned());
+            (text(self.profile, kind.r#type)?.to_owned(), text(self.profile, kind.unit)?.to_owned());
         let mut stacks: BTreeMap<String, i64> = BTreeMap::new();
         let mut sum = 0_i64;
         for sample in &self.profile.sample {

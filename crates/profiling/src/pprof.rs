@@ -6,14 +6,18 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::pprof::protos::{self as proto, Label, Line, Location, Mapping, Message, Profile, Sample, ValueType};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use prost::Message as _;
 
 use crate::map::{self, Map};
 use crate::profile::{Detail, Error};
 use crate::symbol::{Function, Symbols};
+
+pub(crate) mod message;
+
+use message::{Label, Line, Location, Mapping, Profile, Sample, ValueType};
 
 /// The meaning of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +61,7 @@ pub(crate) fn encode(
     }
     let profile = writer.finish(kind, from, lasted);
     let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("failed to encode: {error}"));
-    let plain = profile.write_to_bytes().map_err(|error| failed(&error))?;
+    let plain = profile.encode_to_vec();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(&plain).map_err(|error| failed(&error))?;
     gzip.finish().map(Bytes::from).map_err(|error| failed(&error))
@@ -89,7 +93,6 @@ impl Writer {
                 has_filenames: lines,
                 has_line_numbers: lines,
                 has_inline_frames: lines,
-                ..Mapping::default()
             });
         }
         writer
@@ -121,7 +124,7 @@ impl Writer {
         };
         if let Some(thread) = stack.thread.as_deref().filter(|thread| !thread.is_empty()) {
             let (key, str) = (self.text("thread"), self.text(thread));
-            sample.label.push(Label { key, str, ..Label::default() });
+            sample.label.push(Label { key, str });
         }
         self.profile.sample.push(sample);
     }
@@ -141,7 +144,7 @@ impl Writer {
         location.mapping_id = self.profile.mapping.iter().find(inside).map_or(0, |mapping| mapping.id);
         for function in functions.get(&address).into_iter().flatten() {
             let function_id = self.function(function);
-            location.line.push(Line { function_id, line: i64::from(function.line), ..Line::default() });
+            location.line.push(Line { function_id, line: i64::from(function.line) });
         }
         self.locations.insert(address, location.id);
         self.profile.location.push(location);
@@ -156,13 +159,7 @@ impl Writer {
         let id = self.profile.function.len() as u64 + 1;
         let (name, system_name) = (self.text(&function.name), self.text(&function.system_name));
         let filename = self.text(&function.file);
-        self.profile.function.push(proto::Function {
-            id,
-            name,
-            system_name,
-            filename,
-            ..proto::Function::default()
-        });
+        self.profile.function.push(message::Function { id, name, system_name, filename });
         self.functions.insert(key, id);
         id
     }
@@ -179,7 +176,7 @@ impl Writer {
             let value_type = self.value_type(what, unit);
             self.profile.sample_type.push(value_type);
         }
-        self.profile.period_type = Some(self.value_type(period_type.0, period_type.1)).into();
+        self.profile.period_type = Some(self.value_type(period_type.0, period_type.1));
         self.profile.period = period;
         self.profile.time_nanos = nanoseconds(from.duration_since(UNIX_EPOCH).unwrap_or_default());
         self.profile.duration_nanos = nanoseconds(lasted);
@@ -187,8 +184,8 @@ impl Writer {
     }
 
     fn value_type(&mut self, what: &str, unit: &str) -> ValueType {
-        let (ty, unit) = (self.text(what), self.text(unit));
-        ValueType { ty, unit, ..ValueType::default() }
+        let (r#type, unit) = (self.text(what), self.text(unit));
+        ValueType { r#type, unit }
     }
 }
 
