@@ -22,7 +22,7 @@ def mqtt_node():
 
 
 class Client:
-    """A connected client whose events come as a queue."""
+    """A connected client with a queue of its events."""
 
     def __init__(self, node, device=None, version=paho.MQTTv5, transport="tcp", client_id="paho", lasting=False):
         clean = {} if version == paho.MQTTv5 else {"clean_session": not lasting}
@@ -77,7 +77,7 @@ def test_inbox_topics_and_publishing(mqtt_node, version, transport):
     client.leave()
 
 
-def test_a_session_is_gone_on_with_and_retain_handling_is_kept(mqtt_node):
+def test_a_session_resumes_and_keeps_its_retain_handling(mqtt_node):
     node = mqtt_node
     device = node.register()
     publisher = Client(node, client_id="publisher")
@@ -101,7 +101,7 @@ def test_a_session_is_gone_on_with_and_retain_handling_is_kept(mqtt_node):
     publisher.leave()
 
 
-def test_what_the_conformance_suites_expect(mqtt_node):
+def test_expectations_of_the_conformance_suites(mqtt_node):
     client = Client(mqtt_node, client_id="nobody-in-particular")
     client.paho.subscribe("test/nosubscribe", 0)
     assert client.next()[0] >= 0x80

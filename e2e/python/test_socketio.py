@@ -9,7 +9,7 @@ from node import DEADLINE_S, Node, until
 
 
 class Client:
-    """Collects what a client hears; its handler's return value is the acknowledgement."""
+    """Collects a client's messages; its handler's return value is the acknowledgement."""
 
     def __init__(self, base: str, auth: dict, transports: list[str], namespace: str = "/") -> None:
         self.heard, self.closes, self.ended = [], [], threading.Event()
@@ -37,7 +37,7 @@ def waiting(node, token: str) -> list:
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)
-def test_a_device_hears_what_waited_and_what_comes_and_confirms_it(node, name):
+def test_a_device_receives_stored_and_live_messages_and_acknowledges_them(node, name):
     user = f"py-sio-{name}"
     token = node.register(user=user)["token"]
     node.publish(to={"users": [user]}, notification={"title": "狼煙"}, data="waited")
@@ -78,12 +78,12 @@ def test_the_newer_connection_of_a_device_replaces_the_older(node, name):
     second.io.disconnect()
 
 
-def test_a_wrong_token_is_refused(node):
+def test_a_wrong_token_is_rejected(node):
     with pytest.raises(socketio.exceptions.ConnectionError):
         Client(node.http, {"token": "not one"}, ["websocket"])
 
 
-def test_other_namespaces_are_refused(node):
+def test_other_namespaces_are_rejected(node):
     with pytest.raises(socketio.exceptions.ConnectionError):
         Client(node.http, {"token": node.register()["token"]}, ["websocket"], namespace="/admin")
 

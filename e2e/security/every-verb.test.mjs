@@ -1,8 +1,8 @@
 /**
- * Every verb of every protocol that devices speak: what it does before a log-in, with credentials that must not open a
- * session, and for a device of another app that aims it at the victim's topics, users and notifications.
+ * Every verb of every device protocol: its effect before a log-in, with credentials that must not open a
+ * session, and from a device of another app that targets the victim's topics, users and notifications.
  *
- * The tables of verbs below are compared with the sources of the parsers, so that a new verb cannot be forgotten.
+ * The tables of verbs below are compared with the parsers' sources, so that no new verb is forgotten.
  */
 
 import assert from 'node:assert/strict'
@@ -37,14 +37,14 @@ const apps = {}
 before(async () => {
   ports = { mqtt: await freePort(), xmpp: await freePort() }
   const args = ['--mqtt', `127.0.0.1:${ports.mqtt}`, '--xmpp', `127.0.0.1:${ports.xmpp}`]
-  // Many log-ins fail from one address here: the limit on those is verification.test.mjs's subject.
+  // Many log-ins fail from one address here; verification.test.mjs tests the limit on failures.
   node = await Node.start({ args: [...args, '--set', 'auth.failures_per_client=1000000'] })
   operator = api(`http://127.0.0.1:${node.adminPort}`, readFileSync(join(node.data, 'operator.token'), 'utf8').trim())
   for (const name of ['victim', 'attacker']) {
     await operator.call('POST', '/v1/apps', { body: { name, jwt_secret: SECRET[name] }, status: 201 })
     const { key, id } = await operator.call('POST', `/v1/apps/${name}/keys`, { body: { name: 'k', scopes: ['publish', 'devices', 'read', 'admin'] }, status: 201 })
     apps[name] = { key, id, provider: api(node.http, key) }
-    // Devices may publish in both apps: a verb that is refused for everybody would prove nothing.
+    // Devices may publish in both apps: a verb that is always refused would prove nothing.
     await apps[name].provider.call('PATCH', `/v1/apps/${name}`, { body: { client_publish: ['#'] } })
   }
   victim = await connectVictim()
@@ -54,7 +54,7 @@ after(async () => {
   await node?.stop()
 })
 
-/** The victim: connected, subscribed, with one notification that it has not confirmed. */
+/** The victim: connected, subscribed, with one unacknowledged notification. */
 async function connectVictim() {
   const { provider } = apps.victim
   const registered = await provider.register({ device: 'shared-id', user: 'owner', topics: [TOPIC] })
@@ -67,11 +67,11 @@ async function connectVictim() {
   return { ...registered, device, heard, pending }
 }
 
-/** The victim is still connected, hears its topic and still has what it did not confirm. */
+/** Checks that the victim is still connected, receives its topic and still has its unacknowledged notification. */
 async function victimIsWell() {
   const marker = `marker ${Math.random()}`
   await apps.victim.provider.publish({ to: { topic: TOPIC }, when: 'connected', data: marker })
-  await until('the victim to hear its topic', () => {
+  await until('the victim to receive its topic', () => {
     assert.equal(victim.device.close, undefined, 'the victim was disconnected')
     return victim.heard.has(marker)
   })
@@ -101,7 +101,7 @@ async function badCredentials() {
   }
 }
 
-/** Each tries to log in and answers whether it was let in. */
+/** Each function tries to log in and returns whether it succeeded. */
 const logIns = {
   native: (credential) => native(credential, 'header'),
   'native, by query': (credential) => native(credential, 'query'),
@@ -166,14 +166,14 @@ async function xmppLogIn({ device, token }, service) {
 }
 
 describe('log-ins', () => {
-  test('every protocol lets a device of the app in', async () => {
+  test('every protocol admits a device of the app', async () => {
     const { provider } = apps.victim
     for (const [protocol, logIn] of Object.entries(logIns)) {
       assert.ok(await logIn(await provider.register({ user: 'guest' })), protocol)
     }
   })
 
-  test('no protocol opens a session with a bad credential, and none disturbs the victim', async () => {
+  test('no protocol opens a session with a bad credential, and the victim is not disturbed', async () => {
     for (const [what, credential] of Object.entries(await badCredentials())) {
       for (const [protocol, logIn] of Object.entries(logIns)) {
         assert.equal(await logIn(credential), false, `${protocol} with ${what}`)
@@ -203,7 +203,7 @@ const nativeVerbs = {
   token: () => ({ t: 'token', token: victim.token }),
 }
 
-/** `[first byte, body]` of each packet that a client may send but CONNECT, and of those that it may not. */
+/** `[first byte, body]` of each packet except CONNECT that a client may send, and of those it may not send. */
 const mqttPackets = {
   ConnAck: [0x20, [0, 0]],
   Publish: [0x30, [0, 12, ...Buffer.from(TOPIC), 0x78]],
@@ -229,7 +229,7 @@ const socketIoEvents = {
   token: () => ({ token: victim.token }),
 }
 
-/** What a device may ask over XMPP, by the namespace of the parsers' table; `undefined`: no request of a device. */
+/** Requests of a device over XMPP, by namespace of the parsers' table; `undefined`: not a request of a device. */
 const xmppRequests = {
   BIND: () => xml('bind', { xmlns: 'urn:ietf:params:xml:ns:xmpp-bind' }),
   SESSION: () => xml('session', { xmlns: 'urn:ietf:params:xml:ns:xmpp-session' }),
@@ -252,7 +252,7 @@ const xmppNoRequests = [
   'FORWARD', 'CHAT_STATES', 'RESULT_SET', 'STANZA_ID', 'FORM', 'ROSTER_VERSIONS',
 ]
 
-/** All that a raw connection is told until it ends. */
+/** All output to a raw connection until it ends. */
 function conversation(port, ...pieces) {
   const socket = tcp(port, '127.0.0.1')
   let told = Buffer.alloc(0)
@@ -288,7 +288,7 @@ describe('the tables of verbs are complete', () => {
 })
 
 describe('before a log-in', () => {
-  test('every native frame is refused', async () => {
+  test('every native frame is rejected', async () => {
     for (const [name, frame] of Object.entries(nativeVerbs)) {
       const device = new Device(new WebSocket(`${node.ws}/v1/connect`, 'noroshi.v1'))
       device.socket.once('open', () => device.send(frame()))
@@ -303,7 +303,7 @@ describe('before a log-in', () => {
   test('every MQTT packet ends the connection', async () => {
     for (const [name, [first, body]] of Object.entries(mqttPackets)) {
       const told = await conversation(ports.mqtt, Buffer.from([first, body.length, ...body]))
-      // [MQTT-3.1.0-1]: the first packet is CONNECT; nothing but the end is said to anything else.
+      // [MQTT-3.1.0-1]: the first packet is CONNECT; on any other the node closes without a packet.
       assert.equal(told.length, 0, `${name}: ${told.toString('hex')}`)
     }
     await victimIsWell()
@@ -335,7 +335,7 @@ describe('before a log-in', () => {
 
 // -- a device of another app ---------------------------------------------------------------------------------------
 
-/** Both apps use the same names. What the attacker's own app publishes comes, and nothing of the victim's before it. */
+/** Both apps use the same names. The attacker receives messages of its own app, and none of the victim's before them. */
 async function hearsOnlyItsOwn(heard) {
   await apps.victim.provider.publish({ to: { topic: TOPIC }, data: 'live of victim' })
   await apps.victim.provider.publish({ to: { users: ['owner'] }, data: 'direct of victim' })
@@ -358,7 +358,7 @@ describe('a device of another app', () => {
       device.send(frame())
     }
     await hearsOnlyItsOwn(heard)
-    // The victim's token renews nobody else's session.
+    // The victim's token does not renew another device's session.
     assert.ok(heard.some((text) => /"t":"error".*unauthorized/.test(text)), heard.join('\n'))
     device.send(nativeVerbs.unsub())
     device.socket.terminate()
@@ -420,7 +420,7 @@ describe('a device of another app', () => {
       ...Object.entries(xmppRequests).map(([name, request]) => [name, 'get', request()]),
       ['subscribe', 'set', subscribe],
       ['publish', 'set', publish],
-      // Of the device that has the victim's name in the attacker's app, and of somebody else.
+      // For the device with the victim's name in the attacker's app, and for another one.
       ...['shared-id@localhost', 'owner@localhost'].flatMap((to) => [[`archive of ${to}`, 'set', xmppRequests.ARCHIVE(), to], [`archive of ${to} behind`, 'set', behind, to]]),
       ...['CARD', 'CARBONS'].map((name) => [`${name} set`, 'set', xmppRequests[name](), 'shared-id@localhost']),
     ]
