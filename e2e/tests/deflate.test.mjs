@@ -1,6 +1,6 @@
 /**
- * permessage-deflate (RFC 7692) with the clients that offer it by themselves: the native protocol and XMPP over `ws`,
- * Socket.IO with `socket.io-client`, MQTT with `mqtt`. Each hears the same, and what it hears took fewer bytes.
+ * permessage-deflate (RFC 7692) with clients that offer it by default: the native protocol and XMPP over `ws`,
+ * Socket.IO with `socket.io-client`, MQTT with `mqtt`. All receive the same messages, in fewer bytes.
  */
 
 import assert from 'node:assert/strict'
@@ -20,7 +20,7 @@ const DATA = { text: 'nothing new under the sun, '.repeat(40), n: 0 }
 
 let node
 before(async () => {
-  // It needs one that is there before Node.js has its own, which negotiates nothing.
+  // The client needs this global; the WebSocket of Node.js negotiates no compression.
   globalThis.WebSocket = WebSocket
   node = await Node.start({ args: ['--set', 'gateway.websocket_deflate=true'] })
 })
@@ -91,7 +91,7 @@ const taking = (heard) => async () => {
   return heard.shift()
 }
 
-test('every protocol hears what waited, what is for it and what is for all, in fewer bytes', async () => {
+test('every protocol receives stored, direct and topic messages in fewer bytes', async () => {
   const clients = {}
   for (const [name, connect] of Object.entries(protocols)) {
     const device = await node.api.register({ user: `deflate-${name}`, topics: [TOPIC] })
@@ -118,15 +118,15 @@ test('every protocol hears what waited, what is for it and what is for all, in f
   for (const { leave } of Object.values(clients)) await leave()
 })
 
-test('what a client sends compressed is understood', async () => {
+test('compressed messages of a client are understood', async () => {
   const { token } = await node.api.register({ user: 'talkative' })
-  // `ws` compresses what is longer than 1,024 bytes.
+  // `ws` compresses messages longer than 1,024 bytes.
   const device = await Device.connect(node.ws, token, { via: 'frame' })
   const ids = []
   for (let n = 0; n < 60; n++) ids.push((await node.api.publish({ to: { users: ['talkative'] }, data: n })).id)
   for (let n = 0; n < 60; n++) assert.equal((await device.msg()).data, n)
   device.send({ t: 'ack', ids })
-  await until('all to be confirmed', async () => (await node.api.me(token).inbox()).messages.length === 0)
+  await until('all to be acknowledged', async () => (await node.api.me(token).inbox()).messages.length === 0)
   device.send({ t: 'sub', topics: Array.from({ length: 100 }, (_, n) => `a/rather/long/name/of/a/topic/${n}`) })
   device.send({ t: 'ping' })
   assert.equal((await device.next()).t, 'pong')
@@ -135,7 +135,7 @@ test('what a client sends compressed is understood', async () => {
   await device.leave()
 })
 
-test('a client that offers nothing hears what is not compressed', async () => {
+test('a client without the extension receives uncompressed messages', async () => {
   const { token } = await node.api.register({ user: 'plain' })
   const device = await Device.connect(node.ws, token, { perMessageDeflate: false })
   assert.equal(device.socket.extensions, '')

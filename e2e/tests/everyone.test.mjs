@@ -1,4 +1,4 @@
-/** `everyone`: a topic that every device durably subscribes to. Alone on its node, since all hear it. */
+/** `everyone`: a topic with a durable subscription of every device. The node is separate, because all devices receive it. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -10,7 +10,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-test('everyone hears it: who is there at once, who is away at the next login, who comes later never', async () => {
+test('connected devices receive it at once, offline ones at the next log-in, later ones never', async () => {
   const registered = []
   for (let i = 0; i < 6; i++) registered.push(await node.api.register({ user: `u${i}` }))
   const live = []
@@ -38,7 +38,7 @@ test('everyone hears it: who is there at once, who is away at the next login, wh
   }
 })
 
-test('a retained message to everyone is told at every login', async () => {
+test('a retained message to everyone is delivered at every log-in', async () => {
   const { id } = await node.api.publish({ to: { everyone: true }, when: 'connected', retain: true, data: 'maintenance' })
   const { token } = await node.api.register()
   for (let login = 0; login < 2; login++) {

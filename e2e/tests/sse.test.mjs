@@ -14,7 +14,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-/** An EventSource that collects what it hears. */
+/** An EventSource that collects its messages. */
 function listen(base, token, query = '') {
   const heads = []
   const source = new EventSource(`${base}/v1/events?token=${token}${query}`, {
@@ -30,7 +30,7 @@ function listen(base, token, query = '') {
 
 const hears = (listener, count) => until(`${count} messages over SSE`, () => listener.heard.length >= count)
 
-test('an EventSource hears its user, its topics and what waited for it', async () => {
+test('an EventSource receives messages to its user and topics, and stored ones', async () => {
   const { token } = await node.api.register({ user: 'streamer' })
   await node.api.publish({ to: { users: ['streamer'] }, data: 'waited' })
   const listener = listen(node.http, token, '&topics=sse-a,sse-b')
@@ -48,7 +48,7 @@ test('an EventSource hears its user, its topics and what waited for it', async (
   listener.source.close()
 })
 
-test('after a break it comes back by itself with Last-Event-ID and misses and repeats nothing', async () => {
+test('after a break it reconnects with Last-Event-ID without loss or duplicates', async () => {
   const own = await Node.start()
   const { token } = await own.api.register({ user: 'reconnector' })
   const send = (data) => own.api.publish({ to: { users: ['reconnector'] }, data })
@@ -75,7 +75,7 @@ test('after a break it comes back by itself with Last-Event-ID and misses and re
   await own.stop()
 })
 
-test('what was confirmed over HTTP does not come back on the next stream', async () => {
+test('notifications acknowledged over HTTP do not repeat on the next stream', async () => {
   const { device, token } = await node.api.register()
   const send = (data, when = 'stored') => node.api.publish({ to: { devices: [device] }, data, when })
   await send('one')
@@ -90,7 +90,7 @@ test('what was confirmed over HTTP does not come back on the next stream', async
   second.source.close()
 })
 
-test('curl -N shows the stream as it is', async () => {
+test('curl -N shows the stream', async () => {
   const { device, token } = await node.api.register({ topics: ['curl'] })
   const headers = ['-H', `Authorization: Bearer ${token}`]
   const curl = spawn('curl', ['-sS', '-N', '-i', ...headers, `${node.http}/v1/events`], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -112,7 +112,7 @@ test('curl -N shows the stream as it is', async () => {
   }
 })
 
-test('a stream ends when its token does, and says so', async () => {
+test('a stream ends with an event when its token expires', async () => {
   const token = hs256(JWT_SECRET, { sub: 'sse-expiring', device: 'sse-expiring', exp: now() + 2 })
   const { source } = listen(node.http, token)
   let told
@@ -124,7 +124,7 @@ test('a stream ends when its token does, and says so', async () => {
   assert.deepEqual([told.reason, told.reconnect], ['expired', false])
 })
 
-test('a stream without a valid token is refused with a problem', async () => {
+test('a stream without a valid token is rejected with a problem', async () => {
   for (const token of [null, 'nonsense']) {
     const answer = await node.api.raw('GET', '/v1/events', { token })
     assert.equal(answer.status, 401)
@@ -132,7 +132,7 @@ test('a stream without a valid token is refused with a problem', async () => {
   }
 })
 
-test('a stream and a socket of one device are one session: the newer wins', async () => {
+test('a stream and a socket of one device share a session: the newer wins', async () => {
   const { token } = await node.api.register({ user: 'both' })
   const first = listen(node.http, token)
   await until('the first stream', () => first.source.readyState === EventSource.OPEN)
@@ -142,7 +142,7 @@ test('a stream and a socket of one device are one session: the newer wins', asyn
     first.source.close()
   })
   const second = await Device.connect(node.ws, token)
-  await until('the first stream to be told', () => told)
+  await until('the close event of the first stream', () => told)
   assert.deepEqual([told.t, told.reason, told.reconnect], ['close', 'replaced', false])
   await second.leave()
 })

@@ -14,7 +14,7 @@ after(() => node?.stop())
 
 const publish = (topic, data, more = {}) => node.api.publish({ to: { topic }, data, ...more })
 
-/** What the device hears up to a marker that is sent to it now. */
+/** The messages of the device up to a marker that is sent now. */
 async function heard(device) {
   const mark = `marker ${Math.random()}`
   await node.api.publish({ to: { devices: [device.ready.device] }, when: 'connected', data: mark })
@@ -28,13 +28,13 @@ async function heard(device) {
 
 const data = (messages) => messages.map((msg) => msg.data)
 
-/** Subscribes on the connection and waits until that is so. */
+/** Subscribes on the connection and waits until the subscription is active. */
 async function subscribe(device, ...topics) {
   device.send({ t: 'sub', topics })
   await device.settle()
 }
 
-test('a subscription of a connection hears the topic with its position, until it is given up', async () => {
+test('a subscription of a connection receives the topic with its position until unsubscribed', async () => {
   const device = await Device.connect(node.ws, (await node.api.register()).token)
   await publish('weather', 'too early')
   await subscribe(device, 'weather', 'traffic')
@@ -65,7 +65,7 @@ test('a subscription of a connection ends with the connection', async () => {
   await again.leave()
 })
 
-test('a durable subscriber that was away gets what was stored since, once confirmed never again', async () => {
+test('an offline durable subscriber receives stored messages later, and acknowledged ones never again', async () => {
   await publish('club', 'before the subscription')
   const { token } = await node.api.register({ topics: ['club'] })
   await publish('club', 'first')
@@ -86,7 +86,7 @@ test('a durable subscriber that was away gets what was stored since, once confir
   confirmed.ack(backlog[1].id)
   await confirmed.settle()
   await confirmed.leave()
-  await until('the confirmation over the socket to count', async () => {
+  await until('the acknowledgement over the socket to take effect', async () => {
     const later = await Device.connect(node.ws, token)
     const messages = await heard(later)
     await later.leave()
@@ -94,7 +94,7 @@ test('a durable subscriber that was away gets what was stored since, once confir
   })
 })
 
-test('PUT and DELETE /v1/me/topics change the open connection at once and the ones to come', async () => {
+test('PUT and DELETE /v1/me/topics change the open connection at once and later ones', async () => {
   const { token } = await node.api.register()
   const device = await Device.connect(node.ws, token)
   await node.api.me(token).subscribe('sports')
@@ -126,7 +126,7 @@ test('a topic name may be any UTF-8 up to 255 bytes', async () => {
   await device.leave()
 })
 
-test('a retained message is delivered at each login and to new subscribers, replaced and deleted', async () => {
+test('a retained message is delivered at each log-in and to new subscribers, replaced and deleted', async () => {
   const { token } = await node.api.register({ topics: ['board'] })
   await publish('board', 'old notice', { retain: true, when: 'connected' })
   const { id } = await publish('board', 'notice', { retain: true, when: 'connected' })
@@ -155,7 +155,7 @@ test('a retained message is delivered at each login and to new subscribers, repl
   await device.leave()
 })
 
-test('a message both stored and retained is delivered once at a login, and again at the next when confirmed', async () => {
+test('a stored and retained message is delivered once per log-in, even after it was acknowledged', async () => {
   const { token } = await node.api.register({ topics: ['both'] })
   const { id } = await publish('both', 'keep', { retain: true })
   for (let login = 0; login < 3; login++) {
@@ -166,7 +166,7 @@ test('a message both stored and retained is delivered once at a login, and again
   }
 })
 
-test('a connection that names its position recovers what it missed, completely', async () => {
+test('a connection with a position recovers all missed messages', async () => {
   const { token } = await node.api.register()
   const device = await Device.connect(node.ws, token)
   await subscribe(device, 'log')
@@ -187,7 +187,7 @@ test('a connection that names its position recovers what it missed, completely',
   await again.leave()
 })
 
-test('a recovery that cannot be complete says so', async () => {
+test('an incomplete recovery is reported', async () => {
   const device = await Device.connect(node.ws, (await node.api.register()).token)
   await subscribe(device, 'gaps')
   await publish('gaps', 'seen')
@@ -217,7 +217,7 @@ test('a recovery that cannot be complete says so', async () => {
   assert.deepEqual(await recover({ epoch: other, offset: 1 }), { complete: false, messages: ['seen', 'kept'] }, 'another epoch')
 })
 
-test('a condition reaches who is subscribed to the right topics, there or away', async () => {
+test('a condition reaches subscribers of matching topics, connected or offline', async () => {
   const topics = { ab: ['a', 'b'], a: ['a'], b: ['b'], c: ['c'], none: [] }
   const registered = {}
   for (const name of Object.keys(topics)) registered[name] = await node.api.register({ topics: topics[name] })
@@ -248,7 +248,7 @@ test('a condition reaches who is subscribed to the right topics, there or away',
   }
 })
 
-test('GET /v1/topics tells subscribers and the position', async () => {
+test('GET /v1/topics returns subscribers and the position', async () => {
   const away = await node.api.register({ topics: ['counted'] })
   const device = await Device.connect(node.ws, (await node.api.register({ topics: ['counted'] })).token)
   await publish('counted', 1)
@@ -261,7 +261,7 @@ test('GET /v1/topics tells subscribers and the position', async () => {
   await device.leave()
 })
 
-test('positions go on where they were after a restart', async () => {
+test('positions continue after a restart', async () => {
   const own = await Node.start()
   const { token } = await own.api.register({ topics: ['durable'] })
   const send = (n) => own.api.publish({ to: { topic: 'durable' }, data: n })
@@ -279,7 +279,7 @@ test('positions go on where they were after a restart', async () => {
   await own.stop()
 })
 
-test('a raised limit for topics holds for every protocol, and stands in the documents', async () => {
+test('a raised topic limit applies to every protocol and appears in the documents', async () => {
   const port = await freePort()
   const raised = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`, '--set', 'limits.topic=2000B'] })
   try {

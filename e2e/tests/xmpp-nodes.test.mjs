@@ -1,5 +1,5 @@
 /**
- * What accounts of conformance suites do at the PubSub service and with push registrations, with the npm client
+ * Accounts of conformance suites at the PubSub service and with push registrations, with the npm client
  * `@xmpp/client`: nodes (XEP-0060 §8) and `<enable/>` (XEP-0357).
  */
 
@@ -25,7 +25,7 @@ before(async () => {
 })
 after(() => node?.stop())
 
-/** An account that is available; the events that it hears are in `heard`. */
+/** An available account; its received events are in `heard`. */
 async function connect(username, resource) {
   const service = `xmpp://127.0.0.1:${port}`
   const xmpp = client({ service, domain: 'localhost', resource, username, password: 'secret' })
@@ -123,7 +123,7 @@ test('a resumed subscriber still receives events, and a resumed owner receives t
     broken.vanish()
     const stream = await Stream.open(port)
     assert.match(await stream.resume(name, 'secret', broken.previd), /<resumed /)
-    // The text before the answer belongs to what the test waits for next.
+    // The text before the answer belongs to the next expectation.
     stream.heard = (await stream.sync()) + stream.heard
     return stream
   }
@@ -146,7 +146,7 @@ test('a resumed subscriber still receives events, and a resumed owner receives t
   await Promise.all([juliet.end(), nurse.end(), romeo.stop()])
 })
 
-test('an account that is away has its push service told how many messages wait', async () => {
+test('the push service of an offline account receives the number of waiting messages', async () => {
   const push = await connect('tybalt', 'push')
   const requests = []
   push.iqCallee.set(PUBSUB, 'pubsub', ({ stanza }) => requests.push(stanza) > 0)
@@ -168,7 +168,7 @@ test('an account that is away has its push service told how many messages wait',
     const fields = form.getChildren('field').map((field) => [field.attrs.var, field.getChildText('value')])
     assert.deepEqual(fields, [['FORM_TYPE', 'urn:xmpp:push:summary'], ['message-count', String(count)]])
   }
-  // She returns: the server delivers the stored messages, and sends no request any more.
+  // The account returns: the server delivers the stored messages, and sends no further request.
   const back = await connect('juliet', 'away')
   await until('both', () => back.heard.length === 2)
   await say('here')
