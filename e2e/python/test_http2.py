@@ -28,7 +28,7 @@ def test_requests_and_errors_on_one_connection(node):
 def test_a_stream_receives_messages_published_on_its_connection_and_resumes(node):
     device = node.register()
 
-    async def hear(last_event_id, data, count):
+    async def receive(last_event_id, data, count):
         headers = {"Authorization": f"Bearer {device['token']}", **({"Last-Event-ID": last_event_id} if last_event_id else {})}
         async with httpx.AsyncClient(base_url=node.http, http1=False, http2=True, timeout=DEADLINE_S) as http:
             async with aconnect_sse(http, "GET", "/v1/events", headers=headers) as source:
@@ -39,16 +39,16 @@ def test_a_stream_receives_messages_published_on_its_connection_and_resumes(node
                     *(http.post("/v1/notifications", json={"to": to, "data": one}, headers=key) for one in data)
                 )
                 assert {answer.status_code for answer in answers} <= {202}
-                heard = []
+                received = []
                 async for event in source.aiter_sse():
                     if event.event == "msg":
-                        heard.append((event.id, json.loads(event.data)["data"]))
-                    if len(heard) == count:
-                        return heard
+                        received.append((event.id, json.loads(event.data)["data"]))
+                    if len(received) == count:
+                        return received
 
-    first = asyncio.run(hear(None, range(20), 20))
+    first = asyncio.run(receive(None, range(20), 20))
     assert sorted(data for _, data in first) == list(range(20))
-    resumed = asyncio.run(hear(first[14][0], [], 5))
+    resumed = asyncio.run(receive(first[14][0], [], 5))
     assert resumed == first[15:]
 
 

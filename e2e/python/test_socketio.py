@@ -12,7 +12,7 @@ class Client:
     """Collects a client's messages; its handler's return value is the acknowledgement."""
 
     def __init__(self, base: str, auth: dict, transports: list[str], namespace: str = "/") -> None:
-        self.heard, self.closes, self.ended = [], [], threading.Event()
+        self.received, self.closes, self.ended = [], [], threading.Event()
         self.io = socketio.Client(reconnection=False)
         self.io.on("notification", self._hear)
         self.io.on("close", self.closes.append)
@@ -20,11 +20,11 @@ class Client:
         self.io.connect(base, auth=auth, transports=transports, namespaces=[namespace], wait_timeout=DEADLINE_S)
 
     def _hear(self, message: dict, *_offset: str) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
-    def hears(self, count: int) -> list:
-        until(f"{count} notifications", lambda: len(self.heard) >= count)
-        return [message["data"] for message in self.heard]
+    def receives(self, count: int) -> list:
+        until(f"{count} notifications", lambda: len(self.received) >= count)
+        return [message["data"] for message in self.received]
 
 
 TRANSPORTS = {"websocket": ["websocket"], "polling": ["polling"], "upgrade": ["polling", "websocket"]}
@@ -42,12 +42,12 @@ def test_a_device_receives_stored_and_live_messages_and_acknowledges_them(node, 
     token = node.register(user=user)["token"]
     node.publish(to={"users": [user]}, notification={"title": "狼煙"}, data="waited")
     client = Client(node.http, {"token": token, "topics": ["py-sio-own"]}, TRANSPORTS[name])
-    assert client.hears(1) == ["waited"]
+    assert client.receives(1) == ["waited"]
     assert client.io.transport() == ("websocket" if name == "upgrade" else name)
     node.publish(to={"topic": "py-sio-own"}, data={"n": 1})
-    assert client.hears(2)[1] == {"n": 1}
+    assert client.receives(2)[1] == {"n": 1}
     node.publish(to={"users": [user]}, when="connected", data="live")
-    assert client.hears(3)[2] == "live"
+    assert client.receives(3)[2] == "live"
     until("both to be confirmed", lambda: not waiting(node, token))
     client.io.disconnect()
 
@@ -58,8 +58,8 @@ def test_calls_are_answered(node, name):
     client = Client(node.http, {"token": node.register(user=user)["token"]}, TRANSPORTS[name])
     topic = f"py-sio-topic-{name}"
     assert client.io.call("subscribe", [topic], timeout=DEADLINE_S) == {"ok": True}
-    node.publish(to={"topic": topic}, data="heard")
-    assert client.hears(1) == ["heard"]
+    node.publish(to={"topic": topic}, data="received")
+    assert client.receives(1) == ["received"]
     assert client.io.call("presence", "idle", timeout=DEADLINE_S) == {"ok": True}
     assert node.provider.post("/v1/presence", json={"users": [user]}).json()["users"][user]["presence"] == "idle"
     assert client.io.call("unsubscribe", topic, timeout=DEADLINE_S) == {"ok": True}

@@ -13,12 +13,12 @@ def messages(node, token: str, count: int, **headers):
     with httpx.Client(timeout=DEADLINE_S, headers={"Authorization": f"Bearer {token}", **headers}) as client:
         with connect_sse(client, "GET", node.http + "/v1/events") as source:
             assert source.response.headers["content-type"].startswith("text/event-stream")
-            heard = []
+            received = []
             for event in source.iter_sse():
                 if event.event == "msg":
-                    heard.append((event.id, json.loads(event.data)))
-                if len(heard) == count:
-                    return heard
+                    received.append((event.id, json.loads(event.data)))
+                if len(received) == count:
+                    return received
 
 
 def test_last_event_id_resumes_after_its_message(node):

@@ -60,10 +60,10 @@ def test_a_hundred_devices_receive_a_topic_message_once(node):
             await socket.send(json.dumps({"t": "ping"}))
             assert json.loads(await socket.recv())["t"] == "pong"
             ready.release()
-            heard = []
-            while not heard or heard[-1]["data"] != "end":
-                heard.append(json.loads(await socket.recv()))
-            return heard
+            received = []
+            while not received or received[-1]["data"] != "end":
+                received.append(json.loads(await socket.recv()))
+            return received
 
     async def crowd() -> list:
         ready = asyncio.Semaphore(0)
@@ -76,9 +76,9 @@ def test_a_hundred_devices_receive_a_topic_message_once(node):
         return await asyncio.gather(*tasks)
 
     every = asyncio.run(asyncio.wait_for(crowd(), 60))
-    assert all([msg["data"] for msg in heard] == ["one", "two", "end"] for heard in every)
-    assert len({tuple(msg["id"] for msg in heard) for heard in every}) == 1
-    assert len({tuple(msg["offset"] for msg in heard) for heard in every}) == 1
+    assert all([msg["data"] for msg in received] == ["one", "two", "end"] for received in every)
+    assert len({tuple(msg["id"] for msg in received) for received in every}) == 1
+    assert len({tuple(msg["offset"] for msg in received) for received in every}) == 1
 
 
 @pytest.mark.parametrize("bits", [None, 12, 9])

@@ -53,20 +53,20 @@ def secure():
 
 
 class Client(slixmpp.ClientXMPP):
-    """Logged in and available; its received stanzas are in `heard`."""
+    """Logged in and available; its received stanzas are in `inbound`."""
 
     def __init__(
         self, secure: Secure, name: str, password: str, mechanism: str | None = None, resource: str = "py"
     ) -> None:
         super().__init__(f"{name}@localhost/{resource}", password, sasl_mech=mechanism)
         self.ca_certs = str(secure.cert)
-        self.heard: asyncio.Queue = asyncio.Queue()
+        self.inbound: asyncio.Queue = asyncio.Queue()
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
         for plugin in ("xep_0030", "xep_0060", "xep_0198", "xep_0199", "xep_0203", "xep_0352"):
             self.register_plugin(plugin)
         self.add_event_handler("session_start", self._start)
         # slixmpp's event `message` only covers messages with a body.
-        self.register_handler(Callback("every message", StanzaPath("message"), self.heard.put_nowait))
+        self.register_handler(Callback("every message", StanzaPath("message"), self.inbound.put_nowait))
         self.add_event_handler("disconnected", lambda _: self.ended.set())
 
     async def _start(self, _) -> None:
@@ -82,7 +82,7 @@ class Client(slixmpp.ClientXMPP):
         return self
 
     async def next(self):
-        return await asyncio.wait_for(self.heard.get(), DEADLINE_S)
+        return await asyncio.wait_for(self.inbound.get(), DEADLINE_S)
 
     async def leave(self) -> None:
         await self.disconnect()
@@ -185,8 +185,8 @@ def test_conformance_accounts_exchange_messages(secure, mechanism):
         waited = await juliet.next()
         assert waited["body"] == f"while you are away {mechanism}" and waited["delay"]["stamp"] is not None
         juliet.send_message(mto="romeo@localhost/py", mbody="now", mtype="chat")
-        heard = await romeo.next()
-        assert (heard["body"], str(heard["from"])) == ("now", "juliet@localhost/py")
+        inbound = await romeo.next()
+        assert (inbound["body"], str(inbound["from"])) == ("now", "juliet@localhost/py")
         await romeo.leave()
         await juliet.leave()
 
@@ -322,7 +322,7 @@ def test_accounts_have_cards_copies_and_archives(secure):
             other.add_event_handler(event, lambda copy, event=event: copies.put_nowait((event, copy[event]["body"])))
         await other.plugin["xep_0280"].enable()
         romeo.send_message(mto="juliet@localhost", mbody="to her", mtype="chat")
-        heard = await juliet.next()
+        inbound = await juliet.next()
         juliet.send_message(mto="romeo@localhost/one", mbody="to him", mtype="chat")
         assert (await romeo.next())["body"] == "to him"
         for expected in (("carbon_sent", "to her"), ("carbon_received", "to him")):
@@ -332,7 +332,7 @@ def test_accounts_have_cards_copies_and_archives(secure):
         )
         results = [message["mam_result"] for message in (await anext(aiter(pages)))["mam"]["results"]]
         assert [result["forwarded"]["stanza"]["body"] for result in results] == ["to her", "to him"]
-        assert heard.xml.find("{urn:xmpp:sid:0}stanza-id").get("id") == results[0]["id"]
+        assert inbound.xml.find("{urn:xmpp:sid:0}stanza-id").get("id") == results[0]["id"]
         for client in (romeo, other, juliet):
             await client.leave()
 

@@ -61,10 +61,10 @@ async function connectVictim() {
   await provider.publish({ to: { topic: TOPIC }, retain: true, data: 'retained of victim' })
   const pending = (await provider.publish({ to: { devices: ['shared-id'] }, data: 'pending of victim' })).id
   const device = await Device.connect(node.ws, registered.token)
-  const heard = new Set()
-  device.socket.on('message', (text) => heard.add(JSON.parse(text).data))
-  for (const frame of device.queue) heard.add(frame.data)
-  return { ...registered, device, heard, pending }
+  const received = new Set()
+  device.socket.on('message', (text) => received.add(JSON.parse(text).data))
+  for (const frame of device.queue) received.add(frame.data)
+  return { ...registered, device, received, pending }
 }
 
 /** Checks that the victim is still connected, receives its topic and still has its unacknowledged notification. */
@@ -73,7 +73,7 @@ async function victimIsWell() {
   await apps.victim.provider.publish({ to: { topic: TOPIC }, when: 'connected', data: marker })
   await until('the victim to receive its topic', () => {
     assert.equal(victim.device.close, undefined, 'the victim was disconnected')
-    return victim.heard.has(marker)
+    return victim.received.has(marker)
   })
   const inbox = await apps.victim.provider.me(victim.token).inbox()
   assert.ok(inbox.messages.some(({ id }) => id === victim.pending), 'what the victim did not confirm is still in its inbox')
@@ -336,13 +336,13 @@ describe('before a log-in', () => {
 // -- a device of another app ---------------------------------------------------------------------------------------
 
 /** Both apps use the same names. The attacker receives messages of its own app, and none of the victim's before them. */
-async function hearsOnlyItsOwn(heard) {
+async function hearsOnlyItsOwn(received) {
   await apps.victim.provider.publish({ to: { topic: TOPIC }, data: 'live of victim' })
   await apps.victim.provider.publish({ to: { users: ['owner'] }, data: 'direct of victim' })
   const marker = `marker of attacker ${Math.random()}`
   await apps.attacker.provider.publish({ to: { topic: TOPIC }, data: marker })
-  await until('the marker', () => heard.some((text) => text.includes(marker)))
-  assert.deepEqual(heard.filter((text) => text.includes('of victim')), [])
+  await until('the marker', () => received.some((text) => text.includes(marker)))
+  assert.deepEqual(received.filter((text) => text.includes('of victim')), [])
 }
 
 describe('a device of another app', () => {
@@ -351,15 +351,15 @@ describe('a device of another app', () => {
 
   test('every native frame stays in its app', async () => {
     const device = await Device.connect(node.ws, attacker.token)
-    const heard = []
-    device.socket.on('message', (text) => heard.push(text.toString()))
+    const received = []
+    device.socket.on('message', (text) => received.push(text.toString()))
     for (const [name, frame] of Object.entries(nativeVerbs)) {
       if (name === 'connect' || name === 'unsub') continue
       device.send(frame())
     }
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     // The victim's token does not renew another device's session.
-    assert.ok(heard.some((text) => /"t":"error".*unauthorized/.test(text)), heard.join('\n'))
+    assert.ok(received.some((text) => /"t":"error".*unauthorized/.test(text)), received.join('\n'))
     device.send(nativeVerbs.unsub())
     device.socket.terminate()
     await victimIsWell()
@@ -367,15 +367,15 @@ describe('a device of another app', () => {
 
   test('every Socket.IO event stays in its app', async () => {
     const socket = io(node.http, { auth: { token: attacker.token }, transports: ['websocket'], forceNew: true, reconnection: false })
-    const heard = []
-    socket.on('notification', (message) => heard.push(JSON.stringify(message)))
+    const received = []
+    socket.on('notification', (message) => received.push(JSON.stringify(message)))
     await within('the client to connect', new Promise((resolve, reject) => socket.once('connect', resolve).once('connect_error', reject)))
     const answers = {}
     for (const [name, argument] of Object.entries(socketIoEvents)) {
       if (name !== 'unsubscribe') answers[name] = await within(name, socket.emitWithAck(name, argument()))
     }
     assert.equal(answers.token.ok, false)
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     assert.equal((await socket.emitWithAck('unsubscribe', socketIoEvents.unsubscribe())).ok, true)
     socket.disconnect()
     await victimIsWell()
@@ -383,8 +383,8 @@ describe('a device of another app', () => {
 
   test('every MQTT filter and packet stays in its app', async () => {
     const client = mqtt.connect(`mqtt://127.0.0.1:${ports.mqtt}`, { protocolVersion: 5, username: 'shared-id', password: attacker.token, reconnectPeriod: 0 })
-    const heard = []
-    client.on('message', (topic, payload) => heard.push(`${topic} ${payload}`))
+    const received = []
+    client.on('message', (topic, payload) => received.push(`${topic} ${payload}`))
     client.on('error', () => {})
     await within('CONNACK', new Promise((resolve) => client.once('connect', resolve)))
     for (const filter of [TOPIC, '#', '+', `$share/g/${TOPIC}`, '$share/g/#', '$noroshi/inbox']) {
@@ -392,21 +392,21 @@ describe('a device of another app', () => {
     }
     await client.publishAsync(TOPIC, 'published of attacker', { qos: 1, retain: true })
     await client.publishAsync(TOPIC, '', { qos: 1, retain: true })
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     await client.unsubscribeAsync(TOPIC)
     await client.endAsync()
     await victimIsWell()
     const retained = await apps.victim.provider.call('GET', `/v1/topics/${TOPIC}/retained`)
     assert.match(JSON.stringify(retained.data), /of victim/)
-    assert.ok(![...victim.heard].some((data) => String(data).includes('of attacker')), 'the victim heard nothing of another app')
+    assert.ok(![...victim.received].some((data) => String(data).includes('of attacker')), 'the victim received nothing of another app')
   })
 
   test('every XMPP request stays in its app', async () => {
     const xmpp = xmppClient({ service: `xmpp://127.0.0.1:${ports.xmpp}`, domain: 'localhost', credentials: (authenticate) => authenticate({ username: 'shared-id', password: attacker.token }, 'PLAIN') })
     xmpp.reconnect.stop()
     xmpp.timeout = 5_000
-    const [heard, answers, errors] = [[], [], []]
-    xmpp.on('stanza', (stanza) => (stanza.is('iq') ? answers : heard).push(String(stanza)))
+    const [received, answers, errors] = [[], [], []]
+    xmpp.on('stanza', (stanza) => (stanza.is('iq') ? answers : received).push(String(stanza)))
     xmpp.on('error', (error) => errors.push(error))
     const online = new Promise((resolve) => xmpp.once('online', resolve))
     xmpp.start().catch(() => {})
@@ -436,11 +436,11 @@ describe('a device of another app', () => {
       assert.match(answer(name), /<service-unavailable /, name)
     }
     await xmpp.send(xml('message', { to: 'shared-id@localhost', type: 'chat' }, xml('body', {}, 'talk of attacker')))
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     assert.deepEqual(answers.filter((answer) => answer.includes('of victim')), [])
     assert.deepEqual(errors, [])
     await xmpp.stop().catch(() => {})
     await victimIsWell()
-    assert.ok(![...victim.heard].some((data) => String(data).includes('of attacker')), 'the victim heard nothing of another app')
+    assert.ok(![...victim.received].some((data) => String(data).includes('of attacker')), 'the victim received nothing of another app')
   })
 })

@@ -159,8 +159,8 @@ test('messages published over MQTT are complete in every protocol, and return un
     const { data } = await listener.msg()
     assert.equal(data.mqtt.text, json, 'as a text, not as JSON')
   }
-  await until('all messages to return', () => publisher.heard.length >= LONE.length)
-  assert.deepEqual(publisher.heard.map(({ text }) => text), LONE)
+  await until('all messages to return', () => publisher.received.length >= LONE.length)
+  assert.deepEqual(publisher.received.map(({ text }) => text), LONE)
   await publisher.endAsync()
   await listener.leave()
 })

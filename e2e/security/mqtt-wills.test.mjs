@@ -80,7 +80,7 @@ test('the will of a deleted or revoked device, or of one with a new user, is not
   await register(moved.device, 'bob')
   // Due after the others: when it arrives, they would have arrived.
   await leave(last, 'open/ended/last', 4)
-  await until('the last will', () => watching.heard.length && texts(watching).some((text) => text.endsWith('w-last')))
+  await until('the last will', () => watching.received.length && texts(watching).some((text) => text.endsWith('w-last')))
   assert.deepEqual(texts(watching), ['open/ended/last w-last'])
   await watching.endAsync()
 })

@@ -134,14 +134,14 @@ async function asks(method, path, options) {
 function speak(port, ...texts) {
   return within('a conversation', new Promise((resolve) => {
     const socket = tcp(port, '127.0.0.1')
-    let heard = ''
+    let received = ''
     socket.on('data', (chunk) => {
-      heard += chunk
+      received += chunk
       const next = texts.shift()
       if (next !== undefined) socket.write(next)
       else socket.end()
     })
-    socket.on('error', () => {}).on('close', () => resolve(heard))
+    socket.on('error', () => {}).on('close', () => resolve(received))
     socket.write(texts.shift())
     setTimeout(() => socket.destroy(), 2_000).unref()
   }))

@@ -211,10 +211,10 @@ test('a message whose hand-over panics after the commit reaches connected device
         return (await panics()) > round
       })
       sent.push((await node.api.publish({ to, when: 'stored', data: 'last' })).id)
-      const heard = new Set()
-      while (!sent.every((id) => heard.has(id))) {
+      const received = new Set()
+      while (!sent.every((id) => received.has(id))) {
         const { id } = await device.msg()
-        heard.add(id)
+        received.add(id)
         device.ack(id)
       }
       await device.settle()

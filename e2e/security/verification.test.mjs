@@ -111,7 +111,7 @@ async function xmpp(port, user, token) {
   const socket = connectTcp(port, '127.0.0.1')
   socket.on('error', () => {})
   let text = ''
-  const heard = (what, pattern) =>
+  const received = (what, pattern) =>
     within(
       what,
       new Promise((resolve) => {
@@ -127,10 +127,10 @@ async function xmpp(port, user, token) {
       }),
     )
   socket.write("<stream:stream to='localhost' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>")
-  await heard('the features', /<\/stream:features>/)
+  await received('the features', /<\/stream:features>/)
   const plain = Buffer.from(`\0${user}\0${token}`).toString('base64')
   socket.write(`<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>${plain}</auth>`)
-  const [answer] = await heard('an answer', /<(success|failure)[^]*?(\/>|<\/failure>)/)
+  const [answer] = await received('an answer', /<(success|failure)[^]*?(\/>|<\/failure>)/)
   socket.destroy()
   return answer
 }
@@ -234,9 +234,9 @@ test('frames sent while the token is verified are executed in order', async () =
     return device
   })
   for (const device of devices) {
-    const heard = []
-    while (heard.length < 4) heard.push((await device.next()).t)
-    assert.deepEqual(heard, ['ready', 'pong', 'error', 'pong'])
+    const received = []
+    while (received.length < 4) received.push((await device.next()).t)
+    assert.deepEqual(received, ['ready', 'pong', 'error', 'pong'])
   }
   const { key } = (await operator(node, 'POST', '/v1/apps/signed/keys', { name: 'all', scopes: ['publish'] })).body
   for (const topic of ['late', 'early']) {

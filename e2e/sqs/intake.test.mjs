@@ -59,13 +59,13 @@ test('notifications on the queue are delivered once', async () => {
   await sqs.send(queue, [...keyed, ...bodies.slice(50), ...keyed])
   await empty(queue)
   await sqs.send(queue, [notification('once', 'the last')])
-  const heard = []
-  while (heard.at(-1) !== 'the last') {
+  const received = []
+  while (received.at(-1) !== 'the last') {
     const { id, data } = await device.msg()
-    heard.push(data)
+    received.push(data)
     device.ack(id)
   }
-  assert.deepEqual(heard.slice(0, -1).sort((a, b) => a - b), [...Array(200).keys()])
+  assert.deepEqual(received.slice(0, -1).sort((a, b) => a - b), [...Array(200).keys()])
   await device.leave()
   assert.equal(await sqs.depth(dead), 0)
 })

@@ -69,7 +69,7 @@ async function resident(name, prefix) {
 const part = async (id, cell) => (await front.api.notification(id)).cells.find((one) => one.cell === cell)?.state
 
 test('a device gets the address of its cell, and receives there messages published at the front', async () => {
-  const [a, b] = [await resident('a', 'hears'), await resident('b', 'hears')]
+  const [a, b] = [await resident('a', 'receives'), await resident('b', 'receives')]
   const one = await front.api.publish({ to: { users: [a.user] }, data: 'one' })
   const all = await front.api.publish({ to: { everyone: true }, data: 'all' })
   assert.equal((await a.device.msg()).data, 'one')
@@ -104,10 +104,10 @@ test('a killed cell delays only its own devices, without duplicates', async () =
   await cells.b.spawn()
   await until('the cell to accept the rest', async () => (await part(last.id, 'b')) !== 'waiting')
   const device = await b.open()
-  const heard = await device.msgs(50)
-  assert.deepEqual(heard.map((message) => message.data), [...Array(50).keys()])
-  assert.equal(new Set(heard.map((message) => message.id)).size, 50)
-  device.ack(...heard.map((message) => message.id))
+  const received = await device.msgs(50)
+  assert.deepEqual(received.map((message) => message.data), [...Array(50).keys()])
+  assert.equal(new Set(received.map((message) => message.id)).size, 50)
+  device.ack(...received.map((message) => message.id))
   await device.settle()
   await device.leave()
   await a.device.leave()
@@ -138,13 +138,13 @@ test('notifications answered with 202 survive a SIGKILL of the front', async () 
   }
   stop = true
   await Promise.all(lanes)
-  const heard = new Map()
+  const received = new Map()
   await until('all accepted notifications to be received', async () => {
     const { id, data } = await c.device.msg()
-    heard.set(data, [...(heard.get(data) ?? []), id])
-    return answered.every((data) => heard.has(data))
+    received.set(data, [...(received.get(data) ?? []), id])
+    return answered.every((data) => received.has(data))
   })
-  for (const [data, ids] of heard) assert.equal(ids.length, 1, `${data} came as ${ids}`)
+  for (const [data, ids] of received) assert.equal(ids.length, 1, `${data} came as ${ids}`)
   await c.device.leave()
 })
 

@@ -29,8 +29,8 @@ test('listen receives messages to its user over WebSocket and SSE', async () => 
   for (const [user, ...flags] of [['cli-ws'], ['cli-sse', '--sse']]) {
     await ok('devices', 'register', '--device', `cli-${user}`, '--user', user, '--json')
     const { id } = await ok('send', '--user', user, '--title', 'Hello', '--body', '狼煙', '--data', '{"n":1}', '--json')
-    const heard = await ok('listen', '--user', user, '--count', '1', '--timeout', '30s', ...flags, '--json')
-    assert.deepEqual([heard.id, heard.notification, heard.data], [id, { title: 'Hello', body: '狼煙' }, { n: 1 }])
+    const received = await ok('listen', '--user', user, '--count', '1', '--timeout', '30s', ...flags, '--json')
+    assert.deepEqual([received.id, received.notification, received.data], [id, { title: 'Hello', body: '狼煙' }, { n: 1 }])
   }
 })
 

@@ -47,23 +47,23 @@ const protocols = {
 
   async socketio({ token }) {
     const socket = io(node.http, { auth: { token }, transports: ['websocket'], forceNew: true, reconnection: false })
-    const heard = []
+    const received = []
     socket.on('notification', (message, ack) => {
-      heard.push(message.data)
+      received.push(message.data)
       ack?.()
     })
     await within('the client to connect', new Promise((resolve, reject) => socket.once('connect', resolve).once('connect_error', reject)))
-    return { next: taking(heard), leave: () => socket.disconnect() }
+    return { next: taking(received), leave: () => socket.disconnect() }
   },
 
   async mqtt({ device, token }) {
     const options = { protocolVersion: 5, username: device, password: token, reconnectPeriod: 0 }
     const client = mqtt.connect(`${node.ws}/mqtt`, options)
-    const heard = []
-    client.on('message', (_, payload) => heard.push(JSON.parse(payload.toString()).data))
+    const received = []
+    client.on('message', (_, payload) => received.push(JSON.parse(payload.toString()).data))
     await within('CONNACK', new Promise((resolve) => client.once('connect', resolve)))
     await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, [TOPIC]: { qos: 1 } })
-    return { next: taking(heard), leave: () => client.end(true) }
+    return { next: taking(received), leave: () => client.end(true) }
   },
 
   async xmpp({ device, token }) {
@@ -72,23 +72,23 @@ const protocols = {
     xmpp.reconnect.stop()
     xmpp.timeout = 5_000
     xmpp.on('error', () => {})
-    const heard = []
+    const received = []
     xmpp.on('stanza', (stanza) => {
       if (!stanza.is('message')) return
       const item = stanza.getChild('event')?.getChild('items')?.getChild('item') ?? stanza
-      heard.push(JSON.parse(item.getChild('notification').getChildText('json')).data)
+      received.push(JSON.parse(item.getChild('notification').getChildText('json')).data)
     })
     const online = new Promise((resolve) => xmpp.once('online', resolve))
     xmpp.start().catch(() => {})
     await within('the client to be online', online)
     await xmpp.send(xml('presence'))
-    return { next: taking(heard), leave: () => xmpp.stop().catch(() => {}) }
+    return { next: taking(received), leave: () => xmpp.stop().catch(() => {}) }
   },
 }
 
-const taking = (heard) => async () => {
-  await until('a message', () => heard.length > 0)
-  return heard.shift()
+const taking = (received) => async () => {
+  await until('a message', () => received.length > 0)
+  return received.shift()
 }
 
 test('every protocol receives stored, direct and topic messages in fewer bytes', async () => {
@@ -130,8 +130,8 @@ test('compressed messages of a client are understood', async () => {
   device.send({ t: 'sub', topics: Array.from({ length: 100 }, (_, n) => `a/rather/long/name/of/a/topic/${n}`) })
   device.send({ t: 'ping' })
   assert.equal((await device.next()).t, 'pong')
-  await node.api.publish({ to: { topic: 'a/rather/long/name/of/a/topic/99' }, when: 'connected', data: 'heard' })
-  assert.equal((await device.msg()).data, 'heard')
+  await node.api.publish({ to: { topic: 'a/rather/long/name/of/a/topic/99' }, when: 'connected', data: 'received' })
+  assert.equal((await device.msg()).data, 'received')
   await device.leave()
 })
 

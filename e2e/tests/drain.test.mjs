@@ -70,8 +70,8 @@ test('notifications accepted before and during a drain are kept', async () => {
 
   await node.spawn()
   const again = await Device.connect(node.ws, token)
-  const heard = new Set()
-  while (accepted.some((id) => !heard.has(id))) heard.add((await again.msg()).id)
+  const received = new Set()
+  while (accepted.some((id) => !received.has(id))) received.add((await again.msg()).id)
   assert.ok(device.close)
   await again.leave()
   await node.stop()

@@ -31,29 +31,29 @@ after(() => node?.stop())
 const protocols = {
   async native({ token }) {
     const device = await Device.connect(node.ws, token)
-    const heard = []
+    const received = []
     device.socket.on('message', (text) => {
       const frame = JSON.parse(text)
       if (frame.t !== 'msg') return
-      heard.push(frame)
+      received.push(frame)
       if (frame.ack) device.socket.send(JSON.stringify({ t: 'ack', ids: [frame.id] }))
     })
-    heard.push(...device.queue.filter((frame) => frame.t === 'msg'))
-    const early = heard.filter((frame) => frame.ack).map(({ id }) => id)
+    received.push(...device.queue.filter((frame) => frame.t === 'msg'))
+    const early = received.filter((frame) => frame.ack).map(({ id }) => id)
     if (early.length > 0) device.socket.send(JSON.stringify({ t: 'ack', ids: early }))
-    return { heard, leave: () => device.socket.terminate() }
+    return { received, leave: () => device.socket.terminate() }
   },
 
   async sse({ token }) {
     const source = new EventSource(`${node.http}/v1/events?token=${token}`)
-    const heard = []
+    const received = []
     source.addEventListener('msg', (event) => {
       const message = JSON.parse(event.data)
-      heard.push(message)
+      received.push(message)
       if (message.ack) node.api.me(token).ack(message.id)
     })
     await until('the stream to be open', () => source.readyState === EventSource.OPEN)
-    return { heard, leave: () => source.close() }
+    return { received, leave: () => source.close() }
   },
 
   'Socket.IO, WebSocket': (device) => socketIo(device, ['websocket']),
@@ -68,44 +68,44 @@ const protocols = {
     xmpp.reconnect.stop()
     xmpp.timeout = 5_000
     xmpp.on('error', () => {})
-    const heard = []
+    const received = []
     xmpp.on('stanza', (stanza) => {
       if (!stanza.is('message')) return
       const item = stanza.getChild('event')?.getChild('items')?.getChild('item') ?? stanza
-      heard.push(JSON.parse(item.getChild('notification').getChildText('json')))
+      received.push(JSON.parse(item.getChild('notification').getChildText('json')))
     })
     const online = new Promise((resolve) => xmpp.once('online', resolve))
     // The client may miss a header that arrives before it waits for one.
     xmpp.start().catch(() => {})
     await within('the client to be online', online)
     await xmpp.send(xml('presence'))
-    return { heard, leave: () => xmpp.stop().catch(() => {}) }
+    return { received, leave: () => xmpp.stop().catch(() => {}) }
   },
 }
 
 async function socketIo({ token }, transports) {
   const socket = io(node.http, { auth: { token }, transports, forceNew: true, reconnection: false })
-  const heard = []
+  const received = []
   socket.on('notification', (message, ...rest) => {
-    heard.push(message)
+    received.push(message)
     rest.find((it) => typeof it === 'function')?.()
   })
   await within('the client to connect', new Promise((resolve, reject) => socket.once('connect', resolve).once('connect_error', reject)))
-  return { heard, leave: () => socket.disconnect() }
+  return { received, leave: () => socket.disconnect() }
 }
 
 async function mqttClient({ device, token }, protocolVersion) {
   const client = mqtt.connect(`mqtt://127.0.0.1:${ports.mqtt}`, { protocolVersion, username: device, password: token, reconnectPeriod: 0 })
-  const heard = []
-  client.on('message', (_, payload) => heard.push(JSON.parse(payload.toString())))
+  const received = []
+  client.on('message', (_, payload) => received.push(JSON.parse(payload.toString())))
   client.on('error', () => {})
   await within('CONNACK', new Promise((resolve) => client.once('connect', resolve)))
   await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 } })
-  return { heard, leave: () => client.end(true) }
+  return { received, leave: () => client.end(true) }
 }
 
 const devices = {}
-const ids = ({ heard }) => heard.map(({ id }) => id)
+const ids = ({ received }) => received.map(({ id }) => id)
 const acked = async (id) => (await node.api.notification(id)).counts.acked ?? 0
 const count = Object.keys(protocols).length
 
@@ -124,8 +124,8 @@ test('a notification published once is received and acknowledged over every prot
   const clients = await all()
   const direct = await node.api.publish({ to: { users: [USER] }, notification: { title: '狼煙' }, data: { n: 1 } })
   await allHear(clients, direct.id)
-  for (const [name, { heard }] of Object.entries(clients)) {
-    const message = heard.find(({ id }) => id === direct.id)
+  for (const [name, { received }] of Object.entries(clients)) {
+    const message = received.find(({ id }) => id === direct.id)
     assert.deepEqual([message.notification, message.data], [{ title: '狼煙' }, { n: 1 }], name)
   }
   const topic = await node.api.publish({ to: { topic: TOPIC }, data: { n: 2 } })
@@ -134,7 +134,7 @@ test('a notification published once is received and acknowledged over every prot
   await allHear(clients, live.id)
   for (const { id } of [direct, topic]) await until('all to acknowledge', async () => (await acked(id)) === count)
   for (const [name, client] of Object.entries(clients)) {
-    assert.equal(new Set(ids(client)).size, client.heard.length, `${name} heard nothing twice`)
+    assert.equal(new Set(ids(client)).size, client.received.length, `${name} received nothing twice`)
   }
   await Promise.all(Object.values(clients).map(({ leave }) => leave()))
 })
@@ -166,7 +166,7 @@ test('a device changes its protocol and keeps its inbox', async () => {
     const client = await protocols[name](device)
     await until(`${name} to receive it`, () => ids(client).includes(id))
     await until('the acknowledgement', async () => (await acked(id)) === 1)
-    assert.deepEqual(ids(client), [id], `${name} hears what was not confirmed, and nothing else`)
+    assert.deepEqual(ids(client), [id], `${name} receives what was not confirmed, and nothing else`)
     await client.leave()
   }
 })

@@ -20,9 +20,9 @@ test('connected devices receive it at once, offline ones at the next log-in, lat
   assert.equal(targets, null)
   await node.api.publish({ to: { everyone: true }, when: 'connected', data: 'who is there' })
   for (const device of live) {
-    const heard = await device.msgs(2)
-    assert.deepEqual(heard.map((msg) => msg.data), ['system update', 'who is there'])
-    assert.equal(heard[0].id, id)
+    const received = await device.msgs(2)
+    assert.deepEqual(received.map((msg) => msg.data), ['system update', 'who is there'])
+    assert.equal(received[0].id, id)
     device.ack(id)
     await device.leave()
   }
@@ -31,9 +31,9 @@ test('connected devices receive it at once, offline ones at the next log-in, lat
     if (i < 3) await node.api.me(token).ack(id)
     const device = await Device.connect(node.ws, token)
     await node.api.publish({ to: { devices: [name] }, when: 'connected', data: 'marker' })
-    const heard = [(await device.msg()).data]
-    while (heard.at(-1) !== 'marker') heard.push((await device.msg()).data)
-    assert.deepEqual(heard, 3 <= i && i < 6 ? ['system update', 'marker'] : ['marker'], `device ${i}`)
+    const received = [(await device.msg()).data]
+    while (received.at(-1) !== 'marker') received.push((await device.msg()).data)
+    assert.deepEqual(received, 3 <= i && i < 6 ? ['system update', 'marker'] : ['marker'], `device ${i}`)
     await device.leave()
   }
 })

@@ -35,8 +35,8 @@ test('with a full disk the node rejects writes, loses nothing, and continues whe
   assert.ok(ids.length > 10, `${ids.length}`)
 
   const device = await Device.connect(node.ws, token)
-  const heard = (await device.msgs(ids.length)).map((msg) => msg.id)
-  assert.deepEqual(heard, ids)
+  const received = (await device.msgs(ids.length)).map((msg) => msg.id)
+  assert.deepEqual(received, ids)
   await publish('for who is here', { when: 'connected' })
   assert.equal((await device.msg()).data, 'for who is here')
 

@@ -23,15 +23,15 @@ test('a device that does not read is closed, and receives all stored messages at
   // 24 MB: more than the kernel's buffers on both sides.
   const data = 'x'.repeat(4_000)
   let sent = 0
-  const heard = []
+  const received = []
   for (let batch = 0; batch < 12; batch++) {
     const lines = Array.from({ length: 500 }, () => ({ to: { topic: 'flood' }, data: `${sent++} ${data}` }))
     await node.api.publishBatch(lines)
-    heard.push(...(await fast.msgs(500)))
+    received.push(...(await fast.msgs(500)))
   }
   const numbers = (messages) => messages.map((msg) => Number(msg.data.split(' ')[0]))
   const all = Array.from({ length: sent }, (_, n) => n)
-  assert.deepEqual(numbers(heard), all, 'who reads is not held up')
+  assert.deepEqual(numbers(received), all, 'who reads is not held up')
 
   await until('the slow device to be offline', async () => (await node.api.presence('slow')).slow.presence === 'offline')
   await until('the close to be counted', async () => {

@@ -63,8 +63,8 @@ test('a hundred parallel requests on one connection', async (t) => {
   await provider.ready()
   const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => publish(provider, { users: ['h2-many'] }, n)))
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([202]))
-  const heard = new Set()
-  while (heard.size < 100) heard.add((await device.msg()).data)
+  const received = new Set()
+  while (received.size < 100) received.add((await device.msg()).data)
   device.socket.close()
 })
 
@@ -78,17 +78,17 @@ test('an event stream and publishing share a connection, and the stream resumes 
   }
   const source = new EventSource(`${node.http}/v1/events?topics=h2-topic&token=${token}`, { fetch })
   t.after(() => source.close())
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push({ id: event.lastEventId, ...JSON.parse(event.data) }))
+  const received = []
+  source.addEventListener('msg', (event) => received.push({ id: event.lastEventId, ...JSON.parse(event.data) }))
   await until('the stream to be open', () => source.readyState === EventSource.OPEN)
   assert.equal((await publish(both, { users: ['h2-sse'] }, 'direct')).status, 202)
   assert.equal((await publish(both, { topic: 'h2-topic' }, 'topic')).status, 202)
-  await until('both', () => heard.length === 2)
+  await until('both', () => received.length === 2)
   source.close()
   await until('the device to be offline', async () => (await node.api.presence('h2-sse'))['h2-sse'].presence === 'offline')
 
   await publish(both, { users: ['h2-sse'] }, 'meanwhile')
-  const stream = both.open('GET', `/v1/events?topics=h2-topic`, { authorization: `Bearer ${token}`, 'last-event-id': heard[1].id }, { endStream: true })
+  const stream = both.open('GET', `/v1/events?topics=h2-topic`, { authorization: `Bearer ${token}`, 'last-event-id': received[1].id }, { endStream: true })
   let text = ''
   stream.setEncoding('utf8')
   stream.on('data', (chunk) => (text += chunk))
@@ -107,10 +107,10 @@ test('many event streams on one connection, each with its own messages', async (
   const tokens = await Promise.all(Array.from({ length: 40 }, (_, n) => node.api.register({ user: `h2-of-many-${n}` })))
   const texts = tokens.map(({ token }) => {
     const stream = both.open('GET', '/v1/events', { authorization: `Bearer ${token}` }, { endStream: true })
-    const heard = { text: '' }
+    const received = { text: '' }
     stream.setEncoding('utf8')
-    stream.on('data', (chunk) => (heard.text += chunk))
-    return heard
+    stream.on('data', (chunk) => (received.text += chunk))
+    return received
   })
   await until('all to be open', () => texts.every(({ text }) => text.includes('retry:')))
   await Promise.all(tokens.map((_, n) => publish(both, { users: [`h2-of-many-${n}`] }, `for ${n}.`)))
@@ -131,10 +131,10 @@ test('Socket.IO polls over HTTP/2, and upgrades to a WebSocket over HTTP/1.1', a
   const connected = await poller.call('GET', `${path}&sid=${sid}`)
   assert.match(connected.text, /^40\{/)
   const waits = poller.call('GET', `${path}&sid=${sid}`)
-  let heard = ''
+  let received = ''
   await publish(poller, { users: ['h2-io'] }, 'polled')
-  heard += (await waits).text
-  while (!heard.includes('polled')) heard += (await poller.call('GET', `${path}&sid=${sid}`)).text
+  received += (await waits).text
+  while (!received.includes('polled')) received += (await poller.call('GET', `${path}&sid=${sid}`)).text
   // A body without a length, which HTTP/2 allows.
   const untold = poller.open('POST', `${path}&sid=${sid}`, { 'content-type': 'text/plain;charset=UTF-8' })
   untold.write('4')
@@ -323,8 +323,8 @@ test("an event stream survives an operator's drain: its client is refused on new
   }
   const source = new EventSource(`${own.http}/v1/events?token=${token}`, { fetch })
   t.after(() => source.close())
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push(JSON.parse(event.data).data))
+  const received = []
+  source.addEventListener('msg', (event) => received.push(JSON.parse(event.data).data))
   await until('the stream to be open', () => source.readyState === EventSource.OPEN)
   const drained = await own.cli('drain', '--rate', '1000', '--spread', '1s', '--wait')
   assert.equal(drained.code, 0, drained.stderr)
@@ -333,7 +333,7 @@ test("an event stream survives an operator's drain: its client is refused on new
   assert.equal((await own.cli('drain', '--cancel')).code, 0)
   await until('the stream to be open again', () => source.readyState === EventSource.OPEN)
   await own.api.publish({ to: { users: ['h2-moved'] }, data: 'here again' })
-  await until('the new message', () => heard.includes('here again'))
+  await until('the new message', () => received.includes('here again'))
 })
 
 test('the admin address supports both versions', async (t) => {

@@ -18,12 +18,12 @@ const inbox = async (token) => (await node.api.me(token).inbox()).messages
 /** Connects and checks that exactly `wanted` is pending: a marker sent afterwards arrives right after it. */
 async function waiting(token, user, wanted) {
   const device = await Device.connect(node.ws, token)
-  const heard = await device.msgs(wanted.length)
+  const received = await device.msgs(wanted.length)
   await publish(user, 'marker', { when: 'connected' })
-  heard.push(await device.msg())
-  assert.deepEqual(heard.map((msg) => msg.data), [...wanted, 'marker'])
+  received.push(await device.msg())
+  assert.deepEqual(received.map((msg) => msg.data), [...wanted, 'marker'])
   await device.leave()
-  return heard.slice(0, -1)
+  return received.slice(0, -1)
 }
 
 test('notifications sent while offline are delivered in order at log-in until acknowledged', async () => {
@@ -32,8 +32,8 @@ test('notifications sent while offline are delivered in order at log-in until ac
   for (const data of ['one', 'two', 'three']) ids.push((await publish('reader', data)).id)
 
   const device = await Device.connect(node.ws, token)
-  const heard = await device.msgs(3)
-  assert.deepEqual(heard.map((msg) => msg.id), ids)
+  const received = await device.msgs(3)
+  assert.deepEqual(received.map((msg) => msg.id), ids)
   device.ack(ids[0], ids[2])
   await until('the acknowledged ones to leave the inbox', async () => (await inbox(token)).length === 1)
   await device.leave()
@@ -100,8 +100,8 @@ test('a ttl may be in seconds, and zero means now or never', async () => {
   await publish('now-or-never', 'missed', { ttl: 0 })
   await waiting(token, 'now-or-never', [])
   const device = await Device.connect(node.ws, token)
-  await publish('now-or-never', 'heard', { ttl: 3600 })
-  assert.equal((await device.msg()).data, 'heard')
+  await publish('now-or-never', 'received', { ttl: 3600 })
+  assert.equal((await device.msg()).data, 'received')
   await device.leave()
 })
 
@@ -122,9 +122,9 @@ test('200 notifications reach a device in order of acceptance, live and at log-i
   for (const n of numbers(0)) await publish('ordered', n)
   const device = await Device.connect(node.ws, token)
   for (const n of numbers(100)) await publish('ordered', n)
-  const heard = await device.msgs(200)
-  assert.deepEqual(heard.map((msg) => msg.data), [...numbers(0), ...numbers(100)])
-  assert.deepEqual(heard.map((msg) => msg.id), heard.map((msg) => msg.id).sort(), 'ids sort by acceptance')
+  const received = await device.msgs(200)
+  assert.deepEqual(received.map((msg) => msg.data), [...numbers(0), ...numbers(100)])
+  assert.deepEqual(received.map((msg) => msg.id), received.map((msg) => msg.id).sort(), 'ids sort by acceptance')
   await device.leave()
 })
 
@@ -135,10 +135,10 @@ test('with concurrent publishers the ids of a device still only increase', async
     for (let n = 0; n < 25; n++) await publish('busy', `${name}${n}`)
   }
   await Promise.all(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map(publisher))
-  const heard = await device.msgs(200)
-  assert.deepEqual(heard.map((msg) => msg.id), heard.map((msg) => msg.id).sort())
+  const received = await device.msgs(200)
+  assert.deepEqual(received.map((msg) => msg.id), received.map((msg) => msg.id).sort())
   for (const name of 'abcdefgh') {
-    const own = heard.filter((msg) => msg.data.startsWith(name)).map((msg) => Number(msg.data.slice(1)))
+    const own = received.filter((msg) => msg.data.startsWith(name)).map((msg) => Number(msg.data.slice(1)))
     assert.deepEqual(own, Array.from({ length: 25 }, (_, n) => n), `the order of publisher ${name}`)
   }
   await device.leave()
@@ -150,8 +150,8 @@ test('a backlog of several pages arrives completely, once and in order, while ne
   await node.api.publishBatch(lines)
   const device = await Device.connect(node.ws, token)
   for (let n = 450; n < 480; n++) await publish('backlog', n)
-  const heard = await device.msgs(480)
-  assert.deepEqual(heard.map((msg) => msg.data), Array.from({ length: 480 }, (_, n) => n))
+  const received = await device.msgs(480)
+  assert.deepEqual(received.map((msg) => msg.data), Array.from({ length: 480 }, (_, n) => n))
   await device.leave()
 })
 

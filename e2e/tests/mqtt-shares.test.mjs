@@ -18,12 +18,12 @@ const connect = (device, options) => mqttClient(url, device, options)
 const member = async (share, qos = 1, options = {}) => {
   const device = await node.api.register()
   const client = await connect(device, options)
-  client.on('packetreceive', ({ cmd }) => (client.received ||= cmd === 'publish'))
+  client.on('packetreceive', ({ cmd }) => (client.hasReceived ||= cmd === 'publish'))
   await client.subscribeAsync(share, { qos })
   return Object.assign(client, { device })
 }
 const publish = (topic, n, when = 'stored') => node.api.publish({ to: { topic }, data: { n }, when })
-const numbers = (...clients) => clients.flatMap(({ heard }) => heard.map(({ text }) => JSON.parse(text).data.n))
+const numbers = (...clients) => clients.flatMap(({ received }) => received.map(({ text }) => JSON.parse(text).data.n))
 const sorted = (list) => list.toSorted((a, b) => a - b)
 const upTo = (count) => Array.from({ length: count }, (_, n) => n)
 const end = (...clients) => Promise.all(clients.map((client) => client.endAsync(true)))
@@ -38,9 +38,9 @@ for (const protocolVersion of [4, 5]) {
     await until('all of them', () => [numbers(...members), numbers(other), numbers(alone)].every((list) => list.length >= 30))
     assert.deepEqual(sorted(numbers(...members)), upTo(30))
     // The member that joined last may miss its first turn.
-    for (const one of members) assert.ok(one.heard.length >= 8, 'they take turns')
+    for (const one of members) assert.ok(one.received.length >= 8, 'they take turns')
     assert.deepEqual([sorted(numbers(other)), sorted(numbers(alone))], [upTo(30), upTo(30)], 'other subscriptions get all')
-    const [first] = members[0].heard
+    const [first] = members[0].received
     assert.match(first.topic, new RegExp(`^${base}/\\d$`))
     assert.equal(JSON.parse(first.text).topic, first.topic, 'as by a subscription of its own')
     await end(...members, other, alone)
@@ -52,10 +52,10 @@ test('messages of clients arrive as published, at every quality of service', asy
   const members = await Promise.all([0, 1].map(() => member('$share/g/open/as/+', 2)))
   const properties = { userProperties: { k: 'v' }, contentType: 'text/plain' }
   for (const qos of [0, 1, 2]) await publisher.publishAsync('open/as/it', `qos ${qos}`, { qos, properties })
-  const heard = () => members.flatMap((one) => one.heard)
-  await until('all three', () => heard().length === 3)
-  assert.deepEqual(heard().map(({ text, qos }) => [text, qos]).toSorted(), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
-  for (const { topic, properties } of heard()) {
+  const received = () => members.flatMap((one) => one.received)
+  await until('all three', () => received().length === 3)
+  assert.deepEqual(received().map(({ text, qos }) => [text, qos]).toSorted(), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
+  for (const { topic, properties } of received()) {
     assert.deepEqual([topic, properties.contentType, { ...properties.userProperties }], ['open/as/it', 'text/plain', { k: 'v' }])
   }
   await end(publisher, ...members)
@@ -65,7 +65,7 @@ test('a retained message is not sent to a new member, and No Local is a protocol
   await node.api.publish({ to: { topic: 'kept/one' }, data: { n: 0 }, retain: true })
   const one = await member('$share/g/kept/+')
   await publish('kept/one', 1)
-  await until('the next', () => one.heard.length)
+  await until('the next', () => one.received.length)
   assert.deepEqual(numbers(one), [1])
   one.subscribe('$share/h/kept/+', { qos: 1, nl: true })
   await until('the end', () => one.said)
@@ -91,12 +91,12 @@ test('a QoS 2 message sent to a member stays with its session', async () => {
   await publisher.publishAsync('open/once/x', 'first', { qos: 2 })
   await until('it to be sent', async () => (await node.api.me(silent.device.token).inbox()).messages.length === 1)
   // It is written in the same turn as it enters the inbox, or soon after.
-  await until('it to be received', () => silent.received)
+  await until('it to be received', () => silent.hasReceived)
   const diligent = await member('$share/g/open/once/+', 2)
   silent.stream.destroy()
   await until('its disconnect to be noticed', async () => {
     await publisher.publishAsync('open/once/x', 'later', { qos: 1 })
-    return diligent.heard.length > 2
+    return diligent.received.length > 2
   })
   assert.ok(texts(diligent).every((text) => text.endsWith('later')), 'nobody else gets it ([MQTT-4.8.2-5])')
   const back = await connect(silent.device, LASTING)
@@ -109,14 +109,14 @@ test('a member that unsubscribes completes its QoS 2 deliveries in progress', as
   const publisher = await connect(await node.api.register())
   const silent = await member('$share/g/open/begun/+', 2, { ...LASTING, ...SILENT })
   await publisher.publishAsync('open/begun/x', 'first', { qos: 2 })
-  await until('it to be received', () => silent.received)
+  await until('it to be received', () => silent.hasReceived)
   const diligent = await member('$share/g/open/begun/+', 2)
   // The client waits for its own acknowledgement before it reads the answer.
   silent.unsubscribe('$share/g/open/begun/+', () => {})
   await until('the other to be the only member', async () => {
-    const before = diligent.heard.length
+    const before = diligent.received.length
     for (const _ of upTo(3)) await publisher.publishAsync('open/begun/x', 'later', { qos: 1 })
-    return diligent.heard.length >= before + 3
+    return diligent.received.length >= before + 3
   })
   silent.stream.destroy()
   const back = await connect(silent.device, LASTING)
@@ -156,13 +156,13 @@ test('a group without a connected member keeps messages, and one without members
   await end(one)
   for (const n of upTo(10)) await publish('waits/x', n)
   const back = await connect(one.device, LASTING)
-  await until('the waiting messages', () => back.heard.length >= 10)
+  await until('the waiting messages', () => back.received.length >= 10)
   assert.deepEqual(numbers(back), upTo(10), 'in order')
   await back.unsubscribeAsync('$share/g/waits/+')
   await publish('waits/x', 10)
   await back.subscribeAsync('$share/g/waits/+', { qos: 1 })
   await publish('waits/x', 11)
-  await until('the next', () => back.heard.length > 10)
+  await until('the next', () => back.received.length > 10)
   assert.deepEqual(numbers(back), [...upTo(10), 11], 'it begins anew')
   await end(back)
 })
@@ -171,8 +171,8 @@ test('a member that acknowledges nothing is skipped, and its messages go to othe
   const silent = await member('$share/g/slow/+', 1, SILENT)
   const diligent = await member('$share/g/slow/+')
   for (let n = 0; n < 400; n += 50) await Promise.all(upTo(50).map((at) => publish('slow/x', n + at)))
-  await until('the share of the other', () => diligent.heard.length >= 400 - 128)
-  assert.ok(diligent.heard.length < 400, 'some are with the silent one')
+  await until('the share of the other', () => diligent.received.length >= 400 - 128)
+  assert.ok(diligent.received.length < 400, 'some are with the silent one')
   silent.stream.destroy()
   await until('all of them', () => new Set(numbers(diligent)).size === 400)
   await end(diligent)
@@ -205,7 +205,7 @@ test('filters of shared subscriptions are validated and limited', async () => {
   for (const n of upTo(15)) assert.deepEqual(await codes(`$share/g${n}/mine/+`), [1])
   assert.deepEqual(await codes('$share/one-more/mine/+', 'mine/alone'), [0x97, 1], 'of 16')
   await publish('mine/x', 1)
-  await until('one message per group', () => here.heard.length === 16)
+  await until('one message per group', () => here.received.length === 16)
   assert.deepEqual(numbers(here), Array(16).fill(1))
   await end(here)
 })

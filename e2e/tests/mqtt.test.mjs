@@ -30,13 +30,13 @@ for (const protocolVersion of [4, 5]) {
     const sent = await node.api.publish({ to: { users: [`u${protocolVersion}`] }, notification: { title: 'waiting' } })
     const client = await connect(device, { protocolVersion })
     await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'fire/+': { qos: 2 } })
-    await until('the waiting message', () => client.heard.length === 1)
-    const notification = JSON.parse(client.heard[0].text)
+    await until('the waiting message', () => client.received.length === 1)
+    const notification = JSON.parse(client.received[0].text)
     assert.deepEqual([notification.id, notification.notification], [sent.id, { title: 'waiting' }])
     await node.api.publish({ to: { topic: 'fire/kyoto' }, data: { n: 1 } })
-    await until('the topic', () => client.heard.length === 2)
-    assert.equal(client.heard[1].topic, 'fire/kyoto')
-    assert.deepEqual(JSON.parse(client.heard[1].text).data, { n: 1 })
+    await until('the topic', () => client.received.length === 2)
+    assert.equal(client.received[1].topic, 'fire/kyoto')
+    assert.deepEqual(JSON.parse(client.received[1].text).data, { n: 1 })
     await until('the acknowledgement', async () => (await node.api.notification(sent.id)).counts.acked === 1)
     await client.endAsync()
   })
@@ -53,10 +53,10 @@ test('clients publish at every quality of service, over WebSocket too, and nativ
     const { data } = await native.msg()
     assert.equal(data.mqtt.text, `qos ${qos}`)
   }
-  await until('its own messages', () => client.heard.length === 3)
-  assert.deepEqual(client.heard.map(({ text, qos }) => [text, qos]), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
-  assert.deepEqual({ ...client.heard[2].properties.userProperties }, { k: 'v' })
-  assert.equal(client.heard[2].properties.contentType, 'text/plain')
+  await until('its own messages', () => client.received.length === 3)
+  assert.deepEqual(client.received.map(({ text, qos }) => [text, qos]), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
+  assert.deepEqual({ ...client.received[2].properties.userProperties }, { k: 'v' })
+  assert.equal(client.received[2].properties.contentType, 'text/plain')
   await assert.rejects(client.publishAsync('closed', 'x', { qos: 1 }), /[Nn]ot authorized/)
   await client.endAsync()
   await native.leave()
@@ -89,11 +89,11 @@ test('a session, its inbox and retained messages survive a restart of the node',
   await node.spawn()
   const again = await connect(device, lasting)
   assert.equal(again.connack.sessionPresent, true)
-  await until('all of it', () => again.heard.length === 3)
-  assert.deepEqual(again.heard.map(({ text }) => JSON.parse(text).data).sort(), ['exact', 'inbox', 'wild'])
+  await until('all of it', () => again.received.length === 3)
+  assert.deepEqual(again.received.map(({ text }) => JSON.parse(text).data).sort(), ['exact', 'inbox', 'wild'])
   await again.subscribeAsync('keep/+', { qos: 1 })
-  await until('the retained message', () => again.heard.length === 4)
-  assert.deepEqual([JSON.parse(again.heard[3].text).data, again.heard[3].retain], ['retained', true])
+  await until('the retained message', () => again.received.length === 4)
+  assert.deepEqual([JSON.parse(again.received[3].text).data, again.received[3].retain], ['retained', true])
   await again.endAsync()
 })
 
@@ -105,7 +105,7 @@ test('a client that vanishes leaves a will, one that disconnects does not', asyn
   await (await connect(leaving, will('left'))).endAsync()
   const vanishing = await connect(leaving, will('vanished'))
   vanishing.stream.destroy()
-  await until('the will', () => watch.heard.length)
+  await until('the will', () => watch.received.length)
   assert.deepEqual(texts(watch), ['open/wills/vanished gone'])
   await watch.endAsync()
 })
@@ -121,12 +121,12 @@ test('Mosquitto publishes and receives', { skip: missing?.code === 'ENOENT' && '
   const [one, two] = [await node.api.register(), await node.api.register()]
   const login = ({ device, token }) => ['-u', device, '-P', token]
   for (const version of ['311', '5']) {
-    const heard = mosquitto('mosquitto_sub', ['-V', version, ...login(one), '-t', `open/m${version}/#`, '-q', '2', '-C', '2', '-W', '20', '-v'])
+    const received = mosquitto('mosquitto_sub', ['-V', version, ...login(one), '-t', `open/m${version}/#`, '-q', '2', '-C', '2', '-W', '20', '-v'])
     const publish = (qos, text) =>
       mosquitto('mosquitto_pub', ['-V', version, ...login(two), '-t', `open/m${version}/x`, '-m', text, '-q', qos, '-r'])
     // The first message may precede the subscription: then it is retained, and still received.
     for (const [qos, text] of [['1', 'first'], ['2', 'second']]) assert.equal((await publish(qos, text)).stderr, '')
-    const lines = (await heard).stdout.trim().split('\n')
+    const lines = (await received).stdout.trim().split('\n')
     assert.ok(lines.length && lines.every((line) => line.startsWith(`open/m${version}/x `)), lines.join('|'))
     assert.ok(lines.some((line) => line.endsWith(' second')), lines.join('|'))
   }
@@ -152,16 +152,16 @@ test('a page of another origin receives its inbox and publishes', async (t) => {
     const { tab, complaints } = await open()
     await tab.evaluate(
       async ({ url, username, password }) => {
-        window.heard = []
+        window.received = []
         window.client = await window.mqtt.connectAsync(url, { protocolVersion: 5, username, password })
-        window.client.on('message', (topic, payload) => window.heard.push([topic, JSON.parse(payload.toString()).data]))
+        window.client.on('message', (topic, payload) => window.received.push([topic, JSON.parse(payload.toString()).data]))
         await window.client.subscribeAsync('$noroshi/inbox', { qos: 1 })
       },
       { url: `${node.ws}/mqtt`, username: device.device, password: device.token },
     )
     const { id } = await node.api.publish({ to: { users: ['mqtt-page'] }, data: '狼煙' })
-    await until('the notification', async () => (await tab.evaluate(() => window.heard.length)) === 1)
-    assert.deepEqual(await tab.evaluate(() => window.heard), [['$noroshi/inbox', '狼煙']])
+    await until('the notification', async () => (await tab.evaluate(() => window.received.length)) === 1)
+    assert.deepEqual(await tab.evaluate(() => window.received), [['$noroshi/inbox', '狼煙']])
     await until('the acknowledgement', async () => (await node.api.notification(id)).counts.acked === 1)
     await tab.evaluate(() => window.client.publishAsync('open/page', 'from a page', { qos: 1 }))
     assert.equal((await native.msg()).data.mqtt.text, 'from a page')
@@ -176,6 +176,6 @@ test('a connection that has served the API can switch to MQTT', async () => {
   const client = await connect(device, { url: `${node.ws}/mqtt`, wsOptions: { createConnection: () => socket } })
   await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
   await node.api.publish({ to: { users: ['mqtt-kept'] }, data: 1 })
-  await until('the notification', () => client.heard.length === 1)
+  await until('the notification', () => client.received.length === 1)
   await client.endAsync()
 })

@@ -37,8 +37,8 @@ test('an MQTT session moves from node to node', { skip }, async () => {
   const first = await at(0)
   assert.equal(first.connack.sessionPresent, false)
   await first.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'went/exact': { qos: 1 }, 'went/w/#': { qos: 1 } })
-  await publish(1, { topic: 'went/w/1' }, 'heard at the first')
-  await until('one', () => first.heard.length === 1)
+  await publish(1, { topic: 'went/w/1' }, 'received at the first')
+  await until('one', () => first.received.length === 1)
 
   // The same device takes over at the other node.
   const second = await at(1)
@@ -72,12 +72,12 @@ test('a shared subscription has members at two nodes, and continues without one 
   const members = [await join(0), await join(1)]
   const publish = (n, when = 'stored') => cluster.api(`n${n % 2}`).publish({ to: { topic: `spread/${n % 3}` }, data: n, when })
   for (let n = 0; n < 40; n++) await publish(n)
-  const heard = () => members.flatMap(datas)
-  await until('all of them', () => heard().length >= 40)
-  assert.deepEqual(heard().toSorted((a, b) => a - b), Array.from({ length: 40 }, (_, n) => n), 'each once')
+  const received = () => members.flatMap(datas)
+  await until('all of them', () => received().length >= 40)
+  assert.deepEqual(received().toSorted((a, b) => a - b), Array.from({ length: 40 }, (_, n) => n), 'each once')
   for (const member of members) assert.ok(datas(member).length >= 15, 'they take turns')
   await publish(40, 'connected')
-  await until('one that is not stored', () => heard().length === 41)
+  await until('one that is not stored', () => received().length === 41)
 
   await cluster.node('n1').kill()
   for (let n = 50; n < 70; n += 2) await publish(n)

@@ -33,9 +33,9 @@ test('an active device receives all three; only stored ones request an acknowled
   const { token } = await node.api.register({ user: 'user-in-use' })
   const device = await Device.connect(node.ws, token)
   await publishEach('user-in-use')
-  const heard = await device.msgs(3)
-  assert.deepEqual(heard.map((msg) => msg.data), ['active', 'connected', 'stored'])
-  assert.deepEqual(heard.map((msg) => msg.ack), [undefined, undefined, true])
+  const received = await device.msgs(3)
+  assert.deepEqual(received.map((msg) => msg.data), ['active', 'connected', 'stored'])
+  assert.deepEqual(received.map((msg) => msg.ack), [undefined, undefined, true])
   await device.leave()
 })
 

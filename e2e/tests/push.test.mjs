@@ -90,8 +90,8 @@ describe('fallback', () => {
       ...message(near.user, title, { mode: 'fallback', after: '2s' }),
       to: { users: [near.user, far.user] },
     })
-    const heard = await connected.next()
-    assert.equal(heard.id, id)
+    const received = await connected.next()
+    assert.equal(received.id, id)
     connected.send({ t: 'ack', ids: [id] })
     await outcome(id, far.device, 'pushed')
     await outcome(id, near.device, 'push_not_needed')
@@ -113,9 +113,9 @@ describe('fallback', () => {
         notification: { title },
         push: { mode: 'fallback', after: '1s' },
       })
-      const heard = await connected.next()
-      assert.equal(heard.id, id)
-      assert.equal(heard.ack, true, 'what a push waits behind asks for a confirmation')
+      const received = await connected.next()
+      assert.equal(received.id, id)
+      assert.equal(received.ack, true, 'what a push waits behind asks for a confirmation')
       connected.send({ t: 'ack', ids: [id] })
       await outcome(id, far.device, 'pushed')
       await outcome(id, near.device, 'push_not_needed')

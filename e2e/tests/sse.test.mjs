@@ -23,28 +23,28 @@ function listen(base, token, query = '') {
       return fetch(url, init)
     },
   })
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push({ lastEventId: event.lastEventId, ...JSON.parse(event.data) }))
-  return { source, heard, heads }
+  const received = []
+  source.addEventListener('msg', (event) => received.push({ lastEventId: event.lastEventId, ...JSON.parse(event.data) }))
+  return { source, received, heads }
 }
 
-const hears = (listener, count) => until(`${count} messages over SSE`, () => listener.heard.length >= count)
+const receives = (listener, count) => until(`${count} messages over SSE`, () => listener.received.length >= count)
 
 test('an EventSource receives messages to its user and topics, and stored ones', async () => {
   const { token } = await node.api.register({ user: 'streamer' })
   await node.api.publish({ to: { users: ['streamer'] }, data: 'waited' })
   const listener = listen(node.http, token, '&topics=sse-a,sse-b')
-  await hears(listener, 1)
+  await receives(listener, 1)
   await node.api.publish({ to: { users: ['streamer'] }, when: 'connected', notification: { title: '狼煙\nsignal' }, data: 'direct' })
   await node.api.publish({ to: { topic: 'sse-b' }, data: 'topic' })
   await node.api.publish({ to: { topic: 'sse-c' }, data: 'not subscribed' })
   await node.api.publish({ to: { users: ['streamer'] }, data: 'last' })
-  await hears(listener, 4)
-  assert.deepEqual(listener.heard.map((msg) => msg.data), ['waited', 'direct', 'topic', 'last'])
-  assert.deepEqual(listener.heard[1].notification, { title: '狼煙\nsignal' })
-  assert.equal(listener.heard[2].topic, 'sse-b')
-  assert.equal(typeof listener.heard[2].offset, 'number')
-  assert.ok(listener.heard.every((msg) => msg.t === 'msg' && msg.sent_at))
+  await receives(listener, 4)
+  assert.deepEqual(listener.received.map((msg) => msg.data), ['waited', 'direct', 'topic', 'last'])
+  assert.deepEqual(listener.received[1].notification, { title: '狼煙\nsignal' })
+  assert.equal(listener.received[2].topic, 'sse-b')
+  assert.equal(typeof listener.received[2].offset, 'number')
+  assert.ok(listener.received.every((msg) => msg.t === 'msg' && msg.sent_at))
   listener.source.close()
 })
 
@@ -57,18 +57,18 @@ test('after a break it reconnects with Last-Event-ID without loss or duplicates'
   await until('the stream to be open', () => listener.source.readyState === EventSource.OPEN)
   for (let n = 0; n < 3; n++) await send(n)
   await sendTopic('topic 0')
-  await hears(listener, 4)
-  const last = listener.heard.at(-1).lastEventId
+  await receives(listener, 4)
+  const last = listener.received.at(-1).lastEventId
   assert.ok(last, 'stored messages have an id to resume from')
 
   await own.kill()
   await own.spawn()
   for (let n = 3; n < 6; n++) await send(n)
   await sendTopic('topic 1')
-  await hears(listener, 8)
+  await receives(listener, 8)
   await send('end')
-  await hears(listener, 9)
-  assert.deepEqual(listener.heard.map((msg) => msg.data), [0, 1, 2, 'topic 0', 3, 4, 5, 'topic 1', 'end'])
+  await receives(listener, 9)
+  assert.deepEqual(listener.received.map((msg) => msg.data), [0, 1, 2, 'topic 0', 3, 4, 5, 'topic 1', 'end'])
   const resumed = listener.heads.filter((headers) => headers['Last-Event-ID'] === last)
   assert.ok(resumed.length > 0, JSON.stringify(listener.heads))
   listener.source.close()
@@ -81,12 +81,12 @@ test('notifications acknowledged over HTTP do not repeat on the next stream', as
   await send('one')
   await send('two')
   const first = listen(node.http, token)
-  await hears(first, 2)
-  await node.api.me(token).ack(first.heard[0].id)
+  await receives(first, 2)
+  await node.api.me(token).ack(first.received[0].id)
   first.source.close()
   const second = listen(node.http, token)
-  await hears(second, 1)
-  assert.deepEqual(second.heard.map((msg) => msg.data), ['two'])
+  await receives(second, 1)
+  assert.deepEqual(second.received.map((msg) => msg.data), ['two'])
   second.source.close()
 })
 

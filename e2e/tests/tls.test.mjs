@@ -98,7 +98,7 @@ test('MQTT over TLS uses the same certificate', async () => {
   assert.equal(client.stream.getPeerCertificate().fingerprint256, await shown())
   await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
   assert.equal((await https('POST', '/v1/notifications', ca, KEY, { to: { users: ['mqtts'] }, data: 1 })).status, 202)
-  await until('the notification', () => client.heard.length)
+  await until('the notification', () => client.received.length)
   assert.deepEqual(datas(client), [1])
   await client.endAsync()
   await assert.rejects(mqttClient(`mqtts://127.0.0.1:${mqttPort}`, device), /self.signed/)

@@ -15,7 +15,7 @@ after(() => node?.stop())
 const publish = (topic, data, more = {}) => node.api.publish({ to: { topic }, data, ...more })
 
 /** The messages of the device up to a marker that is sent now. */
-async function heard(device) {
+async function received(device) {
   const mark = `marker ${Math.random()}`
   await node.api.publish({ to: { devices: [device.ready.device] }, when: 'connected', data: mark })
   const messages = []
@@ -41,7 +41,7 @@ test('a subscription of a connection receives the topic with its position until 
   const sent = await publish('weather', 'sunny')
   assert.equal(sent.targets, null, 'subscribers are not counted in advance')
   await publish('weather', 'rain')
-  const [sunny, rain] = await heard(device)
+  const [sunny, rain] = await received(device)
   assert.deepEqual([sunny.id, sunny.topic, sunny.data], [sent.id, 'weather', 'sunny'])
   assert.equal(sunny.epoch, rain.epoch)
   assert.equal(rain.offset, sunny.offset + 1)
@@ -50,7 +50,7 @@ test('a subscription of a connection receives the topic with its position until 
   await device.settle()
   await publish('weather', 'unheard')
   await publish('traffic', 'jam')
-  assert.deepEqual(data(await heard(device)), ['jam'])
+  assert.deepEqual(data(await received(device)), ['jam'])
   await device.leave()
 })
 
@@ -61,7 +61,7 @@ test('a subscription of a connection ends with the connection', async () => {
   await device.leave()
   const again = await Device.connect(node.ws, token)
   await publish('short', 'unheard')
-  assert.deepEqual(await heard(again), [])
+  assert.deepEqual(await received(again), [])
   await again.leave()
 })
 
@@ -72,23 +72,23 @@ test('an offline durable subscriber receives stored messages later, and acknowle
   await publish('club', 'only for who is there', { when: 'connected' })
   await publish('club', 'second')
   const device = await Device.connect(node.ws, token)
-  const backlog = await heard(device)
+  const backlog = await received(device)
   assert.deepEqual(data(backlog), ['first', 'second'])
   await device.leave()
 
   const repeated = await Device.connect(node.ws, token)
-  assert.deepEqual((await heard(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was confirmed')
+  assert.deepEqual((await received(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was confirmed')
   await repeated.leave()
 
   await node.api.me(token).ack(backlog[0].id)
   const confirmed = await Device.connect(node.ws, token)
-  assert.deepEqual(data(await heard(confirmed)), ['second'])
+  assert.deepEqual(data(await received(confirmed)), ['second'])
   confirmed.ack(backlog[1].id)
   await confirmed.settle()
   await confirmed.leave()
   await until('the acknowledgement over the socket to take effect', async () => {
     const later = await Device.connect(node.ws, token)
-    const messages = await heard(later)
+    const messages = await received(later)
     await later.leave()
     return messages.length === 0
   })
@@ -99,18 +99,18 @@ test('PUT and DELETE /v1/me/topics change the open connection at once and later 
   const device = await Device.connect(node.ws, token)
   await node.api.me(token).subscribe('sports')
   await publish('sports', 'goal', { when: 'connected' })
-  assert.deepEqual(data(await heard(device)), ['goal'])
+  assert.deepEqual(data(await received(device)), ['goal'])
   await device.leave()
 
   await publish('sports', 'away goal')
   const again = await Device.connect(node.ws, token)
-  assert.deepEqual(data(await heard(again)), ['away goal'])
+  assert.deepEqual(data(await received(again)), ['away goal'])
   await node.api.me(token).unsubscribe('sports')
   await publish('sports', 'unheard')
-  assert.deepEqual(await heard(again), [])
+  assert.deepEqual(await received(again), [])
   await again.leave()
   const last = await Device.connect(node.ws, token)
-  assert.deepEqual(await heard(last), [])
+  assert.deepEqual(await received(last), [])
   await last.leave()
 })
 
@@ -132,26 +132,26 @@ test('a retained message is delivered at each log-in and to new subscribers, rep
   const { id } = await publish('board', 'notice', { retain: true, when: 'connected' })
   for (let login = 0; login < 2; login++) {
     const device = await Device.connect(node.ws, token)
-    const messages = await heard(device)
+    const messages = await received(device)
     assert.deepEqual(data(messages), ['notice'], `login ${login}`)
     assert.deepEqual([messages[0].id, messages[0].topic], [id, 'board'])
     await device.leave()
   }
   const late = await Device.connect(node.ws, (await node.api.register({ topics: ['board'] })).token)
-  assert.deepEqual(data(await heard(late)), ['notice'], 'subscribed after it was published')
+  assert.deepEqual(data(await received(late)), ['notice'], 'subscribed after it was published')
 
   const retained = await node.api.call('GET', '/v1/topics/board/retained')
   assert.deepEqual([retained.id, retained.data], [id, 'notice'])
 
   await publish('board', 'passing by', { when: 'connected' })
-  assert.deepEqual(data(await heard(late)), ['passing by'])
+  assert.deepEqual(data(await received(late)), ['passing by'])
   await late.leave()
   assert.equal((await node.api.call('GET', '/v1/topics/board/retained')).data, 'notice', 'only retain replaces it')
 
   await node.api.call('DELETE', '/v1/topics/board/retained')
   assert.equal((await node.api.raw('GET', '/v1/topics/board/retained')).status, 404)
   const device = await Device.connect(node.ws, token)
-  assert.deepEqual(await heard(device), [])
+  assert.deepEqual(await received(device), [])
   await device.leave()
 })
 
@@ -160,7 +160,7 @@ test('a stored and retained message is delivered once per log-in, even after it 
   const { id } = await publish('both', 'keep', { retain: true })
   for (let login = 0; login < 3; login++) {
     const device = await Device.connect(node.ws, token)
-    assert.deepEqual((await heard(device)).map((msg) => msg.id), [id], `login ${login}`)
+    assert.deepEqual((await received(device)).map((msg) => msg.id), [id], `login ${login}`)
     await device.leave()
     await node.api.me(token).ack(id)
   }
@@ -183,7 +183,7 @@ test('a connection with a position recovers all missed messages', async () => {
   assert.deepEqual(data(recovered), [1, 2, 3])
   assert.deepEqual(recovered.map((msg) => msg.offset), [offset + 1, offset + 2, offset + 3])
   await publish('log', 4)
-  assert.deepEqual(data(await heard(again)), [4], 'and it goes on live')
+  assert.deepEqual(data(await received(again)), [4], 'and it goes on live')
   await again.leave()
 })
 
@@ -207,7 +207,7 @@ test('an incomplete recovery is reported', async () => {
       if (frame.t === 'recovered') complete = frame.complete
       else messages.push(frame.data)
     }
-    messages.push(...data(await heard(again)))
+    messages.push(...data(await received(again)))
     await again.leave()
     return { complete, messages }
   }
@@ -232,7 +232,7 @@ test('a condition reaches subscribers of matching topics, connected or offline',
   for (const name of ['b', 'none']) live[name] = await Device.connect(node.ws, registered[name].token)
 
   const all = {}
-  for (const name of Object.keys(topics)) all[name] = data(await heard(live[name]))
+  for (const name of Object.keys(topics)) all[name] = data(await received(live[name]))
   assert.deepEqual(all, {
     ab: ['b or c'],
     a: ['only a'],
@@ -291,7 +291,7 @@ test('a raised topic limit applies to every protocol and appears in the document
     assert.equal(qos, 1)
     await raised.api.publish({ to: { topic: long }, data: 1 })
     assert.equal((await native.msg()).topic, long)
-    await until('it over MQTT', () => client.heard.some(({ topic }) => topic === long))
+    await until('it over MQTT', () => client.received.some(({ topic }) => topic === long))
     assert.equal((await raised.api.call('GET', `/v1/topics/${long}`)).topic, long)
     const wrong = await raised.api.raw('POST', '/v1/notifications', { body: { to: { topic: tooLong }, data: 1 } })
     assert.equal(wrong.status, 400)

@@ -47,12 +47,12 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** An online, available client; its messages are in `heard`, its stream errors in `said`. */
+/** An online, available client; its messages are in `received`, its stream errors in `said`. */
 async function connect(device, { service = services.starttls, reconnects = false } = {}) {
   const xmpp = client({ service, domain: 'localhost', username: device.device, password: device.token })
   if (!reconnects) xmpp.reconnect.stop()
-  Object.assign(xmpp, { heard: [], said: [], timeout: 5_000 })
-  xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.heard.push(stanza))
+  Object.assign(xmpp, { received: [], said: [], timeout: 5_000 })
+  xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.received.push(stanza))
   xmpp.on('error', (error) => xmpp.said.push(error.condition ?? error.message))
   // `start` waits for the server's header only after it has written its own, and misses an earlier one.
   const online = new Promise((resolve, reject) => {
@@ -77,7 +77,7 @@ function payload(message) {
   return JSON.parse(item.getChild('notification').getChildText('json'))
 }
 
-const data = (xmpp) => xmpp.heard.map((message) => payload(message).data)
+const data = (xmpp) => xmpp.received.map((message) => payload(message).data)
 
 const pubsub = (type, ...children) =>
   xml('iq', { type, to: 'pubsub.localhost' }, xml('pubsub', { xmlns: PUBSUB }, ...children))
@@ -88,14 +88,14 @@ for (const name of ['starttls', 'tls', 'websocket']) {
     const sent = await provider.publish({ to: { users: [name] }, notification: { title: 'Hello', body: 'you' } })
     const xmpp = await connect(device, { service: services[name] })
     assert.equal(xmpp.online.bare().toString(), `${device.device}@localhost`)
-    await until('the waiting message', () => xmpp.heard.length === 1)
-    const [message] = xmpp.heard
+    await until('the waiting message', () => xmpp.received.length === 1)
+    const [message] = xmpp.received
     assert.deepEqual([message.getChildText('subject'), message.getChildText('body')], ['Hello', 'you'])
     assert.equal(message.attrs.id, sent.id)
     await provider.publish({ to: { topic: 'news' }, data: { n: 1 }, when: 'connected' })
-    await until('the topic', () => xmpp.heard.length === 2)
-    assert.equal(xmpp.heard[1].attrs.from, 'pubsub.localhost')
-    assert.deepEqual(payload(xmpp.heard[1]).data, { n: 1 })
+    await until('the topic', () => xmpp.received.length === 2)
+    assert.equal(xmpp.received[1].attrs.from, 'pubsub.localhost')
+    assert.deepEqual(payload(xmpp.received[1]).data, { n: 1 })
     // The client answers requests for acknowledgement.
     await until('the acknowledgement', async () => (await provider.notification(sent.id)).counts.acked === 1)
     await xmpp.stop()
@@ -106,7 +106,7 @@ test('an app JWT works as a password, and a wrong one is reported', async () => 
   const token = hs256(JWT_SECRET, { sub: 'jwt-user', device: 'jwt-device', exp: now() + 600 })
   const xmpp = await connect({ device: 'jwt-device', token })
   await provider.publish({ to: { users: ['jwt-user'] }, data: 1, when: 'connected' })
-  await until('the message', () => xmpp.heard.length === 1)
+  await until('the message', () => xmpp.received.length === 1)
   await xmpp.stop()
   await assert.rejects(connect({ device: 'jwt-device', token: `${token}x` }), /not-authorized/)
   await assert.rejects(connect({ device: 'other', token }), /not-authorized/)
@@ -121,7 +121,7 @@ test('presence selects the delivered messages', async () => {
   await sync(xmpp)
   await publish(2, 'active')
   await publish(3, 'connected')
-  await until('the third', () => xmpp.heard.length === 2)
+  await until('the third', () => xmpp.received.length === 2)
   await xmpp.send(xml('presence', { type: 'unavailable' }))
   await sync(xmpp)
   await publish(4, 'stored')
@@ -129,7 +129,7 @@ test('presence selects the delivered messages', async () => {
   await sync(xmpp)
   assert.deepEqual(data(xmpp), [1, 3])
   await xmpp.send(xml('presence'))
-  await until('the held message', () => xmpp.heard.length === 3)
+  await until('the held message', () => xmpp.received.length === 3)
   assert.deepEqual(data(xmpp), [1, 3, 4])
   await xmpp.stop()
 })
@@ -141,11 +141,11 @@ test('topics are PubSub nodes: subscribe, items, the last item, publish if allow
   const device = await provider.register()
   const xmpp = await connect(device)
   await xmpp.iqCaller.request(pubsub('set', xml('subscribe', { node: 'open/a', jid: `${device.device}@localhost` })))
-  await until('the last item', () => xmpp.heard.length === 1)
+  await until('the last item', () => xmpp.received.length === 1)
   const json = xml('json', { xmlns: 'urn:xmpp:json:0' }, JSON.stringify('second'))
   const published = await xmpp.iqCaller.request(pubsub('set', xml('publish', { node: 'open/a' }, xml('item', {}, json))))
   const { id } = published.getChild('pubsub').getChild('publish').getChild('item').attrs
-  await until('its own message', () => xmpp.heard.length === 2)
+  await until('its own message', () => xmpp.received.length === 2)
   assert.deepEqual(data(xmpp), ['first', 'second'])
   const answer = await xmpp.iqCaller.request(pubsub('get', xml('items', { node: 'open/a' })))
   const items = answer.getChild('pubsub').getChild('items').getChildren('item')
@@ -166,19 +166,19 @@ test('the client resumes a broken session and receives everything once', async (
     xmpp.streamManagement.on('resumed', () => (resumed += 1))
     await until('stream management', () => xmpp.streamManagement.enabled)
     await publish('before')
-    await until('the first', () => xmpp.heard.length >= 1)
+    await until('the first', () => xmpp.received.length >= 1)
     const { jid } = xmpp
     xmpp.socket.socket?.destroy?.() ?? xmpp.socket.destroy()
     await until('the end of the session', async () => (await provider.presence('broken')).broken?.presence !== 'active')
     await publish('meanwhile')
     await until('the second', () => data(xmpp).includes('meanwhile'))
-    const heard = data(xmpp)
+    const received = data(xmpp)
     await xmpp.stop()
-    if (resumed === 1 && heard.length === 2) {
+    if (resumed === 1 && received.length === 2) {
       assert.equal(xmpp.jid?.toString() ?? jid.toString(), jid.toString())
       return
     }
-    assert.ok(attempt < 5, `resumed ${resumed} times, heard ${heard}`)
+    assert.ok(attempt < 5, `resumed ${resumed} times, received ${received}`)
   }
 })
 
@@ -190,7 +190,7 @@ test('a device has one session across protocols', async () => {
   const again = await connect(device, { service: services.websocket })
   assert.equal((await within('the close of the second', native.closed)).code, 4001)
   await provider.publish({ to: { users: ['changing'] }, data: 'here', when: 'connected' })
-  await until('the message', () => again.heard.length === 1)
+  await until('the message', () => again.received.length === 1)
   await again.stop()
 })
 
@@ -202,9 +202,9 @@ test('inbox and last items survive a kill of the node', async () => {
   await sleep(1_000) // an older message carries its delay
   await node.spawn()
   const xmpp = await connect(device)
-  await until('both', () => xmpp.heard.length === 2)
+  await until('both', () => xmpp.received.length === 2)
   assert.deepEqual(data(xmpp).sort(), ['kept', 'rain'])
-  const own = xmpp.heard.find((message) => payload(message).data === 'kept')
+  const own = xmpp.received.find((message) => payload(message).data === 'kept')
   assert.ok(own.getChild('delay', 'urn:xmpp:delay'), 'it says since when it waited')
   await xmpp.stop()
 })
