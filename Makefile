@@ -5,9 +5,11 @@ CARGO ?= cargo
 PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
+BIN_quick := $(TARGET)/quick/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Only release builds contain these: about ninety crates of the AWS SDK, thirty of the sampler, twenty for Kafka and
-# fifteen of OpenTelemetry.
+# `make run` builds without link-time optimization and without what few first users need.
+FEATURES_quick := --features noroshi/profiling
+# Only release builds contain these: about ninety crates of the AWS SDK, twenty for Kafka and fifteen of OpenTelemetry.
 FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 # All features, for `make check`.
 FEATURES_all := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/heap-profiling
@@ -16,27 +18,33 @@ FEATURES_dev := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/ot
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 # Only debug builds contain fault injection (crates/supervision).
 # grep exits with 1 if the text is absent, and with 2 if it cannot read the binary.
+NO_FAULTS_quick = grep -q NOROSHI_FAULT_FILE $(BIN_quick); test $$? -eq 1
 NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run build test unit e2e faults long check advisories bench fuzz
+.PHONY: help run dist test unit e2e faults long check advisories bench fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-run: ## Build the release binary and start a development node in ./noroshi-data
+run: ## Build target/quick/noroshi and start a development node in ./noroshi-data
+	@scripts/setup build
+	$(CARGO) build --profile quick --locked --bin noroshi $(FEATURES_quick)
+	@$(NO_FAULTS_quick)
+	$(BIN_quick) serve --dev
+
+dist: ## Build target/release/noroshi as packages contain it: link-time optimization, every optional feature
 	@scripts/setup build
 	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	@$(NO_FAULTS_release)
-	$(BIN_release) serve --dev
 
 test: unit e2e ## Run every test: unit, component, and end to end with third-party clients
 
 unit: ## Run the tests of the workspace
 	@scripts/setup build engines
-	$(CARGO) test --workspace $(FEATURES_dev) --no-fail-fast --locked
+	CARGO=$(CARGO) scripts/unit-tests $(FEATURES_dev) --locked
 	$(CARGO) test -p noroshi-profiling --features heap --locked
 
 e2e: ## Run the end-to-end tests of the built binary (PROFILE=release for the release binary)
@@ -70,9 +78,7 @@ advisories: ## Check dependencies for known vulnerabilities (fetches the RustSec
 	@scripts/setup build deny
 	$(CARGO) deny --locked check advisories
 
-bench: ## Run the measurements of docs/performance.md on this machine
-	@scripts/setup build
-	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
+bench: dist ## Run the measurements of docs/performance.md on this machine
 	scripts/bench $(BIN_release)
 
 fuzz: ## Run every fuzz target for SECONDS_EACH (default 30)

@@ -53,8 +53,8 @@ for (const protocolVersion of [4, 5]) {
     const device = await node.api.register()
     const options = { username: device.device, password: device.token, clientId: `mqtt-explorer-${protocolVersion}` }
     const client = mqttOfExplorer.connect(`mqtt://127.0.0.1:${port}`, { ...options, protocolVersion, reconnectPeriod: 0 })
-    const heard = []
-    client.on('message', (topic, payload, { retain }) => heard.push({ topic, payload: [...payload], retain }))
+    const received = []
+    client.on('message', (topic, payload, { retain }) => received.push({ topic, payload: [...payload], retain }))
     await once(client, 'connect')
     // The default subscriptions of MQTT Explorer: everything, and $SYS, which is refused without ending the
     // connection.
@@ -65,14 +65,14 @@ for (const protocolVersion of [4, 5]) {
     const topic = `explorer/${protocolVersion}`
     const publish = promisify(client.publish.bind(client))
     await publish(topic, Buffer.from([0, 255, 128]), { qos: 1, retain: true })
-    await until('the bytes', () => heard.some((message) => message.topic === topic))
-    assert.deepEqual(heard.find((message) => message.topic === topic).payload, [0, 255, 128])
+    await until('the bytes', () => received.some((message) => message.topic === topic))
+    assert.deepEqual(received.find((message) => message.topic === topic).payload, [0, 255, 128])
     const retained = async () => {
       const late = await listener(topic)
       await node.api.publish({ to: { topic: topic }, data: 'mark' })
-      await until('the marker', () => late.heard.some(({ text }) => text.includes('mark')))
+      await until('the marker', () => late.received.some(({ text }) => text.includes('mark')))
       await late.endAsync()
-      return late.heard.length - 1
+      return late.received.length - 1
     }
     assert.equal(await retained(), 1)
     await publish(topic, '', { qos: 1, retain: true })
@@ -107,21 +107,21 @@ for (const protocolVersion of [4, 5]) {
     const client = await listener(`out/in-${protocolVersion}/#`, state.topic)
     const nodeRed = program(join(here, 'node_modules/.bin/node-red'), ['-u', own, '-s', join(own, 'settings.js')])
     try {
-      await until('the birth message', () => client.heard.length === 1, 120_000)
+      await until('the birth message', () => client.received.length === 1, 120_000)
       const publisher = await listener('none')
       for (const qos of [0, 1, 2]) await publisher.publishAsync(`in-${protocolVersion}/${qos}`, JSON.stringify({ qos }), { qos })
-      await until('the messages of the flow', () => client.heard.length === 4)
+      await until('the messages of the flow', () => client.received.length === 4)
       await publisher.endAsync()
     } catch (error) {
       throw new Error(nodeRed.printed, { cause: error })
     } finally {
       nodeRed.kill('SIGKILL')
     }
-    await until('the will', () => client.heard.length === 5)
-    const heard = client.heard.map(({ topic, text }) => [topic, text])
-    assert.deepEqual([heard[0], heard[4]], [[state.topic, 'up'], [state.topic, 'down']])
+    await until('the will', () => client.received.length === 5)
+    const received = client.received.map(({ topic, text }) => [topic, text])
+    assert.deepEqual([received[0], received[4]], [[state.topic, 'up'], [state.topic, 'down']])
     const flow = [0, 1, 2].map((qos) => [`out/in-${protocolVersion}/${qos}`, JSON.stringify({ got: { qos } })])
-    assert.deepEqual(heard.slice(1, 4), flow)
+    assert.deepEqual(received.slice(1, 4), flow)
     await client.endAsync()
   })
 }
@@ -135,8 +135,8 @@ test('a killed mosquitto_sub leaves a will', async () => {
   ])
   await until('the subscriber', async () => (await node.api.presence('mosquitto')).mosquitto.presence === 'active')
   sub.kill('SIGKILL')
-  await until('the will', () => client.heard.length === 1)
-  assert.deepEqual([client.heard[0].text, client.heard[0].qos], ['offline', 1])
+  await until('the will', () => client.received.length === 1)
+  assert.deepEqual([client.received[0].text, client.received[0].qos], ['offline', 1])
   await client.endAsync()
   const late = await node.api.register()
   const args = ['-p', port, '-u', late.device, '-P', late.token, '-t', 'state/#', '-C', 1, '-W', 20, '-F', '%r %t %p']
@@ -161,19 +161,19 @@ test('Home Assistant discovers a sensor and a switch, and toggles the switch', a
   const stateIs = (entity, state) => until(`${entity} ${state}`, () => home.printed.includes(`state ${entity} ${state}\n`))
   try {
     // Home Assistant installs its dependencies first.
-    await until('the birth message', () => lamp.heard.some(({ text }) => text === 'online'), 400_000)
+    await until('the birth message', () => lamp.received.some(({ text }) => text === 'online'), 400_000)
     await say('lamp/temperature', '21.5')
     await stateIs('sensor.lamp_temperature', '21.5')
     await announce('switch', 'power', { state_topic: 'lamp/power', command_topic: 'lamp/set', qos: 1 })
     await say('lamp/power', 'OFF')
     await stateIs('switch.lamp_power', 'off')
     home.stdin.write('switch turn_on switch.lamp_power\n')
-    await until('the command', () => lamp.heard.some(({ topic, text }) => topic === 'lamp/set' && text === 'ON'))
+    await until('the command', () => lamp.received.some(({ topic, text }) => topic === 'lamp/set' && text === 'ON'))
     await say('lamp/power', 'ON')
     await stateIs('switch.lamp_power', 'on')
     home.stdin.write('\n')
     await once(home, 'exit')
-    await until('the will', () => lamp.heard.some(({ text }) => text === 'offline'))
+    await until('the will', () => lamp.received.some(({ text }) => text === 'offline'))
   } catch (error) {
     throw new Error(home.printed, { cause: error })
   } finally {

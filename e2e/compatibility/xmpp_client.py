@@ -130,9 +130,9 @@ async def play(client: str, port: int, address: str, password: str, peer: str | 
         other.send_presence()
         await other.plugin["xep_0199"].ping(domain)
         xmpp.send_message(mto=peer, mbody="hello", mtype="chat")
-        heard = await asyncio.wait_for(other.messages.get(), DEADLINE_S)
+        inbound = await asyncio.wait_for(other.messages.get(), DEADLINE_S)
         await other.disconnect()
-        return "ok" if heard["body"] == "hello" else "something else"
+        return "ok" if inbound["body"] == "hello" else "something else"
 
     # At log-in, in the order of both programs.
     await step("stream management", xmpp.managed.wait())

@@ -50,8 +50,8 @@ fault('a zombie delivers nothing under its old epoch and erases no newer session
   await cluster.seen(cluster.nodes.length - 1)
   for (const data of ['connected', 'stored']) {
     const { id } = await publish(data, data)
-    const heard = await now.msg()
-    assert.deepEqual([heard.id, heard.data], [id, data])
+    const received = await now.msg()
+    assert.deepEqual([received.id, received.data], [id, data])
     if (data === 'stored') now.ack(id)
   }
   zombie.resume()

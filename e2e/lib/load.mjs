@@ -46,7 +46,7 @@ class Listener {
     this.over = over
     this.expected = new Set()
     /** By id: the number of the connection that received it last. */
-    this.heard = new Map()
+    this.received = new Map()
     /** By request: its notification. */
     this.became = new Map()
     /** Ids whose acknowledgement was answered 200. */
@@ -74,14 +74,14 @@ class Listener {
   async listen(node) {
     const device = Device.open(node.ws, this.token, { handshakeTimeout: PATIENCE_MS })
     this.device = device
-    let heardAt = Date.now()
-    device.socket.on('message', () => (heardAt = Date.now()))
+    let lastFrameAt = Date.now()
+    device.socket.on('message', () => (lastFrameAt = Date.now()))
     let open = true
     this.isReady = false
     const unconfirmed = []
     const confirming = this.confirm(device, unconfirmed, () => open)
     const pinging = setInterval(() => {
-      if (Date.now() - heardAt > (this.isReady ? PING_MS + SILENCE_MS : LOG_IN_MS)) device.socket.terminate()
+      if (Date.now() - lastFrameAt > (this.isReady ? PING_MS + SILENCE_MS : LOG_IN_MS)) device.socket.terminate()
       else if (device.socket.readyState === 1) device.send({ t: 'ping' })
     }, PING_MS)
     try {
@@ -92,7 +92,7 @@ class Listener {
           this.connects++
           this.note(`ready at ${node.name}`)
         }
-        if (frame.t === 'msg' && this.hear(frame)) unconfirmed.push(frame.id)
+        if (frame.t === 'msg' && this.receive(frame)) unconfirmed.push(frame.id)
       }
     } catch {
       // It ended.
@@ -117,13 +117,13 @@ class Listener {
   }
 
   /** False if the frame needs no acknowledgement. */
-  hear({ id, topic, data }) {
+  receive({ id, topic, data }) {
     if (data.probe !== undefined) {
       this.probe = Math.max(this.probe, data.probe)
       return false
     }
-    const last = this.heard.get(id)
-    this.heard.set(id, this.connects)
+    const last = this.received.get(id)
+    this.received.set(id, this.connects)
     const { counts } = this.load
     if (last !== undefined) {
       counts.duplicated++
@@ -303,7 +303,7 @@ export class Load {
   }
 
   missing() {
-    return this.all.flatMap((device) => [...device.expected].filter((id) => !device.heard.has(id)).map((id) => [device, id]))
+    return this.all.flatMap((device) => [...device.expected].filter((id) => !device.received.has(id)).map((id) => [device, id]))
   }
 
   /** Stops publishing and connects the offline devices; everything accepted must be received and acknowledged. */
@@ -359,7 +359,7 @@ export class Load {
   }
 
   report(name) {
-    const delivered = this.all.reduce((sum, device) => sum + device.heard.size, 0)
+    const delivered = this.all.reduce((sum, device) => sum + device.received.size, 0)
     const due = this.all.reduce((sum, device) => sum + device.expected.size, 0)
     const { repeated, duplicated, unconfirmed, topic, again, lost = 0, revived = 0 } = this.counts
     const reconnected = this.all.reduce((sum, { connects }) => sum + connects - 1, 0)

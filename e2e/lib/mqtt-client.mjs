@@ -11,9 +11,9 @@ import { connect as dial } from 'node:net'
 import mqttPacket from 'mqtt-packet'
 
 export class MqttClient {
-  /** `hear(topic, payload)` is called once per message that a client delivers to its application. */
-  constructor({ port, device, token, protocolVersion, hear }) {
-    Object.assign(this, { port, device, token, protocolVersion, hear })
+  /** `receive(topic, payload)` is called once per message that a client delivers to its application. */
+  constructor({ port, device, token, protocolVersion, receive }) {
+    Object.assign(this, { port, device, token, protocolVersion, receive })
     /** Packet ids of QoS 2 messages that were received and not released. */
     this.unreleased = new Set()
     this.open = false
@@ -78,7 +78,7 @@ export class MqttClient {
       const isKnown = qos === 2 && this.unreleased.has(messageId)
       if (qos === 2) this.unreleased.add(messageId)
       if (qos > 0) this.unconfirmed.push({ qos, messageId })
-      if (!isKnown) this.hear(packet.topic, packet.payload)
+      if (!isKnown) this.receive(packet.topic, packet.payload)
     }
   }
 

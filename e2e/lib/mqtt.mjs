@@ -16,7 +16,7 @@ export async function startOpenNode() {
   return { node, url: `mqtt://127.0.0.1:${port}` }
 }
 
-/** A connected client; its messages are in `heard`, the reason code of DISCONNECT in `said`. */
+/** A connected client; its messages are in `received`, the reason code of DISCONNECT in `said`. */
 export async function connect(url, device, options = {}) {
   const client = mqtt.connect(url, {
     protocolVersion: 5,
@@ -26,8 +26,8 @@ export async function connect(url, device, options = {}) {
     reconnectPeriod: 0,
     ...options,
   })
-  client.heard = []
-  client.on('message', (topic, payload, packet) => client.heard.push({ ...packet, topic, text: payload.toString() }))
+  client.received = []
+  client.on('message', (topic, payload, packet) => client.received.push({ ...packet, topic, text: payload.toString() }))
   client.on('disconnect', (packet) => (client.said = packet.reasonCode))
   client.on('error', () => {})
   client.connack = await within(
@@ -40,7 +40,7 @@ export async function connect(url, device, options = {}) {
   return client
 }
 
-export const texts = (client) => client.heard.map(({ topic, text }) => `${topic} ${text}`)
+export const texts = (client) => client.received.map(({ topic, text }) => `${topic} ${text}`)
 
 /** The `data` of a provider's messages. */
-export const datas = (client) => client.heard.map(({ text }) => JSON.parse(text).data)
+export const datas = (client) => client.received.map(({ text }) => JSON.parse(text).data)

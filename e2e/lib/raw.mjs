@@ -49,7 +49,7 @@ export async function used(port, from) {
 }
 
 export class RawSocket {
-  /** Connects and sends the upgrade; `heard` collects the bytes after the response head. */
+  /** Connects and sends the upgrade; `received` collects the bytes after the response head. */
   static upgrade(port, path) {
     return RawSocket.upgradeOn(connect(port, '127.0.0.1'), port, path)
   }

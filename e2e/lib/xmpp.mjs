@@ -17,13 +17,13 @@ export class Stream {
   }
 
   constructor(socket) {
-    Object.assign(this, { socket, heard: '', ended: false, waiting: [] })
+    Object.assign(this, { socket, received: '', ended: false, waiting: [] })
     const wake = () => {
       for (const waiter of this.waiting.splice(0)) waiter()
     }
     socket.setEncoding('utf8')
     socket.on('data', (text) => {
-      this.heard += text
+      this.received += text
       wake()
     })
     socket.on('error', () => {})
@@ -36,15 +36,15 @@ export class Stream {
   /** The input up to and including `end` (text or a pattern). */
   async until(end) {
     for (;;) {
-      const found = typeof end === 'string' ? end : end.exec(this.heard)?.[0]
-      const at = found === undefined ? -1 : this.heard.indexOf(found)
+      const found = typeof end === 'string' ? end : end.exec(this.received)?.[0]
+      const at = found === undefined ? -1 : this.received.indexOf(found)
       if (at >= 0) {
-        const text = this.heard.slice(0, at + found.length)
-        this.heard = this.heard.slice(text.length)
+        const text = this.received.slice(0, at + found.length)
+        this.received = this.received.slice(text.length)
         return text
       }
-      if (this.ended) throw new Error(`the stream ended before ${end}: ${this.heard}`)
-      await within(`${end} after ${this.heard}`, new Promise((resolve) => this.waiting.push(resolve)))
+      if (this.ended) throw new Error(`the stream ended before ${end}: ${this.received}`)
+      await within(`${end} after ${this.received}`, new Promise((resolve) => this.waiting.push(resolve)))
     }
   }
 
@@ -87,7 +87,7 @@ export class Stream {
 
   async closed() {
     while (!this.ended) await within('the end', new Promise((resolve) => this.waiting.push(resolve)))
-    return this.heard
+    return this.received
   }
 
   /** Closes the stream: its session is not resumed. */

@@ -1,4 +1,4 @@
-"""One node for each file of tests."""
+"""One node per test file."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""A Noroshi node of one's own, as in ../lib/node.mjs: the built binary on free ports below 32768 with its
-data in a temporary folder, ended by SIGTERM, which has to leave exit code 0."""
+"""A private Noroshi node, as in ../lib/node.mjs: the built binary on free ports below 32768 with its
+data in a temporary folder, stopped by SIGTERM; it must exit with code 0."""
 
 import atexit
 import os
@@ -23,7 +23,7 @@ DEADLINE_S = 30
 
 
 def claim(port: int) -> bool:
-    """False if it is another test process's: between this and the moment a server listens there are seconds."""
+    """False if another test process has reserved it: seconds pass until a server listens."""
     path = Path(tempfile.gettempdir(), f"noroshi-e2e-port-{port}")
     try:
         with path.open("x") as owner:
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 def until(what: str, probe):
-    """Calls `probe` until it returns something true, and returns that."""
+    """Calls `probe` until it returns a true value, and returns it."""
     end = time.monotonic() + DEADLINE_S
     while True:
         value = probe()
@@ -60,7 +60,7 @@ def until(what: str, probe):
 
 class Node:
     def __init__(self, *args: str) -> None:
-        """`args` are further flags of `serve`."""
+        """`args` are additional flags of `serve`."""
         self.data = tempfile.mkdtemp(prefix="noroshi-e2e-")
         self.http_port, self.admin_port = free_port(), free_port()
         self.http = f"http://127.0.0.1:{self.http_port}"
@@ -96,7 +96,7 @@ class Node:
         return answer.json()
 
     def add_credential(self, credential: dict) -> dict:
-        """A push service's, of the development app; operators reach the admin address with the token of the data folder."""
+        """Adds a push credential to the development app, through the admin API with the token of the data folder."""
         token = Path(self.data, "operator.token").read_text().strip()
         url = f"http://127.0.0.1:{self.admin_port}/v1/apps/dev/push"
         answer = httpx.post(url, json=credential, headers={"Authorization": f"Bearer {token}"}, timeout=DEADLINE_S)
@@ -104,7 +104,7 @@ class Node:
         return answer.json()
 
     def outcome(self, notification: str, device: str, wanted: str) -> dict:
-        """Waits for that outcome in the trace; the step."""
+        """Waits for the outcome in the trace; returns the step."""
 
         def step():
             trace = self.provider.get(f"/v1/notifications/{notification}/devices/{device}").json()

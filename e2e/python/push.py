@@ -1,5 +1,5 @@
-"""Push services of one's own, as in ../lib/push.mjs: `noroshi dev-push`, the strict fakes, on free ports with keys in a
-temporary folder, asked and told what to do over their control port; and certificates for servers that tests run."""
+"""Private push services, as in ../lib/push.mjs: `noroshi dev-push`, the strict fakes, on free ports with keys in a
+temporary folder, controlled and queried over their control port; and certificates for servers of tests."""
 
 import datetime
 import ipaddress
@@ -37,13 +37,13 @@ class DevPush:
             return None
 
     def token(self, service: str, **options) -> dict:
-        """A push token of a device that exists there, as the API takes it."""
+        """A push token of an existing device, in the format of the API."""
         answer = self.control.post("/tokens", json={"service": service, "count": 1, **options})
         assert answer.status_code == 200, answer.text
         return answer.json()["push_tokens"][0]
 
     def received(self, service: str, token: str) -> list:
-        """What came for a token, oldest first."""
+        """The pushes for a token, oldest first."""
         answer = self.control.get("/received", params={"service": service, "token": token})
         assert answer.status_code == 200, answer.text
         return answer.json()["received"]
@@ -61,7 +61,7 @@ class DevPush:
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:
-    """An authority, and what it issued to a server on this machine: (`ca.pem`, `server.pem` with chain and key)."""
+    """A CA, and a server certificate for this machine: (`ca.pem`, `server.pem` with chain and key)."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tests' authority")])
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

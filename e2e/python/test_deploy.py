@@ -1,4 +1,4 @@
-"""The manifests of deploy/ are what Kubernetes and Compose take, by their published schemas."""
+"""The manifests of deploy/ conform to the published schemas of Kubernetes and Compose."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_a_manifest_is_valid(path):
         kubernetes_validate.validate(document, "1.31", strict=True)
 
 
-def test_a_field_that_does_not_exist_would_be_noticed():
+def test_an_unknown_field_is_detected():
     [deployment, *_] = documents(DEPLOY / "kubernetes" / "api.yaml")
     deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -49,7 +49,7 @@ def test_a_gateway_has_time_for_its_drain():
     command = container["lifecycle"]["preStop"]["exec"]["command"]
     [deadline] = [word.removeprefix("--deadline=") for word in command if word.startswith("--deadline=")]
     assert "--wait" in command and deadline.endswith("m")
-    # Behind the hook SIGTERM drains once more, for at most half a minute (config/gateway.toml).
+    # After the hook SIGTERM drains again, for at most half a minute (config/gateway.toml).
     assert pod["terminationGracePeriodSeconds"] >= 60 * int(deadline[:-1]) + 60
 
 
@@ -59,7 +59,7 @@ def test_compose_is_valid():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_compose_says_which_variables_it_needs():
+def test_compose_names_missing_variables():
     text = (DEPLOY / "compose" / "compose.yaml").read_text()
     example = (DEPLOY / "compose" / "example.env").read_text()
     for part in text.split("${")[1:]:

@@ -22,7 +22,7 @@ def mqtt_node():
 
 
 class Client:
-    """A connected client whose events come as a queue."""
+    """A connected client with a queue of its events."""
 
     def __init__(self, node, device=None, version=paho.MQTTv5, transport="tcp", client_id="paho", lasting=False):
         clean = {} if version == paho.MQTTv5 else {"clean_session": not lasting}
@@ -31,8 +31,8 @@ class Client:
             self.paho.ws_set_options(path="/mqtt")
         if device:
             self.paho.username_pw_set(device["device"], device["token"])
-        self.heard, self.events = queue.Queue(), queue.Queue()
-        self.paho.on_message = lambda _c, _u, message: self.heard.put(message)
+        self.received, self.events = queue.Queue(), queue.Queue()
+        self.paho.on_message = lambda _c, _u, message: self.received.put(message)
         self.paho.on_connect = lambda _c, _u, flags, reason, _p: self.events.put((str(reason), flags.session_present))
         self.paho.on_subscribe = lambda _c, _u, _m, reasons, _p: self.events.put([reason.value for reason in reasons])
         self.paho.on_disconnect = lambda _c, _u, _f, reason, _p: self.events.put(("end", reason.value))
@@ -50,7 +50,7 @@ class Client:
         return self.events.get(timeout=DEADLINE_S)
 
     def message(self):
-        return self.heard.get(timeout=DEADLINE_S)
+        return self.received.get(timeout=DEADLINE_S)
 
     def leave(self):
         self.paho.disconnect()
@@ -77,7 +77,7 @@ def test_inbox_topics_and_publishing(mqtt_node, version, transport):
     client.leave()
 
 
-def test_a_session_is_gone_on_with_and_retain_handling_is_kept(mqtt_node):
+def test_a_session_resumes_and_keeps_its_retain_handling(mqtt_node):
     node = mqtt_node
     device = node.register()
     publisher = Client(node, client_id="publisher")
@@ -88,7 +88,7 @@ def test_a_session_is_gone_on_with_and_retain_handling_is_kept(mqtt_node):
     assert client.next() == [1]
     client.paho.subscribe("state/#", options=SubscribeOptions(qos=1, retainHandling=1))
     assert client.next() == [1]
-    assert (client.message().payload, client.heard.qsize()) == (b"open", 0)
+    assert (client.message().payload, client.received.qsize()) == (b"open", 0)
     client.paho.subscribe("state/#", options=SubscribeOptions(qos=1, retainHandling=1))
     assert client.next() == [1]
     client.leave()
@@ -101,7 +101,7 @@ def test_a_session_is_gone_on_with_and_retain_handling_is_kept(mqtt_node):
     publisher.leave()
 
 
-def test_what_the_conformance_suites_expect(mqtt_node):
+def test_expectations_of_the_conformance_suites(mqtt_node):
     client = Client(mqtt_node, client_id="nobody-in-particular")
     client.paho.subscribe("test/nosubscribe", 0)
     assert client.next()[0] >= 0x80

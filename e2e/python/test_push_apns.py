@@ -1,4 +1,4 @@
-"""Our fake of APNs against a client that shares nothing with ours: `httpx` over HTTP/2, with provider tokens by `PyJWT`."""
+"""The fake of APNs against an independent client: `httpx` over HTTP/2, with provider tokens from `PyJWT`."""
 
 import ssl
 import time
@@ -47,14 +47,14 @@ def push(fakes, client, bearer, token=None, payload=None, **headers):
     return client.post(f"/3/device/{token}", json=payload or {"aps": {"alert": "狼煙"}}, headers=given)
 
 
-def test_a_push_is_taken_over_http2(fakes, client, bearer):
+def test_a_push_is_accepted_over_http2(fakes, client, bearer):
     name = str(uuid.uuid4())
     answer = push(fakes, client, bearer, apns_id=name, apns_priority="10", apns_expiration="0", apns_collapse_id="k")
     assert (answer.status_code, answer.http_version, answer.headers["apns-id"]) == (200, "HTTP/2", name), answer.text
     assert answer.content == b""
 
 
-def test_it_gets_a_name_where_it_has_none(fakes, client, bearer):
+def test_a_push_without_an_id_gets_one(fakes, client, bearer):
     uuid.UUID(push(fakes, client, bearer).headers["apns-id"])
 
 
@@ -72,13 +72,13 @@ def test_it_gets_a_name_where_it_has_none(fakes, client, bearer):
         (403, "MissingProviderToken", {"authorization": None}),
     ],
 )
-def test_what_is_wrong_is_said_in_apples_words(fakes, client, bearer, status, reason, wrong):
+def test_errors_have_the_reasons_of_apple(fakes, client, bearer, status, reason, wrong):
     answer = push(fakes, client, bearer, **wrong)
     assert (answer.status_code, answer.json()["reason"]) == (status, reason)
     assert push(fakes, client, bearer).status_code == 200, "the connection goes on"
 
 
-def test_a_token_by_another_key_or_of_yesterday_is_none(fakes, client):
+def test_a_provider_token_of_another_key_or_of_yesterday_is_rejected(fakes, client):
     forged = provider_token(fakes, ec.generate_private_key(ec.SECP256R1()))
     answer = push(fakes, client, forged)
     assert (answer.status_code, answer.json()["reason"]) == (403, "InvalidProviderToken")
@@ -86,7 +86,7 @@ def test_a_token_by_another_key_or_of_yesterday_is_none(fakes, client):
     assert (answer.status_code, answer.json()["reason"]) == (403, "ExpiredProviderToken")
 
 
-def test_a_device_that_is_gone_says_since_when(fakes, client, bearer):
+def test_an_unregistered_device_is_reported_with_its_time(fakes, client, bearer):
     at_ms = int(time.time() * 1_000) - 5_000
     answer = push(fakes, client, bearer, fakes.token("apns", state={"unregistered": {"at_ms": at_ms}})["token"])
     assert (answer.status_code, answer.json()) == (410, {"reason": "Unregistered", "timestamp": at_ms})

@@ -1,5 +1,5 @@
-"""FCM against what Google itself publishes: the discovery document of FCM v1, which PyPI's `google-api-python-client` ships, says what
-every field is called and holds; and `firebase-admin`, Google's own sender, pushes to our fake and understands its answers."""
+"""FCM against Google's publications: the discovery document of FCM v1, in PyPI's `google-api-python-client`, defines
+every field; and `firebase-admin`, Google's own sender, pushes to the fake and understands its answers."""
 
 import importlib.util
 import json
@@ -25,7 +25,7 @@ FORMS = {
 
 
 def complaints(value, schema: dict, path: str) -> list[str]:
-    """What of a JSON value is not as the document has it. A field that it does not know is wrong: FCM refuses the request."""
+    """The differences of a JSON value from the document. An unknown field is an error: FCM rejects the request."""
     if "$ref" in schema:
         schema = {"type": "object", **SCHEMAS[schema["$ref"]]}
     kind = schema["type"]
@@ -71,7 +71,7 @@ def node(fakes):
     node.stop()
 
 
-def test_the_document_is_read_strictly():
+def test_the_document_is_checked_strictly():
     for body in [
         {"message": {"priority": "HIGH"}},
         {"message": {"android": {"priority": "urgent"}}},
@@ -138,7 +138,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
-def test_what_is_sent_is_what_googles_document_describes(node, fakes, message):
+def test_requests_conform_to_googles_document(node, fakes, message):
     token = fakes.token("fcm")
     device = node.register(push_token=token)["device"]
     push = {"mode": "always", **message.get("push", {})}
@@ -157,12 +157,12 @@ def test_what_is_sent_is_what_googles_document_describes(node, fakes, message):
 # -- the fake, against the document --------------------------------------------------------------
 
 SAMPLES = {"google-duration": "3.5s", "google-datetime": "2030-01-02T03:04:05Z"}
-# Targets, of which a message has one; and what FCM writes itself.
+# Targets, of which a message has one; and fields that FCM writes itself.
 NOT_SENT = {"fid", "topic", "condition", "token", "name"}
 
 
 def samples(schema: dict, name: str = ""):
-    """For every field below that schema a value in which it alone is set."""
+    """For every field below the schema, a value with only this field set."""
     if "$ref" in schema:
         schema = {"type": "object", **SCHEMAS[schema["$ref"]]}
     kind = schema["type"]
@@ -187,7 +187,7 @@ def environment(fakes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REQUESTS_CA_BUNDLE", fakes.info["ca_file"])
         patch.setenv("NO_PROXY", "localhost,127.0.0.1")
-        # firebase-admin has no setting for it.
+        # firebase-admin has no setting for this.
         origin = fakes.info["origins"]["fcm"]
         patch.setattr(messaging._MessagingService, "FCM_URL", origin + "/v1/projects/{0}/messages:send")
         yield patch
@@ -197,8 +197,8 @@ def account(fakes) -> dict:
     return fakes.info["credentials"]["fcm"]["service_account"]
 
 
-def test_the_fake_knows_every_field_of_the_document(fakes, environment):
-    """Over google-auth, so that the access token is one of its making too."""
+def test_the_fake_accepts_every_field_of_the_document(fakes, environment):
+    """Uses google-auth, so that the access token comes from it too."""
     found = google.oauth2.service_account.Credentials.from_service_account_info(account(fakes), scopes=[SCOPE])
     token = fakes.token("fcm")["token"]
     url = messaging._MessagingService.FCM_URL.format(account(fakes)["project_id"])
@@ -217,7 +217,7 @@ def test_the_fake_knows_every_field_of_the_document(fakes, environment):
 
 # -- firebase-admin ------------------------------------------------------------------------------
 
-# Google would rather have installation ids, of which a transition makes tokens ones too.
+# Google prefers installation ids; during a transition tokens are accepted as ids.
 pytestmark = pytest.mark.filterwarnings("ignore:Message.token is deprecated")
 
 
@@ -228,7 +228,7 @@ def app(fakes, environment):
     firebase_admin.delete_app(app)
 
 
-def test_the_fake_takes_what_firebase_admin_sends(fakes, app):
+def test_the_fake_accepts_messages_of_firebase_admin(fakes, app):
     token = fakes.token("fcm")["token"]
     light = messaging.LightSettings(color="#aabbcc", light_on_duration_millis=200, light_off_duration_millis=300)
     shown = messaging.AndroidNotification(
@@ -250,7 +250,7 @@ def test_the_fake_takes_what_firebase_admin_sends(fakes, app):
     assert json.loads(got["payload"])["message"]["notification"]["title"] == "狼煙"
 
 
-def test_firebase_admin_understands_what_the_fake_says_of_each_token(fakes, app):
+def test_firebase_admin_understands_the_answer_for_each_token(fakes, app):
     states = ["registered", {"unregistered": {"at_ms": 1}}, "foreign"]
     tokens = [fakes.token("fcm", state=state)["token"] for state in states]
     answers = messaging.send_each([messaging.Message(token=token, data={"k": "v"}) for token in [*tokens, "x" * 140]], app=app)
@@ -274,14 +274,14 @@ def told(fakes, token: str, script: dict) -> None:
         (400, exceptions.InvalidArgumentError),
     ],
 )
-def test_firebase_admin_understands_what_the_fake_is_told_to_say(fakes, app, status, error):
+def test_firebase_admin_understands_configured_errors(fakes, app, status, error):
     token = fakes.token("fcm")["token"]
     told(fakes, token, {"status": status})
     with pytest.raises(error):
         messaging.send(messaging.Message(token=token, data={"k": "v"}), app=app)
 
 
-def test_firebase_admin_tries_again_when_the_fake_is_unavailable(fakes, app):
+def test_firebase_admin_retries_when_the_fake_is_unavailable(fakes, app):
     token = fakes.token("fcm")["token"]
     told(fakes, token, {"status": 503, "count": 1})
     messaging.send(messaging.Message(token=token, data={"k": "v"}), app=app)

@@ -1,5 +1,5 @@
-"""A node as a Web Push service (RFC 8030): `pywebpush` posts to a device's endpoint as it would to a browser's, and what
-the device hears over its WebSocket is opened with `http-ece`."""
+"""A node as a Web Push service (RFC 8030): `pywebpush` posts to a device's endpoint as to a browser's, and
+`http-ece` decrypts the messages that the device receives over its WebSocket."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ def node():
 
 
 class Receiver:
-    """A device with an endpoint and the keys of a browser."""
+    """A device with an endpoint and a browser's keys."""
 
     def __init__(self, node, **wanted) -> None:
         self.node, self.device = node, node.register()
@@ -94,7 +94,7 @@ def refused(receiver, data="x", **options) -> int:
 
 
 @pytest.mark.parametrize("encoding", ["aes128gcm", "aesgcm"])
-def test_what_is_sent_is_heard_and_opened(node, encoding):
+def test_a_message_is_received_and_decrypted(node, encoding):
     receiver = Receiver(node)
     with receiver.connect() as socket:
         for data in ["狼煙 🔥", "x" * 3_900]:
@@ -104,7 +104,7 @@ def test_what_is_sent_is_heard_and_opened(node, encoding):
             assert receiver.next(socket) == data.encode()
 
 
-def test_a_device_that_was_away_hears_it_at_its_next_log_in(node):
+def test_an_offline_device_receives_it_at_its_next_log_in(node):
     receiver = Receiver(node)
     for data in ["one", "two"]:
         send(receiver, data, headers={"Topic": "upd"})
@@ -116,7 +116,7 @@ def test_a_device_that_was_away_hears_it_at_its_next_log_in(node):
         assert receiver.next(socket) == b"now"
 
 
-def test_a_bound_endpoint_takes_its_own_sender_alone(node):
+def test_a_bound_endpoint_accepts_its_own_sender_only(node):
     mine, other = vapid(), vapid()
     receiver = Receiver(node, vapid_key=text_of(point(mine.public_key)))
     assert send(receiver, "x", signer=mine).status_code == 201
@@ -124,7 +124,7 @@ def test_a_bound_endpoint_takes_its_own_sender_alone(node):
     assert refused(receiver) == 401
 
 
-def test_a_receipt_follows_the_confirmation(node):
+def test_a_receipt_follows_the_acknowledgement(node):
     receiver = Receiver(node)
     answer = send(receiver, "confirm me", headers={"Prefer": "respond-async"})
     assert answer.status_code == 202
@@ -136,13 +136,13 @@ def test_a_receipt_follows_the_confirmation(node):
         assert httpx.get(receipt, headers={"Prefer": "wait=30"}, timeout=DEADLINE_S * 2).status_code == 204
 
 
-def test_what_is_too_much_too_often_or_too_late_is_refused(node):
+def test_limits_of_size_rate_and_lifetime(node):
     receiver = Receiver(node)
     url = receiver.endpoint["url"]
     assert httpx.get(url).json() == {"unifiedpush": {"version": 1}}
     assert httpx.post(url, content=b"x" * 4_097, headers={"TTL": "1"}).status_code == 413
     assert httpx.post(url, content=b"x").status_code == 400
-    # Whatever is not encrypted is passed on all the same: nobody here looks.
+    # An unencrypted body is forwarded too: the node does not check.
     assert httpx.post(url, content=b"plain", headers={"TTL": "1"}).status_code == 201
     statuses = [httpx.post(url, content=b"x", headers={"TTL": "1"}).status_code for _ in range(11)]
     assert statuses[-1] == 429 and set(statuses) <= {201, 429}

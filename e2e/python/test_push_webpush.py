@@ -1,7 +1,7 @@
-"""Web Push (RFC 8030, 8291, 8292) against packages that other people wrote.
+"""Web Push (RFC 8030, 8291, 8292) against third-party packages.
 
 Our pushes go to a plain receiver of its own, which opens them with `http-ece` and believes VAPID tokens by `py-vapid` and
-`PyJWT`; and `pywebpush` pushes to our fake push service, which has to understand it."""
+`PyJWT`; and `pywebpush` pushes to the fake push service, which must accept it."""
 
 import base64
 import http.server
@@ -37,7 +37,7 @@ def point(key) -> bytes:
 
 
 class Browser:
-    """A subscription with the keys that a browser keeps to itself, and what arrived for it."""
+    """A subscription with a browser's private keys, and its received pushes."""
 
     def __init__(self, origin: str, padding: bool = False) -> None:
         self.path = f"/push/{uuid.uuid4().hex}?v=2"
@@ -53,7 +53,7 @@ class Browser:
 
 
 class Receiver:
-    """A push service of a few lines: HTTP/1.1 over TLS, takes everything, keeps it for the browser."""
+    """A minimal push service: HTTP/1.1 over TLS, accepts everything, keeps it for the browser."""
 
     def __init__(self, certificate) -> None:
         browsers = self.browsers = {}
@@ -102,7 +102,7 @@ def receiver(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vapid():
-    """The key pair of our side, as `py-vapid` makes it."""
+    """The sender's key pair, created by `py-vapid`."""
     vapid = Vapid02()
     vapid.generate_keys()
     return vapid
@@ -118,7 +118,7 @@ def node(receiver, vapid):
 
 
 def sent(node, browser, **fields) -> tuple[str, dict, bytes]:
-    """Pushes to a new device of that subscription: the notification's id, the headers, the plain text."""
+    """Pushes to a new device with the subscription; returns the notification's id, the headers, the plain text."""
     device = node.register(push_token=browser.push_token)["device"]
     push = {"mode": "always", **fields.pop("push", {})}
     made = node.publish(to={"devices": [device]}, push=push, **fields)["id"]
@@ -129,7 +129,7 @@ def sent(node, browser, **fields) -> tuple[str, dict, bytes]:
 
 
 @pytest.mark.parametrize("padding", [False, True], ids=["unpadded keys", "padded keys"])
-def test_http_ece_opens_what_was_published(node, receiver, padding):
+def test_http_ece_decrypts_a_push(node, receiver, padding):
     notification = {"title": "狼煙 🔥", "body": "up\n\"quoted\" \\ \u0000", "url": "https://example.com/?a=1&b=2"}
     data = {"n": 1.5, "list": [None, True, {"deep": "ü"}], "empty": ""}
     made, headers, plain = sent(node, receiver.browser(padding=padding), notification=notification, data=data)
@@ -139,8 +139,8 @@ def test_http_ece_opens_what_was_published(node, receiver, padding):
 
 
 @pytest.mark.parametrize("length", [1, 1_000, 3_991])
-def test_a_payload_of_any_size_is_opened_as_it_was_sent(node, receiver, length):
-    """3,993 bytes are the most that fit 4,096 encrypted ones; two are the quotes."""
+def test_a_payload_of_any_size_is_decrypted_unchanged(node, receiver, length):
+    """At most 3,993 bytes fit into 4,096 encrypted ones; two are the quotes."""
     payload = ("abcdefghij" * 400)[:length]
     _, headers, plain = sent(node, receiver.browser(), notification={"title": "t"}, push={"webpush": {"payload": payload}})
     assert plain == json.dumps(payload).encode()
@@ -160,7 +160,7 @@ def test_salt_and_key_are_new_for_every_push(node, receiver):
 def test_the_vapid_token_is_for_this_origin_and_signed_by_the_key(node, receiver, vapid):
     _, headers, _ = sent(node, receiver.browser(), notification={"title": "t"})
     authorization = headers["authorization"]
-    # py-vapid takes "t=…,k=…" without the space that RFC 9110 allows and RFC 8292's own example has.
+    # py-vapid accepts only "t=…,k=…" without the space that RFC 9110 allows and RFC 8292's example contains.
     assert Vapid02.verify(authorization.replace(", ", ","))
     scheme, parameters = authorization.split(" ", 1)
     assert scheme == "vapid"
@@ -182,7 +182,7 @@ def test_ttl_urgency_and_topic_are_in_the_headers(node, receiver, urgency):
     assert headers["topic"] == "score-7"
 
 
-def test_a_long_collapse_key_becomes_a_topic_that_is_one(node, receiver):
+def test_a_long_collapse_key_becomes_a_valid_topic(node, receiver):
     topics = []
     for key in ["an order of a customer: № 1", "an order of a customer: № 2", "an order of a customer: № 1"]:
         _, headers, _ = sent(node, receiver.browser(), notification={"title": "t"}, collapse_key=key)
@@ -193,14 +193,14 @@ def test_a_long_collapse_key_becomes_a_topic_that_is_one(node, receiver):
     assert "topic" not in sent(node, receiver.browser(), notification={"title": "t"})[1]
 
 
-def test_what_a_provider_says_itself_goes_as_it_is(node, receiver):
+def test_explicit_fields_of_a_provider_are_sent_unchanged(node, receiver):
     own = {"headers": {"TTL": "77", "Urgency": "low", "Topic": "mine"}, "payload": {"any": ["thing"]}}
     _, headers, plain = sent(node, receiver.browser(), notification={"title": "t"}, urgency="high", push={"webpush": own})
     assert [headers[name] for name in ("ttl", "urgency", "topic")] == ["77", "low", "mine"]
     assert json.loads(plain) == own["payload"]
 
 
-# -- pywebpush as the sender, our fake as the push service ---------------------------------------
+# -- pywebpush as the sender, the fake as the push service ---------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ def push_to(fakes, session, subscription, data, **options):
 
 
 @pytest.mark.parametrize("data", ["hello", "狼煙 🔥", "x" * 3_993], ids=["text", "unicode", "the most"])
-def test_the_fake_opens_what_pywebpush_encrypts(fakes, session, data):
+def test_the_fake_decrypts_pushes_of_pywebpush(fakes, session, data):
     subscription = fakes.token("webpush")
     answer = push_to(fakes, session, subscription, data, headers={"urgency": "high", "topic": "score"})
     assert answer.status_code == 201, answer.text
@@ -236,13 +236,13 @@ def test_the_fake_opens_what_pywebpush_encrypts(fakes, session, data):
     assert [got["headers"][name] for name in ("ttl", "urgency", "topic")] == ["60", "high", "score"]
 
 
-def test_the_fake_takes_a_push_without_a_payload(fakes, session):
+def test_the_fake_accepts_a_push_without_a_payload(fakes, session):
     subscription = fakes.token("webpush")
     assert push_to(fakes, session, subscription, None).status_code == 201
 
 
-def test_the_fake_refuses_what_pywebpush_does_wrong(fakes, session):
-    """Another key, another origin, too long a life, an encoding of the past, too much: as push services refuse them."""
+def test_the_fake_rejects_invalid_pushes(fakes, session):
+    """Another key, another origin, too long a lifetime, an outdated encoding, too large: like real push services."""
     now = int(time.time())
     for status, wrong in [
         (403, {"key": Vapid02.from_raw(text_of(b"\1" * 32).encode())}),
@@ -257,7 +257,7 @@ def test_the_fake_refuses_what_pywebpush_does_wrong(fakes, session):
         with pytest.raises(WebPushException) as refused:
             push_to(fakes, session, subscription, **{"data": "hello", **wrong})
         assert refused.value.response.status_code == status, (wrong, refused.value.response.text)
-    # A subscription that is restricted to a key is not for who has none (RFC 8292 §4.2).
+    # A subscription restricted to a key rejects a sender without one (RFC 8292 §4.2).
     subscription = fakes.token("webpush")
     info = {"endpoint": subscription["endpoint"], "keys": subscription["keys"]}
     answer = WebPusher(info, requests_session=session).send("hello", ttl=60, timeout=DEADLINE_S)

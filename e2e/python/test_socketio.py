@@ -9,10 +9,10 @@ from node import DEADLINE_S, Node, until
 
 
 class Client:
-    """Collects what a client hears; its handler's return value is the acknowledgement."""
+    """Collects a client's messages; its handler's return value is the acknowledgement."""
 
     def __init__(self, base: str, auth: dict, transports: list[str], namespace: str = "/") -> None:
-        self.heard, self.closes, self.ended = [], [], threading.Event()
+        self.received, self.closes, self.ended = [], [], threading.Event()
         self.io = socketio.Client(reconnection=False)
         self.io.on("notification", self._hear)
         self.io.on("close", self.closes.append)
@@ -20,11 +20,11 @@ class Client:
         self.io.connect(base, auth=auth, transports=transports, namespaces=[namespace], wait_timeout=DEADLINE_S)
 
     def _hear(self, message: dict, *_offset: str) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
-    def hears(self, count: int) -> list:
-        until(f"{count} notifications", lambda: len(self.heard) >= count)
-        return [message["data"] for message in self.heard]
+    def receives(self, count: int) -> list:
+        until(f"{count} notifications", lambda: len(self.received) >= count)
+        return [message["data"] for message in self.received]
 
 
 TRANSPORTS = {"websocket": ["websocket"], "polling": ["polling"], "upgrade": ["polling", "websocket"]}
@@ -37,17 +37,17 @@ def waiting(node, token: str) -> list:
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)
-def test_a_device_hears_what_waited_and_what_comes_and_confirms_it(node, name):
+def test_a_device_receives_stored_and_live_messages_and_acknowledges_them(node, name):
     user = f"py-sio-{name}"
     token = node.register(user=user)["token"]
     node.publish(to={"users": [user]}, notification={"title": "狼煙"}, data="waited")
     client = Client(node.http, {"token": token, "topics": ["py-sio-own"]}, TRANSPORTS[name])
-    assert client.hears(1) == ["waited"]
+    assert client.receives(1) == ["waited"]
     assert client.io.transport() == ("websocket" if name == "upgrade" else name)
     node.publish(to={"topic": "py-sio-own"}, data={"n": 1})
-    assert client.hears(2)[1] == {"n": 1}
+    assert client.receives(2)[1] == {"n": 1}
     node.publish(to={"users": [user]}, when="connected", data="live")
-    assert client.hears(3)[2] == "live"
+    assert client.receives(3)[2] == "live"
     until("both to be confirmed", lambda: not waiting(node, token))
     client.io.disconnect()
 
@@ -58,8 +58,8 @@ def test_calls_are_answered(node, name):
     client = Client(node.http, {"token": node.register(user=user)["token"]}, TRANSPORTS[name])
     topic = f"py-sio-topic-{name}"
     assert client.io.call("subscribe", [topic], timeout=DEADLINE_S) == {"ok": True}
-    node.publish(to={"topic": topic}, data="heard")
-    assert client.hears(1) == ["heard"]
+    node.publish(to={"topic": topic}, data="received")
+    assert client.receives(1) == ["received"]
     assert client.io.call("presence", "idle", timeout=DEADLINE_S) == {"ok": True}
     assert node.provider.post("/v1/presence", json={"users": [user]}).json()["users"][user]["presence"] == "idle"
     assert client.io.call("unsubscribe", topic, timeout=DEADLINE_S) == {"ok": True}
@@ -78,12 +78,12 @@ def test_the_newer_connection_of_a_device_replaces_the_older(node, name):
     second.io.disconnect()
 
 
-def test_a_wrong_token_is_refused(node):
+def test_a_wrong_token_is_rejected(node):
     with pytest.raises(socketio.exceptions.ConnectionError):
         Client(node.http, {"token": "not one"}, ["websocket"])
 
 
-def test_other_namespaces_are_refused(node):
+def test_other_namespaces_are_rejected(node):
     with pytest.raises(socketio.exceptions.ConnectionError):
         Client(node.http, {"token": node.register()["token"]}, ["websocket"], namespace="/admin")
 

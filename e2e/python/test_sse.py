@@ -13,15 +13,15 @@ def messages(node, token: str, count: int, **headers):
     with httpx.Client(timeout=DEADLINE_S, headers={"Authorization": f"Bearer {token}", **headers}) as client:
         with connect_sse(client, "GET", node.http + "/v1/events") as source:
             assert source.response.headers["content-type"].startswith("text/event-stream")
-            heard = []
+            received = []
             for event in source.iter_sse():
                 if event.event == "msg":
-                    heard.append((event.id, json.loads(event.data)))
-                if len(heard) == count:
-                    return heard
+                    received.append((event.id, json.loads(event.data)))
+                if len(received) == count:
+                    return received
 
 
-def test_last_event_id_resumes_behind_the_message_it_names(node):
+def test_last_event_id_resumes_after_its_message(node):
     device = node.register()
     for n in range(5):
         node.publish(to={"devices": [device["device"]]}, data=n)
@@ -36,7 +36,7 @@ def test_last_event_id_resumes_behind_the_message_it_names(node):
     assert [msg["data"] for _, msg in resumed] == [3, 4]
 
 
-def test_a_position_that_is_none_is_refused_or_ignored_but_never_an_error_of_the_server(node):
+def test_an_invalid_position_is_rejected_or_ignored_but_never_a_server_error(node):
     device = node.register()
     headers = {"Authorization": f"Bearer {device['token']}", "Last-Event-ID": "../../etc/passwd"}
     with httpx.stream("GET", node.http + "/v1/events", headers=headers, timeout=DEADLINE_S) as answer:

@@ -1,5 +1,5 @@
-"""Traces from a provider's request to the push service's answer, read with OpenTelemetry's own messages (PyPI's
-`opentelemetry-proto`): a collector made of Python's HTTP server and what Google's protobuf runtime understands."""
+"""Traces from a provider's request to the push service's answer, decoded with OpenTelemetry's messages (PyPI's
+`opentelemetry-proto`): the collector uses Python's HTTP server and Google's protobuf runtime."""
 
 import subprocess
 import threading
@@ -140,7 +140,7 @@ def test_one_trace_from_the_request_to_the_push_service(node, fakes, collector, 
     assert resource["noroshi.roles"] == "api,gateway,sender" and resource["service.instance.id"]
 
 
-def test_what_nobody_records_is_not_recorded_and_goes_on(node, fakes, collector):
+def test_an_unsampled_trace_is_propagated_but_not_recorded(node, fakes, collector):
     token, other = fakes.token("fcm"), "ffffffffffffffffffffffffffffffff"
     device = node.register(user="quiet", push_token=token)["device"]
     for headers in ({"traceparent": f"00-{other}-{PARENT}-00"}, {}, {"traceparent": "nonsense"}):

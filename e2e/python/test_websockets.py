@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 from node import DEADLINE_S, Node
 
 
-def test_a_device_registers_connects_and_hears(node):
+def test_a_device_registers_connects_and_receives(node):
     device = node.register(user="pythonista", platform="other")
     headers = {"Authorization": f"Bearer {device['token']}"}
     with connect(node.ws + "/v1/connect", subprotocols=["noroshi.v1"], additional_headers=headers) as socket:
@@ -52,7 +52,7 @@ def test_a_takeover_closes_the_older_connection_with_its_code(node):
             assert closed.value.rcvd.code == 4001
 
 
-def test_a_hundred_devices_hear_a_topic_message_once(node):
+def test_a_hundred_devices_receive_a_topic_message_once(node):
     async def listen(token: str, ready: asyncio.Semaphore) -> list:
         async with connect_async(f"{node.ws}/v1/connect?token={token}", subprotocols=["noroshi.v1"]) as socket:
             assert json.loads(await socket.recv())["t"] == "ready"
@@ -60,10 +60,10 @@ def test_a_hundred_devices_hear_a_topic_message_once(node):
             await socket.send(json.dumps({"t": "ping"}))
             assert json.loads(await socket.recv())["t"] == "pong"
             ready.release()
-            heard = []
-            while not heard or heard[-1]["data"] != "end":
-                heard.append(json.loads(await socket.recv()))
-            return heard
+            received = []
+            while not received or received[-1]["data"] != "end":
+                received.append(json.loads(await socket.recv()))
+            return received
 
     async def crowd() -> list:
         ready = asyncio.Semaphore(0)
@@ -76,9 +76,9 @@ def test_a_hundred_devices_hear_a_topic_message_once(node):
         return await asyncio.gather(*tasks)
 
     every = asyncio.run(asyncio.wait_for(crowd(), 60))
-    assert all([msg["data"] for msg in heard] == ["one", "two", "end"] for heard in every)
-    assert len({tuple(msg["id"] for msg in heard) for heard in every}) == 1
-    assert len({tuple(msg["offset"] for msg in heard) for heard in every}) == 1
+    assert all([msg["data"] for msg in received] == ["one", "two", "end"] for received in every)
+    assert len({tuple(msg["id"] for msg in received) for received in every}) == 1
+    assert len({tuple(msg["offset"] for msg in received) for received in every}) == 1
 
 
 @pytest.mark.parametrize("bits", [None, 12, 9])
@@ -92,10 +92,10 @@ def test_messages_are_compressed_within_the_window_of_the_client(deflating, bits
         assert json.loads(socket.recv(DEADLINE_S))["t"] == "ready"
         for length in [10, 300, 700, 3_000, 4_000, 60_000]:
             data = ("nothing new under the sun, " * 3_000)[:length]
-            # What is longer than its window comes as it is.
+            # A message longer than its window is not compressed.
             deflating.publish(to={"users": [f"compressed-{bits}"]}, data=data[:4_000])
             assert json.loads(socket.recv(DEADLINE_S))["data"] == data[:4_000]
-            # The library compresses whatever it sends.
+            # The library compresses every message it sends.
             socket.send(json.dumps({"t": "nonsense", "text": data}))
             assert json.loads(socket.recv(DEADLINE_S))["t"] == "error"
 

@@ -1,5 +1,5 @@
 """XMPP with the Python library `slixmpp`, which checks certificates: STARTTLS, direct TLS, PubSub, stream
-management, and accounts as conformance suites use them."""
+management, and accounts for conformance suites."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from node import DEADLINE_S, KEY, Node, free_port
 
 
 class Secure:
-    """A node with a certificate and both listeners, and what its API is asked through."""
+    """A node with a certificate and both listeners, and its API client."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="noroshi-xmpp-"))
@@ -53,20 +53,20 @@ def secure():
 
 
 class Client(slixmpp.ClientXMPP):
-    """Logged in and there; stanzas it gets are in `heard`."""
+    """Logged in and available; its received stanzas are in `inbound`."""
 
     def __init__(
         self, secure: Secure, name: str, password: str, mechanism: str | None = None, resource: str = "py"
     ) -> None:
         super().__init__(f"{name}@localhost/{resource}", password, sasl_mech=mechanism)
         self.ca_certs = str(secure.cert)
-        self.heard: asyncio.Queue = asyncio.Queue()
+        self.inbound: asyncio.Queue = asyncio.Queue()
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
         for plugin in ("xep_0030", "xep_0060", "xep_0198", "xep_0199", "xep_0203", "xep_0352"):
             self.register_plugin(plugin)
         self.add_event_handler("session_start", self._start)
-        # The event `message` is for those with a body.
-        self.register_handler(Callback("every message", StanzaPath("message"), self.heard.put_nowait))
+        # slixmpp's event `message` only covers messages with a body.
+        self.register_handler(Callback("every message", StanzaPath("message"), self.inbound.put_nowait))
         self.add_event_handler("disconnected", lambda _: self.ended.set())
 
     async def _start(self, _) -> None:
@@ -82,7 +82,7 @@ class Client(slixmpp.ClientXMPP):
         return self
 
     async def next(self):
-        return await asyncio.wait_for(self.heard.get(), DEADLINE_S)
+        return await asyncio.wait_for(self.inbound.get(), DEADLINE_S)
 
     async def leave(self) -> None:
         await self.disconnect()
@@ -94,7 +94,7 @@ def payload(element) -> dict:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_a_device_hears_its_inbox_and_topics(secure, direct):
+def test_a_device_receives_its_inbox_and_topics(secure, direct):
     async def play():
         user = f"py-{direct}"
         device = secure.node.register(user=user, topics=["news"])
@@ -130,7 +130,7 @@ def test_topics_are_nodes(secure):
         held = await pubsub.get_subscriptions("pubsub.localhost")
         assert [one["node"] for one in held["pubsub"]["subscriptions"]] == ["weather"]
         await pubsub.unsubscribe("pubsub.localhost", "weather", subid=None)
-        # Where suites run every device may publish, so it may begin a topic, but nobody owns one.
+        # In conformance mode every device may publish and so create a topic, but no device owns one.
         await pubsub.create_node("pubsub.localhost", "mine")
         for request, condition in [
             (pubsub.create_node("pubsub.localhost", "weather"), "conflict"),
@@ -144,7 +144,7 @@ def test_topics_are_nodes(secure):
     asyncio.run(play())
 
 
-def test_the_state_of_the_client_is_its_presence(secure):
+def test_client_state_sets_the_presence(secure):
     async def play():
         device = secure.node.register(user="csi")
         client = await Client(secure, device["device"], device["token"], "PLAIN").log_in(secure.port)
@@ -162,7 +162,7 @@ def test_the_state_of_the_client_is_its_presence(secure):
     asyncio.run(play())
 
 
-def test_a_wrong_token_is_told(secure):
+def test_a_wrong_token_is_reported(secure):
     async def play():
         device = secure.node.register()
         client = Client(secure, device["device"], "nonsense", "PLAIN")
@@ -176,7 +176,7 @@ def test_a_wrong_token_is_told(secure):
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN"])
-def test_accounts_of_suites_talk_to_each_other(secure, mechanism):
+def test_conformance_accounts_exchange_messages(secure, mechanism):
     async def play():
         romeo = await Client(secure, "romeo", "romeo-secret", mechanism).log_in(secure.port)
         romeo.send_message(mto="juliet@localhost", mbody=f"while you are away {mechanism}", mtype="chat")
@@ -185,15 +185,15 @@ def test_accounts_of_suites_talk_to_each_other(secure, mechanism):
         waited = await juliet.next()
         assert waited["body"] == f"while you are away {mechanism}" and waited["delay"]["stamp"] is not None
         juliet.send_message(mto="romeo@localhost/py", mbody="now", mtype="chat")
-        heard = await romeo.next()
-        assert (heard["body"], str(heard["from"])) == ("now", "juliet@localhost/py")
+        inbound = await romeo.next()
+        assert (inbound["body"], str(inbound["from"])) == ("now", "juliet@localhost/py")
         await romeo.leave()
         await juliet.leave()
 
     asyncio.run(play())
 
 
-def test_accounts_of_suites_see_each_other_come_and_go(secure):
+def test_conformance_accounts_see_each_others_presence(secure):
     async def play():
         romeo = await Client(secure, "romeo", "romeo-secret").log_in(secure.port)
         juliet = await Client(secure, "juliet", "juliet-secret").log_in(secure.port)
@@ -207,7 +207,7 @@ def test_accounts_of_suites_see_each_other_come_and_go(secure):
                 if (name, str(presence["from"]), presence["show"]) == (event, jid, show):
                     return
 
-        # The library approves what is asked, and asks back.
+        # The library approves requests and subscribes in return.
         romeo.send_presence_subscription(pto="juliet@localhost")
         await sees("got_online", "juliet@localhost/py")
         for client, contact in ((romeo, "juliet@localhost"), (juliet, "romeo@localhost")):
@@ -222,7 +222,7 @@ def test_accounts_of_suites_see_each_other_come_and_go(secure):
         await sees("changed_status", "juliet@localhost/py", "away")
         await juliet.leave()
         await sees("got_offline", "juliet@localhost/py")
-        # Nothing of it is left for the next test.
+        # Clean up for the next test.
         await romeo.del_roster_item("juliet@localhost")
         await romeo.get_roster()
         assert romeo.client_roster["juliet@localhost"]["subscription"] not in ("both", "to", "from")
@@ -231,11 +231,11 @@ def test_accounts_of_suites_see_each_other_come_and_go(secure):
     asyncio.run(play())
 
 
-def test_a_client_that_confirms_what_it_reads_stays(secure):
+def test_a_client_that_acknowledges_stays_connected(secure):
     async def play():
         romeo = await Client(secure, "romeo", "romeo-secret").log_in(secure.port)
         juliet = await Client(secure, "juliet", "juliet-secret").log_in(secure.port)
-        # Answers to what it asks, and what others say: the library answers each request for a confirmation.
+        # Answers to its requests, and stanzas of others: the library answers each request for an acknowledgement.
         for _ in range(25):
             await asyncio.gather(*(romeo.plugin["xep_0199"].ping("localhost") for _ in range(100)))
         for number in range(2_500):
@@ -250,7 +250,7 @@ def test_a_client_that_confirms_what_it_reads_stays(secure):
     asyncio.run(play())
 
 
-def test_what_the_service_is(secure):
+def test_disco_describes_the_service(secure):
     async def play():
         device = secure.node.register()
         client = Client(secure, device["device"], device["token"], "PLAIN")
@@ -258,7 +258,7 @@ def test_what_the_service_is(secure):
         await client.log_in(secure.port)
         version = (await client.plugin["xep_0092"].get_version("localhost"))["software_version"]
         assert version["name"] == "Noroshi" and version["version"]
-        # Who knows nobody is told of nobody.
+        # A client without contacts receives no presence.
         items = await client.plugin["xep_0030"].get_items("romeo@localhost")
         assert not items["disco_items"]["items"]
         await client.leave()
@@ -272,7 +272,7 @@ def test_a_device_reads_its_inbox_as_its_archive(secure):
         sent = [secure.node.publish(to={"users": ["archive"]}, data=n)["id"] for n in range(5)]
         client = Client(secure, device["device"], device["token"], "PLAIN")
         client.register_plugin("xep_0313")
-        # It is not there: nothing is delivered, and so nothing confirmed.
+        # The client is unavailable: nothing is delivered, so nothing is acknowledged.
         client.send_presence = lambda *_, **__: None
         await client.log_in(secure.port)
         archive = client.plugin["xep_0313"]
@@ -291,7 +291,7 @@ def test_a_device_reads_its_inbox_as_its_archive(secure):
         with pytest.raises(IqError) as refused:
             await read(after="nothing")
         assert refused.value.condition == "item-not-found"
-        # Reading confirms nothing: all are still there.
+        # Reading acknowledges nothing: all messages remain.
         assert await read() == (sent, "5")
         assert "acked" not in secure.node.provider.get(f"/v1/notifications/{sent[0]}").json()["counts"]
         await client.leave()
@@ -322,7 +322,7 @@ def test_accounts_have_cards_copies_and_archives(secure):
             other.add_event_handler(event, lambda copy, event=event: copies.put_nowait((event, copy[event]["body"])))
         await other.plugin["xep_0280"].enable()
         romeo.send_message(mto="juliet@localhost", mbody="to her", mtype="chat")
-        heard = await juliet.next()
+        inbound = await juliet.next()
         juliet.send_message(mto="romeo@localhost/one", mbody="to him", mtype="chat")
         assert (await romeo.next())["body"] == "to him"
         for expected in (("carbon_sent", "to her"), ("carbon_received", "to him")):
@@ -332,7 +332,7 @@ def test_accounts_have_cards_copies_and_archives(secure):
         )
         results = [message["mam_result"] for message in (await anext(aiter(pages)))["mam"]["results"]]
         assert [result["forwarded"]["stanza"]["body"] for result in results] == ["to her", "to him"]
-        assert heard.xml.find("{urn:xmpp:sid:0}stanza-id").get("id") == results[0]["id"]
+        assert inbound.xml.find("{urn:xmpp:sid:0}stanza-id").get("id") == results[0]["id"]
         for client in (romeo, other, juliet):
             await client.leave()
 

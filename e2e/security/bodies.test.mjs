@@ -1,6 +1,6 @@
 /**
- * Request bodies that do not come, and answers that nobody takes: what a client owes has a deadline, and a stranger
- * is refused before anything is waited for.
+ * Request bodies that do not arrive, and answers that the client does not read: each has a deadline, and a client
+ * without a credential is rejected before the node waits for the body.
  */
 
 import assert from 'node:assert/strict'
@@ -25,7 +25,7 @@ let node
 before(async () => (node = await Node.start({ env: ENV })))
 after(() => node?.stop())
 
-/** What a socket answers until the service ends it. */
+/** The bytes of a socket until the service closes it. */
 function answer(socket) {
   let text = ''
   socket.on('data', (chunk) => (text += chunk))
@@ -46,23 +46,23 @@ function request(head, port = node.httpPort) {
 
 const publish = (more) => ['POST /v1/notifications HTTP/1.1', 'Host: a', `Authorization: Bearer ${KEY}`, ...more]
 
-test('strangers who post to an unknown Socket.IO session are refused at once and use up no requests', async () => {
+test('POSTs to an unknown Socket.IO session are rejected at once and use no request slots', async () => {
   const sid = 'AAAAAAAAAAAAAAAAAAAAAAAAAAAA'
   const post = `POST /socket.io/?EIO=4&transport=polling&sid=${sid} HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n`
   const answers = []
   for (let i = 0; i < 80; i++) {
-    // A connection that the API serves already, as a browser uses it again.
+    // A connection that the API has already served, reused like in a browser.
     const socket = await used(node.httpPort)
     socket.write(post)
     answers.push(answer(socket))
   }
-  // None of the bodies ever comes.
+  // None of the bodies ever arrives.
   const published = await node.api.raw('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, when: 'active', data: 1 } })
   assert.equal(published.status, 202, published.text)
   for (const text of await Promise.all(answers)) assert.match(text, /^HTTP\/1\.1 400 [^]*"code":1/)
 })
 
-test('a body whose first byte does not come is answered 408 and the connection ends', async () => {
+test('a body without a first byte is answered 408 and the connection closes', async () => {
   const text = await answer(request(publish(['Content-Type: application/json', 'Content-Length: 10'])))
   assert.match(text, /^HTTP\/1\.1 408 /)
   assert.match(text, /content-type: application\/problem\+json/i)
@@ -70,7 +70,7 @@ test('a body whose first byte does not come is answered 408 and the connection e
   assert.equal(JSON.parse(text.split('\r\n\r\n')[1]).code, 'body_timeout')
 })
 
-test('the deadlines of bodies hold at the admin address too', async () => {
+test('body deadlines apply to the admin address too', async () => {
   const token = readFileSync(join(node.data, 'operator.token'), 'utf8').trim()
   const head = ['POST /v1/apps HTTP/1.1', 'Host: a', `Authorization: Bearer ${token}`, 'Content-Type: application/json', 'Content-Length: 10']
   // The default is 10 s.
@@ -78,14 +78,14 @@ test('the deadlines of bodies hold at the admin address too', async () => {
   assert.match(text, /^HTTP\/1\.1 408 [^]*connection: close/i)
 })
 
-test('a body that trickles is answered 408, however steadily it does', async () => {
+test('a trickling body is answered 408', async () => {
   const socket = request(publish(['Content-Type: application/json', 'Content-Length: 100000']))
   const trickle = setInterval(() => socket.write(' '), 100)
   const text = await answer(socket).finally(() => clearInterval(trickle))
   assert.match(text, /^HTTP\/1\.1 408 [^]*body_timeout/)
 })
 
-test('a body that is slow but fast enough is taken', async () => {
+test('a body above the minimum rate is accepted', async () => {
   const body = JSON.stringify({ to: { users: ['u1'] }, when: 'active', data: 'x'.repeat(3_000) })
   const socket = request(publish(['Content-Type: application/json', 'Connection: close', `Content-Length: ${body.length}`]))
   let sent = 0
@@ -94,7 +94,7 @@ test('a body that is slow but fast enough is taken', async () => {
   assert.match(text, /^HTTP\/1\.1 202 /)
 })
 
-test('no body is waited for without a credential', async () => {
+test('the node does not wait for a body without a credential', async () => {
   for (const path of ['/v1/notifications', '/v1/devices', '/v1/me/opened', '/push/nothing', '/v1/apps/dev/keys']) {
     const socket = request([`POST ${path} HTTP/1.1`, 'Host: a', 'Content-Type: application/json', 'Content-Length: 1000000'])
     const text = await answer(socket)
@@ -102,8 +102,8 @@ test('no body is waited for without a credential', async () => {
   }
 })
 
-test('a client that takes no answers is closed', async () => {
-  // Nobody else has a connection to it, so that the gauge tells.
+test('a client that reads no answers is closed', async () => {
+  // There are no other connections, so the gauge is exact.
   const own = await Node.start({ env: ENV })
   const open = async () => Number(/^noroshi_api_connections\{listener="public"\} (\d+)$/m.exec(await (await own.admin('/metrics')).text())?.[1])
   const socket = connect(own.httpPort, '127.0.0.1').pause()
@@ -112,14 +112,14 @@ test('a client that takes no answers is closed', async () => {
     // 100 MB of answers: more than any socket buffers.
     socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(1_000))
     await until('the connection to be served', async () => (await open()) === 1)
-    await until('the connection to be given up', async () => (await open()) === 0)
+    await until('the connection to be closed', async () => (await open()) === 0)
   } finally {
     socket.destroy()
     await own.stop()
   }
 })
 
-test('a POST of an open Socket.IO session whose body does not come ends in time', async () => {
+test('a POST of an open Socket.IO session whose body does not arrive times out', async () => {
   const opened = await fetch(`${node.http}/socket.io/?EIO=4&transport=polling`)
   const sid = JSON.parse((await opened.text()).slice(1)).sid
   const text = await answer(

@@ -1,4 +1,4 @@
-/** Two tenants of a front over cells who use the same device ids. */
+/** Two tenants of a front over cells with the same device ids. */
 
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -19,7 +19,7 @@ const operatorOf = (node) => {
   return api(`http://127.0.0.1:${node.adminPort}`, token)
 }
 
-/** An app of the front with a key for everything, as an API. */
+/** An app of the front with a key of all scopes, as an API client. */
 async function tenant(name) {
   const operator = operatorOf(front)
   await operator.call('POST', '/v1/apps', { body: { name, jwt_secret: SECRET }, status: 201 })
@@ -48,10 +48,10 @@ after(async () => {
   await cell?.stop()
 })
 
-test('a tenant that deletes its own device leaves the one of the same id to its owner', async () => {
+test('a tenant that deletes its device does not delete another tenant\'s device of the same id', async () => {
   const { token } = await victim.register({ device: 'phone', user: 'u1' })
   const own = await attacker.register({ device: 'phone', user: 'u1' })
-  await until('the front to know whose tokens they are', async () => {
+  await until('the front to know the owners of the tokens', async () => {
     const answers = [token, own.token].map((token) => front.api.raw('GET', '/v1/me', { token }))
     return (await Promise.all(answers)).every(({ status }) => status === 200)
   })
@@ -64,7 +64,7 @@ test('a tenant that deletes its own device leaves the one of the same id to its 
   await device.leave()
 })
 
-test('an app JWT registers its device in the app that the front verified it for', async () => {
+test('an app JWT registers its device in the app for which the front verified it', async () => {
   const jwt = hs256(SECRET, { sub: 'u2', device: 'tablet', exp: now() + 600, iat: now() })
   const answer = await front.api.raw('POST', '/v1/devices?app=b-attacker', { token: jwt, body: {} })
   assert.equal(answer.status, 201, answer.text)

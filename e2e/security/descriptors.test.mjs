@@ -1,6 +1,6 @@
 /**
- * Idle strangers against a node with few descriptors: providers publish, devices connect and the operator is answered,
- * whatever number of sockets strangers hold.
+ * Idle unauthenticated clients against a node with few descriptors: providers publish, devices connect and the operator
+ * gets answers, however many sockets such clients hold.
  */
 
 import assert from 'node:assert/strict'
@@ -14,7 +14,7 @@ import { KEY, Node } from '../lib/node.mjs'
 import { RawSocket, used } from '../lib/raw.mjs'
 import { until, within } from '../lib/until.mjs'
 
-/** 512 for connections: 102 of the API, 410 of devices, 102 of which may be strangers. */
+/** 512 for connections: 102 of the API, 410 of devices, 102 of which may be unauthenticated. */
 const DESCRIPTORS = 1_024
 
 let node
@@ -41,7 +41,7 @@ async function metric(name) {
 
 const publish = () => node.api.raw('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, when: 'active', data: 1 } })
 
-test('idle strangers on the API make room for a provider', async () => {
+test('idle unauthenticated API connections are evicted for a provider', async () => {
   for (let i = 0; i < 150; i++) keep(await used(node.httpPort))
   for (let i = 0; i < 5; i++) {
     const answer = await publish()
@@ -50,7 +50,7 @@ test('idle strangers on the API make room for a provider', async () => {
   assert.ok((await metric('api_connections_evicted_total{listener="public",credential="none"}')) >= 48)
 })
 
-test('a provider keeps its connection while strangers come and go', async () => {
+test('a provider keeps its connection while unauthenticated clients connect', async () => {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   const once = () =>
     within(
@@ -73,10 +73,10 @@ test('a provider keeps its connection while strangers come and go', async () => 
   agent.destroy()
 })
 
-test('strangers that say nothing do not keep devices out', async () => {
-  // As many as the node has descriptors for in all.
+test('silent unauthenticated connections do not exclude devices', async () => {
+  // As many as the node has descriptors.
   for (let i = 0; i < 700; i++) keep(connect(node.httpPort, '127.0.0.1'))
-  await until('all to be looked at', async () => (await metric('connections_accepted_total')) >= 700)
+  await until('all to be accepted', async () => (await metric('connections_accepted_total')) >= 700)
   const { token } = await node.api.register({ user: 'u1' })
   const device = await Device.connect(node.ws, token)
   const answer = await publish()
@@ -85,8 +85,8 @@ test('strangers that say nothing do not keep devices out', async () => {
   assert.ok((await metric('connections_evicted_total')) > 0)
 })
 
-test('the operator is answered while strangers hold every connection of the admin address', async () => {
-  // `fetch` keeps its connection, and bursts of others arrive before and after it is used.
+test('the operator gets answers while unauthenticated clients hold every connection of the admin address', async () => {
+  // `fetch` keeps its connection alive, and bursts of others arrive before and after it is used.
   await node.admin('/readyz')
   for (let i = 0; i < 5; i++) {
     for (let i = 0; i < 100; i++) keep(connect(node.adminPort, '127.0.0.1'))
@@ -106,7 +106,7 @@ test('a WebSocket on a connection of the API costs one descriptor', async () => 
   assert.ok(descriptors() - before <= 55, `${descriptors() - before} for 50 connections`)
 })
 
-/** Of a GET on a connection of its own. */
+/** The status of a GET on a new connection. */
 function status(url) {
   return new Promise((resolve, reject) => {
     const ask = request(url, { agent: false }, (response) => {
@@ -122,7 +122,7 @@ function descriptors() {
   return execFileSync('ls', [`/proc/${node.child.pid}/fd`]).toString().trim().split('\n').length
 }
 
-test('a client with too many connections closes its own, and nobody else notices', async () => {
+test('a client with too many connections loses its own oldest ones, and others are not affected', async () => {
   const limited = await Node.start({
     env: { NOROSHI__LIMITS__CONNECTIONS_PER_CLIENT: '5', NOROSHI__GATEWAY__CONNECTIONS_PER_CLIENT: '5' },
   })
@@ -135,13 +135,13 @@ test('a client with too many connections closes its own, and nobody else notices
     }
     await within('the first ten to be closed', Promise.all(ends.slice(0, 10)))
     assert.equal(other.readyState, 'open')
-    // Sockets that say nothing count for devices.
+    // Silent sockets count as device connections.
     let refused = 0
     for (let i = 0; i < 15; i++) {
       const socket = keep(connect({ port: limited.httpPort, host: '127.0.0.1', localAddress: '127.0.0.4' }))
       socket.once('data', (data) => (refused += /^HTTP\/1\.1 503 [^]*retry-after/i.test(data)))
     }
-    await until('ten to be refused', () => refused === 10)
+    await until('ten to be rejected', () => refused === 10)
     const { token } = await limited.api.register({ user: 'u1' })
     await (await Device.connect(limited.ws, token)).leave()
   } finally {

@@ -19,16 +19,16 @@ import { Node } from '../lib/node.mjs'
 
 const SCOPES = ['publish', 'devices', 'read', 'admin']
 const SECRET = { victim: 'v'.repeat(40), attacker: 'a'.repeat(40) }
-/** These connect a device; every-verb.test.mjs calls them with real clients. */
+/** These routes connect a device; every-verb.test.mjs calls them with real clients. */
 const CONNECTIONS = ['/v1/connect', '/v1/events']
-/** What a client may learn from a route that needs a credential it does not have. */
+/** The answers that a client without the required credential may receive. */
 const REFUSED = [401, 403]
 
 let node, operator, documents
 const apps = {}
 
 before(async () => {
-  // Hundreds of log-ins fail from one address here: the limit on those is verification.test.mjs's subject.
+  // Hundreds of log-ins fail from one address here; verification.test.mjs tests the limit on failures.
   node = await Node.start({ args: ['--set', 'auth.failures_per_client=1000000'] })
   const token = readFileSync(join(node.data, 'operator.token'), 'utf8').trim()
   operator = api(`http://127.0.0.1:${node.adminPort}`, token)
@@ -49,7 +49,7 @@ async function makeApp(name) {
   app.register = (device = {}) => provider.register(device)
   app.jwt = (claims = {}) => hs256(SECRET[name], { sub: 'owner', device: `jwt-${randomUUID()}`, aud: name, iat: now() - 5, exp: now() + 600, ...claims })
 
-  // One of everything that a path can name.
+  // One of each object that a path can name.
   const device = await provider.register({ device: 'shared-id', user: 'owner', topics: ['secret-topic'] })
   const me = { token: device.token }
   const notification = await provider.publish({ to: { devices: ['shared-id'] }, data: `data of ${name}` })
@@ -71,12 +71,12 @@ async function makeApp(name) {
   return app
 }
 
-/** A VAPID key as `noroshi push add` sends it. */
+/** A VAPID key in the format of `noroshi push add`. */
 function webPushCredential() {
   return { service: 'webpush', private_key: Buffer.alloc(32, 7).toString('base64url'), subject: 'mailto:ops@example.com' }
 }
 
-/** What `{name}` in `path` means for an app that has one of everything. */
+/** The value of `{name}` in `path` for an app that has one of each object. */
 const victimOf = (app) => (path, name) => {
   switch (name) {
     case 'app': return app.name
@@ -94,7 +94,7 @@ const victimOf = (app) => (path, name) => {
   }
 }
 
-/** The same shape of id, of nothing that exists. */
+/** An id of the same format that does not exist. */
 const nothing = (app) => (path, name) => {
   const real = victimOf(app)(path, name)
   if (name === 'key' || name === 'id' || name === 'app') return /^[0-9a-f]{8}-/.test(real) ? '01900000-0000-7000-8000-000000000000' : /^\d+$/.test(String(real)) ? '999999' : 'no-such-name'
@@ -107,7 +107,7 @@ async function ask(base, { method, path, body }, values, token) {
   return { status: answer.status, type: answer.headers.get('content-type') ?? '', text: await answer.text() }
 }
 
-/** All that is the app's own, to be compared before and after. */
+/** All data of the app, to compare before and after. */
 async function belongings({ name, provider, device }) {
   const parts = {
     app: await provider.call('GET', `/v1/apps/${name}`),
@@ -129,8 +129,8 @@ const needs = (operation) => operation.security.length > 0 && !operation.securit
 const isProviders = ({ security }) => security.includes('apiKey')
 const isDevices = ({ security }) => security.includes('deviceToken')
 
-describe('credentials that open nothing', () => {
-  test('the public routes refuse whoever is not let in, and change nothing', async () => {
+describe('credentials without access', () => {
+  test('public routes reject invalid credentials and change nothing', async () => {
     const { victim } = apps
     const revokedDevice = await victim.register({ device: 'revoked', user: 'owner' })
     await victim.provider.call('POST', '/v1/devices/revoked/revoke')
@@ -155,7 +155,7 @@ describe('credentials that open nothing', () => {
     for (const route of routes) {
       for (const [what, token] of Object.entries(bad)) {
         const answer = await ask(node.http, route, victimOf(victim), token)
-        // A VAPID endpoint is a capability: its address alone opens it, whatever the header says.
+        // An endpoint URL is a capability: the address grants access, whatever the header.
         if (route.security.includes('vapid')) continue
         assert.ok(REFUSED.includes(answer.status), `${route.method} ${route.path} with ${what}: ${answer.status} ${answer.text}`)
         assert.match(answer.type, /^application\/problem\+json/, `${route.method} ${route.path} with ${what}`)
@@ -164,7 +164,7 @@ describe('credentials that open nothing', () => {
     assert.deepEqual(await belongings(victim), before)
   })
 
-  test('an API key is no device and a device no provider', async () => {
+  test('an API key cannot act as a device nor a device as a provider', async () => {
     const { victim } = apps
     const before = await belongings(victim)
     for (const route of operations(documents.public).filter((one) => needs(one) && !CONNECTIONS.includes(one.path))) {
@@ -194,7 +194,7 @@ describe('credentials that open nothing', () => {
     }
   })
 
-  test('the admin routes open for the operator alone', async () => {
+  test('admin routes accept only the operator', async () => {
     const { victim } = apps
     const before = await belongings(victim)
     const base = `http://127.0.0.1:${node.adminPort}`
@@ -212,7 +212,7 @@ describe('credentials that open nothing', () => {
 })
 
 describe('another app', () => {
-  test("its keys see and change nothing of the victim's, and cannot tell it from what does not exist", async () => {
+  test("its keys cannot see or change the victim's objects, nor distinguish them from missing ones", async () => {
     const { victim, attacker } = apps
     const before = await belongings(victim)
     for (const route of operations(documents.public).filter(isProviders)) {
@@ -220,7 +220,7 @@ describe('another app', () => {
       const named = `${route.method} ${route.path}: ${answer.status} ${answer.text}`
       assert.ok(answer.status < 500, named)
       assert.doesNotMatch(answer.text, /of victim|x-victim/, named)
-      // Ids and app names that are the victim's; topics, users and device ids are each app's own namespace.
+      // Ids and app names of the victim; topics, users and device ids are namespaces of each app.
       if (/\{(id|key|app)\}/.test(route.path)) {
         const unknown = await ask(node.http, route, nothing(victim), attacker.key)
         assert.equal(answer.status, unknown.status, `${named} but ${unknown.status} for what does not exist`)
@@ -230,7 +230,7 @@ describe('another app', () => {
     assert.deepEqual(await belongings(victim), before)
   })
 
-  test("its devices see and change nothing of the victim's", async () => {
+  test("its devices cannot see or change the victim's objects", async () => {
     const { victim, attacker } = apps
     const before = await belongings(victim)
     for (const route of operations(documents.public).filter((one) => isDevices(one) && !CONNECTIONS.includes(one.path))) {
@@ -246,7 +246,7 @@ describe('another app', () => {
     assert.deepEqual(await belongings(victim), before)
   })
 
-  test("its JWTs are refused where they name the victim's app", async () => {
+  test("its JWTs are rejected for the victim's app", async () => {
     const { attacker } = apps
     const token = attacker.jwt({ aud: 'victim' })
     for (const query of ['', '?app=victim']) {

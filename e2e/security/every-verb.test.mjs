@@ -1,8 +1,8 @@
 /**
- * Every verb of every protocol that devices speak: what it does before a log-in, with credentials that must not open a
- * session, and for a device of another app that aims it at the victim's topics, users and notifications.
+ * Every verb of every device protocol: its effect before a log-in, with credentials that must not open a
+ * session, and from a device of another app that targets the victim's topics, users and notifications.
  *
- * The tables of verbs below are compared with the sources of the parsers, so that a new verb cannot be forgotten.
+ * The tables of verbs below are compared with the parsers' sources, so that no new verb is forgotten.
  */
 
 import assert from 'node:assert/strict'
@@ -37,14 +37,14 @@ const apps = {}
 before(async () => {
   ports = { mqtt: await freePort(), xmpp: await freePort() }
   const args = ['--mqtt', `127.0.0.1:${ports.mqtt}`, '--xmpp', `127.0.0.1:${ports.xmpp}`]
-  // Many log-ins fail from one address here: the limit on those is verification.test.mjs's subject.
+  // Many log-ins fail from one address here; verification.test.mjs tests the limit on failures.
   node = await Node.start({ args: [...args, '--set', 'auth.failures_per_client=1000000'] })
   operator = api(`http://127.0.0.1:${node.adminPort}`, readFileSync(join(node.data, 'operator.token'), 'utf8').trim())
   for (const name of ['victim', 'attacker']) {
     await operator.call('POST', '/v1/apps', { body: { name, jwt_secret: SECRET[name] }, status: 201 })
     const { key, id } = await operator.call('POST', `/v1/apps/${name}/keys`, { body: { name: 'k', scopes: ['publish', 'devices', 'read', 'admin'] }, status: 201 })
     apps[name] = { key, id, provider: api(node.http, key) }
-    // Devices may publish in both apps: a verb that is refused for everybody would prove nothing.
+    // Devices may publish in both apps: a verb that is always refused would prove nothing.
     await apps[name].provider.call('PATCH', `/v1/apps/${name}`, { body: { client_publish: ['#'] } })
   }
   victim = await connectVictim()
@@ -54,26 +54,26 @@ after(async () => {
   await node?.stop()
 })
 
-/** The victim: connected, subscribed, with one notification that it has not confirmed. */
+/** The victim: connected, subscribed, with one unacknowledged notification. */
 async function connectVictim() {
   const { provider } = apps.victim
   const registered = await provider.register({ device: 'shared-id', user: 'owner', topics: [TOPIC] })
   await provider.publish({ to: { topic: TOPIC }, retain: true, data: 'retained of victim' })
   const pending = (await provider.publish({ to: { devices: ['shared-id'] }, data: 'pending of victim' })).id
   const device = await Device.connect(node.ws, registered.token)
-  const heard = new Set()
-  device.socket.on('message', (text) => heard.add(JSON.parse(text).data))
-  for (const frame of device.queue) heard.add(frame.data)
-  return { ...registered, device, heard, pending }
+  const received = new Set()
+  device.socket.on('message', (text) => received.add(JSON.parse(text).data))
+  for (const frame of device.queue) received.add(frame.data)
+  return { ...registered, device, received, pending }
 }
 
-/** The victim is still connected, hears its topic and still has what it did not confirm. */
+/** Checks that the victim is still connected, receives its topic and still has its unacknowledged notification. */
 async function victimIsWell() {
   const marker = `marker ${Math.random()}`
   await apps.victim.provider.publish({ to: { topic: TOPIC }, when: 'connected', data: marker })
-  await until('the victim to hear its topic', () => {
+  await until('the victim to receive its topic', () => {
     assert.equal(victim.device.close, undefined, 'the victim was disconnected')
-    return victim.heard.has(marker)
+    return victim.received.has(marker)
   })
   const inbox = await apps.victim.provider.me(victim.token).inbox()
   assert.ok(inbox.messages.some(({ id }) => id === victim.pending), 'what the victim did not confirm is still in its inbox')
@@ -101,7 +101,7 @@ async function badCredentials() {
   }
 }
 
-/** Each tries to log in and answers whether it was let in. */
+/** Each function tries to log in and returns whether it succeeded. */
 const logIns = {
   native: (credential) => native(credential, 'header'),
   'native, by query': (credential) => native(credential, 'query'),
@@ -166,14 +166,14 @@ async function xmppLogIn({ device, token }, service) {
 }
 
 describe('log-ins', () => {
-  test('every protocol lets a device of the app in', async () => {
+  test('every protocol admits a device of the app', async () => {
     const { provider } = apps.victim
     for (const [protocol, logIn] of Object.entries(logIns)) {
       assert.ok(await logIn(await provider.register({ user: 'guest' })), protocol)
     }
   })
 
-  test('no protocol opens a session with a bad credential, and none disturbs the victim', async () => {
+  test('no protocol opens a session with a bad credential, and the victim is not disturbed', async () => {
     for (const [what, credential] of Object.entries(await badCredentials())) {
       for (const [protocol, logIn] of Object.entries(logIns)) {
         assert.equal(await logIn(credential), false, `${protocol} with ${what}`)
@@ -203,7 +203,7 @@ const nativeVerbs = {
   token: () => ({ t: 'token', token: victim.token }),
 }
 
-/** `[first byte, body]` of each packet that a client may send but CONNECT, and of those that it may not. */
+/** `[first byte, body]` of each packet except CONNECT that a client may send, and of those it may not send. */
 const mqttPackets = {
   ConnAck: [0x20, [0, 0]],
   Publish: [0x30, [0, 12, ...Buffer.from(TOPIC), 0x78]],
@@ -229,7 +229,7 @@ const socketIoEvents = {
   token: () => ({ token: victim.token }),
 }
 
-/** What a device may ask over XMPP, by the namespace of the parsers' table; `undefined`: no request of a device. */
+/** Requests of a device over XMPP, by namespace of the parsers' table; `undefined`: not a request of a device. */
 const xmppRequests = {
   BIND: () => xml('bind', { xmlns: 'urn:ietf:params:xml:ns:xmpp-bind' }),
   SESSION: () => xml('session', { xmlns: 'urn:ietf:params:xml:ns:xmpp-session' }),
@@ -252,7 +252,7 @@ const xmppNoRequests = [
   'FORWARD', 'CHAT_STATES', 'RESULT_SET', 'STANZA_ID', 'FORM', 'ROSTER_VERSIONS',
 ]
 
-/** All that a raw connection is told until it ends. */
+/** All output to a raw connection until it ends. */
 function conversation(port, ...pieces) {
   const socket = tcp(port, '127.0.0.1')
   let told = Buffer.alloc(0)
@@ -288,7 +288,7 @@ describe('the tables of verbs are complete', () => {
 })
 
 describe('before a log-in', () => {
-  test('every native frame is refused', async () => {
+  test('every native frame is rejected', async () => {
     for (const [name, frame] of Object.entries(nativeVerbs)) {
       const device = new Device(new WebSocket(`${node.ws}/v1/connect`, 'noroshi.v1'))
       device.socket.once('open', () => device.send(frame()))
@@ -303,7 +303,7 @@ describe('before a log-in', () => {
   test('every MQTT packet ends the connection', async () => {
     for (const [name, [first, body]] of Object.entries(mqttPackets)) {
       const told = await conversation(ports.mqtt, Buffer.from([first, body.length, ...body]))
-      // [MQTT-3.1.0-1]: the first packet is CONNECT; nothing but the end is said to anything else.
+      // [MQTT-3.1.0-1]: the first packet is CONNECT; on any other the node closes without a packet.
       assert.equal(told.length, 0, `${name}: ${told.toString('hex')}`)
     }
     await victimIsWell()
@@ -335,14 +335,14 @@ describe('before a log-in', () => {
 
 // -- a device of another app ---------------------------------------------------------------------------------------
 
-/** Both apps use the same names. What the attacker's own app publishes comes, and nothing of the victim's before it. */
-async function hearsOnlyItsOwn(heard) {
+/** Both apps use the same names. The attacker receives messages of its own app, and none of the victim's before them. */
+async function hearsOnlyItsOwn(received) {
   await apps.victim.provider.publish({ to: { topic: TOPIC }, data: 'live of victim' })
   await apps.victim.provider.publish({ to: { users: ['owner'] }, data: 'direct of victim' })
   const marker = `marker of attacker ${Math.random()}`
   await apps.attacker.provider.publish({ to: { topic: TOPIC }, data: marker })
-  await until('the marker', () => heard.some((text) => text.includes(marker)))
-  assert.deepEqual(heard.filter((text) => text.includes('of victim')), [])
+  await until('the marker', () => received.some((text) => text.includes(marker)))
+  assert.deepEqual(received.filter((text) => text.includes('of victim')), [])
 }
 
 describe('a device of another app', () => {
@@ -351,15 +351,15 @@ describe('a device of another app', () => {
 
   test('every native frame stays in its app', async () => {
     const device = await Device.connect(node.ws, attacker.token)
-    const heard = []
-    device.socket.on('message', (text) => heard.push(text.toString()))
+    const received = []
+    device.socket.on('message', (text) => received.push(text.toString()))
     for (const [name, frame] of Object.entries(nativeVerbs)) {
       if (name === 'connect' || name === 'unsub') continue
       device.send(frame())
     }
-    await hearsOnlyItsOwn(heard)
-    // The victim's token renews nobody else's session.
-    assert.ok(heard.some((text) => /"t":"error".*unauthorized/.test(text)), heard.join('\n'))
+    await hearsOnlyItsOwn(received)
+    // The victim's token does not renew another device's session.
+    assert.ok(received.some((text) => /"t":"error".*unauthorized/.test(text)), received.join('\n'))
     device.send(nativeVerbs.unsub())
     device.socket.terminate()
     await victimIsWell()
@@ -367,15 +367,15 @@ describe('a device of another app', () => {
 
   test('every Socket.IO event stays in its app', async () => {
     const socket = io(node.http, { auth: { token: attacker.token }, transports: ['websocket'], forceNew: true, reconnection: false })
-    const heard = []
-    socket.on('notification', (message) => heard.push(JSON.stringify(message)))
+    const received = []
+    socket.on('notification', (message) => received.push(JSON.stringify(message)))
     await within('the client to connect', new Promise((resolve, reject) => socket.once('connect', resolve).once('connect_error', reject)))
     const answers = {}
     for (const [name, argument] of Object.entries(socketIoEvents)) {
       if (name !== 'unsubscribe') answers[name] = await within(name, socket.emitWithAck(name, argument()))
     }
     assert.equal(answers.token.ok, false)
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     assert.equal((await socket.emitWithAck('unsubscribe', socketIoEvents.unsubscribe())).ok, true)
     socket.disconnect()
     await victimIsWell()
@@ -383,8 +383,8 @@ describe('a device of another app', () => {
 
   test('every MQTT filter and packet stays in its app', async () => {
     const client = mqtt.connect(`mqtt://127.0.0.1:${ports.mqtt}`, { protocolVersion: 5, username: 'shared-id', password: attacker.token, reconnectPeriod: 0 })
-    const heard = []
-    client.on('message', (topic, payload) => heard.push(`${topic} ${payload}`))
+    const received = []
+    client.on('message', (topic, payload) => received.push(`${topic} ${payload}`))
     client.on('error', () => {})
     await within('CONNACK', new Promise((resolve) => client.once('connect', resolve)))
     for (const filter of [TOPIC, '#', '+', `$share/g/${TOPIC}`, '$share/g/#', '$noroshi/inbox']) {
@@ -392,21 +392,21 @@ describe('a device of another app', () => {
     }
     await client.publishAsync(TOPIC, 'published of attacker', { qos: 1, retain: true })
     await client.publishAsync(TOPIC, '', { qos: 1, retain: true })
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     await client.unsubscribeAsync(TOPIC)
     await client.endAsync()
     await victimIsWell()
     const retained = await apps.victim.provider.call('GET', `/v1/topics/${TOPIC}/retained`)
     assert.match(JSON.stringify(retained.data), /of victim/)
-    assert.ok(![...victim.heard].some((data) => String(data).includes('of attacker')), 'the victim heard nothing of another app')
+    assert.ok(![...victim.received].some((data) => String(data).includes('of attacker')), 'the victim received nothing of another app')
   })
 
   test('every XMPP request stays in its app', async () => {
     const xmpp = xmppClient({ service: `xmpp://127.0.0.1:${ports.xmpp}`, domain: 'localhost', credentials: (authenticate) => authenticate({ username: 'shared-id', password: attacker.token }, 'PLAIN') })
     xmpp.reconnect.stop()
     xmpp.timeout = 5_000
-    const [heard, answers, errors] = [[], [], []]
-    xmpp.on('stanza', (stanza) => (stanza.is('iq') ? answers : heard).push(String(stanza)))
+    const [received, answers, errors] = [[], [], []]
+    xmpp.on('stanza', (stanza) => (stanza.is('iq') ? answers : received).push(String(stanza)))
     xmpp.on('error', (error) => errors.push(error))
     const online = new Promise((resolve) => xmpp.once('online', resolve))
     xmpp.start().catch(() => {})
@@ -420,7 +420,7 @@ describe('a device of another app', () => {
       ...Object.entries(xmppRequests).map(([name, request]) => [name, 'get', request()]),
       ['subscribe', 'set', subscribe],
       ['publish', 'set', publish],
-      // Of the device that has the victim's name in the attacker's app, and of somebody else.
+      // For the device with the victim's name in the attacker's app, and for another one.
       ...['shared-id@localhost', 'owner@localhost'].flatMap((to) => [[`archive of ${to}`, 'set', xmppRequests.ARCHIVE(), to], [`archive of ${to} behind`, 'set', behind, to]]),
       ...['CARD', 'CARBONS'].map((name) => [`${name} set`, 'set', xmppRequests[name](), 'shared-id@localhost']),
     ]
@@ -436,11 +436,11 @@ describe('a device of another app', () => {
       assert.match(answer(name), /<service-unavailable /, name)
     }
     await xmpp.send(xml('message', { to: 'shared-id@localhost', type: 'chat' }, xml('body', {}, 'talk of attacker')))
-    await hearsOnlyItsOwn(heard)
+    await hearsOnlyItsOwn(received)
     assert.deepEqual(answers.filter((answer) => answer.includes('of victim')), [])
     assert.deepEqual(errors, [])
     await xmpp.stop().catch(() => {})
     await victimIsWell()
-    assert.ok(![...victim.heard].some((data) => String(data).includes('of attacker')), 'the victim heard nothing of another app')
+    assert.ok(![...victim.received].some((data) => String(data).includes('of attacker')), 'the victim received nothing of another app')
   })
 })

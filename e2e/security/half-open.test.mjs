@@ -1,7 +1,7 @@
 /**
- * A peer that vanished without a word is found, whatever it speaks: the kernel probes every silent connection of a
- * device listener. What is looked at is the timer that the kernel shows for each socket (proc_net_tcp(5)): `02` is that of
- * the probes, with the time until the first one.
+ * A peer that vanished is detected in every protocol: the kernel probes every silent connection of a
+ * device listener. The tests read the timer that the kernel shows for each socket (proc_net_tcp(5)): `02` is the timer of
+ * keepalive probes, with the time until the first one.
  */
 
 import assert from 'node:assert/strict'
@@ -29,7 +29,7 @@ after(() => node?.stop())
 
 const hex = (port) => port.toString(16).toUpperCase().padStart(4, '0')
 
-/** The service's end of a connection, as the kernel shows it. */
+/** The service's end of a connection in the kernel's table. */
 function socketOf(port, clientPort) {
   const rows = readFileSync('/proc/net/tcp', 'utf8').split('\n').map((row) => row.trim().split(/\s+/))
   const row = rows.find((row) => row[1]?.endsWith(`:${hex(port)}`) && row[2]?.endsWith(`:${hex(clientPort)}`))
@@ -38,7 +38,7 @@ function socketOf(port, clientPort) {
   return { timer, seconds: parseInt(when, 16) / USER_HZ }
 }
 
-/** Whether this kernel shows timers at all: those of a socket of our own. */
+/** Whether this kernel shows timers, tested with a local socket. */
 function showsTimers() {
   try {
     return /tr tm->when/.test(readFileSync('/proc/net/tcp', 'utf8'))
@@ -49,7 +49,7 @@ function showsTimers() {
 
 const skip = showsTimers() ? false : 'the kernel shows no timers in /proc/net/tcp'
 
-/** While something is in flight, the timer is another. */
+/** While data is in flight, the timer has another type. */
 async function isProbed(port, clientPort) {
   const socket = await until('the timer of the socket', () => {
     const socket = socketOf(port, clientPort)
@@ -74,7 +74,7 @@ test('a stream of XMPP is probed', { skip }, async () => {
   stream.vanish()
 })
 
-test('a connection that says nothing is probed', { skip }, async () => {
+test('a silent connection is probed', { skip }, async () => {
   const socket = connect(node.httpPort, '127.0.0.1')
   await new Promise((resolve) => socket.once('connect', resolve))
   await isProbed(node.httpPort, socket.localPort)
@@ -91,8 +91,8 @@ test('an event stream is probed', { skip }, async () => {
 })
 
 /**
- * Connects, writes what it is given, and vanishes at a word: in repair mode (tcp(7), TCP_REPAIR) the kernel drops a socket
- * without telling its peer. `check` only looks whether it may.
+ * Connects, writes its input, and vanishes on command: in repair mode (tcp(7), TCP_REPAIR) the kernel drops a socket
+ * without notifying its peer. `check` only tests the permission.
  */
 const VANISHING = `
 import socket, sys
@@ -120,7 +120,7 @@ function connectPacket({ device, token }) {
   return Buffer.concat([Buffer.from([0x10, (body.length & 0x7f) | 0x80, body.length >> 7]), body])
 }
 
-test('a client with keep alive 0 that vanished is offline soon', { skip: !mayVanish && 'no right to drop a socket silently' }, async () => {
+test('a vanished client with keep alive 0 becomes offline', { skip: !mayVanish && 'no permission to drop a socket silently' }, async () => {
   const port = await freePort()
   const own = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`, '--set', 'gateway.tcp_keepalive=1s'] })
   try {

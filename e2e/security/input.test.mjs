@@ -1,4 +1,4 @@
-/** Text that is no text: invalid percent-encoding in every path and query, and half of a surrogate pair in JSON. */
+/** Invalid text: invalid percent-encoding in every path and query, and half of a surrogate pair in JSON. */
 
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
@@ -20,7 +20,7 @@ before(async () => {
 })
 after(() => node?.stop())
 
-/** As written: `fetch` and `URL` would mend the path. */
+/** Sends the path unmodified: `fetch` and `URL` would normalise it. */
 function ask(port, method, path, { token, body, headers = {} } = {}) {
   return within(
     `${method} ${path}`,
@@ -34,7 +34,7 @@ function ask(port, method, path, { token, body, headers = {} } = {}) {
       })
       call.on('response', (answer) => {
         let text = ''
-        // An event stream would not end.
+        // An event stream does not end.
         if (answer.headers['content-type'] === 'text/event-stream') {
           call.destroy()
           return resolve({ status: 200, text })
@@ -48,7 +48,7 @@ function ask(port, method, path, { token, body, headers = {} } = {}) {
 
 const WRONG = ['%zz', '%', '%4', '%ff', '%ed%a0%80']
 
-/** Every path of a document with a method, each parameter of the path in turn broken. */
+/** Every path of a document with a method, with each parameter of the path invalid in turn. */
 async function routes(port) {
   const document = await (await fetch(`http://127.0.0.1:${port}/openapi.json`)).json()
   return Object.entries(document.paths).flatMap(([path, item]) =>
@@ -56,7 +56,7 @@ async function routes(port) {
 }
 
 for (const door of ['public', 'admin']) {
-  test(`every path and query of the ${door} address is percent-encoded UTF-8, or refused`, async () => {
+  test(`every path and query of the ${door} address must be percent-encoded UTF-8`, async () => {
     const port = door === 'public' ? node.httpPort : node.adminPort
     const token = door === 'public' ? KEY : operatorToken(node)
     let paths = 0
@@ -77,7 +77,7 @@ for (const door of ['public', 'admin']) {
   })
 }
 
-test('a topic may not be named by a broken escape, and may by a good one', async () => {
+test('a topic with an invalid escape is rejected, one with a valid escape accepted', async () => {
   for (const wrong of WRONG) {
     const { status } = await ask(node.httpPort, 'GET', `/v1/topics/${wrong}`, { token: KEY })
     assert.equal(status, 400, wrong)
@@ -89,7 +89,7 @@ test('a topic may not be named by a broken escape, and may by a good one', async
   assert.deepEqual((await node.api.call('GET', '/v1/devices/d1')).topics, ['a/b 日'])
 })
 
-test('connections refuse a query that is not percent-encoded', async () => {
+test('connections reject a query that is not percent-encoded', async () => {
   const upgrade = {
     upgrade: 'websocket', connection: 'Upgrade', 'sec-websocket-version': '13',
     'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==', 'sec-websocket-protocol': 'noroshi.v1',
@@ -137,7 +137,7 @@ test('half of a surrogate pair in a body is answered 400, with its place', async
     assert.equal(status, 400)
   }
   const listener = await Device.connect(node.ws, device.token)
-  // What the batches above held beside the refused lines.
+  // The valid lines of the batches above.
   const { length } = (await node.api.me(device.token).inbox(1000)).messages
   await listener.msgs(length)
   for (const json of WHOLE) {
@@ -148,7 +148,7 @@ test('half of a surrogate pair in a body is answered 400, with its place', async
   await listener.leave()
 })
 
-test('what MQTT publishes stays whole for everybody, and comes back byte by byte', async () => {
+test('messages published over MQTT are complete in every protocol, and return unchanged over MQTT', async () => {
   const other = await node.api.register({ device: 'd2', user: 'u2' })
   await node.api.me(other.token).subscribe('m')
   const listener = await Device.connect(node.ws, other.token)
@@ -159,8 +159,8 @@ test('what MQTT publishes stays whole for everybody, and comes back byte by byte
     const { data } = await listener.msg()
     assert.equal(data.mqtt.text, json, 'as a text, not as JSON')
   }
-  await until('all to come back', () => publisher.heard.length >= LONE.length)
-  assert.deepEqual(publisher.heard.map(({ text }) => text), LONE)
+  await until('all messages to return', () => publisher.received.length >= LONE.length)
+  assert.deepEqual(publisher.received.map(({ text }) => text), LONE)
   await publisher.endAsync()
   await listener.leave()
 })

@@ -1,6 +1,6 @@
 /**
- * An app JWT is the app's alone: another tenant does not receive its users by listing the same keys, and a token that
- * the identity provider issued for another service lets nobody in.
+ * An app JWT belongs to one app: another tenant does not get its users by listing the same keys, and a token that
+ * the identity provider issued for another service grants no access.
  */
 
 import assert from 'node:assert/strict'
@@ -55,7 +55,7 @@ async function steal(thiefs, victims, signing, sign) {
   const thief = await admin.app(thiefs, signing)
   const owner = await admin.app(victims, signing)
   const device = 'same-device'
-  /** Whether the token lets its device in, and whether the owner and the thief then have it. */
+  /** Whether the token admits its device, and whether the owner and the thief then have the device. */
   const tried = async (token, as = {}) => {
     const isIn = await logIns['POST /v1/devices']({ node, token, ...as })
     const found = await Promise.all([owner, thief].map((app) => app.api.raw('GET', `/v1/devices/${device}`)))
@@ -71,13 +71,13 @@ async function steal(thiefs, victims, signing, sign) {
   const unnamed = await fetch(`${node.http}/v1/me`, { headers: { authorization: `Bearer ${sign(claims(device))}` } })
   assert.match((await unnamed.json()).detail, /names no app.*Noroshi-App/, 'it says what to do')
   assert.deepEqual(await tried(named), [true, true, false])
-  // What the owner declared is taken, and a tenant declares nothing.
+  // The owner's declaration is taken, and a tenant cannot declare any.
   const declared = { issuer: ISSUER, audience: AUDIENCE }
   assert.equal((await admin.raw('PATCH', `/v1/apps/${thiefs}`, declared)).status, 409)
   assert.equal((await thief.api.raw('PATCH', `/v1/apps/${thiefs}`, { body: declared })).status, 403)
 }
 
-test('a token for an unrelated service lets nobody in, over any protocol', async () => {
+test('a token for an unrelated service is rejected over every protocol', async () => {
   const unrelated = (device) => hs256(JWT_SECRET, claims(device, { aud: 'billing' }))
   assert.deepEqual(await letIn(node, 'unrelated', unrelated), [], 'the only app that signs')
   const named = { query: '?app=dev', app: '?app=dev', auth: { app: 'dev' } }
@@ -86,7 +86,7 @@ test('a token for an unrelated service lets nobody in, over any protocol', async
   assert.deepEqual(await letIn(node, 'ours', ours), ALL)
 })
 
-test('with several apps that sign, every protocol can name the app', async () => {
+test('with several signing apps, every protocol can name the app', async () => {
   const secret = 'the secret of the second app, 32 bytes'
   const second = await admin.app('second', { jwt_secret: secret })
   const plain = (device) => hs256(secret, claims(device))

@@ -1,4 +1,4 @@
-/** What a client of MQTT leaves behind: its will and its session keep to the limits, and end with the device. */
+/** The will and the session of an MQTT client obey the limits, and end with the device. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -23,14 +23,14 @@ async function offline(device) {
   })
 }
 
-/** Hears wills below `open/{name}`. */
+/** Subscribes to wills below `open/{name}`. */
 async function watch(name) {
   const client = await connect(await register(`${name}-watch`, `${name}-watch`))
   await client.subscribeAsync(`open/${name}/#`, { qos: 1 })
   return client
 }
 
-/** Leaves a will that is due some seconds after it is gone. */
+/** Leaves a will that is due some seconds after the connection ends. */
 async function leave(device, topic, willDelayInterval) {
   const client = await connect(device, {
     clean: false,
@@ -41,7 +41,7 @@ async function leave(device, topic, willDelayInterval) {
   await offline(device.device)
 }
 
-test('a will that is too long, or not allowed, is refused at CONNECT', async () => {
+test('a will that is too long, or not allowed, is rejected at CONNECT', async () => {
   const device = await register('long', 'u1')
   const user = { big: 'x'.repeat(50_000) }
   const control = '\u0001'.repeat(4_000)
@@ -54,14 +54,14 @@ test('a will that is too long, or not allowed, is refused at CONNECT', async () 
     const refused = connect(device, { will: { qos: 1, ...will } })
     await assert.rejects(refused, (error) => error.code === code, why)
   }
-  // 3.1.1 has no code for a limit: it is told not to come back with that.
+  // 3.1.1 has no code for a limit: it receives "not authorized".
   const older = connect(device, { protocolVersion: 4, will: { qos: 1, topic: 'open/long', payload: 'x'.repeat(4_097) } })
   await assert.rejects(older, (error) => error.code === 5)
   const fits = await connect(device, { will: { qos: 1, topic: 'open/long', payload: 'x'.repeat(4_096) } })
   await fits.endAsync()
 })
 
-test('user properties do not carry more than a publication may', async () => {
+test('user properties count towards the size limit of a publication', async () => {
   const client = await connect(await register('props', 'u1'))
   const properties = { userProperties: { big: 'x'.repeat(50_000) } }
   await assert.rejects(client.publishAsync('open/props', 'x', { qos: 1, properties }), (error) => error.code === QUOTA_EXCEEDED)
@@ -69,7 +69,7 @@ test('user properties do not carry more than a publication may', async () => {
   await client.endAsync()
 })
 
-test('the will of a device that is gone, revoked or another user\'s is not published', async () => {
+test('the will of a deleted or revoked device, or of one with a new user, is not published', async () => {
   const watching = await watch('ended')
   const [deleted, revoked, moved, last] = await Promise.all(
     ['deleted', 'revoked', 'moved', 'last'].map((name) => register(`w-${name}`, 'alice')),
@@ -78,14 +78,14 @@ test('the will of a device that is gone, revoked or another user\'s is not publi
   await node.api.call('DELETE', `/v1/devices/${deleted.device}`)
   await node.api.call('POST', `/v1/devices/${revoked.device}/revoke`)
   await register(moved.device, 'bob')
-  // Due behind the others: when it is heard, they would have been.
+  // Due after the others: when it arrives, they would have arrived.
   await leave(last, 'open/ended/last', 4)
-  await until('the last will', () => watching.heard.length && texts(watching).some((text) => text.endsWith('w-last')))
+  await until('the last will', () => watching.received.length && texts(watching).some((text) => text.endsWith('w-last')))
   assert.deepEqual(texts(watching), ['open/ended/last w-last'])
   await watching.endAsync()
 })
 
-test('a session of MQTT does not outlive the user whose it was, nor do its subscriptions', async () => {
+test('an MQTT session and its subscriptions end when the device gets another user', async () => {
   const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
   const first = await register('shared', 'alice')
   const alice = await connect(first, lasting)
@@ -107,7 +107,7 @@ test('a session of MQTT does not outlive the user whose it was, nor do its subsc
   await bob.endAsync()
 })
 
-test('sessions without a connection are bounded in bytes, and who makes room is counted', async () => {
+test('disconnected sessions are bounded in bytes, and evictions are counted', async () => {
   const port = await freePort()
   const small = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`, '--set', 'gateway.parked_sessions=64KiB'] })
   try {
@@ -126,7 +126,7 @@ test('sessions without a connection are bounded in bytes, and who makes room is 
       })
       client.stream.destroy()
     }
-    await until('all to be gone', async () => {
+    await until('all to be offline', async () => {
       return (await metric('mqtt_sessions_suspended')) + (await metric('sessions_suspended_evicted')) === count
     })
     assert.ok((await metric('sessions_suspended_evicted')) > 0)

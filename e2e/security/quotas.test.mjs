@@ -1,6 +1,6 @@
 /**
- * What an app may use: every quota, over HTTP and each protocol. The app `a` meets its limits, the app `dev` is not
- * concerned; limits change at run time and survive a restart.
+ * Every quota, over HTTP and each protocol. The app `a` reaches its limits, the app `dev` is not
+ * affected; limits change at run time and survive a restart.
  */
 
 import assert from 'node:assert/strict'
@@ -18,7 +18,7 @@ import { DevPush, operatorToken, unique } from '../lib/push.mjs'
 import { until, within } from '../lib/until.mjs'
 
 const SECRET = 'a-secret-of-at-least-thirty-two-bytes'
-// What the XMPP client looks for; Node.js has one from version 22 on.
+// The XMPP client requires this global; Node.js has one from version 22 on.
 globalThis.WebSocket ??= WebSocket
 let node, a, mqttUrl
 
@@ -62,7 +62,7 @@ before(async () => {
 beforeEach(() => limit({}))
 after(() => node?.stop())
 
-test('only an operator changes quotas; an admin key sees those of its own app', async () => {
+test('only an operator changes quotas; an admin key reads those of its own app', async () => {
   const own = await a.raw('GET', '/v1/apps/a/quotas')
   assert.equal(own.status, 200)
   assert.equal(own.body.quotas.length, 15)
@@ -78,7 +78,7 @@ test('only an operator changes quotas; an admin key sees those of its own app', 
   assert.equal((await operate('PUT', '/v1/apps/none/quotas', {})).status, 404)
 })
 
-test('limits are set, changed and cleared at run time, by HTTP and by the command line', async () => {
+test('limits are set, changed and cleared at run time, over HTTP and with the command line', async () => {
   await limit({ devices: 5 })
   await operate('PATCH', '/v1/apps/a/quotas', { topics: 'unlimited', keys: 7 })
   assert.deepEqual([(await quota('devices')).limit, (await quota('topics')).source, (await quota('keys')).limit], [5, 'app', 7])
@@ -95,7 +95,7 @@ test('limits are set, changed and cleared at run time, by HTTP and by the comman
   assert.notEqual((await cli(['apps', 'quotas', 'set', 'a', 'devices', '--data-dir', node.data])).code, 0)
 })
 
-test('devices: new ones are refused, known ones are brought up to date, deleted ones make room', async () => {
+test('devices: new ones are refused, known ones are updated, deleted ones free quota', async () => {
   const before = (await quota('devices')).used
   await limit({ devices: before + 2 })
   const [first, second] = [await a.register({ device: unique('d') }), await a.register()]
@@ -113,7 +113,7 @@ test('devices: new ones are refused, known ones are brought up to date, deleted 
   await until('the room of a deleted device', async () => (await post('/v1/devices', {})).status === 201)
 })
 
-test('publishes a second: 429 alone and in a batch, and the other app goes on', async () => {
+test('publishes per second: 429 for single requests and batch lines, and the other app continues', async () => {
   await limit({ publishes_per_second: 3 })
   const answers = []
   for (let n = 0; n < 20; n++) answers.push(await post('/v1/notifications', { to: { topic: 'open/p' }, data: n }))
@@ -129,7 +129,7 @@ test('publishes a second: 429 alone and in a batch, and the other app goes on', 
   await until('a token', async () => (await post('/v1/notifications', { to: { topic: 'open/p' }, data: 1 })).status === 202)
 })
 
-test('deliveries a second: a debt refuses publishes until it is repaid', async () => {
+test('deliveries per second: a debt refuses publishes until it is repaid', async () => {
   const { token } = await a.register({ topics: ['open/deliveries'] })
   const device = await Device.connect(node.ws, token)
   await limit({ deliveries_per_second: 2 })
@@ -144,7 +144,7 @@ test('deliveries a second: a debt refuses publishes until it is repaid', async (
   await device.leave()
 })
 
-test('inbox rows and bytes: what would pass them is refused whole', async () => {
+test('inbox rows and bytes: a notification above them is refused as a whole', async () => {
   const user = unique('u')
   for (let n = 0; n < 3; n++) await a.register({ user })
   const [rows, bytes] = [(await quota('inbox_rows')).used, (await quota('inbox_bytes')).used]
@@ -162,7 +162,7 @@ test('inbox rows and bytes: what would pass them is refused whole', async () => 
   assert.equal(accepted.status, 202, 'a refused request did not use up its key')
 })
 
-test('retained bytes: a larger one is refused, one in the place of another passes', async () => {
+test('retained bytes: a larger message is refused, a replacement accepted', async () => {
   const retain = (topic, length) =>
     post('/v1/notifications', { to: { topic }, retain: true, data: 'x'.repeat(length) })
   assert.equal((await retain('open/retained', 100)).status, 202)
@@ -173,7 +173,7 @@ test('retained bytes: a larger one is refused, one in the place of another passe
   assert.equal((await retain('open/retained-2', 10)).status, 202)
 })
 
-test('topics: known ones pass, new ones are refused wherever they come from', async () => {
+test('topics: known ones are accepted, new ones refused from every source', async () => {
   const device = await a.register()
   await a.publish({ to: { topic: 'open/known' }, data: 1 })
   await limit({ topics: (await quota('topics')).used + 1 })
@@ -185,7 +185,7 @@ test('topics: known ones pass, new ones are refused wherever they come from', as
   await a.me(device.token).subscribe('open/known')
 })
 
-test('subscriptions of a device, over HTTP, WebSocket, MQTT and XMPP', async () => {
+test('subscriptions per device, over HTTP, WebSocket, MQTT and XMPP', async () => {
   const device = await a.register({ topics: ['s/1', 's/2'] })
   await limit({ subscriptions_per_device: 2 })
   refused(await a.raw('PUT', '/v1/me/topics/s%2F3', { token: device.token }), 'subscriptions_per_device')
@@ -213,7 +213,7 @@ test('subscriptions of a device, over HTTP, WebSocket, MQTT and XMPP', async () 
   await xmpp.stop()
 })
 
-test('a shared subscription that a quota refuses gets no messages', async () => {
+test('a shared subscription refused by a quota receives no messages', async () => {
   const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
   const [full, other] = [await a.register({ topics: ['s/1', 's/2'] }), await a.register()]
   await limit({ subscriptions_per_device: 2 })
@@ -223,13 +223,13 @@ test('a shared subscription that a quota refuses gets no messages', async () => 
   const member = await mqttClient(mqttUrl, other)
   await member.subscribeAsync('$share/g/refused/+', { qos: 1 })
   for (let n = 0; n < 10; n++) await post('/v1/notifications', stored({ topic: 'refused/x' }))
-  await until('all of them', () => member.heard.length === 10)
-  assert.equal(refusedOne.heard.length, 0)
+  await until('all of them', () => member.received.length === 10)
+  assert.equal(refusedOne.received.length, 0)
   await refusedOne.endAsync()
   await member.endAsync()
 })
 
-test('a device that publishes meets the quotas over MQTT and XMPP', async () => {
+test('quotas apply to publishing over MQTT and XMPP', async () => {
   const [first, second] = [await a.register(), await a.register()]
   const mqtt = await mqttClient(mqttUrl, first)
   const xmpp = await xmppConnect(second)
@@ -243,7 +243,7 @@ test('a device that publishes meets the quotas over MQTT and XMPP', async () => 
   await xmpp.stop()
 })
 
-test('connections, over every protocol; a device that comes back takes the place of its old connection', async () => {
+test('connections, over every protocol; a reconnecting device reuses the place of its old connection', async () => {
   const [first, second] = [await a.register(), await a.register()]
   const open = await Device.connect(node.ws, first.token)
   await limit({ connections: 1 })
@@ -276,7 +276,7 @@ test('connections, over every protocol; a device that comes back takes the place
   await (await Device.connect(node.ws, second.token)).leave()
 })
 
-test('connects a second', async () => {
+test('connects per second', async () => {
   const { token } = await a.register()
   await limit({ connects_per_second: 1 })
   await until('a refusal', async () => {
@@ -314,7 +314,7 @@ test('campaigns, endpoints, experiments and keys', async () => {
   refused(await post('/v1/apps/a/keys', { name: 'more', scopes: ['read'] }), 'keys')
 })
 
-test('what is lowered removes nothing, and limits survive a restart', async () => {
+test('a lowered limit removes nothing, and limits survive a restart', async () => {
   const kept = await a.register()
   await limit({ devices: 0, keys: 0 })
   assert.equal((await a.raw('GET', '/v1/me', { token: kept.token })).status, 200)
@@ -327,7 +327,7 @@ test('what is lowered removes nothing, and limits survive a restart', async () =
   assert.equal((await a.me(kept.token).inbox()).total, 1)
 })
 
-test('the configuration sets defaults, which an app may leave', async () => {
+test('the configuration sets defaults that an app can override', async () => {
   const limited = await Node.start({ args: ['--set', 'quotas.devices=1'] })
   try {
     await limited.api.register()
@@ -341,7 +341,7 @@ test('the configuration sets defaults, which an app may leave', async () => {
   }
 })
 
-test('pushes a second: what is over it waits, and another app is pushed for meanwhile', async () => {
+test('pushes per second: excess pushes wait, and those of another app continue', async () => {
   const push = await DevPush.start()
   const pushing = await push.node({ services: ['fcm'] })
   try {
@@ -358,7 +358,7 @@ test('pushes a second: what is over it waits, and another app is pushed for mean
     await other.register({ user: 'marker', push_token: marker })
     await operateAt(pushing, 'PUT', '/v1/apps/dev/quotas', { pushes_per_second: 1 })
     const always = (user) => ({ to: { users: [user] }, notification: { title: 'x' }, push: { mode: 'always' } })
-    // More than a second's worth goes at once, and has to be repaid: 19 seconds.
+    // More than a second's worth is sent at once, and must be repaid: 19 seconds.
     await limited.publish(always('many'))
     await until('the first', async () => (await push.accepted('fcm')).length === 20)
     await limited.publish(always('late'))
@@ -367,7 +367,7 @@ test('pushes a second: what is over it waits, and another app is pushed for mean
     const shown = await operateAt(pushing, 'GET', '/v1/apps/dev/quotas')
     assert.ok(shown.body.quotas.find((one) => one.quota === 'pushes_per_second').used > 1, 'there is a debt')
     await operateAt(pushing, 'DELETE', '/v1/apps/dev/quotas')
-    await until('what waited', async () => (await push.accepted('fcm')).length === 22)
+    await until('the waiting push', async () => (await push.accepted('fcm')).length === 22)
   } finally {
     await pushing.stop()
     await push.stop()

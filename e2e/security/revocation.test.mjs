@@ -1,5 +1,5 @@
 /**
- * A revoked app JWT opens nothing any more, over no protocol: neither after the device was deleted, nor after its or
+ * A revoked app JWT grants no access over any protocol: neither after the device was deleted, nor after its or
  * its user's tokens were revoked. A newer one does.
  */
 
@@ -27,7 +27,7 @@ const user = (device) => `user-of-${device}`
 const issued = (secondsAgo, sub) => (device) =>
   hs256(JWT_SECRET, { sub: sub ?? user(device), device, iat: now() - secondsAgo, exp: now() + 600 })
 const timeless = (device) => hs256(JWT_SECRET, { sub: user(device), device, exp: now() + 600 })
-/** `iat` counts seconds: the next one has to begin. */
+/** `iat` counts seconds: waits for the next one. */
 const nextSecond = () => {
   const second = now()
   return until('the next second', () => now() > second)
@@ -39,11 +39,11 @@ for (const [what, revoke] of Object.entries({
   'POST /v1/devices/{device}/revoke': (device) => node.api.call('POST', `/v1/devices/${device}/revoke`),
   'POST /v1/users/{user}/revoke': (device) => node.api.call('POST', `/v1/users/${user(device)}/revoke`),
 })) {
-  test(`after ${what} the same JWT lets nobody in, a newer one does`, async () => {
+  test(`after ${what} the same JWT is rejected and a newer one accepted`, async () => {
     const prefix = what.toLowerCase().replace(/[^a-z0-9]+/g, '')
     assert.deepEqual(await letIn(node, prefix, issued(5)), ALL, 'before')
     const all = devices(prefix)
-    // Read into the memory of the first call.
+    // Cached for the first call.
     await Promise.all(all.map((device) => node.api.call('GET', '/v1/me', { token: issued(5)(device) })))
     await Promise.all(all.map(revoke))
     const gone = what.startsWith('DELETE')

@@ -1,6 +1,6 @@
 /**
  * Secrets appear in no log, event, trace, metric, profile, printed configuration or error text. A node runs at its most
- * verbose level with marked secrets, every protocol is used well and badly, and everything that came out is searched.
+ * verbose level with marked secrets, every protocol is used correctly and incorrectly, and all output is searched.
  */
 
 import assert from 'node:assert/strict'
@@ -24,14 +24,14 @@ import { until, within } from '../lib/until.mjs'
 
 const drawn = (name) => `${name}-${randomBytes(12).toString('hex')}`
 const secrets = new Map()
-/** What came out, by where. */
+/** All output, by source. */
 const outputs = new Map()
 const mark = (name, value) => (secrets.set(name, value), value)
 const put = (where, text) => outputs.set(where, Buffer.concat([outputs.get(where) ?? Buffer.alloc(0), Buffer.from(text)]))
 
 let node, push, collector, folder, ports, device, endpoint
 
-/** Takes spans and metrics of OpenTelemetry, and the events of a webhook. */
+/** Receives spans and metrics of OpenTelemetry, and the events of a webhook. */
 async function collect() {
   const server = createServer((request, response) => {
     const pieces = []
@@ -100,14 +100,14 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** Every way to write it that a log might choose. */
+/** Every encoding in which a log might contain it. */
 function forms(secret) {
   const bytes = Buffer.from(secret)
   const all = new Map([['as it is', secret], ['URL-encoded', encodeURIComponent(secret)], ['hex', bytes.toString('hex')]])
   all.set('bytes', [...bytes.subarray(0, 12)].join(', '))
   for (const shift of [0, 1, 2]) {
     const encoded = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64').replace(/=*$/, '')
-    // What the bytes before and behind it change is cut off.
+    // Characters that depend on neighbouring bytes are cut off.
     const inner = encoded.slice(shift ? 4 : 0, -4)
     all.set(`base64, shifted by ${shift}`, inner)
     all.set(`base64url, shifted by ${shift}`, inner.replaceAll('+', '-').replaceAll('/', '_'))
@@ -123,31 +123,31 @@ const quietly = async (promise) => {
   }
 }
 
-/** Answers of errors are output too. */
+/** Error answers are output too. */
 async function asks(method, path, options) {
   const answer = await quietly(node.api.raw(method, path, options))
   if (answer?.status >= 300) put('HTTP errors', `${answer.status} ${[...answer.headers]} ${answer.text}\n`)
   return answer
 }
 
-/** One connection with what it says, all it hears until it ends or says nothing more. */
+/** Sends input on one connection and returns all output until it ends or is silent. */
 function speak(port, ...texts) {
   return within('a conversation', new Promise((resolve) => {
     const socket = tcp(port, '127.0.0.1')
-    let heard = ''
+    let received = ''
     socket.on('data', (chunk) => {
-      heard += chunk
+      received += chunk
       const next = texts.shift()
       if (next !== undefined) socket.write(next)
       else socket.end()
     })
-    socket.on('error', () => {}).on('close', () => resolve(heard))
+    socket.on('error', () => {}).on('close', () => resolve(received))
     socket.write(texts.shift())
     setTimeout(() => socket.destroy(), 2_000).unref()
   }))
 }
 
-test('every protocol, well and badly', async () => {
+test('every protocol, with correct and incorrect input', async () => {
   const jwt = mark('app JWT', hs256(JWT_SECRET, { sub: 'u2', device: 'd2', iat: now(), exp: now() + 600 }))
   const expired = mark('expired JWT', hs256(JWT_SECRET, { sub: 'u2', device: 'd2', iat: 1, exp: 2 }))
   const forged = mark('forged JWT', hs256(mark('another secret', drawn('another')), { sub: 'u', device: 'd', exp: now() + 600 }))
@@ -171,7 +171,7 @@ test('every protocol, well and badly', async () => {
     }
     await asks('GET', '/v1/me', { token: null, headers: { authorization: token } })
     await asks('GET', '/v1/me', { token: null, headers: { authorization: `Basic ${Buffer.from(`u:${token}`).toString('base64')}` } })
-    // A client's own id is logged; what begins like a credential is not taken for one.
+    // A client's own request id is logged; an id that begins like a credential is replaced.
     const id = token === KEY ? 'r1' : token.slice(0, 64)
     await asks('GET', '/v1/me', { token, headers: { 'x-request-id': id, traceparent: token } })
     await asks('POST', '/v1/notifications', { body: { to: { users: [{ token }] }, [token]: 1 } })
@@ -179,7 +179,7 @@ test('every protocol, well and badly', async () => {
     await asks('POST', '/v1/notifications', { body: `{"to": ${token}` })
     await asks('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, ttl: token } })
   }))
-  // Push credentials and secrets of apps that are refused.
+  // Rejected push credentials and secrets of apps.
   const operator = `http://127.0.0.1:${node.adminPort}`
   for (const credential of Object.values(push.info.credentials)) {
     const name = Object.keys(credential).find((field) => /key|private|account/.test(field))
@@ -197,7 +197,7 @@ test('every protocol, well and badly', async () => {
     body: JSON.stringify({ name: 'other', jwt_secret: short }),
   })
   put('HTTP errors', await refused.text())
-  // A key that cannot be fetched, with a password in its address.
+  // A JWK set that cannot be fetched, with a password in its URL.
   const jwks = mark('JWKS query', drawn('jwks'))
   await fetch(`${operator}/v1/apps/dev`, {
     method: 'PATCH', headers: { authorization: `Bearer ${operatorToken(node)}`, 'content-type': 'application/json' },
@@ -246,7 +246,7 @@ test('every protocol, well and badly', async () => {
     }
   }))
 
-  // XMPP by hand: what a library would not send.
+  // Hand-written XMPP: input that no library sends.
   const open = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>"
   const plain = (name, token) => Buffer.from(`\0${name}\0${token}`).toString('base64')
   await Promise.all([...tokens, secrets.get('XMPP password')].map(async (token) => {
@@ -258,10 +258,10 @@ test('every protocol, well and badly', async () => {
     ])
     said.forEach((answer) => put('XMPP answers', answer))
   }))
-  // Engines behind a proxy of HTTP: a request line with the credential.
+  // A request line in the format of HTTP proxies, with the credential.
   for (const token of tokens) put('HTTP errors', await speak(node.httpPort, `GET http://u:${token}@h/?token=${token} HTTP/9.9\r\n\r\n`))
 
-  // A push to every service, one that fails, and one that was posted by others.
+  // A push to every service, one that fails, and one posted to an endpoint.
   const [apns] = await push.tokens('apns')
   await node.api.register({ device: 'd4', user: 'u4', push_token: apns })
   await node.api.publish({ to: { users: ['u1', 'u4'] }, notification: { title: 'x' }, push: { mode: 'always' } })
@@ -274,7 +274,7 @@ test('every protocol, well and badly', async () => {
   await asks('GET', '/v1/me', { token: device.token })
 })
 
-test('the command line with secrets in wrong places', async () => {
+test('the command line with secrets in wrong arguments', async () => {
   const marked = (name) => mark(name, drawn('cli'))
   const runs = [
     [['send', '--user', 'u1', '--title', 'x'], { NOROSHI_KEY: marked('CLI key') }],
@@ -296,7 +296,7 @@ test('the command line with secrets in wrong places', async () => {
   for (const { stdout, stderr } of results) put('command line', stdout + stderr)
 })
 
-test('no output holds a secret', async () => {
+test('no output contains a secret', async () => {
   const operator = { authorization: `Bearer ${operatorToken(node)}` }
   const admin = async (path) => fetch(`http://127.0.0.1:${node.adminPort}${path}`, { headers: operator })
   put('/metrics', await (await admin('/metrics')).text())
@@ -304,7 +304,7 @@ test('no output holds a secret', async () => {
     const body = Buffer.from(await (await admin(path)).arrayBuffer())
     put(path, body[0] === 0x1f && body[1] === 0x8b ? gunzipSync(body) : body)
   }
-  await until('traces and events to come', () => outputs.has('posted to /v1/traces') && outputs.has('posted to /webhook'))
+  await until('traces and events', () => outputs.has('posted to /v1/traces') && outputs.has('posted to /webhook'))
   await node.drain()
   put('log', readFileSync(node.logPath))
   for (const file of readdirSync(join(folder, 'events'), { recursive: true })) {
@@ -316,7 +316,7 @@ test('no output holds a secret', async () => {
   for (const where of ['log', 'event files', '/metrics', 'HTTP errors', 'command line', 'XMPP answers', 'close reasons']) {
     assert.ok(outputs.get(where)?.length > 0, `${where} is empty: the search would prove nothing`)
   }
-  // Who manages an app sees where its keys come from.
+  // An app's administrator sees the source of its keys.
   const shown = new Map([['/v1/apps', ['JWKS query']]])
   const found = []
   for (const [where, bytes] of outputs) {
@@ -332,6 +332,6 @@ test('no output holds a secret', async () => {
     }
   }
   assert.deepEqual(found, [])
-  // The data folder keeps what a node needs; nobody else may read it.
+  // The data folder contains secrets of the node; other users must not read it.
   assert.equal(statSync(join(node.data, 'operator.token')).mode & 0o077, 0)
 })

@@ -1,4 +1,4 @@
-/** What somebody without a credential gets from a node. */
+/** A client without a credential. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -9,7 +9,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-test('a stranger publishes nothing, reads nothing and registers nothing', async () => {
+test('a client without a credential cannot publish, read or register', async () => {
   for (const [method, path] of [
     ['POST', '/v1/notifications'],
     ['POST', '/v1/devices'],

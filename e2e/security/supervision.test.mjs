@@ -1,8 +1,8 @@
 /**
- * A thread that panics or stalls ends the node, with an exit code of its own and one line that names the thread.
+ * A thread that panics or stalls ends the node, with a specific exit code and one log line that names the thread.
  *
- * Debug builds read a file (`NOROSHI_FAULT_FILE`) that says which thread is to panic or to stall; release builds have no
- * such thing, which is tested here too.
+ * Debug builds read a file (`NOROSHI_FAULT_FILE`) that names the thread to panic or stall; release builds have no
+ * fault injection, which is tested here too.
  */
 
 import assert from 'node:assert/strict'
@@ -27,7 +27,7 @@ const skip = isRelease && !injects ? 'a release build injects no faults' : false
 const exp = Math.floor(Date.now() / 1_000) + 3_600
 const jwt = (device, claims = {}) => hs256(JWT_SECRET, { sub: `user-${device}`, device, exp, ...claims })
 
-/** A node whose threads fail on request; `drain` bounds how long it takes leave of its devices. */
+/** A node whose threads fail on request; `drain` limits the duration of its drain. */
 async function start({ stall = '1h', drain = '1s', events = false, args = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'noroshi-e2e-fault-'))
   const file = join(folder, 'fault')
@@ -45,7 +45,7 @@ async function start({ stall = '1h', drain = '1s', events = false, args = [] } =
   return node
 }
 
-/** Gives every kind of thread something to do. Whatever the node answers: it may be about to end. */
+/** Gives every kind of thread some work. Ignores the answers, because the node may be ending. */
 async function poke(node) {
   const ask = api(node.http, KEY, { deadlineMs: 1_000 })
   const connection = { connection: 'close' }
@@ -57,7 +57,7 @@ async function poke(node) {
   ])
 }
 
-/** Pokes until the node has ended, and says how. */
+/** Sends work until the node has ended; returns its exit. */
 async function ended(node) {
   await until('the node to end', async () => {
     await poke(node)
@@ -66,7 +66,7 @@ async function ended(node) {
   return node.exit
 }
 
-/** The one line that names the thread. */
+/** The log line that names the thread. */
 function assertOneLine(node, thread, reason) {
   const lines = readFileSync(node.logPath, 'utf8').split('\n').filter((line) => line.includes('a thread failed'))
   assert.equal(lines.length, 1, `one line, not ${JSON.stringify(lines)}\n${node.log()}`)
@@ -79,7 +79,7 @@ test('only a debug build injects faults', () => {
   assert.equal(injects, !isRelease, `${BIN} ${injects ? 'contains' : 'does not contain'} ${VARIABLE}`)
 })
 
-describe('a panic outside the handlers that are guarded ends the node', { skip, concurrency: 2 }, () => {
+describe('a panic outside a guarded handler ends the node', { skip, concurrency: 2 }, () => {
   for (const thread of [
     'acceptor',
     'shard-0',
@@ -104,7 +104,7 @@ describe('a panic outside the handlers that are guarded ends the node', { skip, 
   }
 })
 
-test('a task of the PostgreSQL store that panics ends the node', { skip: missingEngines() ?? skip }, async () => {
+test('a panic in a task of the PostgreSQL store ends the node', { skip: missingEngines() ?? skip }, async () => {
   const postgres = await Postgres.start()
   try {
     for (const task of ['store-accept', 'store-behind']) {
@@ -146,7 +146,7 @@ describe('a stall ends the node', { skip, concurrency: 4 }, () => {
   }
 })
 
-test('a node that lost a shard is neither ready nor alive, refuses what it cannot deliver, and a restart brings it', { skip }, async () => {
+test('a node with a failed shard is neither ready nor alive, rejects publishes, and delivers after a restart', { skip }, async () => {
   const node = await start({ drain: '8s', args: ['--set', 'gateway.drain.rate=1'] })
   try {
     const names = Array.from({ length: 12 }, (_, index) => `device-${index}`)
@@ -160,9 +160,9 @@ test('a node that lost a shard is neither ready nor alive, refuses what it canno
     assert.equal(await admin('/livez'), 200)
     assert.equal(await admin('/healthz'), 200)
     node.inject('panic shard-0')
-    // Whoever sits on the other shard is told to go elsewhere, one a second: meanwhile the node says what it is.
+    // Devices of the other shard are asked to reconnect, one per second; meanwhile the node reports its state.
     const seen = {}
-    await until('the node to say that a shard is gone', async () => {
+    await until('the node to report the failed shard', async () => {
       assert.equal(node.exit, undefined, `it ended before it could be asked: ${JSON.stringify(seen)}\n${node.log()}`)
       const publish = { to, when: 'connected', data: 'lost' }
       const [live, ready, health, published] = await Promise.all([
@@ -194,7 +194,7 @@ test('a node that lost a shard is neither ready nor alive, refuses what it canno
   }
 })
 
-test('a message whose hand-over panics after the commit reaches who is connected', { skip }, async () => {
+test('a message whose hand-over panics after the commit reaches connected devices', { skip }, async () => {
   const node = await start()
   try {
     const panics = async () => {
@@ -211,10 +211,10 @@ test('a message whose hand-over panics after the commit reaches who is connected
         return (await panics()) > round
       })
       sent.push((await node.api.publish({ to, when: 'stored', data: 'last' })).id)
-      const heard = new Set()
-      while (!sent.every((id) => heard.has(id))) {
+      const received = new Set()
+      while (!sent.every((id) => received.has(id))) {
         const { id } = await device.msg()
-        heard.add(id)
+        received.add(id)
         device.ack(id)
       }
       await device.settle()
@@ -227,7 +227,7 @@ test('a message whose hand-over panics after the commit reaches who is connected
   }
 })
 
-test('a write that panics while its group is planned is refused alone, and the node goes on', { skip: missingEngines() ?? skip }, async () => {
+test('if planning a write panics, only that write is rejected, and the node continues', { skip: missingEngines() ?? skip }, async () => {
   const postgres = await Postgres.start()
   try {
     const node = await start({ args: ['--set', `store.url=${postgres.url}`] })
@@ -238,7 +238,7 @@ test('a write that panics while its group is planned is refused alone, and the n
       }
       node.inject('panic store-plan')
       await until('a plan to panic', async () => {
-        // The fault strikes once: a group of several is planned again one by one, and one alone is refused.
+        // The fault occurs once: a group of several writes is planned again one by one, a single write is rejected.
         const publish = () =>
           node.api.raw('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, when: 'stored', data: 1 } })
         const statuses = (await Promise.all(Array.from({ length: 8 }, publish))).map((answer) => answer.status)
@@ -256,7 +256,7 @@ test('a write that panics while its group is planned is refused alone, and the n
   }
 })
 
-test('a process that was stopped for longer than a stall goes on', { skip }, async () => {
+test('a process suspended for longer than the stall timeout continues', { skip }, async () => {
   const node = await start({ stall: '5s' })
   try {
     await poke(node)
@@ -264,7 +264,7 @@ test('a process that was stopped for longer than a stall goes on', { skip }, asy
     await sleep(7_000)
     node.child.kill('SIGCONT')
     await poke(node)
-    // More looks than make a stall, had the stop counted.
+    // More samples than a stall needs, if the suspension counted.
     await sleep(2_000)
     assert.equal((await node.admin('/readyz')).status, 200, node.log())
     await node.drain()
@@ -273,7 +273,7 @@ test('a process that was stopped for longer than a stall goes on', { skip }, asy
   }
 })
 
-test('what threads do is in the metrics', async () => {
+test('metrics show the state of threads', async () => {
   const node = await Node.start()
   try {
     await poke(node)

@@ -17,7 +17,7 @@ const SECRET_BYTES = Buffer.alloc(32, 7)
 const SECRET = `whsec_${SECRET_BYTES.toString('base64')}`
 
 let node, hook, mqttUrl
-/** What the webhook answers; a function of the question. */
+/** The webhook's answer, a function of the request. */
 let answer = () => ({ allow: true })
 const questions = []
 
@@ -74,7 +74,7 @@ const setRules = async (rules = RULES, app = 'dev') => {
   return answered.json()
 }
 
-/** A provider's request that has to succeed. */
+/** A provider's request that must succeed. */
 const call = async (method, path, body) => {
   const answered = await fetch(`${node.http}${path}`, {
     method,
@@ -91,7 +91,7 @@ const register = async (device, user, topics = []) =>
 const jwt = (device, user, claims = {}) =>
   hs256(JWT_SECRET, { sub: user, device, exp: now() + 600, aud: 'dev', ...claims })
 
-/** Subscribes and says which topics were refused. */
+/** Subscribes and returns the denied topics. */
 const refused = async (device, ...topics) => {
   device.send({ t: 'sub', topics })
   device.send({ t: 'ping' })
@@ -104,7 +104,7 @@ const refused = async (device, ...topics) => {
 }
 const named = (errors) => errors.map(({ code, topic, reason }) => `${code} ${topic} ${reason}`)
 
-test('rules are checked, shown without their secret, and not touched by an update of the app', async () => {
+test('rules are validated, shown without their secret, and kept by an update of the app', async () => {
   const shown = await setRules()
   assert.equal(shown.ask.secret, undefined)
   assert.equal(shown.ask.secret_set, true)
@@ -116,12 +116,12 @@ test('rules are checked, shown without their secret, and not touched by an updat
   assert.equal((await operator('PATCH', '/v1/apps/dev', { client_publish: ['open/#'] })).status, 200)
   const kept = await (await operator('GET', '/v1/apps/dev/topic-rules')).json()
   assert.deepEqual(kept, shown)
-  // A tenant reaches its own with its admin key.
+  // A tenant manages its own rules with its admin key.
   const own = await fetch(`${node.http}/v1/apps/dev/topic-rules`, { headers: { authorization: `Bearer ${KEY}` } })
   assert.equal(own.status, 200)
 })
 
-test('a native device subscribes to what rules allow and hears nothing else', async () => {
+test('a native device subscribes to allowed topics and receives nothing else', async () => {
   await setRules()
   const { token } = await register('n1', 'u1')
   const device = await Device.connect(node.ws, token)
@@ -140,7 +140,7 @@ test('a native device subscribes to what rules allow and hears nothing else', as
   await device.leave()
 })
 
-test('a JWT gives claims, listed topics and filters', async () => {
+test('a JWT provides claims, listed topics and filters', async () => {
   await setRules()
   const token = jwt('j1', 'u1', { team: ['red', 'blue'], topics: ['paid/gold', 'paid/silver/#', 'other'] })
   const device = await Device.connect(node.ws, token)
@@ -161,7 +161,7 @@ test('neither a user id nor a claim widens a rule', async () => {
   }
 })
 
-test('SSE leaves out forbidden topics, retained messages included', async () => {
+test('SSE omits forbidden topics, including their retained messages', async () => {
   await setRules()
   const { token } = await register('s1', 'u1')
   for (const topic of ['secret/a', 'public/sse']) {
@@ -184,7 +184,7 @@ test('SSE leaves out forbidden topics, retained messages included', async () => 
   assert.ok(!text.includes('"data":"secret/a"'), text)
 })
 
-test('Socket.IO is refused by the acknowledgement', async () => {
+test('Socket.IO reports the refusal in the acknowledgement', async () => {
   await setRules()
   const { token } = await register('i1', 'u1')
   const socket = io(node.http, { auth: { token }, transports: ['websocket'], reconnection: false })
@@ -194,7 +194,7 @@ test('Socket.IO is refused by the acknowledgement', async () => {
   socket.close()
 })
 
-test('MQTT answers each filter, and a wildcard needs a rule that covers it', async () => {
+test('MQTT answers each filter, and a wildcard filter needs a rule that covers it', async () => {
   await setRules()
   const device = await register('m1', 'u1')
   const client = await mqttClient(mqttUrl, device)
@@ -240,7 +240,7 @@ test('publishing follows its own rules and not client_publish', async () => {
   await client.endAsync()
 })
 
-test('the consumer API refuses, and a registration by the device too', async () => {
+test('the consumer API and a registration by the device refuse forbidden topics', async () => {
   await setRules()
   const { token } = await register('a1', 'u1', ['alerts/by-the-server'])
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
@@ -262,7 +262,7 @@ test('the consumer API refuses, and a registration by the device too', async () 
   await device.leave()
 })
 
-test('a durable subscription that lost permission is not delivered and ends', async () => {
+test('a durable subscription without permission ends and delivers nothing', async () => {
   await operator('DELETE', '/v1/apps/dev/topic-rules')
   const { token } = await register('d1', 'u1', ['user/u2/mail', 'user/u1/mail'])
   for (const user of ['u2', 'u1']) {
@@ -277,7 +277,7 @@ test('a durable subscription that lost permission is not delivered and ends', as
   await device.leave()
 })
 
-test('a change of rules ends subscriptions with a reason, of this app alone', async () => {
+test('a change of rules ends subscriptions of this app only, with a reason', async () => {
   await setRules()
   const { token } = await register('c1', 'u1', ['user/u1/durable'])
   const device = await Device.connect(node.ws, token)
@@ -289,7 +289,7 @@ test('a change of rules ends subscriptions with a reason, of this app alone', as
   await setRules({ ...RULES, subscribe: [{ topic: 'user/{user}/own', allow: 'anyone' }] })
   const told = [await device.next(), await device.next()]
   assert.deepEqual(named(told).sort(), ['topic_revoked public/live no_rule', 'topic_revoked user/u1/durable no_rule'])
-  await until('MQTT to be told', () => mqtt.said === 0x87 && sharing.said === 0x87)
+  await until('MQTT to be disconnected', () => mqtt.said === 0x87 && sharing.said === 0x87)
   await until('the durable subscription to end', async () => {
     const { topics } = await call('GET', '/v1/devices/c1')
     return topics.length === 0
@@ -302,7 +302,7 @@ test('a change of rules ends subscriptions with a reason, of this app alone', as
   await mqtt.endAsync(true)
 })
 
-test('a webhook decides, its answer is kept, and silence is a no', async () => {
+test('a webhook decides, its answer is cached, and a missing answer denies', async () => {
   await setRules()
   const { token } = await register('k1', 'u1')
   const device = await Device.connect(node.ws, token)

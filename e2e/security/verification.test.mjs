@@ -1,4 +1,4 @@
-/** What a stranger's tokens cost a node, and what failed log-ins cost others. */
+/** The cost of invalid tokens for a node, and of failed log-ins for others. */
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -25,7 +25,7 @@ async function start(...args) {
   return node
 }
 
-/** A request of the operator's. */
+/** A request of the operator. */
 async function operator(node, method, path, body) {
   const answer = await fetch(`http://127.0.0.1:${node.adminPort}${path}`, {
     method,
@@ -51,13 +51,13 @@ const me = (node, token, app) =>
 
 const claims = (device) => ({ sub: `user-${device}`, device, exp: now() + 3_600 })
 const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
-/** An RS256 token that nobody signed. */
+/** An RS256 token with a forged signature. */
 const bogus = (device) =>
   `${encode({ alg: 'RS256' })}.${encode(claims(device))}.${randomBytes(256).toString('base64url')}`
-/** A device token that nobody signed. */
+/** A device token with a forged signature. */
 const forged = () => `nd1.${randomBytes(24).toString('base64url')}.${randomBytes(32).toString('base64url')}`
 
-test('a bogus token costs few verifications however many keys its app has, and the same one none', async () => {
+test('a forged token costs few verifications, however many keys its app has, and a repeated one none', async () => {
   const node = await start()
   const signer = keyPair('RS256', 'key-0')
   const keys = Array.from({ length: 64 }, (_, n) => ({ ...signer.jwk, kid: `key-${n}` }))
@@ -72,7 +72,7 @@ test('a bogus token costs few verifications however many keys its app has, and t
   for (let again = 0; again < 10; again++) assert.equal((await me(node, token, 'wide')).status, 401)
   assert.equal(await verifications(), cost, 'the verdict was remembered')
 
-  // A good one is verified once, wherever it is shown.
+  // A valid token is verified once, over all protocols.
   const good = signer.sign(claims('d2'))
   const device = await Device.connect(node.ws, good, { path: '/v1/connect?app=wide' })
   assert.equal((await me(node, good, 'wide')).status, 200)
@@ -80,7 +80,7 @@ test('a bogus token costs few verifications however many keys its app has, and t
   await device.leave()
 })
 
-test('an app cannot give keys that are expensive to verify with', async () => {
+test('an app cannot register keys that are expensive to verify', async () => {
   const node = await start()
   const { jwk } = keyPair('RS256', 'a')
   for (const bytes of [128, 1_024]) {
@@ -92,7 +92,7 @@ test('an app cannot give keys that are expensive to verify with', async () => {
   }
 })
 
-/** The head of the answer to a request for an event stream, on a connection of its own. */
+/** The head of the answer to a request for an event stream, on a new connection. */
 const events = (node, token) =>
   within(
     'the answer to GET /v1/events',
@@ -106,12 +106,12 @@ const events = (node, token) =>
     }),
   )
 
-/** What comes of an XMPP log-in on a plain TCP connection. */
+/** The answer to an XMPP log-in on a plain TCP connection. */
 async function xmpp(port, user, token) {
   const socket = connectTcp(port, '127.0.0.1')
   socket.on('error', () => {})
   let text = ''
-  const heard = (what, pattern) =>
+  const received = (what, pattern) =>
     within(
       what,
       new Promise((resolve) => {
@@ -127,15 +127,15 @@ async function xmpp(port, user, token) {
       }),
     )
   socket.write("<stream:stream to='localhost' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>")
-  await heard('the features', /<\/stream:features>/)
+  await received('the features', /<\/stream:features>/)
   const plain = Buffer.from(`\0${user}\0${token}`).toString('base64')
   socket.write(`<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>${plain}</auth>`)
-  const [answer] = await heard('an answer', /<(success|failure)[^]*?(\/>|<\/failure>)/)
+  const [answer] = await received('an answer', /<(success|failure)[^]*?(\/>|<\/failure>)/)
   socket.destroy()
   return answer
 }
 
-test('who fails too often is told when to come back, on every protocol, and a good device is let in meanwhile', async () => {
+test('a client with too many failures gets a retry time on every protocol, and a valid device is still admitted', async () => {
   const [mqttPort, xmppPort] = [await freePort(), await freePort()]
   const node = await start(
     ...['--set', 'auth.failures_per_client=5'],
@@ -151,7 +151,7 @@ test('who fails too often is told when to come back, on every protocol, and a go
   assert.equal(refused.status, 429)
   assert.ok(Number(refused.headers.get('retry-after')) >= 1, 'Retry-After')
   assert.equal((await refused.json()).code, 'too_many_requests')
-  // The response to a forged JWT is delayed. Those to a good token and to a forged device token are not: a front forwards
+  // The response to a forged JWT is delayed. Those to a valid token and to a forged device token are not: a front forwards
   // device tokens unverified.
   const answered = []
   const ask = async (name, token, status) => {
@@ -182,10 +182,10 @@ test('who fails too often is told when to come back, on every protocol, and a go
   const url = `mqtt://127.0.0.1:${mqttPort}`
   const error = await connectMqtt(url, { device: 'good', token: forged() }).catch((error) => error)
   assert.equal(error.code, 0x9f, String(error))
-  // XMPP: come back later.
+  // XMPP: retry later.
   assert.match(await xmpp(xmppPort, 'good', forged()), /temporary-auth-failure/)
 
-  // From the same address at the same time: a device token, an app JWT, both by each way in.
+  // From the same address at the same time: a device token and an app JWT, over each protocol.
   assert.equal((await me(node, registered.token)).status, 200)
   assert.equal((await me(node, hs256(JWT_SECRET, claims('by-jwt')))).status, 200)
   for (const via of ['header', 'query', 'frame']) {
@@ -198,13 +198,13 @@ test('who fails too often is told when to come back, on every protocol, and a go
   assert.ok((await metric(node, 'noroshi_log_ins_throttled_total')) >= 6)
 })
 
-test('a token that was good stays good and a new one waits its turn behind an address that fails', async () => {
+test('a verified token stays valid, and a new one waits behind an address with failures', async () => {
   const node = await start('--set', 'auth.failures_per_client=5')
   const signer = keyPair('ES256', 'a')
   await operator(node, 'POST', '/v1/apps', { name: 'signed', jwks: { keys: [signer.jwk] } })
   const known = signer.sign(claims('known'))
   assert.equal((await me(node, known, 'signed')).status, 200)
-  // Until the address has no verification left: unknown tokens are refused unverified then.
+  // Until the address has no verification left: then unknown tokens are rejected unverified.
   await until('429', async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => me(node, bogusEs256(n), 'signed')))
     return answers.some((answer) => answer.status === 429)
@@ -217,7 +217,7 @@ test('a token that was good stays good and a new one waits its turn behind an ad
 const bogusEs256 = (n) =>
   `${encode({ alg: 'ES256', kid: 'a' })}.${encode(claims(`d${n}`))}.${randomBytes(64).toString('base64url')}`
 
-test('frames that a client sends while its token is verified are carried out in order', async () => {
+test('frames sent while the token is verified are executed in order', async () => {
   const node = await start()
   const signer = keyPair('RS256', 'a')
   await operator(node, 'POST', '/v1/apps', { name: 'signed', jwks: { keys: [signer.jwk] } })
@@ -234,9 +234,9 @@ test('frames that a client sends while its token is verified are carried out in 
     return device
   })
   for (const device of devices) {
-    const heard = []
-    while (heard.length < 4) heard.push((await device.next()).t)
-    assert.deepEqual(heard, ['ready', 'pong', 'error', 'pong'])
+    const received = []
+    while (received.length < 4) received.push((await device.next()).t)
+    assert.deepEqual(received, ['ready', 'pong', 'error', 'pong'])
   }
   const { key } = (await operator(node, 'POST', '/v1/apps/signed/keys', { name: 'all', scopes: ['publish'] })).body
   for (const topic of ['late', 'early']) {
@@ -250,24 +250,24 @@ test('frames that a client sends while its token is verified are carried out in 
   }
   for (const device of devices) {
     assert.equal((await device.next()).data, 'early', 'what was subscribed to last')
-    // A renewal is verified too, while the session goes on.
+    // A renewal is verified too, while the session continues.
     device.send({ t: 'token', token: signer.sign(claims('somebody-else')) })
     assert.equal((await device.next()).code, 'unauthorized')
     await device.leave()
   }
-  // Connections that end while their tokens are verified leave nothing behind.
+  // Connections that end during verification leave no state.
   for (let n = 0; n < 20; n++) {
     const device = Device.open(node.ws, signer.sign(claims(`gone-${n}`)), { path: '/v1/connect?app=signed' })
     device.socket.once('open', () => device.socket.terminate())
     await device.closed
   }
-  await until('no connection to be left', async () => {
+  await until('all connections to end', async () => {
     const text = await (await node.admin('/metrics')).text()
     return /noroshi_connections\{protocol="native",transport="websocket"\} 0/.test(text)
   })
 })
 
-test('a JWKS address that hangs delays no other app', async () => {
+test('a hanging JWK set URL delays no other app', async () => {
   const signer = keyPair('ES256', 'a')
   let hangs = false
   let [held, givenUp] = [0, 0]
@@ -287,14 +287,14 @@ test('a JWKS address that hangs delays no other app', async () => {
   }
   const made = await operator(node, 'POST', '/v1/apps', { name: 'quick', jwks_url: `${base}/keys` })
   assert.equal(made.status, 201, JSON.stringify(made.body))
-  // All sets are fetched when a node starts, the slow ones first.
+  // A starting node fetches all sets, the slow ones first.
   await node.drain()
   hangs = true
   await node.spawn()
   const token = signer.sign(claims('d1'))
   await until('the keys of the quick app', async () => (await me(node, token, 'quick')).status === 200)
   assert.equal(givenUp, 0, 'the quick app waited for the slow ones')
-  await until('the slow ones to be asked', () => held > 0)
+  await until('the slow URLs to be requested', () => held > 0)
   server.closeAllConnections()
   server.close()
 })

@@ -1,4 +1,4 @@
-/** Who may resume a session of XMPP, and what an attempt does to it (XEP-0198 §5, over SASL2). */
+/** Who may resume an XMPP session, and the effect of an attempt (XEP-0198 §5, over SASL2). */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -24,7 +24,7 @@ async function suspended() {
   return Number(/^noroshi_xmpp_sessions_suspended (\d+)$/m.exec(text)?.[1])
 }
 
-/** A session whose connection broke; the only one. `subscribe` is a topic of its connection alone. */
+/** The only session with a broken connection. `subscribe` is a topic of this connection only. */
 async function parked(device, token, subscribe) {
   await until('no session to be suspended', async () => (await suspended()) === 0)
   const stream = await Stream.open(port)
@@ -71,7 +71,7 @@ test('a wrong id ends no session, the right one moves it', async () => {
   await next.end()
 })
 
-test('a revoked token does not take a session that waits for its client', async () => {
+test('a revoked token cannot resume a suspended session', async () => {
   const { token: revoked } = await register('p1', 'u1')
   await revoke('p1')
   const { token } = await register('p1', 'u1')
@@ -83,7 +83,7 @@ test('a revoked token does not take a session that waits for its client', async 
   await owner.end()
 })
 
-test('a session does not outlive the user whose it was', async () => {
+test('a session ends when the device gets another user', async () => {
   const { token: first } = await register('m1', 'alice')
   const id = await parked('m1', first, 'private')
   const { token } = await register('m1', 'bob')
@@ -91,7 +91,7 @@ test('a session does not outlive the user whose it was', async () => {
   const answer = await stream.resume('m1', token, id)
   assert.doesNotMatch(answer, /<resumed/)
   assert.match(answer, /item-not-found/)
-  // Nor its subscriptions.
+  // So do its subscriptions.
   const next = await Stream.open(port)
   await next.begin('m1', token)
   await next.ask('<presence/>', '<presence')
@@ -101,7 +101,7 @@ test('a session does not outlive the user whose it was', async () => {
   await next.end()
 })
 
-test('revoking and deleting a device drop the session that waits for it', async () => {
+test('revoking and deleting a device drop its suspended session', async () => {
   for (const end of [revoke, (device) => node.api.call('DELETE', `/v1/devices/${device}`)]) {
     const { token } = await register('d1', 'u1')
     const id = await parked('d1', token)

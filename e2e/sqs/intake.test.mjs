@@ -1,4 +1,4 @@
-/** Notifications that a backend puts on a queue, taken by a node of the built binary. */
+/** Notifications that a backend puts on a queue and a node receives. */
 
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -15,7 +15,7 @@ after(async () => {
   for (const node of nodes) await node.stop()
 })
 
-/** A node that takes from a queue of its own. */
+/** A node with its own intake queue. */
 async function intake() {
   const [queue, dead] = [await sqs.create('in'), await sqs.create('dead')]
   const settings = {
@@ -38,7 +38,7 @@ async function intake() {
 const empty = (url) => until('the queue to be empty', async () => (await sqs.depth(url)) === 0, 90_000)
 const notification = (user, data) => ({ body: JSON.stringify({ to: { users: [user] }, data }) })
 
-/** Everything in the dead-letter queue, by body. */
+/** All messages of the dead-letter queue, by body. */
 async function setAside(url, count) {
   const found = new Map()
   await until(`${count} messages in the dead-letter queue`, async () => {
@@ -48,29 +48,29 @@ async function setAside(url, count) {
   return found
 }
 
-test('notifications put on the queue are delivered once', async () => {
+test('notifications on the queue are delivered once', async () => {
   const { queue, dead, start } = await intake()
   const node = await start()
   const { token } = await node.api.register({ device: 'once', user: 'once' })
   const device = await Device.connect(node.ws, token)
   const bodies = Array.from({ length: 200 }, (_, n) => notification('once', n))
-  // A backend that does not know whether it sent them sends them again, under the same keys.
+  // A backend that is unsure whether it sent them sends them again with the same keys.
   const keyed = bodies.slice(0, 50).map(({ body }, n) => ({ body, attributes: { idempotency_key: `order-${n}`, app: 'dev' } }))
   await sqs.send(queue, [...keyed, ...bodies.slice(50), ...keyed])
   await empty(queue)
   await sqs.send(queue, [notification('once', 'the last')])
-  const heard = []
-  while (heard.at(-1) !== 'the last') {
+  const received = []
+  while (received.at(-1) !== 'the last') {
     const { id, data } = await device.msg()
-    heard.push(data)
+    received.push(data)
     device.ack(id)
   }
-  assert.deepEqual(heard.slice(0, -1).sort((a, b) => a - b), [...Array(200).keys()])
+  assert.deepEqual(received.slice(0, -1).sort((a, b) => a - b), [...Array(200).keys()])
   await device.leave()
   assert.equal(await sqs.depth(dead), 0)
 })
 
-test('a node that is killed amid messages loses none and publishes none twice', async () => {
+test('a node killed during processing loses no message and publishes none twice', async () => {
   const { queue, start } = await intake()
   const node = await start()
   const { token } = await node.api.register({ device: 'killed', user: 'killed' })
@@ -86,7 +86,7 @@ test('a node that is killed amid messages loses none and publishes none twice', 
     await node.spawn()
   }
   await sending
-  // What the killed one held is visible again after its time.
+  // Messages of the killed node become visible again after their timeout.
   await empty(queue)
   const byData = new Map()
   const device = await Device.connect(node.ws, token)
@@ -102,7 +102,7 @@ test('a node that is killed amid messages loses none and publishes none twice', 
   await device.leave()
 })
 
-test('what can never be accepted goes to the dead-letter queue at once, with what is wrong', async () => {
+test('an invalid message moves to the dead-letter queue at once, with its error', async () => {
   const { queue, dead, start } = await intake()
   const wrong = [
     { body: 'no json', attributes: { trace: 't-1' }, error: /json/i },
@@ -123,16 +123,16 @@ test('what can never be accepted goes to the dead-letter queue at once, with wha
   await empty(queue)
 })
 
-test('a message whose receivers die goes to the dead-letter queue after so many tries', async () => {
+test('a message whose receivers die moves to the dead-letter queue after the receive limit', async () => {
   const { queue, dead, start } = await intake()
   const poison = notification('poisoned', 'poison')
   await sqs.send(queue, [poison])
-  // As receivers that die with it, once fewer than it may be received, …
+  // Like receivers that die with it: once fewer than the limit, …
   for (let received = 0; received < RECEIVES_MAX - 1; received++) assert.equal((await sqs.receive(queue, 0)).length, 1)
   await start()
   await empty(queue)
   assert.equal(await sqs.depth(dead), 0, 'the last try is a try')
-  // … and then as often, of a queue that no node polls meanwhile.
+  // … and then exactly the limit, on a queue that no node polls meanwhile.
   const other = await intake()
   await sqs.send(other.queue, [poison])
   for (let received = 0; received < RECEIVES_MAX; received++) assert.equal((await sqs.receive(other.queue, 0)).length, 1)

@@ -1,4 +1,4 @@
-/** The batch queue on Amazon SQS, with senders that die. */
+/** The batch queue on Amazon SQS with dying senders. */
 
 import { senderKilled } from '../lib/sender.mjs'
 

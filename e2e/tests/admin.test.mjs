@@ -1,4 +1,4 @@
-/** What an operator sees and does: health, metrics, configuration errors, apps and tenants. */
+/** The operator's interface: health, metrics, configuration errors, apps and tenants. */
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -24,7 +24,7 @@ test('/healthz and /readyz answer 200', async () => {
   assert.equal((await node.admin('/readyz')).status, 200)
 })
 
-test('/metrics counts what happens, in the format that Prometheus reads', async () => {
+test('/metrics counts events in the Prometheus text format', async () => {
   const { token } = await node.api.register({ user: 'metered' })
   const device = await Device.connect(node.ws, token)
   const { id } = await node.api.publish({ to: { users: ['metered'] }, data: 1 })
@@ -50,7 +50,7 @@ test('/metrics and the admin API are not on the public address', async () => {
   assert.equal((await fetch(`${node.http}/metrics`)).status, 404)
 })
 
-test('the API page and the OpenAPI document need nothing from outside', async () => {
+test('the API page and the OpenAPI document load nothing from outside', async () => {
   const page = await fetch(`${node.http}/docs`)
   assert.equal(page.status, 200)
   const html = await page.text()
@@ -79,7 +79,7 @@ test('wrong flags exit with 2 or 64', async () => {
   assert.ok([2, 64].includes(code), String(code))
 })
 
-test('a port in use and a locked data folder are told in one clear line', async () => {
+test('a port in use and a locked data folder are reported in one clear line', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'noroshi-second-'))
   const port = await cli(['serve', '--dev', '--data', folder, '--http', `127.0.0.1:${node.httpPort}`, '--admin', '127.0.0.1:0'])
   assert.notEqual(port.code, 0)
@@ -91,7 +91,7 @@ test('a port in use and a locked data folder are told in one clear line', async 
   rmSync(folder, { recursive: true })
 })
 
-test('the development key is kept in the data folder for its owner alone', async () => {
+test('only the owner can read the development key in the data folder', async () => {
   const own = await Node.start({ env: { NOROSHI_DEV_KEY: undefined, NOROSHI_DEV_JWT_SECRET: undefined } })
   const listed = execFileSync('find', [own.data, '-type', 'f', '-perm', '/077'], { encoding: 'utf8' })
   assert.equal(listed, '', 'files that others may read')
@@ -100,7 +100,7 @@ test('the development key is kept in the data folder for its owner alone', async
   await own.stop()
 })
 
-test('tenants do not see each other', async () => {
+test('tenants cannot see each other', async () => {
   const secret = join(node.data, 'other-secret')
   writeFileSync(secret, 'the secret of the other app, 32 bytes', { mode: 0o600 })
   const made = await node.cli('apps', 'create', 'other', '--jwt-secret-file', secret, '--json')
@@ -138,7 +138,7 @@ test('tenants do not see each other', async () => {
   await their.leave()
 })
 
-test('a key does only what its scopes allow', async () => {
+test('a key is limited to its scopes', async () => {
   const created = await node.cli('keys', 'create', 'dashboard', '--scopes', 'read', '--json')
   assert.equal(created.code, 0, created.stdout + created.stderr)
   const { key } = JSON.parse(created.stdout)
@@ -154,7 +154,7 @@ test('a key does only what its scopes allow', async () => {
   }
 })
 
-test('a revoked key and a revoked device are out at once', async () => {
+test('a revoked key and a revoked device lose access at once', async () => {
   const created = await node.cli('keys', 'create', 'short-lived', '--json')
   const { id, key } = JSON.parse(created.stdout)
   const backend = api(node.http, key)

@@ -1,4 +1,4 @@
-/** `noroshi bench --protocol`: every protocol measured on a node, MQTT also on Mosquitto. */
+/** `noroshi bench --protocol`: every protocol on a node, MQTT also on Mosquitto. */
 
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -12,7 +12,7 @@ import { cli, freePort, JWT_SECRET, KEY, Node } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
 
 const DEVICES = 24
-/** With what the node's metrics call it. */
+/** With the protocol's label in the node's metrics. */
 const PROTOCOLS = { native: 'native', sse: 'native', socketio: 'socketio', mqtt: 'mqtt', xmpp: 'xmpp' }
 let node, own
 
@@ -36,7 +36,7 @@ const here = (protocol) => [
   ...(own[protocol] ?? []),
 ]
 
-/** Notifications the node has written to connections of a protocol. */
+/** Number of notifications that the node has written to connections of a protocol. */
 async function written(protocol) {
   const metrics = await (await node.admin('/metrics')).text()
   const line = new RegExp(`^noroshi_messages_written_total\\{protocol="${protocol}"\\} (\\d+)$`, 'm')
@@ -44,14 +44,14 @@ async function written(protocol) {
 }
 
 for (const [protocol, label] of Object.entries(PROTOCOLS)) {
-  test(`bench reaches every device over ${protocol}, all at once and one by one`, async () => {
+  test(`bench reaches every device over ${protocol}, by broadcast and directly`, async () => {
     const before = await written(label)
     const { figures, server } = await bench(
       'broadcast', '--connections', `${DEVICES}`, '--messages', '2', '--rounds', '3', '--processes', '2', ...here(protocol),
     )
     assert.ok(server.startsWith(node.http) && (protocol === 'native' || server.endsWith(protocol)), server)
     assert.ok(figures.deliveries.median > 0 && figures.delivery_latency_p50.median > 0)
-    // Two rounds of warm-up and three that count.
+    // Two warm-up rounds and three measured ones.
     assert.equal((await written(label)) - before, DEVICES * 2 * (2 + 3))
     const direct = await bench(
       'direct', '--connections', `${DEVICES}`, '--targets', '8', '--in-flight', '2', '--warm-up', '0s', '--duration', '500ms',
@@ -68,14 +68,14 @@ for (const [protocol, label] of Object.entries(PROTOCOLS)) {
 }
 
 for (const protocol of ['native', 'socketio', 'mqtt', 'xmpp']) {
-  test(`devices that bench plays over ${protocol} confirm what is kept for them`, async () => {
+  test(`devices of bench over ${protocol} acknowledge stored notifications`, async () => {
     const { figures } = await bench(
       'direct', '--connections', '6', '--targets', '3', '--connected-share', '1', '--when', 'stored', '--in-flight', '1',
       '--rate', '20', '--warm-up', '0s', '--duration', '500ms', ...here(protocol),
     )
     assert.equal(figures.deliveries_lost.median, 0)
     assert.ok(figures.deliveries.median > 0)
-    // The devices left at once: what they confirmed last may still be on its way to the store.
+    // The devices disconnected at once: their last acknowledgements may still be in transit to the store.
     for (let number = 0; number < 6; number++) {
       const name = `bench-${protocol}-${number}`
       const token = hs256(JWT_SECRET, { sub: name, device: name, aud: 'dev', exp: now() + 600 })
@@ -84,7 +84,7 @@ for (const protocol of ['native', 'socketio', 'mqtt', 'xmpp']) {
   })
 }
 
-test('bench says what does not go together, before anything starts', async () => {
+test('bench rejects contradicting options before anything starts', async () => {
   for (const [options, told] of [
     [['--protocol', 'sse', '--when', 'stored'], /--protocol sse/],
     [['--protocol', 'mqtt', '--server', node.http, '--key', KEY, '--jwt-secret', JWT_SECRET], /--mqtt HOST:PORT/],

@@ -1,4 +1,4 @@
-/** `noroshi bench` against a server that other people wrote: npm `ws` as a broadcast server. */
+/** `noroshi bench` against a third-party server: npm `ws` as a broadcast server. */
 
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
@@ -58,7 +58,7 @@ async function bench(scenario, ...options) {
   return { ...report, figures: Object.fromEntries(report.figures.map((figure) => [figure.key, figure])) }
 }
 
-test('bench broadcast reaches every device of another server, published to by POST or on a WebSocket', async () => {
+test('bench broadcast reaches every device of another server, publishing by POST or on a WebSocket', async () => {
   const post = ['--publish-url', `http://${address}/publish`, '--publish-header', 'X-Key: secret']
   for (const [how, publish] of [
     [post, '{"text":"{data}"}'],
@@ -75,7 +75,7 @@ test('bench broadcast reaches every device of another server, published to by PO
   for (let number = 0; number < DEVICES; number++) assert.ok(names.has(`bench-${number}`), `bench-${number} joined`)
 })
 
-test('bench connect measures the log-ins of another server beside the floor', async () => {
+test('bench connect measures the log-ins of another server and the floor', async () => {
   const { figures, floor } = await bench('connect', '--connections', `${DEVICES}`, '--repeat', '2', '--floor')
   assert.match(floor, /epoll/)
   for (const key of ['log_ins', 'log_in_latency_p50']) {
@@ -87,7 +87,7 @@ test('bench connect measures the log-ins of another server beside the floor', as
   }
 })
 
-test('bench says what another server refused', async () => {
+test('bench reports an error of another server', async () => {
   const { code, stderr } = await cli([
     'bench', 'broadcast', '--connections', '2', '--websocket', `ws://${address}/room`,
     '--hello', '{"type":"join","name":"{device}"}', '--ready', '"joined"',

@@ -1,6 +1,6 @@
 /**
  * A page in Chromium, served from another origin, that registers, listens over WebSocket and EventSource,
- * and confirms. Leaves a screenshot in .cache/browser.png for a human to look at.
+ * and acknowledges. Saves a screenshot in .cache/browser.png.
  */
 
 import assert from 'node:assert/strict'
@@ -16,7 +16,7 @@ import { until } from '../lib/until.mjs'
 
 const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
 
-test('a page of another origin receives over WebSocket and EventSource, and its confirmations count', async (t) => {
+test('a page of another origin receives over WebSocket and EventSource, and its acknowledgements take effect', async (t) => {
   if (!executablePath) {
     assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
     return t.skip('no Chromium (Debian package chromium)')
@@ -60,7 +60,7 @@ test('a page of another origin receives over WebSocket and EventSource, and its 
     }
     assert.equal(await tab.locator('#websocket li').first().textContent(), '狼煙 1: {"n":1}')
     await tab.screenshot({ path: join(CACHE, 'browser.png') })
-    await until('both devices to have confirmed all', async () => {
+    await until('both devices to have acknowledged all', async () => {
       const states = await Promise.all(sent.map((id) => node.api.notification(id)))
       return states.every((state) => state.counts.acked === 2)
     })

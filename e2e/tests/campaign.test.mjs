@@ -1,5 +1,5 @@
 /**
- * Campaigns: an audience is walked and sent to in batches, paused, resumed, aborted, overtaken; nobody is lost when
+ * Campaigns: sent in batches, paused, resumed, aborted, overtaken; no recipient is lost when
  * the node is killed.
  */
 
@@ -53,7 +53,7 @@ const titled = async (title) => {
 }
 
 describe('campaign', () => {
-  test('reaches everyone once, and tells how it went', async () => {
+  test('reaches everyone once, and reports the result', async () => {
     const before = await total()
     const { id } = await create({ name: 'all', audience: { everyone: true }, message: { notification: { title: 'Sale' } } })
     const done = await state(id, 'done')
@@ -113,9 +113,9 @@ describe('campaign', () => {
     const running = await show(id)
     assert.equal(running.state, 'running', 'the extra did not wait for its end')
     await act(id, 'pause')
-    // What was under way when it was paused still arrives; then it stands still.
+    // Pushes in flight at the pause still arrive; then the count stays constant.
     let last = -1
-    await until('it to stand still', async () => {
+    await until('the campaign to stop', async () => {
       const now = (await show(id)).counts.pushed ?? 0
       const still = now === last
       last = now
@@ -125,7 +125,7 @@ describe('campaign', () => {
     const refused = await node.api.raw('POST', `/v1/campaigns/${id}/start`)
     assert.equal(refused.status, 409)
     await act(id, 'resume')
-    await until('it to go on', async () => ((await show(id)).counts.pushed ?? 0) > last)
+    await until('the campaign to continue', async () => ((await show(id)).counts.pushed ?? 0) > last)
     await act(id, 'abort')
     const aborted = await state(id, 'aborted')
     assert.ok(aborted.counts.pushed < DEVICES)
@@ -133,7 +133,7 @@ describe('campaign', () => {
     assert.ok(sent < DEVICES && sent >= last)
   })
 
-  test('waits for nine o’clock where the device is', async () => {
+  test('waits for nine o’clock in the timezone of the device', async () => {
     const { id } = await create({ name: 'local', audience: { everyone: true }, message: { notification: { title: unique('local') } }, local_time: '09:00' })
     const waiting = await until('all to be queued', async () => {
       const now = await show(id)
@@ -143,7 +143,7 @@ describe('campaign', () => {
     await act(id, 'abort')
   })
 
-  test('is published to who is connected when its message says so', async () => {
+  test('is published to connected devices if its message has `when`', async () => {
     const title = unique('live')
     const { id } = await create({ name: 'live', audience: { devices: { tags: { plan: ['pro'] } } }, message: { when: 'stored', notification: { title }, push: { mode: 'never' } } })
     await state(id, 'done')
@@ -153,7 +153,7 @@ describe('campaign', () => {
     assert.equal((await titled(title)).length, 0)
   })
 
-  test('loses nobody when the node is killed, and repeats the batches in flight at most', async () => {
+  test('loses no recipient when the node is killed, and repeats at most the batches in flight', async () => {
     await push.call('DELETE', '/received')
     await push.behave({ latency: { fixed_ms: 150 } })
     const title = unique('killed')

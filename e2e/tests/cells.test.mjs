@@ -1,4 +1,4 @@
-/** A front before three cells, every one a process of its own: who is asked, who waits, what is lost (nothing). */
+/** A front with three cells, each a separate process: routing, waiting, and no loss. */
 
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -52,7 +52,7 @@ const listed = async () => {
   return Object.fromEntries(JSON.parse(stdout).cells.map((cell) => [cell.cell, cell]))
 }
 
-/** The cell whose address the device was told. */
+/** The cell whose address the device received. */
 const cellOf = ({ connect }) => NAMES.find((name) => connect.websocket.startsWith(cells[name].ws))
 
 /** A user with one device in this cell, connected there. */
@@ -68,15 +68,15 @@ async function resident(name, prefix) {
 
 const part = async (id, cell) => (await front.api.notification(id)).cells.find((one) => one.cell === cell)?.state
 
-test('a device is told its cell, and hears there what is published at the front', async () => {
-  const [a, b] = [await resident('a', 'hears'), await resident('b', 'hears')]
+test('a device gets the address of its cell, and receives there messages published at the front', async () => {
+  const [a, b] = [await resident('a', 'receives'), await resident('b', 'receives')]
   const one = await front.api.publish({ to: { users: [a.user] }, data: 'one' })
   const all = await front.api.publish({ to: { everyone: true }, data: 'all' })
   assert.equal((await a.device.msg()).data, 'one')
   assert.equal((await a.device.msg()).data, 'all')
   assert.equal((await b.device.msg()).data, 'all', 'a user of another cell is no matter of this one')
   assert.deepEqual((await front.api.notification(one.id)).cells.map((cell) => cell.cell), ['a'])
-  await until('all cells to have taken it', async () => (await part(all.id, 'c')) !== 'waiting')
+  await until('all cells to accept it', async () => (await part(all.id, 'c')) !== 'waiting')
   assert.equal((await front.api.notification(all.id)).cells.length, 3)
   const told = await front.api.raw('GET', '/v1/connect', { token: a.token })
   assert.equal(told.status, 421)
@@ -85,7 +85,7 @@ test('a device is told its cell, and hears there what is published at the front'
   await b.device.leave()
 })
 
-test('a killed cell delays its own devices alone, and nothing comes twice', async () => {
+test('a killed cell delays only its own devices, without duplicates', async () => {
   const [a, b] = [await resident('a', 'killed'), await resident('b', 'killed')]
   await b.device.vanish()
   await cells.b.kill()
@@ -97,23 +97,23 @@ test('a killed cell delays its own devices alone, and nothing comes twice', asyn
     assert.equal((await a.device.msg()).data, n)
     assert.ok(Date.now() - started < 5_000, 'the others do not wait')
   }
-  await until('the front to notice', async () => !(await listed()).b.up)
+  await until('the front to detect the outage', async () => !(await listed()).b.up)
   assert.equal((await listed()).b.waiting, 50)
   const refused = await front.api.raw('GET', '/v1/me', { token: b.token })
   assert.deepEqual([refused.status, refused.body.code], [503, 'cell_unavailable'])
   await cells.b.spawn()
-  await until('the rest to be taken', async () => (await part(last.id, 'b')) !== 'waiting')
+  await until('the cell to accept the rest', async () => (await part(last.id, 'b')) !== 'waiting')
   const device = await b.open()
-  const heard = await device.msgs(50)
-  assert.deepEqual(heard.map((message) => message.data), [...Array(50).keys()])
-  assert.equal(new Set(heard.map((message) => message.id)).size, 50)
-  device.ack(...heard.map((message) => message.id))
+  const received = await device.msgs(50)
+  assert.deepEqual(received.map((message) => message.data), [...Array(50).keys()])
+  assert.equal(new Set(received.map((message) => message.id)).size, 50)
+  device.ack(...received.map((message) => message.id))
   await device.settle()
   await device.leave()
   await a.device.leave()
 })
 
-test('what a front answered 202 survives its SIGKILL', async () => {
+test('notifications answered with 202 survive a SIGKILL of the front', async () => {
   const c = await resident('c', 'front')
   const answered = []
   let stop = false
@@ -138,21 +138,21 @@ test('what a front answered 202 survives its SIGKILL', async () => {
   }
   stop = true
   await Promise.all(lanes)
-  const heard = new Map()
-  await until('all that was answered to be heard', async () => {
+  const received = new Map()
+  await until('all accepted notifications to be received', async () => {
     const { id, data } = await c.device.msg()
-    heard.set(data, [...(heard.get(data) ?? []), id])
-    return answered.every((data) => heard.has(data))
+    received.set(data, [...(received.get(data) ?? []), id])
+    return answered.every((data) => received.has(data))
   })
-  for (const [data, ids] of heard) assert.equal(ids.length, 1, `${data} came as ${ids}`)
+  for (const [data, ids] of received) assert.equal(ids.length, 1, `${data} came as ${ids}`)
   await c.device.leave()
 })
 
-test('a drained cell gets nobody, and a moved user takes along what waits', async () => {
+test('a drained cell gets no new users, and a moved user keeps waiting messages', async () => {
   const a = await resident('a', 'moved')
   await a.device.leave()
   const { id } = await front.api.publish({ to: { users: [a.user] }, data: 'kept' })
-  await until('the cell to take it', async () => (await part(id, 'a')) !== 'waiting')
+  await until('the cell to accept it', async () => (await part(id, 'a')) !== 'waiting')
   assert.equal((await front.cli('cells', 'drain', 'a')).code, 0)
   for (let n = 0; n < 10; n++) assert.notEqual(cellOf(await front.api.register({ user: `new-${n}` })), 'a')
   const moved = await front.cli('cells', 'move', 'a', 'c', '--app', 'dev', '--user', a.user)
@@ -162,7 +162,7 @@ test('a drained cell gets nobody, and a moved user takes along what waits', asyn
   assert.equal(cellOf(registered), 'c')
   const device = await Device.connect(cells.c.ws, registered.token)
   assert.equal((await device.msg()).data, 'kept')
-  await until('it to be gone from the first cell', async () => (await listed()).a.leaving === 0)
+  await until('it to leave the first cell', async () => (await listed()).a.leaving === 0)
   await device.leave()
   assert.equal((await front.cli('cells', 'drain', 'a', '--cancel')).code, 0)
   const weighed = await front.cli('cells', 'weight', 'b', '0')

@@ -1,4 +1,4 @@
-/** The command line as an operator and a script use it, against a running node. */
+/** The command line for operators and scripts, against a running node. */
 
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -18,23 +18,23 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** Runs a command that has to succeed, and answers what it printed; with `--json`, parsed. */
+/** Runs a command that must succeed, and returns its output; with `--json`, parsed. */
 async function ok(...args) {
   const { code, stdout, stderr } = await node.cli(...args)
   assert.equal(code, 0, `${args.join(' ')}: ${stdout}${stderr}`)
   return args.includes('--json') ? JSON.parse(stdout) : stdout
 }
 
-test('what is sent to a user is heard by listen, over WebSocket and SSE', async () => {
+test('listen receives messages to its user over WebSocket and SSE', async () => {
   for (const [user, ...flags] of [['cli-ws'], ['cli-sse', '--sse']]) {
     await ok('devices', 'register', '--device', `cli-${user}`, '--user', user, '--json')
     const { id } = await ok('send', '--user', user, '--title', 'Hello', '--body', '狼煙', '--data', '{"n":1}', '--json')
-    const heard = await ok('listen', '--user', user, '--count', '1', '--timeout', '30s', ...flags, '--json')
-    assert.deepEqual([heard.id, heard.notification, heard.data], [id, { title: 'Hello', body: '狼煙' }, { n: 1 }])
+    const received = await ok('listen', '--user', user, '--count', '1', '--timeout', '30s', ...flags, '--json')
+    assert.deepEqual([received.id, received.notification, received.data], [id, { title: 'Hello', body: '狼煙' }, { n: 1 }])
   }
 })
 
-test('explain tells what became of a notification, as a whole and on a device', async () => {
+test('explain shows the outcome of a notification, in total and on a device', async () => {
   await ok('devices', 'register', '--device', 'explained', '--user', 'cli-explain', '--json')
   const { id } = await ok('send', '--user', 'cli-explain', '--title', 'x', '--json')
   const whole = await ok('explain', id, '--json')
@@ -58,7 +58,7 @@ test('devices, topics and presence are shown as tables and as JSON', async () =>
   assert.equal((await node.cli('devices', 'show', 'shown')).code, 1)
 })
 
-test('devices are imported from a file; refused lines are kept with their reasons', async () => {
+test('devices are imported from a file; rejected lines are saved with their reasons', async () => {
   const file = join(folder, 'devices.ndjson')
   const tokens = join(folder, 'tokens.ndjson')
   const lines = Array.from({ length: 2_500 }, (_, i) => JSON.stringify({ device: `import-${i}`, user: `import-user-${i}` }))
@@ -73,7 +73,7 @@ test('devices are imported from a file; refused lines are kept with their reason
   assert.equal((await node.api.me(token).show()).user, 'import-user-1234')
 })
 
-test('exit codes are honest', async () => {
+test('exit codes reflect failures', async () => {
   assert.equal((await cli(['send', '--user', 'u', '--title', 't', '--server', 'http://127.0.0.1:9'], { NOROSHI_KEY: 'k' })).code, 69)
   assert.equal((await cli(['send', '--user', 'u', '--title', 't', '--server', node.http], { NOROSHI_KEY: 'wrong' })).code, 77)
   assert.equal((await node.cli('send', '--title', 'to nobody')).code, 2)
@@ -81,7 +81,7 @@ test('exit codes are honest', async () => {
   assert.equal((await node.cli('config', 'check')).code, 0)
 })
 
-test('shell completions and a printed configuration are made', async () => {
+test('shell completions and a configuration are printed', async () => {
   assert.match(await ok('completions', 'bash'), /complete/)
   assert.match(await ok('config', 'print'), /ping_interval/)
 })

@@ -1,4 +1,4 @@
-/** Who may connect, and how a token is shown. */
+/** Log-ins, and the places of a token. */
 
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
@@ -13,7 +13,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-test('a device registers, connects where it was told to, and hears what is sent to its user', async () => {
+test('a device registers, connects to the returned address, and receives messages to its user', async () => {
   const registered = await node.api.register({ user: 'first', platform: 'android', locale: 'ja-JP' })
   assert.match(registered.device, /./)
   assert.match(registered.connect.websocket, /^ws:\/\/.*\/v1\/connect/)
@@ -40,7 +40,7 @@ test('a device registers, connects where it was told to, and hears what is sent 
 })
 
 for (const via of ['header', 'query', 'frame']) {
-  test(`the token may travel in the ${via}`, async () => {
+  test(`the token may be in the ${via}`, async () => {
     const { device: id, token } = await node.api.register({ user: `via-${via}` })
     const device = await Device.connect(node.ws, token, { via })
     assert.equal(device.ready.device, id)
@@ -50,7 +50,7 @@ for (const via of ['header', 'query', 'frame']) {
   })
 }
 
-test('a device that gives its own id keeps it when it registers again', async () => {
+test('a device with its own id keeps it when it registers again', async () => {
   const first = await node.api.register({ device: 'chosen-1', user: 'chooser' })
   const again = await node.api.register({ device: 'chosen-1', user: 'chooser' })
   assert.deepEqual([first.device, again.device], ['chosen-1', 'chosen-1'])
@@ -67,7 +67,7 @@ for (const [what, token] of [
   test(`${what} opens no connection, by header or by frame`, async () => {
     const byHeader = Device.open(node.ws, token)
     await byHeader.closed
-    // Refused before the upgrade, or told why after it; never ready.
+    // Rejected before the upgrade, or closed with a reason after it; never ready.
     if (byHeader.queue.length > 0) {
       assert.equal(byHeader.queue[0].t, 'close')
       assert.ok([4002, 4004].includes(byHeader.close.code), JSON.stringify(byHeader.close))
@@ -87,7 +87,7 @@ for (const [what, token] of [
   })
 }
 
-test('who sends no token in the first frame is told so within some seconds', async () => {
+test('a client without a token in the first frame is closed within some seconds', async () => {
   const silent = Device.open(node.ws, '', { via: 'none' })
   const started = Date.now()
   const ended = await silent.ended()
@@ -95,7 +95,7 @@ test('who sends no token in the first frame is told so within some seconds', asy
   assert.ok(Date.now() - started > 5_000, 'ten seconds are promised')
 })
 
-test("the app's own JWT makes the device on first use", async () => {
+test("the app's JWT creates the device on first use", async () => {
   const token = hs256(JWT_SECRET, { sub: 'jwt-user', device: 'jwt-device', topics: ['jwt-news'], exp: now() + 3600 })
   const device = await Device.connect(node.ws, token, { via: 'query' })
   assert.equal(device.ready.device, 'jwt-device')
@@ -108,7 +108,7 @@ test("the app's own JWT makes the device on first use", async () => {
   await device.leave()
 })
 
-test("a device that only ever speaks HTTP is made by its app's JWT as well", async () => {
+test("the app's JWT also creates a device that only uses HTTP", async () => {
   const token = hs256(JWT_SECRET, { sub: 'http-only', device: 'http-only-1', exp: now() + 3600 })
   await node.api.me(token).subscribe('http-only-news')
   await node.api.publish({ to: { users: ['http-only'] }, data: 'kept' })
@@ -124,7 +124,7 @@ test("an app's JWT registers a device", async () => {
   assert.equal((await node.api.me(answer.body.token).show()).user, 'self')
 })
 
-test('RS256 and ES256 tokens are checked against the JWK set that the app names', async () => {
+test('RS256 and ES256 tokens are verified with the JWK set of the app', async () => {
   const [rsa, ec, stranger] = [keyPair('RS256', 'rsa-1'), keyPair('ES256', 'ec-1'), keyPair('ES256', 'ec-1')]
   const server = createServer((request, response) => {
     response.setHeader('content-type', 'application/json')

@@ -1,6 +1,6 @@
 /**
- * permessage-deflate (RFC 7692) with the clients that offer it by themselves: the native protocol and XMPP over `ws`,
- * Socket.IO with `socket.io-client`, MQTT with `mqtt`. Each hears the same, and what it hears took fewer bytes.
+ * permessage-deflate (RFC 7692) with clients that offer it by default: the native protocol and XMPP over `ws`,
+ * Socket.IO with `socket.io-client`, MQTT with `mqtt`. All receive the same messages, in fewer bytes.
  */
 
 import assert from 'node:assert/strict'
@@ -20,7 +20,7 @@ const DATA = { text: 'nothing new under the sun, '.repeat(40), n: 0 }
 
 let node
 before(async () => {
-  // It needs one that is there before Node.js has its own, which negotiates nothing.
+  // The client needs this global; the WebSocket of Node.js negotiates no compression.
   globalThis.WebSocket = WebSocket
   node = await Node.start({ args: ['--set', 'gateway.websocket_deflate=true'] })
 })
@@ -47,23 +47,23 @@ const protocols = {
 
   async socketio({ token }) {
     const socket = io(node.http, { auth: { token }, transports: ['websocket'], forceNew: true, reconnection: false })
-    const heard = []
+    const received = []
     socket.on('notification', (message, ack) => {
-      heard.push(message.data)
+      received.push(message.data)
       ack?.()
     })
     await within('the client to connect', new Promise((resolve, reject) => socket.once('connect', resolve).once('connect_error', reject)))
-    return { next: taking(heard), leave: () => socket.disconnect() }
+    return { next: taking(received), leave: () => socket.disconnect() }
   },
 
   async mqtt({ device, token }) {
     const options = { protocolVersion: 5, username: device, password: token, reconnectPeriod: 0 }
     const client = mqtt.connect(`${node.ws}/mqtt`, options)
-    const heard = []
-    client.on('message', (_, payload) => heard.push(JSON.parse(payload.toString()).data))
+    const received = []
+    client.on('message', (_, payload) => received.push(JSON.parse(payload.toString()).data))
     await within('CONNACK', new Promise((resolve) => client.once('connect', resolve)))
     await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, [TOPIC]: { qos: 1 } })
-    return { next: taking(heard), leave: () => client.end(true) }
+    return { next: taking(received), leave: () => client.end(true) }
   },
 
   async xmpp({ device, token }) {
@@ -72,26 +72,26 @@ const protocols = {
     xmpp.reconnect.stop()
     xmpp.timeout = 5_000
     xmpp.on('error', () => {})
-    const heard = []
+    const received = []
     xmpp.on('stanza', (stanza) => {
       if (!stanza.is('message')) return
       const item = stanza.getChild('event')?.getChild('items')?.getChild('item') ?? stanza
-      heard.push(JSON.parse(item.getChild('notification').getChildText('json')).data)
+      received.push(JSON.parse(item.getChild('notification').getChildText('json')).data)
     })
     const online = new Promise((resolve) => xmpp.once('online', resolve))
     xmpp.start().catch(() => {})
     await within('the client to be online', online)
     await xmpp.send(xml('presence'))
-    return { next: taking(heard), leave: () => xmpp.stop().catch(() => {}) }
+    return { next: taking(received), leave: () => xmpp.stop().catch(() => {}) }
   },
 }
 
-const taking = (heard) => async () => {
-  await until('a message', () => heard.length > 0)
-  return heard.shift()
+const taking = (received) => async () => {
+  await until('a message', () => received.length > 0)
+  return received.shift()
 }
 
-test('every protocol hears what waited, what is for it and what is for all, in fewer bytes', async () => {
+test('every protocol receives stored, direct and topic messages in fewer bytes', async () => {
   const clients = {}
   for (const [name, connect] of Object.entries(protocols)) {
     const device = await node.api.register({ user: `deflate-${name}`, topics: [TOPIC] })
@@ -118,24 +118,24 @@ test('every protocol hears what waited, what is for it and what is for all, in f
   for (const { leave } of Object.values(clients)) await leave()
 })
 
-test('what a client sends compressed is understood', async () => {
+test('compressed messages of a client are understood', async () => {
   const { token } = await node.api.register({ user: 'talkative' })
-  // `ws` compresses what is longer than 1,024 bytes.
+  // `ws` compresses messages longer than 1,024 bytes.
   const device = await Device.connect(node.ws, token, { via: 'frame' })
   const ids = []
   for (let n = 0; n < 60; n++) ids.push((await node.api.publish({ to: { users: ['talkative'] }, data: n })).id)
   for (let n = 0; n < 60; n++) assert.equal((await device.msg()).data, n)
   device.send({ t: 'ack', ids })
-  await until('all to be confirmed', async () => (await node.api.me(token).inbox()).messages.length === 0)
+  await until('all to be acknowledged', async () => (await node.api.me(token).inbox()).messages.length === 0)
   device.send({ t: 'sub', topics: Array.from({ length: 100 }, (_, n) => `a/rather/long/name/of/a/topic/${n}`) })
   device.send({ t: 'ping' })
   assert.equal((await device.next()).t, 'pong')
-  await node.api.publish({ to: { topic: 'a/rather/long/name/of/a/topic/99' }, when: 'connected', data: 'heard' })
-  assert.equal((await device.msg()).data, 'heard')
+  await node.api.publish({ to: { topic: 'a/rather/long/name/of/a/topic/99' }, when: 'connected', data: 'received' })
+  assert.equal((await device.msg()).data, 'received')
   await device.leave()
 })
 
-test('a client that offers nothing hears what is not compressed', async () => {
+test('a client without the extension receives uncompressed messages', async () => {
   const { token } = await node.api.register({ user: 'plain' })
   const device = await Device.connect(node.ws, token, { perMessageDeflate: false })
   assert.equal(device.socket.extensions, '')

@@ -1,4 +1,4 @@
-/** What deploy/ holds works: configurations are right, the unit is one, and Redis takes its examples. */
+/** The content of deploy/ is valid: configurations, the systemd unit, manifests, alerts, and examples for Redis. */
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -20,11 +20,11 @@ const configurations = [
 ]
 
 for (const path of configurations) {
-  test(`the program takes ${path.join('/')}`, async () => {
+  test(`${path.join('/')} is a valid configuration`, async () => {
     const folder = temporaryFolder('deploy')
     const key = join(folder, 'push.key')
     writeFileSync(key, 'ab'.repeat(32))
-    // The key is mounted elsewhere than here.
+    // The key has another path here.
     const text = readFileSync(join(DEPLOY, ...path), 'utf8').replace('/etc/noroshi/secrets/push.key', key)
     const config = join(folder, 'noroshi.toml')
     writeFileSync(config, text)
@@ -37,7 +37,7 @@ for (const path of configurations) {
   })
 }
 
-test('the variables of compose and Kubernetes are keys', async () => {
+test('the variables of compose and Kubernetes are configuration keys', async () => {
   const texts = ['compose/compose.yaml', 'kubernetes/api.yaml', 'kubernetes/gateway.yaml', 'kubernetes/sender.yaml', 'Dockerfile']
   const found = new Set()
   for (const text of texts) {
@@ -52,7 +52,7 @@ test('the variables of compose and Kubernetes are keys', async () => {
   }
 })
 
-test('alerts and the dashboard name metrics and labels that there are', () => {
+test('alerts and the dashboard use existing metrics and labels', () => {
   const page = readFileSync(join(DEPLOY, '..', 'docs', 'metrics.md'), 'utf8')
   const known = new Map()
   for (const [, name, kind, labels] of page.matchAll(/^\| `(noroshi_\w+)` \| (\w+) \| ([^|]*) \|/gm)) {
@@ -73,7 +73,7 @@ test('alerts and the dashboard name metrics and labels that there are', () => {
       for (const [, label] of selector.matchAll(/(\w+)\s*[!=]/g)) assert.ok(known.get(metric).has(label), `${label} of ${metric}`)
     }
   }
-  // Labels by which the dashboard sums.
+  // Grouping labels of the dashboard.
   for (const expr of asked) {
     const metric = /\b(noroshi_\w+)/.exec(expr)?.[1]
     for (const [, labels] of expr.matchAll(/\bby \(([^)]*)\)/g)) {
@@ -84,7 +84,7 @@ test('alerts and the dashboard name metrics and labels that there are', () => {
   assert.equal(new Set(dashboard.panels.map(({ id }) => id)).size, dashboard.panels.length)
 })
 
-test('promtool takes the alerts, and they fire when they should', (t) => {
+test('promtool accepts the alerts, and they fire as expected', (t) => {
   if (!has('promtool')) return t.skip('no promtool (Debian package prometheus)')
   for (const args of [['check', 'rules', 'alerts.yaml'], ['test', 'rules', 'alerts_test.yaml'], ['check', 'config', 'prometheus.yaml']]) {
     const checked = spawnSync('promtool', args, { cwd: join(DEPLOY, 'prometheus'), encoding: 'utf8' })
@@ -92,14 +92,14 @@ test('promtool takes the alerts, and they fire when they should', (t) => {
   }
 })
 
-test('commands that alerts name are ones', async () => {
+test('commands in alerts exist', async () => {
   const alerts = readFileSync(join(DEPLOY, 'prometheus', 'alerts.yaml'), 'utf8')
   const commands = [...alerts.matchAll(/`noroshi ([a-z -]+)`/g)].map(([, command]) => command)
   assert.ok(commands.length >= 3)
   for (const command of commands) assert.equal((await cli([...command.split(' '), '--help'])).code, 0, command)
 })
 
-test('URLs that examples name are ones the program takes', async () => {
+test('URLs in examples are valid', async () => {
   const texts = ['redis/sentinel/sentinel.conf', 'redis/cluster/redis.conf', 'kubernetes/secret.example.yaml', 'README.md']
   const urls = texts.flatMap((text) => readFileSync(join(DEPLOY, text), 'utf8').match(/redis(-sentinel|-cluster)?:\/\/[^\s`"]+/g) ?? [])
   assert.ok(urls.length >= 3, urls.join())
@@ -112,15 +112,15 @@ test('URLs that examples name are ones the program takes', async () => {
   }
 })
 
-test('the unit is one that systemd takes', { skip: has('systemd-analyze') ? false : 'systemd-analyze is not installed' }, () => {
+test('the systemd unit is valid', { skip: has('systemd-analyze') ? false : 'systemd-analyze is not installed' }, () => {
   const unit = join(temporaryFolder('deploy'), 'noroshi.service')
-  // The program is not installed here, but something is.
+  // Replaces the path of the program, which is not installed.
   writeFileSync(unit, readFileSync(join(DEPLOY, 'systemd', 'noroshi.service'), 'utf8').replaceAll('/usr/local/bin/noroshi', BIN))
   const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', unit], { encoding: 'utf8' })
   assert.deepEqual([status, stderr.split('\n').filter((line) => line.includes('noroshi.service'))], [0, []])
 })
 
-test('kubectl puts the manifests together', { skip: has('kubectl') ? false : 'kubectl is not installed' }, () => {
+test('kubectl builds the manifests', { skip: has('kubectl') ? false : 'kubectl is not installed' }, () => {
   const text = execFileSync('kubectl', ['kustomize', join(DEPLOY, 'kubernetes')], { encoding: 'utf8' })
   const kinds = [...text.matchAll(/^kind: (\w+)$/gm)].map(([, kind]) => kind)
   for (const kind of ['Deployment', 'StatefulSet', 'PodDisruptionBudget', 'Service', 'Secret', 'ConfigMap', 'NetworkPolicy']) {
@@ -129,7 +129,7 @@ test('kubectl puts the manifests together', { skip: has('kubectl') ? false : 'ku
   assert.ok(text.includes('registry.example.com/noroshi:'), 'the image has a name')
 })
 
-test('Redis and Sentinel take their examples', { skip: missingEngines() ?? false }, async () => {
+test('Redis and Sentinel start with their examples', { skip: missingEngines() ?? false }, async () => {
   const examples = [
     ['sentinel/master.conf', 'redis-server', []],
     ['sentinel/replica.conf', 'redis-server', ['--replicaof', '127.0.0.1', '1']],
@@ -140,7 +140,7 @@ test('Redis and Sentinel take their examples', { skip: missingEngines() ?? false
     const folder = temporaryFolder('deploy')
     const config = join(folder, 'redis.conf')
     const port = await freePort()
-    // Names of other machines are not known here.
+    // The host names of the examples do not resolve here.
     const text = readFileSync(join(DEPLOY, 'redis', path), 'utf8').replace(/redis-1 6379/g, '127.0.0.1 6379')
     writeFileSync(config, text.replace(/^port .*$/m, `port ${port}`).replace('bind 0.0.0.0', 'bind 127.0.0.1'))
     mkdirSync(join(folder, 'data'))

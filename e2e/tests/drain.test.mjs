@@ -1,4 +1,4 @@
-/** SIGTERM and an operator empty the node: devices are told, nothing stored is lost, and the API goes on to the end. */
+/** SIGTERM and an operator drain the node: devices are notified, nothing stored is lost, and the API works to the end. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,7 +8,7 @@ import { Device } from '../lib/device.mjs'
 import { Node } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
 
-test('devices are told to come back and when, and the node leaves with exit code 0', async () => {
+test('devices get a close with a reconnect delay, and the node exits with code 0', async () => {
   const node = await Node.start()
   const devices = []
   for (let i = 0; i < 20; i++) {
@@ -30,23 +30,23 @@ test('devices are told to come back and when, and the node leaves with exit code
     assert.deepEqual([reason, reconnect, code], ['drain', true, 4000])
     assert.ok(Number.isInteger(after_ms) && after_ms >= 0 && after_ms < 600_000, `after_ms ${after_ms}`)
   }
-  await until('the stream to be told', () => told)
+  await until('the close event of the stream', () => told)
   assert.deepEqual([told.reason, told.reconnect], ['drain', true])
   await node.stop()
   assert.ok(Date.now() - started < 25_000, 'nobody had to be waited for')
 })
 
-test('while it drains the node is not ready, and later it takes nothing', async () => {
+test('a draining node is not ready, and a stopped one accepts nothing', async () => {
   const node = await Node.start({ env: { NOROSHI__GATEWAY__DRAIN__RATE: '1' } })
   const devices = []
   for (let i = 0; i < 4; i++) devices.push(await Device.connect(node.ws, (await node.api.register()).token))
   node.terminate()
-  await until('/readyz to say so', async () => (await node.admin('/readyz').catch(() => ({ status: 503 }))).status === 503)
+  await until('/readyz to return 503', async () => (await node.admin('/readyz').catch(() => ({ status: 503 }))).status === 503)
   for (const device of devices) assert.equal((await device.ended()).reason, 'drain')
   await node.stop()
 })
 
-test('what was accepted before and during a drain is there after it', async () => {
+test('notifications accepted before and during a drain are kept', async () => {
   const node = await Node.start()
   const { token } = await node.api.register({ user: 'patient' })
   const device = await Device.connect(node.ws, token)
@@ -70,14 +70,14 @@ test('what was accepted before and during a drain is there after it', async () =
 
   await node.spawn()
   const again = await Device.connect(node.ws, token)
-  const heard = new Set()
-  while (accepted.some((id) => !heard.has(id))) heard.add((await again.msg()).id)
+  const received = new Set()
+  while (accepted.some((id) => !received.has(id))) received.add((await again.msg()).id)
   assert.ok(device.close)
   await again.leave()
   await node.stop()
 })
 
-test('an operator moves devices away, the API goes on, and what was stored meanwhile is heard after it was cancelled', async () => {
+test('an operator drains devices, the API works, and messages stored meanwhile arrive after the drain is cancelled', async () => {
   const node = await Node.start()
   const { token } = await node.api.register({ user: 'moved', topics: ['moved'] })
   const device = await Device.connect(node.ws, token)
@@ -115,7 +115,7 @@ test('an operator moves devices away, the API goes on, and what was stored meanw
   await node.stop()
 })
 
-test('SIGTERM in the middle of an operator\'s drain ends it in time', async () => {
+test('SIGTERM during an operator\'s drain stops the node in time', async () => {
   const node = await Node.start()
   const devices = []
   for (let i = 0; i < 5; i++) devices.push(await Device.connect(node.ws, (await node.api.register()).token))

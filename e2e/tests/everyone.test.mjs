@@ -1,4 +1,4 @@
-/** `everyone`: a topic that every device durably subscribes to. Alone on its node, since all hear it. */
+/** `everyone`: a topic with a durable subscription of every device. The node is separate, because all devices receive it. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -10,7 +10,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-test('everyone hears it: who is there at once, who is away at the next login, who comes later never', async () => {
+test('connected devices receive it at once, offline ones at the next log-in, later ones never', async () => {
   const registered = []
   for (let i = 0; i < 6; i++) registered.push(await node.api.register({ user: `u${i}` }))
   const live = []
@@ -20,9 +20,9 @@ test('everyone hears it: who is there at once, who is away at the next login, wh
   assert.equal(targets, null)
   await node.api.publish({ to: { everyone: true }, when: 'connected', data: 'who is there' })
   for (const device of live) {
-    const heard = await device.msgs(2)
-    assert.deepEqual(heard.map((msg) => msg.data), ['system update', 'who is there'])
-    assert.equal(heard[0].id, id)
+    const received = await device.msgs(2)
+    assert.deepEqual(received.map((msg) => msg.data), ['system update', 'who is there'])
+    assert.equal(received[0].id, id)
     device.ack(id)
     await device.leave()
   }
@@ -31,14 +31,14 @@ test('everyone hears it: who is there at once, who is away at the next login, wh
     if (i < 3) await node.api.me(token).ack(id)
     const device = await Device.connect(node.ws, token)
     await node.api.publish({ to: { devices: [name] }, when: 'connected', data: 'marker' })
-    const heard = [(await device.msg()).data]
-    while (heard.at(-1) !== 'marker') heard.push((await device.msg()).data)
-    assert.deepEqual(heard, 3 <= i && i < 6 ? ['system update', 'marker'] : ['marker'], `device ${i}`)
+    const received = [(await device.msg()).data]
+    while (received.at(-1) !== 'marker') received.push((await device.msg()).data)
+    assert.deepEqual(received, 3 <= i && i < 6 ? ['system update', 'marker'] : ['marker'], `device ${i}`)
     await device.leave()
   }
 })
 
-test('a retained message to everyone is told at every login', async () => {
+test('a retained message to everyone is delivered at every log-in', async () => {
   const { id } = await node.api.publish({ to: { everyone: true }, when: 'connected', retain: true, data: 'maintenance' })
   const { token } = await node.api.register()
   for (let login = 0; login < 2; login++) {

@@ -1,4 +1,4 @@
-/** The examples that are there to be copied work as they are. (examples/a-day is a suite of its own.) */
+/** The examples work unmodified. (examples/a-day is a separate suite.) */
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -29,7 +29,7 @@ function start(command, args) {
   return run
 }
 
-test('listen.py hears what send.sh sends, and confirms it', async () => {
+test('listen.py receives and acknowledges the notification of send.sh', async () => {
   const listener = start(join(CACHE, 'venv', 'bin', 'python'), [join(EXAMPLES, 'listen.py'), 'u1', 'news'])
   try {
     await until('the listener to be connected', () => listener.text.includes('connected as listen-py-u1'))
@@ -37,14 +37,14 @@ test('listen.py hears what send.sh sends, and confirms it', async () => {
     assert.equal(await within('send.sh to end', sender.closed), 0)
     const { id } = JSON.parse(sender.text.split('\n')[0])
     await until('the notification to be printed', () => listener.text.includes('A \\"quoted\\" title'))
-    await until('the confirmation', async () => (await node.api.notification(id)).counts.acked === 1)
+    await until('the acknowledgement', async () => (await node.api.notification(id)).counts.acked === 1)
   } finally {
     listener.child.kill()
   }
 })
 
 for (const way of ['websocket', 'events']) {
-  test(`browser.html, opened as a file, hears and confirms over ${way}`, async (t) => {
+  test(`browser.html, opened as a file, receives and acknowledges over ${way}`, async (t) => {
     if (!executablePath) {
       assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
       return t.skip('no Chromium (Debian package chromium)')
@@ -60,7 +60,7 @@ for (const way of ['websocket', 'events']) {
       await until('the page to be connected', async () => (await tab.textContent('#state')).startsWith('Connected'))
       const { id } = await node.api.publish({ to: { users: [`page-${way}`] }, notification: { title: 'Hello page' } })
       await until('the item', async () => (await tab.textContent('#messages')).includes('Hello page'))
-      await until('the confirmation', async () => (await node.api.notification(id)).counts.acked === 1)
+      await until('the acknowledgement', async () => (await node.api.notification(id)).counts.acked === 1)
     } finally {
       await browser.close()
     }

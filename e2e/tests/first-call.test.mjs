@@ -1,4 +1,4 @@
-/** The first call of an app: experiments, maintenance notices and what changed, as an operator defines and a device sees them. */
+/** The first call of an app: experiments, maintenance notices and changes, from definition to device. */
 
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -28,7 +28,7 @@ async function ok(...args) {
 
 const inSeconds = (seconds) => new Date(Date.now() + seconds * 1000).toISOString()
 
-test('a file of experiments and notices is applied, and devices see what is theirs', async () => {
+test('a file of experiments and notices is applied, and devices see their variants', async () => {
   const file = join(folder, 'definitions.toml')
   writeFileSync(file, `
 [[experiments]]
@@ -77,7 +77,7 @@ locales = { ja = { notification = { title = "決済は休止中" } } }
   assert.match(await ok('experiment', 'list', '--archived'), /button +archived/)
 })
 
-test('an answer says what changed and nothing else is sent', async () => {
+test('an unchanged answer is 304, a changed one is sent', async () => {
   const { token } = await node.api.register({ user: 'etag' })
   const first = await node.api.raw('GET', '/v1/me', { token })
   const tag = first.headers.get('etag')
@@ -105,11 +105,11 @@ test('an ack on a connection is in the next first call', async () => {
   assert.ok(device)
 })
 
-test('a maintenance notice is heard on its topic when it begins, changes and ends', async () => {
+test('a maintenance notice is published on its topic when it begins, changes and ends', async () => {
   const { token } = await node.api.register()
   await node.api.me(token).subscribe('$maintenance')
   const device = await Device.connect(node.ws, token)
-  /** What is told next that is of the notice. */
+  /** The next message about the notice. */
   async function told() {
     for (;;) {
       const msg = await device.msg()

@@ -1,4 +1,4 @@
-/** What the gateway says to frames that no decent client sends. Nobody else is disturbed by them. */
+/** The gateway's answers to frames that no correct client sends. Other clients are not disturbed. */
 
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -24,7 +24,7 @@ after(async () => {
 
 const [TEXT, CLOSE, PING, PONG] = [1, 8, 9, 10]
 
-/** A raw connection that is logged in. */
+/** A raw connection, logged in. */
 async function ready() {
   const { token } = await node.api.register()
   const raw = await RawSocket.upgrade(node.httpPort, `/v1/connect?token=${token}`)
@@ -71,7 +71,7 @@ test('a broken frame before the log-in is answered in the same way', async () =>
   assert.equal((await raw.close()).code, 1007)
 })
 
-test('fragments and control frames between them are fine', async () => {
+test('fragments with control frames between them are accepted', async () => {
   const raw = await ready()
   raw.write(frame(TEXT, '{"t":', { fin: false }), frame(PING, 'hello'), frame(0, '"ping"', { fin: false }), frame(0, '}'))
   const pong = await raw.frame()
@@ -83,7 +83,7 @@ test('fragments and control frames between them are fine', async () => {
   await raw.gone()
 })
 
-test('a frame that comes one byte at a time is a frame', async () => {
+test('a frame that arrives one byte at a time is accepted', async () => {
   const raw = await ready()
   raw.socket.setNoDelay(true)
   for (const byte of frame(TEXT, '{"t":"ping"}')) {
@@ -104,7 +104,7 @@ for (const [what, text, naming] of [
   ['a wrong state', '{"t":"presence","state":"busy"}', /state/],
   ['a reserved topic', '{"t":"sub","topics":["$everyone"]}', /topic/],
 ]) {
-  test(`a message with ${what} is answered with an error frame that says so`, async () => {
+  test(`a message with ${what} is answered with an error frame`, async () => {
     const device = await Device.connect(node.ws, (await node.api.register()).token)
     device.send(text)
     const error = await device.frame('error')
@@ -115,7 +115,7 @@ for (const [what, text, naming] of [
   })
 }
 
-test('who sends frames without end is cut off with a reason', async () => {
+test('a client that floods frames is closed with a reason', async () => {
   const device = await Device.connect(node.ws, (await node.api.register()).token)
   for (let i = 0; i < 1_000; i++) device.send({ t: 'ping' })
   let frame
@@ -126,7 +126,7 @@ test('who sends frames without end is cut off with a reason', async () => {
   await bystander.settle()
 })
 
-test('a client that speaks only another subprotocol is refused, one that names none is served', async () => {
+test('a client with only another subprotocol is rejected, one without any is accepted', async () => {
   const { token } = await node.api.register()
   const other = new Device(new WebSocket(`${node.ws}/v1/connect?token=${token}`, 'mqtt'))
   await other.closed
@@ -151,7 +151,7 @@ for (const [what, head, status] of [
   })
 }
 
-test('the bystander heard everything that was meant for it', async () => {
+test('the other client received all its messages', async () => {
   await node.api.publish({ to: { devices: [bystanderId] }, when: 'connected', data: 'still there' })
   assert.equal((await bystander.msg()).data, 'still there')
 })

@@ -1,4 +1,4 @@
-/** A full disk: what cannot be kept is refused, what was kept stays, and with room all is as before. */
+/** A full disk: requests that need storage are rejected, stored data stays, and with free space everything works again. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -29,14 +29,14 @@ async function fill() {
   assert.fail('2 MiB held 5,000 notifications of 4 KB')
 }
 
-test('a full disk refuses what it cannot keep, loses nothing, and goes on when there is room', async () => {
+test('with a full disk the node rejects writes, loses nothing, and continues when there is space', async () => {
   const { token } = await node.api.register({ user: 'reader' })
   const ids = await fill()
   assert.ok(ids.length > 10, `${ids.length}`)
 
   const device = await Device.connect(node.ws, token)
-  const heard = (await device.msgs(ids.length)).map((msg) => msg.id)
-  assert.deepEqual(heard, ids)
+  const received = (await device.msgs(ids.length)).map((msg) => msg.id)
+  assert.deepEqual(received, ids)
   await publish('for who is here', { when: 'connected' })
   assert.equal((await device.msg()).data, 'for who is here')
 

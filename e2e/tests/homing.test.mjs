@@ -1,4 +1,4 @@
-/** `noroshi bench homing` at a small size: the whole of it runs, nothing is lost, and `noroshi sim` takes its report. */
+/** `noroshi bench homing` at a small size: all of it runs, nothing is lost, and `noroshi sim` accepts its report. */
 
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { cli } from '../lib/node.mjs'
 const folder = temporaryFolder('homing')
 const REPORT = join(folder, 'homing.json')
 
-test('several nodes are measured, and one that ends loses nothing', { skip: missingEngines() ?? false }, async () => {
+test('bench homing measures several nodes, and a killed one loses nothing', { skip: missingEngines() ?? false }, async () => {
   const { code, stdout, stderr } = await cli([
     'bench', 'homing', '--gateways', '3', '--devices', '60', '--targets', '20', '--in-flight', '4', '--rounds', '2',
     '--warm-up', '500ms', '--duration', '2s', '--settle', '200ms', '--pause', '1s', '--json',
@@ -33,7 +33,7 @@ test('several nodes are measured, and one that ends loses nothing', { skip: miss
   }
 })
 
-test('a model learns from a report, is compared with it, and draws a page', { skip: missingEngines() ?? false }, async () => {
+test('sim learns from a report, is validated with it, and writes a page', { skip: missingEngines() ?? false }, async () => {
   const page = join(folder, 'sim.html')
   const { code, stdout, stderr } = await cli([
     'sim', '--measured', REPORT, '--validate', REPORT, '--devices', '1M,10M', '--json', '--out', page,
@@ -48,7 +48,7 @@ test('a model learns from a report, is compared with it, and draws a page', { sk
   assert.ok(html.includes('no prediction') && stderr.includes('no prediction'), 'it learned from the run that it is compared with')
 })
 
-test('what a model cannot be fed with is told', async () => {
+test('sim rejects unusable reports', async () => {
   for (const [args, wrong] of [
     [['--devices', 'many'], 2],
     [['--set', 'gateway.nothing=1'], 2],

@@ -1,4 +1,4 @@
-/** Slow and half-open peers: they are let go in time, and nobody else notices. */
+/** Slow and half-open peers are closed in time without effect on others. */
 
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -13,25 +13,25 @@ let node
 before(async () => (node = await Node.start({ env: { NOROSHI__GATEWAY__HEAD_TIMEOUT: '1s', NOROSHI__GATEWAY__AUTH_TIMEOUT: '1s' } })))
 after(() => node?.stop())
 
-test('a device that does not read is let go, and finds everything that was stored at its next connection', async () => {
+test('a device that does not read is closed, and receives all stored messages at its next connection', async () => {
   const { token } = await node.api.register({ user: 'slow', topics: ['flood'] })
   const fast = await Device.connect(node.ws, (await node.api.register({ topics: ['flood'] })).token)
   const raw = await RawSocket.upgrade(node.httpPort, `/v1/connect?token=${token}`)
   await raw.frame()
   raw.socket.pause()
 
-  // 24 MB: more than the kernel's buffers on both sides take.
+  // 24 MB: more than the kernel's buffers on both sides.
   const data = 'x'.repeat(4_000)
   let sent = 0
-  const heard = []
+  const received = []
   for (let batch = 0; batch < 12; batch++) {
     const lines = Array.from({ length: 500 }, () => ({ to: { topic: 'flood' }, data: `${sent++} ${data}` }))
     await node.api.publishBatch(lines)
-    heard.push(...(await fast.msgs(500)))
+    received.push(...(await fast.msgs(500)))
   }
   const numbers = (messages) => messages.map((msg) => Number(msg.data.split(' ')[0]))
   const all = Array.from({ length: sent }, (_, n) => n)
-  assert.deepEqual(numbers(heard), all, 'who reads is not held up')
+  assert.deepEqual(numbers(received), all, 'who reads is not held up')
 
   await until('the slow device to be offline', async () => (await node.api.presence('slow')).slow.presence === 'offline')
   await until('the close to be counted', async () => {
@@ -46,18 +46,18 @@ test('a device that does not read is let go, and finds everything that was store
   await fast.leave()
 })
 
-test('a request head that never ends is not waited for', async () => {
+test('an incomplete request head times out', async () => {
   const sockets = ['', 'GET /v1/connect HT', 'GET / HTTP/1.1\r\nHost: x\r\n'].map((head) => {
     const raw = new RawSocket(connect(node.httpPort, '127.0.0.1'))
     raw.write(Buffer.from(head))
     return raw
   })
-  // The one that said nothing may stay a little longer; those that began may not.
+  // The silent connection may stay a little longer; those with a partial head may not.
   await Promise.all(sockets.slice(1).map((raw) => within('the socket to be closed', raw.gone())))
   sockets[0].socket.destroy()
 })
 
-test('hundreds of connections that never say who they are disturb nobody and are let go', async () => {
+test('hundreds of connections without a log-in disturb nothing and are closed', async () => {
   const { device: id, token } = await node.api.register()
   const device = await Device.connect(node.ws, token)
   const silent = await Promise.all(Array.from({ length: 300 }, () => RawSocket.upgrade(node.httpPort, '/v1/connect')))
@@ -67,12 +67,12 @@ test('hundreds of connections that never say who they are disturb nobody and are
   await device.leave()
 })
 
-test('above the connect rate devices are told when to come back, and then they are served', async () => {
+test('above the connect rate devices get a retry time, and are then admitted', async () => {
   const own = await Node.start({ env: { NOROSHI__GATEWAY__CONNECTS_PER_SECOND: '10' } })
   const registered = []
   for (let i = 0; i < 40; i++) registered.push(await patiently(() => own.api.register()))
   const refused = []
-  /** Comes back as told until it is in. */
+  /** Retries as instructed until it is admitted. */
   async function come(token) {
     for (;;) {
       const device = Device.open(own.ws, token)
@@ -96,7 +96,7 @@ test('above the connect rate devices are told when to come back, and then they a
   await Promise.all(devices.map((device) => device.leave()))
   await own.stop()
 
-  /** HTTP requests pass the same door. */
+  /** HTTP requests use the same listener. */
   async function patiently(call) {
     for (;;) {
       try {
@@ -108,7 +108,7 @@ test('above the connect rate devices are told when to come back, and then they a
   }
 })
 
-test('a body that is longer than it may be is refused before it is read', async () => {
+test('an oversized body is rejected before it is read', async () => {
   const raw = new RawSocket(connect(node.httpPort, '127.0.0.1'))
   raw.write(
     Buffer.from(

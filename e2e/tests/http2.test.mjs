@@ -1,4 +1,4 @@
-/** HTTP/2 on both addresses, by Node's client and by `curl`: providers, event streams, long polling, and clients that misbehave. */
+/** HTTP/2 on both addresses, with Node's client and `curl`: providers, event streams, long polling, and misbehaving clients. */
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -41,7 +41,7 @@ async function metric(name, labels = '') {
   return Number(line?.slice(line.lastIndexOf(' ') + 1))
 }
 
-test('a provider publishes by prior knowledge, and the device hears it', async (t) => {
+test('a provider publishes with prior knowledge, and the device receives it', async (t) => {
   const { token } = await node.api.register({ user: 'h2' })
   const device = await Device.connect(node.ws, token)
   const provider = client(t)
@@ -56,19 +56,19 @@ test('a provider publishes by prior knowledge, and the device hears it', async (
   device.socket.close()
 })
 
-test('a hundred requests at once on one connection', async (t) => {
+test('a hundred parallel requests on one connection', async (t) => {
   const { token } = await node.api.register({ user: 'h2-many' })
   const device = await Device.connect(node.ws, token)
   const provider = client(t)
   await provider.ready()
   const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => publish(provider, { users: ['h2-many'] }, n)))
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([202]))
-  const heard = new Set()
-  while (heard.size < 100) heard.add((await device.msg()).data)
+  const received = new Set()
+  while (received.size < 100) received.add((await device.msg()).data)
   device.socket.close()
 })
 
-test('an event stream and publishing share a connection, and the stream goes on where it was', async (t) => {
+test('an event stream and publishing share a connection, and the stream resumes at its position', async (t) => {
   const { token } = await node.api.register({ user: 'h2-sse' })
   const both = client(t)
   const heads = []
@@ -78,47 +78,47 @@ test('an event stream and publishing share a connection, and the stream goes on 
   }
   const source = new EventSource(`${node.http}/v1/events?topics=h2-topic&token=${token}`, { fetch })
   t.after(() => source.close())
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push({ id: event.lastEventId, ...JSON.parse(event.data) }))
+  const received = []
+  source.addEventListener('msg', (event) => received.push({ id: event.lastEventId, ...JSON.parse(event.data) }))
   await until('the stream to be open', () => source.readyState === EventSource.OPEN)
   assert.equal((await publish(both, { users: ['h2-sse'] }, 'direct')).status, 202)
   assert.equal((await publish(both, { topic: 'h2-topic' }, 'topic')).status, 202)
-  await until('both', () => heard.length === 2)
+  await until('both', () => received.length === 2)
   source.close()
-  await until('the device to be gone', async () => (await node.api.presence('h2-sse'))['h2-sse'].presence === 'offline')
+  await until('the device to be offline', async () => (await node.api.presence('h2-sse'))['h2-sse'].presence === 'offline')
 
   await publish(both, { users: ['h2-sse'] }, 'meanwhile')
-  const stream = both.open('GET', `/v1/events?topics=h2-topic`, { authorization: `Bearer ${token}`, 'last-event-id': heard[1].id }, { endStream: true })
+  const stream = both.open('GET', `/v1/events?topics=h2-topic`, { authorization: `Bearer ${token}`, 'last-event-id': received[1].id }, { endStream: true })
   let text = ''
   stream.setEncoding('utf8')
   stream.on('data', (chunk) => (text += chunk))
   const [head] = await within('the head', new Promise((resolve) => stream.once('response', (...all) => resolve(all))))
   assert.deepEqual([head[':status'], head['content-type'], head.connection], [200, 'text/event-stream', undefined])
-  await until('what came meanwhile', () => text.includes('"meanwhile"'))
+  await until('the message sent meanwhile', () => text.includes('"meanwhile"'))
   assert.ok(!text.includes('"topic"') && !text.includes('"direct"'), text)
   await publish(both, { users: ['h2-sse'] }, 'live')
-  await until('what comes now', () => text.includes('"live"'))
+  await until('the new message', () => text.includes('"live"'))
   stream.close(NGHTTP2_CANCEL)
 })
 
-test('many event streams on one connection, and each hears its own', async (t) => {
+test('many event streams on one connection, each with its own messages', async (t) => {
   const both = client(t)
   await both.ready()
   const tokens = await Promise.all(Array.from({ length: 40 }, (_, n) => node.api.register({ user: `h2-of-many-${n}` })))
   const texts = tokens.map(({ token }) => {
     const stream = both.open('GET', '/v1/events', { authorization: `Bearer ${token}` }, { endStream: true })
-    const heard = { text: '' }
+    const received = { text: '' }
     stream.setEncoding('utf8')
-    stream.on('data', (chunk) => (heard.text += chunk))
-    return heard
+    stream.on('data', (chunk) => (received.text += chunk))
+    return received
   })
   await until('all to be open', () => texts.every(({ text }) => text.includes('retry:')))
   await Promise.all(tokens.map((_, n) => publish(both, { users: [`h2-of-many-${n}`] }, `for ${n}.`)))
-  await until('all to hear', () => texts.every(({ text }, n) => text.includes(`"for ${n}."`)))
+  await until('all to receive', () => texts.every(({ text }, n) => text.includes(`"for ${n}."`)))
   assert.ok(texts.every(({ text }, n) => text.match(/"for \d+\."/g).length === 1 && text.includes(`"for ${n}."`)))
 })
 
-test('Socket.IO polls over HTTP/2, and its WebSocket comes by HTTP/1.1', async (t) => {
+test('Socket.IO polls over HTTP/2, and upgrades to a WebSocket over HTTP/1.1', async (t) => {
   const { token } = await node.api.register({ user: 'h2-io' })
   const poller = client(t)
   const path = '/socket.io/?EIO=4&transport=polling'
@@ -131,11 +131,11 @@ test('Socket.IO polls over HTTP/2, and its WebSocket comes by HTTP/1.1', async (
   const connected = await poller.call('GET', `${path}&sid=${sid}`)
   assert.match(connected.text, /^40\{/)
   const waits = poller.call('GET', `${path}&sid=${sid}`)
-  let heard = ''
+  let received = ''
   await publish(poller, { users: ['h2-io'] }, 'polled')
-  heard += (await waits).text
-  while (!heard.includes('polled')) heard += (await poller.call('GET', `${path}&sid=${sid}`)).text
-  // A body whose length is not told: HTTP/2 need not.
+  received += (await waits).text
+  while (!received.includes('polled')) received += (await poller.call('GET', `${path}&sid=${sid}`)).text
+  // A body without a length, which HTTP/2 allows.
   const untold = poller.open('POST', `${path}&sid=${sid}`, { 'content-type': 'text/plain;charset=UTF-8' })
   untold.write('4')
   untold.end('1')
@@ -144,7 +144,7 @@ test('Socket.IO polls over HTTP/2, and its WebSocket comes by HTTP/1.1', async (
   await assert.rejects(refused, (error) => error.rstCode === NGHTTP2_HTTP_1_1_REQUIRED || /HTTP_1_1_REQUIRED/.test(error.message))
 })
 
-test('a WebSocket is refused, so that clients take HTTP/1.1 for it', async (t) => {
+test('a WebSocket stream is reset, so that clients use HTTP/1.1 for it', async (t) => {
   const { token } = await node.api.register()
   const browser = client(t)
   for (const path of [`/v1/connect?token=${token}`, '/mqtt', '/xmpp']) {
@@ -153,7 +153,7 @@ test('a WebSocket is refused, so that clients take HTTP/1.1 for it', async (t) =
   assert.equal((await browser.call('GET', '/openapi.json')).status, 200, 'the connection goes on')
 })
 
-test('who has no credential is refused, each request by itself', async (t) => {
+test('requests without a credential are rejected individually', async (t) => {
   const stranger = client(t)
   const without = await Promise.all([
     publish(stranger, { topic: 'x' }, 1, { token: undefined }),
@@ -192,7 +192,7 @@ test('a revoked device loses its stream, and the connection stays', async (t) =>
   assert.equal((await both.call('GET', '/v1/topics', { token: KEY })).status, 200)
 })
 
-test('a body that is too large or too slow is refused, and others go on', async (t) => {
+test('a body that is too large or too slow is rejected, and other streams continue', async (t) => {
   const provider = client(t)
   const head = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' }
   const large = provider.open('POST', '/v1/notifications', { ...head, 'content-length': 64 << 20 })
@@ -214,7 +214,7 @@ test('a body that is too large or too slow is refused, and others go on', async 
   assert.equal((await publish(provider, { topic: 'h2-beside' }, 2)).status, 202)
 })
 
-test('a head that is too large is refused', async (t) => {
+test('a head that is too large is rejected', async (t) => {
   const provider = client(t)
   const long = await provider.call('GET', '/v1/topics', { headers: { 'x-long': 'x'.repeat(17_000) } })
   assert.equal(long.status, 431)
@@ -223,7 +223,7 @@ test('a head that is too large is refused', async (t) => {
   assert.equal((await provider.call('GET', '/v1/topics', { token: KEY })).status, 200)
 })
 
-test('who resets as fast as it asks is told to calm down, and others are not hurt', async (t) => {
+test('a client that floods resets gets ENHANCE_YOUR_CALM, and others are not affected', async (t) => {
   const [attacker, other] = [client(t), client(t)]
   const floods = await metric('noroshi_api_http2_connections_closed_total', '{listener="public",reason="flood"}')
   await Promise.all([attacker.ready(), other.ready()])
@@ -248,7 +248,7 @@ test('who resets as fast as it asks is told to calm down, and others are not hur
   assert.equal(await metric('noroshi_api_http2_connections_closed_total', '{listener="public",reason="flood"}'), floods + 1)
 })
 
-test('answers that are not taken end their streams after the timeout, and the connection goes on', async (t) => {
+test('unread answers end their streams after the timeout, and the connection continues', async (t) => {
   const own = await Node.start({ env: { NOROSHI__LIMITS__SEND_TIMEOUT: '1s' } })
   t.after(() => own.stop())
   const streams = async () => /noroshi_api_http2_streams\{listener="public"\} (\d+)/.exec(await (await own.admin('/metrics')).text())[1]
@@ -262,10 +262,10 @@ test('answers that are not taken end their streams after the timeout, and the co
   assert.equal((await slow.call('OPTIONS', '/v1/me', { headers: preflight })).status, 204, 'which has no body')
   assert.deepEqual(new Set(await Promise.all(ends)), new Set([NGHTTP2_CANCEL]))
   assert.equal((await slow.call('OPTIONS', '/v1/me', { headers: preflight })).status, 204)
-  await until('the streams to be gone', async () => (await streams()) === '0')
+  await until('the streams to end', async () => (await streams()) === '0')
 })
 
-test('no more streams than the limit are open at once', async (t) => {
+test('the number of open streams is limited', async (t) => {
   const own = await Node.start({ env: { NOROSHI__LIMITS__HTTP2_STREAMS: '2' } })
   t.after(() => own.stop())
   const both = client(t, own.http)
@@ -284,7 +284,7 @@ test('no more streams than the limit are open at once', async (t) => {
   assert.equal((await third).status, 200)
 })
 
-test('a drain tells clients to go elsewhere, and what is in work is answered', async (t) => {
+test('a drain sends GOAWAY and answers requests in progress', async (t) => {
   const own = await Node.start()
   const { token } = await own.api.register({ user: 'h2-drain' })
   const both = client(t, own.http)
@@ -310,12 +310,12 @@ test('a drain tells clients to go elsewhere, and what is in work is answered', a
   await own.stop()
 })
 
-test("an event stream outlasts an operator's drain: its client is refused on new connections, and does not give up", async (t) => {
+test("an event stream survives an operator's drain: its client is refused on new connections and keeps retrying", async (t) => {
   const own = await Node.start()
   t.after(() => own.stop())
   const { token } = await own.api.register({ user: 'h2-moved' })
   const connections = []
-  // As a browser does, which opens another connection after GOAWAY.
+  // Like a browser, which opens another connection after GOAWAY.
   const fetch = (url, init) => {
     const last = connections.at(-1)
     if (!last || last.session.closed || last.session.destroyed) connections.push(client(t, own.http))
@@ -323,8 +323,8 @@ test("an event stream outlasts an operator's drain: its client is refused on new
   }
   const source = new EventSource(`${own.http}/v1/events?token=${token}`, { fetch })
   t.after(() => source.close())
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push(JSON.parse(event.data).data))
+  const received = []
+  source.addEventListener('msg', (event) => received.push(JSON.parse(event.data).data))
   await until('the stream to be open', () => source.readyState === EventSource.OPEN)
   const drained = await own.cli('drain', '--rate', '1000', '--spread', '1s', '--wait')
   assert.equal(drained.code, 0, drained.stderr)
@@ -333,10 +333,10 @@ test("an event stream outlasts an operator's drain: its client is refused on new
   assert.equal((await own.cli('drain', '--cancel')).code, 0)
   await until('the stream to be open again', () => source.readyState === EventSource.OPEN)
   await own.api.publish({ to: { users: ['h2-moved'] }, data: 'here again' })
-  await until('what comes now', () => heard.includes('here again'))
+  await until('the new message', () => received.includes('here again'))
 })
 
-test('the admin address speaks both', async (t) => {
+test('the admin address supports both versions', async (t) => {
   const admin = client(t, `http://127.0.0.1:${node.adminPort}`)
   const answers = await Promise.all(['/livez', '/readyz', '/metrics', '/v1/apps'].map((path) => admin.call('GET', path)))
   assert.deepEqual(answers.map(({ status }) => status), [200, 200, 200, 401])
@@ -344,7 +344,7 @@ test('the admin address speaks both', async (t) => {
   assert.equal((await node.admin('/livez')).status, 200)
 })
 
-test('curl speaks it by prior knowledge, and an Upgrade to h2c is ignored', async () => {
+test('curl works with prior knowledge, and an Upgrade to h2c is ignored', async () => {
   const url = `${node.http}/openapi.json`
   const args = ['-s', '-o', '/dev/null', '-w', '%{http_version} %{http_code}']
   assert.equal((await run('curl', [...args, '--http2-prior-knowledge', url])).stdout, '2 200')
@@ -352,7 +352,7 @@ test('curl speaks it by prior knowledge, and an Upgrade to h2c is ignored', asyn
   assert.equal((await run('curl', [...args, '--http1.1', url])).stdout, '1.1 200')
 })
 
-test('turned off, it is not spoken', async (t) => {
+test('HTTP/2 can be turned off', async (t) => {
   const own = await Node.start({ env: { NOROSHI__SERVER__HTTP2: 'false' } })
   t.after(() => own.stop())
   for (const port of [own.httpPort, own.adminPort]) {
@@ -363,7 +363,7 @@ test('turned off, it is not spoken', async (t) => {
   assert.equal((await own.api.raw('GET', '/v1/topics')).status, 200)
 })
 
-test('under TLS both addresses agree on it, and on HTTP/1.1 with others', async (t) => {
+test('under TLS both addresses negotiate HTTP/2, or HTTP/1.1 with other clients', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'noroshi-h2-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
@@ -402,7 +402,7 @@ test('under TLS both addresses agree on it, and on HTTP/1.1 with others', async 
   assert.equal((await run('curl', ['--http1.1', ...args])).stdout, '1.1 200')
 })
 
-test('a preface in pieces is one, and what only begins like it is a request', async () => {
+test('a preface in pieces is recognised, and a similar request is not mistaken for it', async () => {
   const speak = (...pieces) =>
     within(
       'an answer',

@@ -1,4 +1,4 @@
-/** From one machine to several: `noroshi migrate` into a real PostgreSQL, and the node that goes on from there. */
+/** `noroshi migrate` into a real PostgreSQL, and the node that continues there. */
 
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { Node, cli } from '../lib/node.mjs'
 
 const skip = missingEngines()
 
-test('a node that moved to PostgreSQL knows its devices and what they have not heard', { skip }, async () => {
+test('a node migrated to PostgreSQL keeps its devices and their pending notifications', { skip }, async () => {
   const data = mkdtempSync(join(tmpdir(), 'noroshi-migrate-'))
   const postgres = await Postgres.start()
   let node
@@ -41,7 +41,7 @@ test('a node that moved to PostgreSQL knows its devices and what they have not h
     assert.equal(again.code, 1)
     assert.match(again.stderr, /is not empty/)
 
-    // Another machine: nothing but the database is the same.
+    // Another machine: only the database is the same.
     rmSync(data, { recursive: true })
     node = await Node.start({ data, env: { NOROSHI__STORE__URL: postgres.url } })
     assert.equal(readFileSync(join(data, 'operator.token'), 'utf8'), operatorToken)
@@ -60,7 +60,7 @@ test('a node that moved to PostgreSQL knows its devices and what they have not h
   }
 })
 
-test('what is no data folder is refused', async () => {
+test('migrate rejects a folder without data', async () => {
   const { code, stderr } = await cli(['migrate', '--from', tmpdir(), '--to', 'postgres://nobody@127.0.0.1:1/none'])
   assert.equal(code, 1)
   assert.match(stderr, /has no database/)

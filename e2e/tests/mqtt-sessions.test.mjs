@@ -1,4 +1,4 @@
-/** What an MQTT 5 client may ask for. */
+/** Sessions and features of MQTT 5. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -18,7 +18,7 @@ const topicsOf = async (device) => {
   return body.topics
 }
 
-test('a will waits for its delay, and is taken back by who returns', async () => {
+test('a will waits for its delay, and a returning client cancels it', async () => {
   const [watching, leaving] = [await node.api.register(), await node.api.register()]
   const watch = await connect(watching)
   await watch.subscribeAsync('open/wills/#', { qos: 1 })
@@ -33,14 +33,14 @@ test('a will waits for its delay, and is taken back by who returns', async () =>
   assert.equal(back.connack.sessionPresent, true)
   const vanished = Date.now()
   back.stream.destroy()
-  await until('the will', () => watch.heard.length)
-  // It is due in whole seconds; that it comes at once is what must not be.
+  await until('the will', () => watch.received.length)
+  // It is due in whole seconds; it must not arrive at once.
   assert.ok(Date.now() - vanished > 500, 'it waits')
   assert.deepEqual(texts(watch), ['open/wills/hasty gone'])
   await watch.endAsync()
 })
 
-test('a session ends by its expiry, and its subscriptions with it', async () => {
+test('a session and its subscriptions end at the session expiry', async () => {
   const device = await node.api.register({ user: 'expiring' })
   const lasting = { clean: false, properties: { sessionExpiryInterval: 1 } }
   const client = await connect(device, lasting)
@@ -52,7 +52,7 @@ test('a session ends by its expiry, and its subscriptions with it', async () => 
   await again.endAsync()
 })
 
-test('a session that its client ends leaves no subscription behind', async () => {
+test('a session ended by its client leaves no subscriptions', async () => {
   const device = await node.api.register({ user: 'ending' })
   const client = await connect(device, LASTING)
   await client.subscribeAsync(['ending/exact', 'ending/+/wild'], { qos: 1 })
@@ -63,12 +63,12 @@ test('a session that its client ends leaves no subscription behind', async () =>
   await node.api.publish({ to: { topic: 'ending/exact' }, data: 1 })
   await node.api.publish({ to: { devices: [device.device] }, data: 2 })
   await again.subscribeAsync('$noroshi/inbox', { qos: 1 })
-  await until('what is its own', () => again.heard.length)
+  await until('its own message', () => again.received.length)
   assert.deepEqual(datas(again), [2])
   await again.endAsync()
 })
 
-test('a subscription whose SUBACK was never sent does not outlast the session', async () => {
+test('a subscription without a sent SUBACK does not outlive the session', async () => {
   const devices = []
   for (let n = 0; n < 20; n++) {
     const device = await node.api.register()
@@ -80,11 +80,11 @@ test('a subscription whose SUBACK was never sent does not outlast the session', 
   for (const device of devices) {
     const client = await connect(device, { clean: true })
     await client.endAsync()
-    await until('nothing to be left', async () => (await topicsOf(device)).length === 0)
+    await until('no subscription to be left', async () => (await topicsOf(device)).length === 0)
   }
 })
 
-test('what topics retain comes after SUBACK, also to the next connection of the session', async () => {
+test('retained messages arrive after SUBACK, even on the next connection of the session', async () => {
   const topics = Array.from({ length: 10 }, (_, n) => `due/${n}`)
   for (const topic of topics) await node.api.publish({ to: { topic }, data: topic, retain: true })
   for (const filters of [['due/+'], topics]) {
@@ -95,13 +95,13 @@ test('what topics retain comes after SUBACK, also to the next connection of the 
       client.stream.destroy()
       const back = await connect(device, LASTING)
       assert.equal(back.connack.sessionPresent, true)
-      await until('all that is retained', () => new Set(datas(back)).size === topics.length)
+      await until('all retained messages', () => new Set(datas(back)).size === topics.length)
       await back.endAsync()
     }
   }
 })
 
-test('a message that expired while nobody heard is not heard, and one that lives says for how long', async () => {
+test('a message that expired while the client was offline is dropped, and a live one carries its remaining time', async () => {
   const [hearing, speaking] = [await node.api.register(), await node.api.register()]
   const hearer = await connect(hearing, LASTING)
   await hearer.subscribeAsync('open/expiry', { qos: 1 })
@@ -112,33 +112,33 @@ test('a message that expired while nobody heard is not heard, and one that lives
   await publish('short', 1)
   const shortAt = Date.now()
   await publish('long', 600)
-  await until('the short one to be over', () => Date.now() - shortAt > 1_100)
+  await until('the short one to expire', () => Date.now() - shortAt > 1_100)
   const again = await connect(hearing, LASTING)
-  await until('what is left', () => again.heard.length)
+  await until('the remaining message', () => again.received.length)
   assert.deepEqual(texts(again), ['open/expiry long'])
-  const left = again.heard[0].properties.messageExpiryInterval
+  const left = again.received[0].properties.messageExpiryInterval
   assert.ok(left > 0 && left <= 599, `${left}`)
   await Promise.all([again.endAsync(), speaker.endAsync()])
 })
 
-test('a client names a topic once and an alias from then on', async () => {
+test('a client uses a topic alias', async () => {
   const device = await node.api.register()
   const client = await connect(device, { autoAssignTopicAlias: true })
   assert.equal(client.connack.properties.topicAliasMaximum, 16)
   await client.subscribeAsync('open/alias', { qos: 1 })
   for (const text of ['one', 'two', 'three']) await client.publishAsync('open/alias', text, { qos: 1 })
-  await until('all', () => client.heard.length === 3)
+  await until('all', () => client.received.length === 3)
   assert.deepEqual(texts(client), ['open/alias one', 'open/alias two', 'open/alias three'])
   await client.endAsync()
 })
 
-test('what is larger than a client takes is not sent to it', async () => {
+test('a message above the client\'s maximum packet size is not sent', async () => {
   const device = await node.api.register({ user: 'small' })
   const client = await connect(device, { properties: { maximumPacketSize: 1_000 } })
   await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
   await node.api.publish({ to: { users: ['small'] }, data: 'x'.repeat(2_000) })
   await node.api.publish({ to: { users: ['small'] }, data: 'fits' })
-  await until('the small one', () => client.heard.length)
+  await until('the small one', () => client.received.length)
   assert.deepEqual(datas(client), ['fits'])
   await client.endAsync()
 })

@@ -1,4 +1,4 @@
-/** MQTT with the npm client `mqtt` and Mosquitto's own, over TCP and WebSocket: the same sessions as everybody's. */
+/** MQTT with the npm client `mqtt` and Mosquitto's clients, over TCP and WebSocket. */
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -25,24 +25,24 @@ after(() => node.stop())
 const connect = (device, { url = `mqtt://127.0.0.1:${port}`, ...options } = {}) => mqttClient(url, device, options)
 
 for (const protocolVersion of [4, 5]) {
-  test(`a device hears its inbox and topics, MQTT ${protocolVersion === 4 ? '3.1.1' : '5'}`, async () => {
+  test(`a device receives its inbox and topics, MQTT ${protocolVersion === 4 ? '3.1.1' : '5'}`, async () => {
     const device = await node.api.register({ user: `u${protocolVersion}` })
     const sent = await node.api.publish({ to: { users: [`u${protocolVersion}`] }, notification: { title: 'waiting' } })
     const client = await connect(device, { protocolVersion })
     await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'fire/+': { qos: 2 } })
-    await until('what waited', () => client.heard.length === 1)
-    const notification = JSON.parse(client.heard[0].text)
+    await until('the waiting message', () => client.received.length === 1)
+    const notification = JSON.parse(client.received[0].text)
     assert.deepEqual([notification.id, notification.notification], [sent.id, { title: 'waiting' }])
     await node.api.publish({ to: { topic: 'fire/kyoto' }, data: { n: 1 } })
-    await until('the topic', () => client.heard.length === 2)
-    assert.equal(client.heard[1].topic, 'fire/kyoto')
-    assert.deepEqual(JSON.parse(client.heard[1].text).data, { n: 1 })
-    await until('the confirmation', async () => (await node.api.notification(sent.id)).counts.acked === 1)
+    await until('the topic', () => client.received.length === 2)
+    assert.equal(client.received[1].topic, 'fire/kyoto')
+    assert.deepEqual(JSON.parse(client.received[1].text).data, { n: 1 })
+    await until('the acknowledgement', async () => (await node.api.notification(sent.id)).counts.acked === 1)
     await client.endAsync()
   })
 }
 
-test('clients publish at every quality of service, over WebSocket too, and native devices hear it', async () => {
+test('clients publish at every quality of service, over WebSocket too, and native devices receive it', async () => {
   const [one, two] = [await node.api.register(), await node.api.register({ topics: ['open/a'] })]
   const client = await connect(one, { url: `${node.ws}/mqtt` })
   const native = await Device.connect(node.ws, two.token)
@@ -53,10 +53,10 @@ test('clients publish at every quality of service, over WebSocket too, and nativ
     const { data } = await native.msg()
     assert.equal(data.mqtt.text, `qos ${qos}`)
   }
-  await until('its own', () => client.heard.length === 3)
-  assert.deepEqual(client.heard.map(({ text, qos }) => [text, qos]), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
-  assert.deepEqual({ ...client.heard[2].properties.userProperties }, { k: 'v' })
-  assert.equal(client.heard[2].properties.contentType, 'text/plain')
+  await until('its own messages', () => client.received.length === 3)
+  assert.deepEqual(client.received.map(({ text, qos }) => [text, qos]), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
+  assert.deepEqual({ ...client.received[2].properties.userProperties }, { k: 'v' })
+  assert.equal(client.received[2].properties.contentType, 'text/plain')
   await assert.rejects(client.publishAsync('closed', 'x', { qos: 1 }), /[Nn]ot authorized/)
   await client.endAsync()
   await native.leave()
@@ -68,12 +68,12 @@ test('protocols take over from each other', async () => {
   const client = await connect(device)
   assert.equal((await native.ended()).reason, 'replaced')
   const again = await Device.connect(node.ws, device.token)
-  await until('the word of it', () => client.said)
+  await until('DISCONNECT', () => client.said)
   assert.equal(client.said, 0x8e)
   await again.leave()
 })
 
-test('a session, its inbox and what is retained outlast a restart of the node', async () => {
+test('a session, its inbox and retained messages survive a restart of the node', async () => {
   const device = await node.api.register({ user: 'lasting' })
   const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
   const client = await connect(device, lasting)
@@ -89,15 +89,15 @@ test('a session, its inbox and what is retained outlast a restart of the node', 
   await node.spawn()
   const again = await connect(device, lasting)
   assert.equal(again.connack.sessionPresent, true)
-  await until('all of it', () => again.heard.length === 3)
-  assert.deepEqual(again.heard.map(({ text }) => JSON.parse(text).data).sort(), ['exact', 'inbox', 'wild'])
+  await until('all of it', () => again.received.length === 3)
+  assert.deepEqual(again.received.map(({ text }) => JSON.parse(text).data).sort(), ['exact', 'inbox', 'wild'])
   await again.subscribeAsync('keep/+', { qos: 1 })
-  await until('what is retained', () => again.heard.length === 4)
-  assert.deepEqual([JSON.parse(again.heard[3].text).data, again.heard[3].retain], ['retained', true])
+  await until('the retained message', () => again.received.length === 4)
+  assert.deepEqual([JSON.parse(again.received[3].text).data, again.received[3].retain], ['retained', true])
   await again.endAsync()
 })
 
-test('who vanishes leaves a will, who leaves does not', async () => {
+test('a client that vanishes leaves a will, one that disconnects does not', async () => {
   const [watching, leaving] = [await node.api.register(), await node.api.register()]
   const watch = await connect(watching)
   await watch.subscribeAsync('open/wills/+', { qos: 1 })
@@ -105,7 +105,7 @@ test('who vanishes leaves a will, who leaves does not', async () => {
   await (await connect(leaving, will('left'))).endAsync()
   const vanishing = await connect(leaving, will('vanished'))
   vanishing.stream.destroy()
-  await until('the will', () => watch.heard.length)
+  await until('the will', () => watch.received.length)
   assert.deepEqual(texts(watch), ['open/wills/vanished gone'])
   await watch.endAsync()
 })
@@ -117,16 +117,16 @@ const mosquitto = (command, args) =>
   })
 const { error: missing } = await mosquitto('mosquitto_pub', ['--help']).catch((error) => ({ error }))
 
-test('Mosquitto publishes and hears', { skip: missing?.code === 'ENOENT' && 'mosquitto-clients is not installed' }, async () => {
+test('Mosquitto publishes and receives', { skip: missing?.code === 'ENOENT' && 'mosquitto-clients is not installed' }, async () => {
   const [one, two] = [await node.api.register(), await node.api.register()]
   const login = ({ device, token }) => ['-u', device, '-P', token]
   for (const version of ['311', '5']) {
-    const heard = mosquitto('mosquitto_sub', ['-V', version, ...login(one), '-t', `open/m${version}/#`, '-q', '2', '-C', '2', '-W', '20', '-v'])
+    const received = mosquitto('mosquitto_sub', ['-V', version, ...login(one), '-t', `open/m${version}/#`, '-q', '2', '-C', '2', '-W', '20', '-v'])
     const publish = (qos, text) =>
       mosquitto('mosquitto_pub', ['-V', version, ...login(two), '-t', `open/m${version}/x`, '-m', text, '-q', qos, '-r'])
-    // The first may come before the subscription: it is retained then, and heard all the same.
+    // The first message may precede the subscription: then it is retained, and still received.
     for (const [qos, text] of [['1', 'first'], ['2', 'second']]) assert.equal((await publish(qos, text)).stderr, '')
-    const lines = (await heard).stdout.trim().split('\n')
+    const lines = (await received).stdout.trim().split('\n')
     assert.ok(lines.length && lines.every((line) => line.startsWith(`open/m${version}/x `)), lines.join('|'))
     assert.ok(lines.some((line) => line.endsWith(' second')), lines.join('|'))
   }
@@ -134,17 +134,17 @@ test('Mosquitto publishes and hears', { skip: missing?.code === 'ENOENT' && 'mos
   assert.match(stderr, /Bad user ?name or password/i)
 })
 
-test('a drain tells clients to use another server', async () => {
+test('a drain redirects clients to another server', async () => {
   const device = await node.api.register()
   const client = await connect(device)
   node.terminate()
-  await until('to be told', () => client.said)
+  await until('DISCONNECT', () => client.said)
   assert.equal(client.said, 0x9c)
   await node.drain()
   await node.spawn()
 })
 
-test('a page of another origin hears its inbox and publishes', async (t) => {
+test('a page of another origin receives its inbox and publishes', async (t) => {
   await withPages(t, 'mqtt/dist/mqtt.min.js', async (open) => {
     const device = await node.api.register({ user: 'mqtt-page' })
     const other = await node.api.register({ topics: ['open/page'] })
@@ -152,17 +152,17 @@ test('a page of another origin hears its inbox and publishes', async (t) => {
     const { tab, complaints } = await open()
     await tab.evaluate(
       async ({ url, username, password }) => {
-        window.heard = []
+        window.received = []
         window.client = await window.mqtt.connectAsync(url, { protocolVersion: 5, username, password })
-        window.client.on('message', (topic, payload) => window.heard.push([topic, JSON.parse(payload.toString()).data]))
+        window.client.on('message', (topic, payload) => window.received.push([topic, JSON.parse(payload.toString()).data]))
         await window.client.subscribeAsync('$noroshi/inbox', { qos: 1 })
       },
       { url: `${node.ws}/mqtt`, username: device.device, password: device.token },
     )
     const { id } = await node.api.publish({ to: { users: ['mqtt-page'] }, data: '狼煙' })
-    await until('the notification', async () => (await tab.evaluate(() => window.heard.length)) === 1)
-    assert.deepEqual(await tab.evaluate(() => window.heard), [['$noroshi/inbox', '狼煙']])
-    await until('the confirmation', async () => (await node.api.notification(id)).counts.acked === 1)
+    await until('the notification', async () => (await tab.evaluate(() => window.received.length)) === 1)
+    assert.deepEqual(await tab.evaluate(() => window.received), [['$noroshi/inbox', '狼煙']])
+    await until('the acknowledgement', async () => (await node.api.notification(id)).counts.acked === 1)
     await tab.evaluate(() => window.client.publishAsync('open/page', 'from a page', { qos: 1 }))
     assert.equal((await native.msg()).data.mqtt.text, 'from a page')
     assert.deepEqual(complaints, [])
@@ -170,12 +170,12 @@ test('a page of another origin hears its inbox and publishes', async (t) => {
   })
 })
 
-test('a connection that the API served before speaks MQTT all the same', async () => {
+test('a connection that has served the API can switch to MQTT', async () => {
   const device = await node.api.register({ user: 'mqtt-kept' })
   const socket = await used(node.httpPort)
   const client = await connect(device, { url: `${node.ws}/mqtt`, wsOptions: { createConnection: () => socket } })
   await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
   await node.api.publish({ to: { users: ['mqtt-kept'] }, data: 1 })
-  await until('the notification', () => client.heard.length === 1)
+  await until('the notification', () => client.received.length === 1)
   await client.endAsync()
 })

@@ -1,4 +1,4 @@
-/** What other protocols promise, where a client and who sends to it are at different nodes. */
+/** Guarantees of other protocols if a client and its sender are at different nodes. */
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -30,20 +30,20 @@ after(async () => {
   await Promise.all([postgres?.stop(), redis?.stop()])
 })
 
-test('a session of MQTT goes from node to node', { skip }, async () => {
+test('an MQTT session moves from node to node', { skip }, async () => {
   const device = await cluster.api().register({ user: 'wanderer' })
   const at = (node) => mqttClient(`mqtt://127.0.0.1:${ports[node]}`, device, { clean: false, properties: { sessionExpiryInterval: 3600 } })
   const publish = (node, to, data) => cluster.api(`n${node}`).publish({ to, data, when: 'stored' })
   const first = await at(0)
   assert.equal(first.connack.sessionPresent, false)
   await first.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'went/exact': { qos: 1 }, 'went/w/#': { qos: 1 } })
-  await publish(1, { topic: 'went/w/1' }, 'heard at the first')
-  await until('one', () => first.heard.length === 1)
+  await publish(1, { topic: 'went/w/1' }, 'received at the first')
+  await until('one', () => first.received.length === 1)
 
-  // Taken over by the same device at the other node.
+  // The same device takes over at the other node.
   const second = await at(1)
   assert.equal(second.connack.sessionPresent, true)
-  await until('the word of it', () => first.said)
+  await until('DISCONNECT', () => first.said)
   assert.equal(first.said, 0x8e)
   await publish(0, { users: ['wanderer'] }, 'inbox')
   await publish(0, { topic: 'went/exact' }, 'exact')
@@ -56,12 +56,12 @@ test('a session of MQTT goes from node to node', { skip }, async () => {
   }
   const third = await at(0)
   assert.equal(third.connack.sessionPresent, true)
-  await until('what it missed', () => ['inbox 2', 'exact 2', 'wild 2'].every((data) => datas(third).includes(data)))
+  await until('the missed messages', () => ['inbox 2', 'exact 2', 'wild 2'].every((data) => datas(third).includes(data)))
   assert.ok(!datas(third).includes('inbox'), 'what was confirmed at the other node is over')
   await third.endAsync()
 })
 
-test('a group of a shared subscription has members at two nodes, and goes on without one', { skip }, async () => {
+test('a shared subscription has members at two nodes, and continues without one of them', { skip }, async () => {
   const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
   const join = async (at) => {
     const device = await cluster.api().register()
@@ -72,22 +72,22 @@ test('a group of a shared subscription has members at two nodes, and goes on wit
   const members = [await join(0), await join(1)]
   const publish = (n, when = 'stored') => cluster.api(`n${n % 2}`).publish({ to: { topic: `spread/${n % 3}` }, data: n, when })
   for (let n = 0; n < 40; n++) await publish(n)
-  const heard = () => members.flatMap(datas)
-  await until('all of them', () => heard().length >= 40)
-  assert.deepEqual(heard().toSorted((a, b) => a - b), Array.from({ length: 40 }, (_, n) => n), 'each once')
+  const received = () => members.flatMap(datas)
+  await until('all of them', () => received().length >= 40)
+  assert.deepEqual(received().toSorted((a, b) => a - b), Array.from({ length: 40 }, (_, n) => n), 'each once')
   for (const member of members) assert.ok(datas(member).length >= 15, 'they take turns')
   await publish(40, 'connected')
-  await until('one that is not stored', () => heard().length === 41)
+  await until('one that is not stored', () => received().length === 41)
 
   await cluster.node('n1').kill()
   for (let n = 50; n < 70; n += 2) await publish(n)
-  await until('what the member of the killed node does not get', () => datas(members[0]).filter((n) => n >= 50).length === 10, 30_000)
+  await until('the messages of the member of the killed node', () => datas(members[0]).filter((n) => n >= 50).length === 10, 30_000)
   await cluster.node('n1').spawn()
   await cluster.seen(2)
   await members[0].endAsync(true)
 })
 
-test('members at a node that is gone for a while are passed over, and come back without subscribing again', { skip }, async () => {
+test('members at a suspended node are skipped, and return without subscribing again', { skip }, async () => {
   const join = async (at) => {
     const client = await mqttClient(`mqtt://127.0.0.1:${ports[at]}`, await cluster.api().register(), { keepalive: 600 })
     await client.subscribeAsync('$share/g/pause/+', { qos: 1 })
@@ -119,7 +119,7 @@ test('members at a node that is gone for a while are passed over, and come back 
   await Promise.all([stays, pauses].map((client) => client.endAsync(true)))
 })
 
-test('what is posted at one node waits for the use of a device at the other', { skip }, async () => {
+test('a message posted at one node waits until the device at the other becomes active', { skip }, async () => {
   const { device: id, token } = await cluster.api().register()
   const device = await Device.connect(cluster.node('n0').ws, token)
   device.send({ t: 'presence', state: 'idle' })
@@ -137,7 +137,7 @@ test('what is posted at one node waits for the use of a device at the other', { 
   assert.equal(urgent.urgency ?? 'high', 'high')
   device.ack(urgent.id)
   await device.settle()
-  await until('the urgent one to be confirmed', async () => (await cluster.api('n1').notification(urgent.id)).counts.acked === 1)
+  await until('the urgent one to be acknowledged', async () => (await cluster.api('n1').notification(urgent.id)).counts.acked === 1)
   device.send({ t: 'presence', state: 'active' })
   const waited = await device.msg()
   assert.notEqual(waited.id, urgent.id)

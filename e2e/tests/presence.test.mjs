@@ -1,4 +1,4 @@
-/** The presence gate: who hears `active`, `connected` and `stored`. */
+/** The presence gate: recipients of `active`, `connected` and `stored`. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -11,7 +11,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-/** Publishes one of each policy and answers their ids by name. */
+/** Publishes one of each policy and returns their ids by name. */
 async function publishEach(user) {
   const ids = {}
   for (const when of ['active', 'connected', 'stored']) {
@@ -25,21 +25,21 @@ const outcomes = async (id, device) => {
   return steps.map((step) => step.outcome)
 }
 
-/** Outcomes are recorded a moment after they happen. */
+/** Outcomes are recorded asynchronously. */
 const outcome = (id, device, wanted) =>
   until(`${wanted} in the trace of ${device}`, async () => (await outcomes(id, device).catch(() => [])).includes(wanted))
 
-test('a device in use hears all three; only what is stored asks for a confirmation', async () => {
+test('an active device receives all three; only stored ones request an acknowledgement', async () => {
   const { token } = await node.api.register({ user: 'user-in-use' })
   const device = await Device.connect(node.ws, token)
   await publishEach('user-in-use')
-  const heard = await device.msgs(3)
-  assert.deepEqual(heard.map((msg) => msg.data), ['active', 'connected', 'stored'])
-  assert.deepEqual(heard.map((msg) => msg.ack), [undefined, undefined, true])
+  const received = await device.msgs(3)
+  assert.deepEqual(received.map((msg) => msg.data), ['active', 'connected', 'stored'])
+  assert.deepEqual(received.map((msg) => msg.ack), [undefined, undefined, true])
   await device.leave()
 })
 
-test('an idle device hears what is not only for devices in use', async () => {
+test('an idle device receives connected and stored notifications', async () => {
   const { device: id, token } = await node.api.register({ user: 'user-idle' })
   const device = await Device.connect(node.ws, token)
   device.send({ t: 'presence', state: 'idle' })
@@ -55,7 +55,7 @@ test('an idle device hears what is not only for devices in use', async () => {
   await device.leave()
 })
 
-test('a device that is away hears later what was stored, and nothing else', async () => {
+test('an offline device later receives stored notifications only', async () => {
   const { device: id, token } = await node.api.register({ user: 'user-away' })
   const ids = await publishEach('user-away')
   for (const when of ['active', 'connected']) {
@@ -73,7 +73,7 @@ test('a device that is away hears later what was stored, and nothing else', asyn
   await device.leave()
 })
 
-test('presence is told for users with devices in use, idle and away, and for strangers', async () => {
+test('presence covers users with active, idle and offline devices, and unknown users', async () => {
   const [one, two, away] = await Promise.all(
     ['pair', 'pair', 'gone'].map((user) => node.api.register({ user })),
   )
@@ -91,7 +91,7 @@ test('presence is told for users with devices in use, idle and away, and for str
   assert.ok(away.device)
 
   await first.leave()
-  await until('the idle device to be all that is left', async () => {
+  await until('only the idle device to be left', async () => {
     users = await node.api.presence('pair')
     return users.pair.presence === 'idle' && users.pair.devices.length === 1
   })
@@ -123,7 +123,7 @@ test('a new connection is active again', async () => {
   await device.leave()
 })
 
-test('every device of a user hears it, and no device of another user', async () => {
+test('every device of a user receives it, and no device of another user', async () => {
   const own = await Promise.all([1, 2, 3].map(() => node.api.register({ user: 'many' })))
   const other = await node.api.register({ user: 'not-meant' })
   const devices = await Promise.all([...own, other].map(({ token }) => Device.connect(node.ws, token)))

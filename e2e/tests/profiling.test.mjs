@@ -1,4 +1,4 @@
-/** Profiles of a running node, as readers of others see them: go tool pprof, a browser, and a server of Pyroscope's kind. */
+/** Profiles of a running node in third-party tools: go tool pprof, a browser, and a server with Pyroscope's API. */
 
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
@@ -17,7 +17,7 @@ const go = spawnSync('go', ['version']).status === 0
 const run = promisify(execFile)
 let node, folder, server, pushes, built
 
-/** Keeps each push that is one: name, window and the profile itself out of its multipart body. */
+/** Stores each valid push: name, window and the profile from its multipart body. */
 function pyroscope() {
   pushes = []
   return new Promise((resolve) => {
@@ -53,7 +53,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** Keeps the node busy while `work` goes on. */
+/** Keeps the node busy during `work`. */
 async function busy(work) {
   let going = true
   const load = (async () => {
@@ -67,13 +67,13 @@ async function busy(work) {
   }
 }
 
-/** What go tool pprof says of a file. */
+/** The output of go tool pprof for a file. */
 async function top(file) {
   const { stdout } = await run('go', ['tool', 'pprof', '-top', '-cum', file], { env: { ...process.env, GOTOOLCHAIN: 'local', PPROF_TMPDIR: folder } })
   return stdout
 }
 
-test('go reads a pulled profile, and the flame graph is a picture', async (t) => {
+test('go tool pprof reads a pulled profile, and the flame graph is a valid picture', async (t) => {
   if (!built) return t.skip('the binary was built without the feature profiling')
   const file = join(folder, 'pulled.pb.gz')
   await busy(async () => {
@@ -93,7 +93,7 @@ test('go reads a pulled profile, and the flame graph is a picture', async (t) =>
   assert.match(told, /noroshi_/)
 })
 
-test('what is pushed is what go reads too', async (t) => {
+test('go tool pprof reads a pushed profile', async (t) => {
   if (!built) return t.skip('the binary was built without the feature profiling')
   await busy(() => until('a push', () => pushes.length > 0, 60_000))
   const { method, path, query, pprof } = pushes.at(-1)

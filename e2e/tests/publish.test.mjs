@@ -1,4 +1,4 @@
-/** The provider's side: answers, errors, idempotency, cancelling, state, trace, batches. */
+/** The provider's API: answers, errors, idempotency, cancelling, state, trace, batches. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -14,7 +14,7 @@ after(() => node?.stop())
 const inbox = async (token) => (await node.api.me(token).inbox()).messages
 const traced = async (id, device) => (await node.api.trace(id, device)).steps.map((step) => step.outcome)
 
-test('the same idempotency key gives the first answer and sends once; another body is a conflict', async () => {
+test('a repeated idempotency key returns the first answer and sends once; another body is a conflict', async () => {
   const { token } = await node.api.register({ user: 'once' })
   const body = { to: { users: ['once'] }, data: 'once' }
   const headers = { 'idempotency-key': 'order-4711' }
@@ -44,7 +44,7 @@ test('an idempotency key holds over a restart', async () => {
   await own.stop()
 })
 
-test('a cancelled notification is not delivered any more, and says so', async () => {
+test('a cancelled notification is not delivered, and its state shows this', async () => {
   const { device, token } = await node.api.register({ user: 'spared' })
   const { id } = await node.api.publish({ to: { users: ['spared'] }, data: 'mistake' })
   const kept = await node.api.publish({ to: { users: ['spared'] }, data: 'right' })
@@ -67,7 +67,7 @@ test('a cancelled topic message is not recovered', async () => {
   await client.leave()
 })
 
-test('the state of a notification counts what became of it on every device', async () => {
+test('the state of a notification counts its outcome on every device', async () => {
   const [there, idle, away] = [
     await node.api.register({ user: 'counted' }),
     await node.api.register({ user: 'counted' }),
@@ -90,7 +90,7 @@ test('the state of a notification counts what became of it on every device', asy
   const users = ['counted', 'counted-away']
   await node.api.register({ user: 'counted-away' })
   const active = await node.api.publish({ to: { users }, when: 'active', data: 'active' })
-  await until('who is there, idle and away to be told apart', async () => {
+  await until('active, idle and offline users to be distinguished', async () => {
     const { state, counts } = await node.api.notification(active.id).catch(() => ({ counts: {} }))
     return state === 'done' && counts.written === 1 && counts.inactive === 1 && counts.offline === 1
   })
@@ -103,12 +103,12 @@ test('the state of a notification counts what became of it on every device', asy
   await second.leave()
 })
 
-test('the trace of a device tells its story in order', async () => {
+test('the trace of a device lists its steps in order', async () => {
   const { device, token } = await node.api.register({ user: 'story' })
   const { id } = await node.api.publish({ to: { users: ['story'] }, data: 'x' })
   const client = await Device.connect(node.ws, token)
   client.ack((await client.msg()).id)
-  await until('the confirmation in the trace', async () => (await traced(id, device)).includes('acked'))
+  await until('the acknowledgement in the trace', async () => (await traced(id, device)).includes('acked'))
   const { steps } = await node.api.trace(id, device)
   assert.deepEqual(steps.map((step) => step.outcome), ['kept', 'written', 'acked'])
   const times = steps.map((step) => Date.parse(step.at))
@@ -117,14 +117,14 @@ test('the trace of a device tells its story in order', async () => {
   await client.leave()
 })
 
-test('a push that nobody can deliver is accepted and said to be not configured', async () => {
+test('a push without a credential is accepted and reported as not configured', async () => {
   await node.api.register({ user: 'phone', push_token: { service: 'fcm', token: 'abc' } })
   const push = { mode: 'always', fcm: { android: { priority: 'high' } } }
   const { id } = await node.api.publish({ to: { users: ['phone'] }, notification: { title: 'hi' }, push })
   await until('it to be counted', async () => (await node.api.notification(id)).counts.push_not_configured === 1)
 })
 
-test('a batch is answered line by line in order; a bad line spoils only itself', async () => {
+test('a batch is answered line by line in order; a bad line fails alone', async () => {
   const { token } = await node.api.register({ user: 'batch' })
   const line = (data) => ({ to: { users: ['batch'] }, data })
   const results = await node.api.publishBatch([line(1), '{"to":', line(2), { ...line(3), wen: 'stored' }, line(4)])
@@ -136,7 +136,7 @@ test('a batch is answered line by line in order; a bad line spoils only itself',
   assert.deepEqual(messages.map((msg) => msg.id), [results[0].id, results[2].id, results[4].id])
 })
 
-test('devices are imported in bulk, a result a line', async () => {
+test('devices are imported in bulk, with one result per line', async () => {
   const lines = Array.from({ length: 1_000 }, (_, i) => ({ device: `bulk-${i}`, user: `bulk-user-${i % 10}`, topics: ['bulk'] }))
   lines[500] = { device: 'bulk-500', platform: 'toaster' }
   const results = await node.api.registerBatch(lines)
@@ -169,7 +169,7 @@ for (const [what, body, naming] of [
   ['more than 10,000 users', { to: { users: Array.from({ length: 10_001 }, (_, i) => `u${i}`) }, data: 1 }, /users/],
   ['a reserved topic', { to: { topic: '$everyone' }, data: 1 }, /topic/],
 ]) {
-  test(`a request with ${what} is refused with a problem that names it`, async () => {
+  test(`a request with ${what} is rejected with a problem that names it`, async () => {
     const answer = await node.api.raw('POST', '/v1/notifications', { body })
     assert.ok(answer.status === 400 || answer.status === 413 || answer.status === 422, `${answer.status} ${answer.text}`)
     assert.equal(answer.type, 'application/problem+json')

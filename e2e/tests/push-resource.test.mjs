@@ -1,6 +1,6 @@
 /**
- * A node as a Web Push service (RFC 8030): the npm package `web-push` posts to the endpoint of a device as it would to a
- * browser's, and what the device hears is opened with `http_ece`.
+ * A node as a Web Push service (RFC 8030): the npm package `web-push` posts to the endpoint of a device as to a
+ * browser's, and `http_ece` decrypts the messages of the device.
  */
 
 import assert from 'node:assert/strict'
@@ -25,7 +25,7 @@ const folder = mkdtempSync(join(tmpdir(), 'noroshi-push-resource-'))
 let node, ca, agent
 
 before(async () => {
-  // `web-push` posts to https alone.
+  // `web-push` posts to https only.
   const [authority, cert, key] = ['ca.pem', 'server.pem', 'server.key'].map((name) => join(folder, name))
   issueFromAuthority(authority, cert, key)
   ca = readFileSync(authority)
@@ -80,7 +80,7 @@ class Receiver {
     return Device.connect(`wss://127.0.0.1:${node.httpPort}`, this.token, { ca })
   }
 
-  /** What was posted, from the message that the device heard. */
+  /** The posted text, from the device's message. */
   open(msg) {
     const pushed = msg.data.web_push
     assert.equal(pushed.endpoint, this.endpoint.id)
@@ -99,14 +99,14 @@ function vapid() {
 
 const send = (receiver, data, options) => webpush.sendNotification(receiver.subscription, data, { TTL: 60, agent, ...options })
 
-/** The status with which `web-push` was refused. */
+/** The error status of `web-push`. */
 async function refused(sent) {
   const error = await sent.then(() => assert.fail('it was accepted'), (error) => error)
   assert.ok(error instanceof webpush.WebPushError, error)
   return error
 }
 
-test('what is sent is heard and opened', async () => {
+test('a message is received and decrypted', async () => {
   const receiver = await Receiver.make()
   const device = await receiver.connect()
   for (const contentEncoding of ['aes128gcm', 'aesgcm']) {
@@ -126,7 +126,7 @@ test('what is sent is heard and opened', async () => {
   await device.leave()
 })
 
-test('a device that was away hears it at its next log-in, a replaced topic once', async () => {
+test('an offline device receives it at its next log-in, a replaced topic once', async () => {
   const receiver = await Receiver.make()
   for (const data of ['one', 'two']) await send(receiver, data, { topic: 'upd' })
   await send(receiver, 'three', { urgency: 'high' })
@@ -138,7 +138,7 @@ test('a device that was away hears it at its next log-in, a replaced topic once'
   await device.leave()
 })
 
-test('an idle device hears what is urgent, the rest when it is in use', async () => {
+test('an idle device receives urgent messages, and the others when it becomes active', async () => {
   const receiver = await Receiver.make()
   const device = await receiver.connect()
   device.send({ t: 'presence', state: 'idle' })
@@ -155,7 +155,7 @@ test('an idle device hears what is urgent, the rest when it is in use', async ()
   await device.leave()
 })
 
-test('a bound endpoint takes its own sender alone', async () => {
+test('a bound endpoint accepts its own sender only', async () => {
   const [mine, other] = [vapid(), vapid()]
   const receiver = await Receiver.make({ vapid_key: mine.publicKey, label: 'bound' })
   for (const contentEncoding of ['aes128gcm', 'aesgcm']) {
@@ -165,7 +165,7 @@ test('a bound endpoint takes its own sender alone', async () => {
   assert.equal((await refused(send(receiver, 'x'))).statusCode, 401)
 })
 
-test('a receipt follows the confirmation', async () => {
+test('a receipt follows the acknowledgement', async () => {
   const receiver = await Receiver.make()
   const device = await receiver.connect()
   const answer = await send(receiver, 'confirm me', { headers: { Prefer: 'respond-async' } })
@@ -183,7 +183,7 @@ test('a receipt follows the confirmation', async () => {
   assert.equal((await ask('GET', /<(.*)>/.exec(taken.headers.link)[1])).status, 410)
 })
 
-test('what is too much, too often or too late is refused', async () => {
+test('limits of size, rate and lifetime', async () => {
   const receiver = await Receiver.make()
   const { url } = receiver.endpoint
   assert.deepEqual((await ask('GET', url)).body, { unifiedpush: { version: 1 } })
@@ -201,7 +201,7 @@ test('what is too much, too often or too late is refused', async () => {
   assert.equal((await ask('POST', `${url}x`, { headers: { ttl: '1' } })).status, 404, 'never given out')
 })
 
-test('endpoints outlive the node, and their secrets are not in its log', async () => {
+test('endpoints survive a restart, and their secrets are not in the log', async () => {
   const receiver = await Receiver.make()
   await send(receiver, 'before')
   await node.drain()

@@ -1,5 +1,5 @@
 /**
- * Devices that are not connected are reached through APNs, FCM and Web Push: by the strict fakes, which check every
+ * Pushes through APNs, FCM and Web Push with the strict fakes, which check every
  * header, token, size and encryption.
  */
 
@@ -22,7 +22,7 @@ after(async () => {
   await push?.stop()
 })
 
-/** A registered device of a user of its own with a push token of the service; `{user, device, token, pushToken}`. */
+/** A registered device of a new user with a push token of the service; `{user, device, token, pushToken}`. */
 async function phone(service, options = {}) {
   const [pushToken] = await push.tokens(service, 1, options)
   const user = unique('user')
@@ -30,7 +30,7 @@ async function phone(service, options = {}) {
   return { user, pushToken, device: registered.device, token: registered.token, at: address(pushToken) }
 }
 
-/** The word under which the fakes list a token. */
+/** The name under which the fakes list a token. */
 const address = (token) => (token.service === 'webpush' ? token.endpoint : token.token)
 
 const message = (user, title, policy) => ({ to: { users: [user] }, notification: { title, body: 'b' }, data: { n: 1 }, push: policy })
@@ -42,7 +42,7 @@ const outcome = (id, device, wanted) =>
 
 for (const service of ['apns', 'fcm', 'webpush']) {
   describe(service, () => {
-    test('takes what is pushed, and the trace says so', async () => {
+    test('accepts a push, and the trace shows it', async () => {
       const { user, device } = await phone(service)
       const title = unique('always')
       const { id } = await node.api.publish(message(user, title, { mode: 'always' }))
@@ -54,7 +54,7 @@ for (const service of ['apns', 'fcm', 'webpush']) {
       assert.equal(state.counts.pushed, 1)
     })
 
-    test('says that a token is gone: it is removed, told, and not pushed to again', async () => {
+    test('reports an unregistered token, which is removed, listed, and not used again', async () => {
       const { user, device, token } = await phone(service, { state: { unregistered: { at_ms: Date.now() + 60_000 } } })
       const { id } = await node.api.publish(message(user, unique('gone'), { mode: 'always' }))
       await outcome(id, device, 'push_token_gone')
@@ -69,7 +69,7 @@ for (const service of ['apns', 'fcm', 'webpush']) {
       await outcome(again.id, device, 'no_push_token')
     })
 
-    test('is busy for a while: nothing is lost', async () => {
+    test('is temporarily busy, and nothing is lost', async () => {
       const { user, device } = await phone(service)
       await push.behave({ service, next: [{ status: 503, reason: service === 'fcm' ? 'UNAVAILABLE' : 'ServiceUnavailable', retry_after_s: 1 }] })
       const title = unique('busy')
@@ -82,7 +82,7 @@ for (const service of ['apns', 'fcm', 'webpush']) {
 }
 
 describe('fallback', () => {
-  test('no push for who confirms in time, a push for who does not', async () => {
+  test('pushes only to devices that do not acknowledge in time', async () => {
     const [near, far] = [await phone('apns'), await phone('apns')]
     const connected = await Device.connect(node.ws, near.token)
     const title = unique('fallback')
@@ -90,8 +90,8 @@ describe('fallback', () => {
       ...message(near.user, title, { mode: 'fallback', after: '2s' }),
       to: { users: [near.user, far.user] },
     })
-    const heard = await connected.next()
-    assert.equal(heard.id, id)
+    const received = await connected.next()
+    assert.equal(received.id, id)
     connected.send({ t: 'ack', ids: [id] })
     await outcome(id, far.device, 'pushed')
     await outcome(id, near.device, 'push_not_needed')
@@ -100,7 +100,7 @@ describe('fallback', () => {
     connected.socket.close()
   })
 
-  test('works for a topic and for what is only for who is active', async () => {
+  test('works for topics and for `active` notifications', async () => {
     const [near, far] = [await phone('fcm'), await phone('fcm')]
     const topic = unique('topic')
     for (const one of [near, far]) await node.api.me(one.token).subscribe(topic)
@@ -113,9 +113,9 @@ describe('fallback', () => {
         notification: { title },
         push: { mode: 'fallback', after: '1s' },
       })
-      const heard = await connected.next()
-      assert.equal(heard.id, id)
-      assert.equal(heard.ack, true, 'what a push waits behind asks for a confirmation')
+      const received = await connected.next()
+      assert.equal(received.id, id)
+      assert.equal(received.ack, true, 'what a push waits behind asks for a confirmation')
       connected.send({ t: 'ack', ids: [id] })
       await outcome(id, far.device, 'pushed')
       await outcome(id, near.device, 'push_not_needed')
@@ -125,7 +125,7 @@ describe('fallback', () => {
     connected.socket.close()
   })
 
-  test('what is cancelled in time is not pushed', async () => {
+  test('does not push notifications cancelled in time', async () => {
     const away = await phone('apns')
     const { id } = await node.api.publish(message(away.user, unique('cancelled'), { mode: 'fallback', after: '3s' }))
     await node.api.cancel(id)
@@ -136,7 +136,7 @@ describe('fallback', () => {
 })
 
 describe('refusals', () => {
-  test('a payload over the limit is refused with its size before anything is accepted', async () => {
+  test('a payload over the limit is rejected with its size before acceptance', async () => {
     const { user } = await phone('apns')
     const answer = await node.api.raw('POST', '/v1/notifications', {
       body: { ...message(user, 't', { mode: 'always' }), notification: { title: 't', body: 'x'.repeat(3_900) }, data: 'y'.repeat(3_000) },
@@ -146,7 +146,7 @@ describe('refusals', () => {
     assert.match(answer.body.detail, /\d{4}/)
   })
 
-  test('an endpoint in a private network is not asked', async () => {
+  test('an endpoint in a private network is not contacted', async () => {
     const [made] = await push.tokens('webpush')
     const user = unique('ssrf')
     const { device } = await node.api.register({ user, push_token: { ...made, endpoint: 'https://169.254.169.254/latest/meta-data' } })
@@ -157,7 +157,7 @@ describe('refusals', () => {
     assert.ok(refused.reason, JSON.stringify(refused))
   })
 
-  test('without a credential it is said', async () => {
+  test('a missing credential is reported', async () => {
     const [token] = await push.tokens('apns-sandbox')
     const user = unique('sandbox')
     const { device } = await node.api.register({ user, push_token: token })
@@ -183,7 +183,7 @@ describe('credentials', () => {
     assert.ok(!node.log().includes(secret))
   })
 
-  test('a second one of the same kind has to say that it replaces', async () => {
+  test('a second credential of the same kind requires replace', async () => {
     const problem = await addCredential(node, push.info.credentials.fcm, 409)
     assert.equal(problem.code, 'already_exists')
   })

@@ -1,6 +1,6 @@
 /**
- * APNs as somebody else understands it: pushy's server takes what a node pushes, with a handler that looks at every header, the
- * provider token and the payload. Needs Java 17 and, the first time, mvn: skipped where they are not.
+ * APNs as implemented by pushy: its server accepts a node's pushes, with a handler that checks every header, the
+ * provider token and the payload. Needs Java 17 and, the first time, mvn; skipped without them.
  */
 
 import assert from 'node:assert/strict'
@@ -21,7 +21,7 @@ const SLOW_MS = 100_000
 
 const skip = java.unavailable()
 
-/** pushy's server on a port of its own, for one provider key. */
+/** pushy's server on a free port, for one provider key. */
 class Pushy {
   static async start(folder, publicKey) {
     const [ca, cert, key] = ['ca.pem', 'server.pem', 'server.key'].map((name) => join(folder, name))
@@ -38,7 +38,7 @@ class Pushy {
     return pushy
   }
 
-  /** Ends it: `{taken, refused}`, as it counted them. */
+  /** Stops it; returns its counts `{taken, refused}`. */
   async stop() {
     this.java.child.stdin.end()
     const code = await within('pushy to end', this.java.exited, SLOW_MS)
@@ -48,13 +48,13 @@ class Pushy {
   }
 }
 
-// A suite that is skipped is not counted; a test is.
+// The runner counts a skipped test, but not a skipped suite.
 test("pushy's APNs server is here", { skip }, () => {})
 
 describe("pushy's APNs server", { skip }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'noroshi-pushy-'))
   let pushy, node
-  // What of the tests it should have taken and refused.
+  // Expected counts of accepted and rejected pushes.
   const wanted = { taken: 0, refused: 0 }
 
   before(async () => {
@@ -74,7 +74,7 @@ describe("pushy's APNs server", { skip }, () => {
 
   after(async () => {
     await node?.stop()
-    // The last of the tests ends it.
+    // The last test stops it.
     pushy?.java.child.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
   })
@@ -107,7 +107,7 @@ describe("pushy's APNs server", { skip }, () => {
     'the largest': { notification: { title: 't' }, data: 'x'.repeat(3_900) },
   }
   for (const [name, message] of Object.entries(MESSAGES)) {
-    test(`takes ${name}`, async () => {
+    test(`accepts ${name}`, async () => {
       const [{ device }] = await phones(1)
       const push = { mode: 'always', ...message.push }
       const { id } = await node.api.publish({ to: { devices: [device] }, ...message, push })
@@ -116,14 +116,14 @@ describe("pushy's APNs server", { skip }, () => {
     })
   }
 
-  test('takes a thousand at once', async () => {
+  test('accepts a thousand in parallel', async () => {
     const devices = (await phones(1_000)).map((one) => one.device)
     const { id } = await node.api.publish({ to: { devices }, notification: { title: 'all' }, push: { mode: 'always' } })
     await reached(id, 'pushed', 1_000)
     wanted.taken += 1_000
   })
 
-  test('refuses a topic that is not its own, in its words', async () => {
+  test('rejects another topic with its own reason', async () => {
     const [{ device }] = await phones(1)
     const push = { mode: 'always', apns: { headers: { 'apns-topic': 'com.example.other' } } }
     const { id } = await node.api.publish({ to: { devices: [device] }, notification: { title: 't' }, push })

@@ -1,4 +1,4 @@
-/** One device, one session: takeover, expiry, renewal, revocation, silence. */
+/** One device, one session: takeover, expiry, renewal, revocation, timeouts. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -27,7 +27,7 @@ test('a newer connection of the same device replaces the older one', async () =>
   await second.leave()
 })
 
-test('the end of an old connection never erases the new one', async () => {
+test('the end of an old connection does not remove the new one', async () => {
   const { device: id, token } = await node.api.register({ user: 'racer' })
   let current = await Device.connect(node.ws, token)
   for (let i = 0; i < 20; i++) {
@@ -40,7 +40,7 @@ test('the end of an old connection never erases the new one', async () => {
   await current.leave()
 })
 
-test('a session ends when its token does', async () => {
+test('a session ends when its token expires', async () => {
   const exp = now() + 2
   const device = await Device.connect(node.ws, jwt('short-lived', exp))
   const ended = await device.ended()
@@ -99,7 +99,7 @@ test('DELETE /v1/me ends the connection and revokes the tokens', async () => {
   await fresh.leave()
 })
 
-test('GET and PATCH /v1/me show and change what the device says of itself', async () => {
+test('GET and PATCH /v1/me show and change the attributes of the device', async () => {
   const { device: id, token } = await node.api.register({
     user: 'self',
     platform: 'web',
@@ -121,12 +121,12 @@ test('GET and PATCH /v1/me show and change what the device says of itself', asyn
   assert.match(refused.text, /colour/)
 })
 
-test('who does not answer pings is let go, who does is kept', async () => {
+test('a client that does not answer pings is closed, one that does is kept', async () => {
   const own = await Node.start({ env: { NOROSHI__GATEWAY__PING_INTERVAL: '1s', NOROSHI__GATEWAY__PING_TIMEOUT: '1s' } })
   const [living, dead] = [await own.api.register({ user: 'living' }), await own.api.register({ user: 'dead' })]
   const device = await Device.connect(own.ws, living.token)
   assert.equal(device.ready.ping_s, 1)
-  // Never answers: there is no client behind this socket.
+  // A bare socket that never answers.
   const silent = await RawSocket.upgrade(own.httpPort, `/v1/connect?token=${dead.token}`)
   const { texts, code } = await silent.close()
   assert.deepEqual([texts.at(-1).reason, code], ['ping_timeout', 4006])

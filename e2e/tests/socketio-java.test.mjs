@@ -1,6 +1,6 @@
 /**
- * The Socket.IO client for Java over WebSocket, which ignores close frames: it must notice the end of a session at once, and get
- * what was stored while it was away. Needs Java 17 and, the first time, mvn: skipped where they are not.
+ * The Socket.IO client for Java over WebSocket, which ignores close frames: it must notice the end of a session at once, and receive
+ * messages stored meanwhile. Needs Java 17 and, the first time, mvn; skipped without them.
  */
 
 import assert from 'node:assert/strict'
@@ -11,7 +11,7 @@ import { Node } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
 
 const skip = java.unavailable()
-/** Below the 45 s after which the library notices by itself that pings are missing. */
+/** Below the 45 s after which the library notices missing pings. */
 const NOTICED_MS = 30_000
 const SLOW_MS = 100_000
 

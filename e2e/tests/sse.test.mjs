@@ -14,7 +14,7 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
-/** An EventSource that collects what it hears. */
+/** An EventSource that collects its messages. */
 function listen(base, token, query = '') {
   const heads = []
   const source = new EventSource(`${base}/v1/events?token=${token}${query}`, {
@@ -23,32 +23,32 @@ function listen(base, token, query = '') {
       return fetch(url, init)
     },
   })
-  const heard = []
-  source.addEventListener('msg', (event) => heard.push({ lastEventId: event.lastEventId, ...JSON.parse(event.data) }))
-  return { source, heard, heads }
+  const received = []
+  source.addEventListener('msg', (event) => received.push({ lastEventId: event.lastEventId, ...JSON.parse(event.data) }))
+  return { source, received, heads }
 }
 
-const hears = (listener, count) => until(`${count} messages over SSE`, () => listener.heard.length >= count)
+const receives = (listener, count) => until(`${count} messages over SSE`, () => listener.received.length >= count)
 
-test('an EventSource hears its user, its topics and what waited for it', async () => {
+test('an EventSource receives messages to its user and topics, and stored ones', async () => {
   const { token } = await node.api.register({ user: 'streamer' })
   await node.api.publish({ to: { users: ['streamer'] }, data: 'waited' })
   const listener = listen(node.http, token, '&topics=sse-a,sse-b')
-  await hears(listener, 1)
+  await receives(listener, 1)
   await node.api.publish({ to: { users: ['streamer'] }, when: 'connected', notification: { title: '狼煙\nsignal' }, data: 'direct' })
   await node.api.publish({ to: { topic: 'sse-b' }, data: 'topic' })
   await node.api.publish({ to: { topic: 'sse-c' }, data: 'not subscribed' })
   await node.api.publish({ to: { users: ['streamer'] }, data: 'last' })
-  await hears(listener, 4)
-  assert.deepEqual(listener.heard.map((msg) => msg.data), ['waited', 'direct', 'topic', 'last'])
-  assert.deepEqual(listener.heard[1].notification, { title: '狼煙\nsignal' })
-  assert.equal(listener.heard[2].topic, 'sse-b')
-  assert.equal(typeof listener.heard[2].offset, 'number')
-  assert.ok(listener.heard.every((msg) => msg.t === 'msg' && msg.sent_at))
+  await receives(listener, 4)
+  assert.deepEqual(listener.received.map((msg) => msg.data), ['waited', 'direct', 'topic', 'last'])
+  assert.deepEqual(listener.received[1].notification, { title: '狼煙\nsignal' })
+  assert.equal(listener.received[2].topic, 'sse-b')
+  assert.equal(typeof listener.received[2].offset, 'number')
+  assert.ok(listener.received.every((msg) => msg.t === 'msg' && msg.sent_at))
   listener.source.close()
 })
 
-test('after a break it comes back by itself with Last-Event-ID and misses and repeats nothing', async () => {
+test('after a break it reconnects with Last-Event-ID without loss or duplicates', async () => {
   const own = await Node.start()
   const { token } = await own.api.register({ user: 'reconnector' })
   const send = (data) => own.api.publish({ to: { users: ['reconnector'] }, data })
@@ -57,40 +57,40 @@ test('after a break it comes back by itself with Last-Event-ID and misses and re
   await until('the stream to be open', () => listener.source.readyState === EventSource.OPEN)
   for (let n = 0; n < 3; n++) await send(n)
   await sendTopic('topic 0')
-  await hears(listener, 4)
-  const last = listener.heard.at(-1).lastEventId
+  await receives(listener, 4)
+  const last = listener.received.at(-1).lastEventId
   assert.ok(last, 'stored messages have an id to resume from')
 
   await own.kill()
   await own.spawn()
   for (let n = 3; n < 6; n++) await send(n)
   await sendTopic('topic 1')
-  await hears(listener, 8)
+  await receives(listener, 8)
   await send('end')
-  await hears(listener, 9)
-  assert.deepEqual(listener.heard.map((msg) => msg.data), [0, 1, 2, 'topic 0', 3, 4, 5, 'topic 1', 'end'])
+  await receives(listener, 9)
+  assert.deepEqual(listener.received.map((msg) => msg.data), [0, 1, 2, 'topic 0', 3, 4, 5, 'topic 1', 'end'])
   const resumed = listener.heads.filter((headers) => headers['Last-Event-ID'] === last)
   assert.ok(resumed.length > 0, JSON.stringify(listener.heads))
   listener.source.close()
   await own.stop()
 })
 
-test('what was confirmed over HTTP does not come back on the next stream', async () => {
+test('notifications acknowledged over HTTP do not repeat on the next stream', async () => {
   const { device, token } = await node.api.register()
   const send = (data, when = 'stored') => node.api.publish({ to: { devices: [device] }, data, when })
   await send('one')
   await send('two')
   const first = listen(node.http, token)
-  await hears(first, 2)
-  await node.api.me(token).ack(first.heard[0].id)
+  await receives(first, 2)
+  await node.api.me(token).ack(first.received[0].id)
   first.source.close()
   const second = listen(node.http, token)
-  await hears(second, 1)
-  assert.deepEqual(second.heard.map((msg) => msg.data), ['two'])
+  await receives(second, 1)
+  assert.deepEqual(second.received.map((msg) => msg.data), ['two'])
   second.source.close()
 })
 
-test('curl -N shows the stream as it is', async () => {
+test('curl -N shows the stream', async () => {
   const { device, token } = await node.api.register({ topics: ['curl'] })
   const headers = ['-H', `Authorization: Bearer ${token}`]
   const curl = spawn('curl', ['-sS', '-N', '-i', ...headers, `${node.http}/v1/events`], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -112,7 +112,7 @@ test('curl -N shows the stream as it is', async () => {
   }
 })
 
-test('a stream ends when its token does, and says so', async () => {
+test('a stream ends with an event when its token expires', async () => {
   const token = hs256(JWT_SECRET, { sub: 'sse-expiring', device: 'sse-expiring', exp: now() + 2 })
   const { source } = listen(node.http, token)
   let told
@@ -124,7 +124,7 @@ test('a stream ends when its token does, and says so', async () => {
   assert.deepEqual([told.reason, told.reconnect], ['expired', false])
 })
 
-test('a stream without a valid token is refused with a problem', async () => {
+test('a stream without a valid token is rejected with a problem', async () => {
   for (const token of [null, 'nonsense']) {
     const answer = await node.api.raw('GET', '/v1/events', { token })
     assert.equal(answer.status, 401)
@@ -132,7 +132,7 @@ test('a stream without a valid token is refused with a problem', async () => {
   }
 })
 
-test('a stream and a socket of one device are one session: the newer wins', async () => {
+test('a stream and a socket of one device share a session: the newer wins', async () => {
   const { token } = await node.api.register({ user: 'both' })
   const first = listen(node.http, token)
   await until('the first stream', () => first.source.readyState === EventSource.OPEN)
@@ -142,7 +142,7 @@ test('a stream and a socket of one device are one session: the newer wins', asyn
     first.source.close()
   })
   const second = await Device.connect(node.ws, token)
-  await until('the first stream to be told', () => told)
+  await until('the close event of the first stream', () => told)
   assert.deepEqual([told.t, told.reason, told.reconnect], ['close', 'replaced', false])
   await second.leave()
 })

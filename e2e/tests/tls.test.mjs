@@ -1,4 +1,4 @@
-/** TLS on the public address, and the certificate that is read again on SIGHUP. */
+/** TLS on the public address, and reloading the certificate on SIGHUP. */
 
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -27,7 +27,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** The fingerprint of the certificate that the node shows now. */
+/** The fingerprint of the node's current certificate. */
 function shown() {
   return new Promise((resolve, reject) => {
     const socket = connect({ port: node.httpPort, host: '127.0.0.1', rejectUnauthorized: false }, () => {
@@ -38,7 +38,7 @@ function shown() {
   })
 }
 
-/** One request over https, trusting `ca` alone. */
+/** One request over https that trusts only `ca`. */
 function https(method, path, ca, token, body) {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
@@ -54,7 +54,7 @@ function https(method, path, ca, token, body) {
 
 const wss = (token) => Device.connect(`wss://127.0.0.1:${node.httpPort}`, token, { ca: readFileSync(cert) })
 
-test('API and WebSocket speak TLS, and plain HTTP is not served on that port', async () => {
+test('API and WebSocket use TLS, and plain HTTP is not served on that port', async () => {
   const ca = readFileSync(cert)
   const registered = await https('POST', '/v1/devices', ca, KEY, { user: 'tls' })
   assert.equal(registered.status, 201)
@@ -68,7 +68,7 @@ test('API and WebSocket speak TLS, and plain HTTP is not served on that port', a
   await assert.rejects(fetch(`${node.http}/v1/me`))
 })
 
-test('SIGHUP changes the certificate for new connections and leaves the open ones alone', async () => {
+test('SIGHUP changes the certificate for new connections and keeps open ones', async () => {
   const registered = await https('POST', '/v1/devices', readFileSync(cert), KEY, { user: 'reload' })
   const device = await wss(registered.body.token)
   assert.equal(await shown(), first.fingerprint256)
@@ -81,7 +81,7 @@ test('SIGHUP changes the certificate for new connections and leaves the open one
   await device.leave()
 })
 
-test('a certificate that cannot be read leaves the old one in use', async () => {
+test('with an unreadable certificate the old one stays in use', async () => {
   const before = await shown()
   const good = readFileSync(cert)
   writeFileSync(cert, 'this is not PEM')
@@ -91,14 +91,14 @@ test('a certificate that cannot be read leaves the old one in use', async () => 
   writeFileSync(cert, good)
 })
 
-test('MQTT under TLS shows the same certificate', async () => {
+test('MQTT over TLS uses the same certificate', async () => {
   const ca = readFileSync(cert)
   const { body: device } = await https('POST', '/v1/devices', ca, KEY, { user: 'mqtts' })
   const client = await mqttClient(`mqtts://127.0.0.1:${mqttPort}`, device, { ca })
   assert.equal(client.stream.getPeerCertificate().fingerprint256, await shown())
   await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
   assert.equal((await https('POST', '/v1/notifications', ca, KEY, { to: { users: ['mqtts'] }, data: 1 })).status, 202)
-  await until('the notification', () => client.heard.length)
+  await until('the notification', () => client.received.length)
   assert.deepEqual(datas(client), [1])
   await client.endAsync()
   await assert.rejects(mqttClient(`mqtts://127.0.0.1:${mqttPort}`, device), /self.signed/)

@@ -14,8 +14,8 @@ after(() => node?.stop())
 
 const publish = (topic, data, more = {}) => node.api.publish({ to: { topic }, data, ...more })
 
-/** What the device hears up to a marker that is sent to it now. */
-async function heard(device) {
+/** The messages of the device up to a marker that is sent now. */
+async function received(device) {
   const mark = `marker ${Math.random()}`
   await node.api.publish({ to: { devices: [device.ready.device] }, when: 'connected', data: mark })
   const messages = []
@@ -28,20 +28,20 @@ async function heard(device) {
 
 const data = (messages) => messages.map((msg) => msg.data)
 
-/** Subscribes on the connection and waits until that is so. */
+/** Subscribes on the connection and waits until the subscription is active. */
 async function subscribe(device, ...topics) {
   device.send({ t: 'sub', topics })
   await device.settle()
 }
 
-test('a subscription of a connection hears the topic with its position, until it is given up', async () => {
+test('a subscription of a connection receives the topic with its position until unsubscribed', async () => {
   const device = await Device.connect(node.ws, (await node.api.register()).token)
   await publish('weather', 'too early')
   await subscribe(device, 'weather', 'traffic')
   const sent = await publish('weather', 'sunny')
   assert.equal(sent.targets, null, 'subscribers are not counted in advance')
   await publish('weather', 'rain')
-  const [sunny, rain] = await heard(device)
+  const [sunny, rain] = await received(device)
   assert.deepEqual([sunny.id, sunny.topic, sunny.data], [sent.id, 'weather', 'sunny'])
   assert.equal(sunny.epoch, rain.epoch)
   assert.equal(rain.offset, sunny.offset + 1)
@@ -50,7 +50,7 @@ test('a subscription of a connection hears the topic with its position, until it
   await device.settle()
   await publish('weather', 'unheard')
   await publish('traffic', 'jam')
-  assert.deepEqual(data(await heard(device)), ['jam'])
+  assert.deepEqual(data(await received(device)), ['jam'])
   await device.leave()
 })
 
@@ -61,56 +61,56 @@ test('a subscription of a connection ends with the connection', async () => {
   await device.leave()
   const again = await Device.connect(node.ws, token)
   await publish('short', 'unheard')
-  assert.deepEqual(await heard(again), [])
+  assert.deepEqual(await received(again), [])
   await again.leave()
 })
 
-test('a durable subscriber that was away gets what was stored since, once confirmed never again', async () => {
+test('an offline durable subscriber receives stored messages later, and acknowledged ones never again', async () => {
   await publish('club', 'before the subscription')
   const { token } = await node.api.register({ topics: ['club'] })
   await publish('club', 'first')
   await publish('club', 'only for who is there', { when: 'connected' })
   await publish('club', 'second')
   const device = await Device.connect(node.ws, token)
-  const backlog = await heard(device)
+  const backlog = await received(device)
   assert.deepEqual(data(backlog), ['first', 'second'])
   await device.leave()
 
   const repeated = await Device.connect(node.ws, token)
-  assert.deepEqual((await heard(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was confirmed')
+  assert.deepEqual((await received(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was confirmed')
   await repeated.leave()
 
   await node.api.me(token).ack(backlog[0].id)
   const confirmed = await Device.connect(node.ws, token)
-  assert.deepEqual(data(await heard(confirmed)), ['second'])
+  assert.deepEqual(data(await received(confirmed)), ['second'])
   confirmed.ack(backlog[1].id)
   await confirmed.settle()
   await confirmed.leave()
-  await until('the confirmation over the socket to count', async () => {
+  await until('the acknowledgement over the socket to take effect', async () => {
     const later = await Device.connect(node.ws, token)
-    const messages = await heard(later)
+    const messages = await received(later)
     await later.leave()
     return messages.length === 0
   })
 })
 
-test('PUT and DELETE /v1/me/topics change the open connection at once and the ones to come', async () => {
+test('PUT and DELETE /v1/me/topics change the open connection at once and later ones', async () => {
   const { token } = await node.api.register()
   const device = await Device.connect(node.ws, token)
   await node.api.me(token).subscribe('sports')
   await publish('sports', 'goal', { when: 'connected' })
-  assert.deepEqual(data(await heard(device)), ['goal'])
+  assert.deepEqual(data(await received(device)), ['goal'])
   await device.leave()
 
   await publish('sports', 'away goal')
   const again = await Device.connect(node.ws, token)
-  assert.deepEqual(data(await heard(again)), ['away goal'])
+  assert.deepEqual(data(await received(again)), ['away goal'])
   await node.api.me(token).unsubscribe('sports')
   await publish('sports', 'unheard')
-  assert.deepEqual(await heard(again), [])
+  assert.deepEqual(await received(again), [])
   await again.leave()
   const last = await Device.connect(node.ws, token)
-  assert.deepEqual(await heard(last), [])
+  assert.deepEqual(await received(last), [])
   await last.leave()
 })
 
@@ -126,47 +126,47 @@ test('a topic name may be any UTF-8 up to 255 bytes', async () => {
   await device.leave()
 })
 
-test('a retained message is delivered at each login and to new subscribers, replaced and deleted', async () => {
+test('a retained message is delivered at each log-in and to new subscribers, replaced and deleted', async () => {
   const { token } = await node.api.register({ topics: ['board'] })
   await publish('board', 'old notice', { retain: true, when: 'connected' })
   const { id } = await publish('board', 'notice', { retain: true, when: 'connected' })
   for (let login = 0; login < 2; login++) {
     const device = await Device.connect(node.ws, token)
-    const messages = await heard(device)
+    const messages = await received(device)
     assert.deepEqual(data(messages), ['notice'], `login ${login}`)
     assert.deepEqual([messages[0].id, messages[0].topic], [id, 'board'])
     await device.leave()
   }
   const late = await Device.connect(node.ws, (await node.api.register({ topics: ['board'] })).token)
-  assert.deepEqual(data(await heard(late)), ['notice'], 'subscribed after it was published')
+  assert.deepEqual(data(await received(late)), ['notice'], 'subscribed after it was published')
 
   const retained = await node.api.call('GET', '/v1/topics/board/retained')
   assert.deepEqual([retained.id, retained.data], [id, 'notice'])
 
   await publish('board', 'passing by', { when: 'connected' })
-  assert.deepEqual(data(await heard(late)), ['passing by'])
+  assert.deepEqual(data(await received(late)), ['passing by'])
   await late.leave()
   assert.equal((await node.api.call('GET', '/v1/topics/board/retained')).data, 'notice', 'only retain replaces it')
 
   await node.api.call('DELETE', '/v1/topics/board/retained')
   assert.equal((await node.api.raw('GET', '/v1/topics/board/retained')).status, 404)
   const device = await Device.connect(node.ws, token)
-  assert.deepEqual(await heard(device), [])
+  assert.deepEqual(await received(device), [])
   await device.leave()
 })
 
-test('a message both stored and retained is delivered once at a login, and again at the next when confirmed', async () => {
+test('a stored and retained message is delivered once per log-in, even after it was acknowledged', async () => {
   const { token } = await node.api.register({ topics: ['both'] })
   const { id } = await publish('both', 'keep', { retain: true })
   for (let login = 0; login < 3; login++) {
     const device = await Device.connect(node.ws, token)
-    assert.deepEqual((await heard(device)).map((msg) => msg.id), [id], `login ${login}`)
+    assert.deepEqual((await received(device)).map((msg) => msg.id), [id], `login ${login}`)
     await device.leave()
     await node.api.me(token).ack(id)
   }
 })
 
-test('a connection that names its position recovers what it missed, completely', async () => {
+test('a connection with a position recovers all missed messages', async () => {
   const { token } = await node.api.register()
   const device = await Device.connect(node.ws, token)
   await subscribe(device, 'log')
@@ -183,11 +183,11 @@ test('a connection that names its position recovers what it missed, completely',
   assert.deepEqual(data(recovered), [1, 2, 3])
   assert.deepEqual(recovered.map((msg) => msg.offset), [offset + 1, offset + 2, offset + 3])
   await publish('log', 4)
-  assert.deepEqual(data(await heard(again)), [4], 'and it goes on live')
+  assert.deepEqual(data(await received(again)), [4], 'and it goes on live')
   await again.leave()
 })
 
-test('a recovery that cannot be complete says so', async () => {
+test('an incomplete recovery is reported', async () => {
   const device = await Device.connect(node.ws, (await node.api.register()).token)
   await subscribe(device, 'gaps')
   await publish('gaps', 'seen')
@@ -207,7 +207,7 @@ test('a recovery that cannot be complete says so', async () => {
       if (frame.t === 'recovered') complete = frame.complete
       else messages.push(frame.data)
     }
-    messages.push(...data(await heard(again)))
+    messages.push(...data(await received(again)))
     await again.leave()
     return { complete, messages }
   }
@@ -217,7 +217,7 @@ test('a recovery that cannot be complete says so', async () => {
   assert.deepEqual(await recover({ epoch: other, offset: 1 }), { complete: false, messages: ['seen', 'kept'] }, 'another epoch')
 })
 
-test('a condition reaches who is subscribed to the right topics, there or away', async () => {
+test('a condition reaches subscribers of matching topics, connected or offline', async () => {
   const topics = { ab: ['a', 'b'], a: ['a'], b: ['b'], c: ['c'], none: [] }
   const registered = {}
   for (const name of Object.keys(topics)) registered[name] = await node.api.register({ topics: topics[name] })
@@ -232,7 +232,7 @@ test('a condition reaches who is subscribed to the right topics, there or away',
   for (const name of ['b', 'none']) live[name] = await Device.connect(node.ws, registered[name].token)
 
   const all = {}
-  for (const name of Object.keys(topics)) all[name] = data(await heard(live[name]))
+  for (const name of Object.keys(topics)) all[name] = data(await received(live[name]))
   assert.deepEqual(all, {
     ab: ['b or c'],
     a: ['only a'],
@@ -248,7 +248,7 @@ test('a condition reaches who is subscribed to the right topics, there or away',
   }
 })
 
-test('GET /v1/topics tells subscribers and the position', async () => {
+test('GET /v1/topics returns subscribers and the position', async () => {
   const away = await node.api.register({ topics: ['counted'] })
   const device = await Device.connect(node.ws, (await node.api.register({ topics: ['counted'] })).token)
   await publish('counted', 1)
@@ -261,7 +261,7 @@ test('GET /v1/topics tells subscribers and the position', async () => {
   await device.leave()
 })
 
-test('positions go on where they were after a restart', async () => {
+test('positions continue after a restart', async () => {
   const own = await Node.start()
   const { token } = await own.api.register({ topics: ['durable'] })
   const send = (n) => own.api.publish({ to: { topic: 'durable' }, data: n })
@@ -279,7 +279,7 @@ test('positions go on where they were after a restart', async () => {
   await own.stop()
 })
 
-test('a raised limit for topics holds for every protocol, and stands in the documents', async () => {
+test('a raised topic limit applies to every protocol and appears in the documents', async () => {
   const port = await freePort()
   const raised = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`, '--set', 'limits.topic=2000B'] })
   try {
@@ -291,7 +291,7 @@ test('a raised limit for topics holds for every protocol, and stands in the docu
     assert.equal(qos, 1)
     await raised.api.publish({ to: { topic: long }, data: 1 })
     assert.equal((await native.msg()).topic, long)
-    await until('it over MQTT', () => client.heard.some(({ topic }) => topic === long))
+    await until('it over MQTT', () => client.received.some(({ topic }) => topic === long))
     assert.equal((await raised.api.call('GET', `/v1/topics/${long}`)).topic, long)
     const wrong = await raised.api.raw('POST', '/v1/notifications', { body: { to: { topic: tooLong }, data: 1 } })
     assert.equal(wrong.status, 400)

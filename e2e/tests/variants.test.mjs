@@ -1,6 +1,6 @@
 /**
- * Campaigns that send the variants of an experiment: to whom the experiment gives them, nothing to those that are held
- * out; apps say what was opened, and the report compares.
+ * Campaigns that send the variants of an experiment: each user gets its variant, held-out users get
+ * nothing; apps report openings, and the report compares the variants.
  */
 
 import assert from 'node:assert/strict'
@@ -40,7 +40,7 @@ const opened = async (device, ids) => {
 }
 const near = (value, expected) => assert.ok(Math.abs(value - expected) < 1e-3, `${value}, not ${expected}`)
 
-/** Wilson's interval, worked out once more. */
+/** Wilson's interval, computed independently. */
 const wilson = (count, of) => {
   const [z, p] = [1.959964, count / of]
   const half = z * Math.sqrt((p * (1 - p)) / of + (z * z) / (4 * of * of))
@@ -48,7 +48,7 @@ const wilson = (count, of) => {
 }
 
 describe('a campaign that sends variants', () => {
-  test('sends each user its variant, and compares what was opened', async () => {
+  test('sends each user its variant, and compares openings', async () => {
     const title = unique('cart')
     const { id } = await create({
       audience: { everyone: true },
@@ -62,7 +62,7 @@ describe('a campaign that sends variants', () => {
     assert.equal(counts.held_out, of.nothing.targeted)
     assert.ok(of.nothing.held_out && of.nothing.targeted > 50 && of.nothing.against_control === null)
 
-    // What arrived is what the experiment gives each user, as the app asks for it.
+    // The pushed variant equals the one that the experiment returns to the app.
     const received = (await push.accepted('fcm')).filter((one) => one.payload.includes(title))
     assert.equal(received.length, of.plain.targeted + of.emoji.targeted)
     const sent = { plain: [], emoji: [] }
@@ -80,7 +80,7 @@ describe('a campaign that sends variants', () => {
     }
     assert.equal(sent.plain.length, of.plain.targeted)
 
-    // A fifth opens the one, three fifths the other; to say it twice is to say it once.
+    // A fifth opens the one, three fifths the other; repeated reports count once.
     const fifth = (name, fifths) => sent[name].slice(0, Math.floor((sent[name].length * fifths) / 5))
     for (const [name, fifths] of [['plain', 1], ['emoji', 3]]) {
       for (const device of fifth(name, fifths)) {
@@ -103,7 +103,7 @@ describe('a campaign that sends variants', () => {
     const trace = await node.api.trace(of.emoji.notification, sent.emoji[0])
     assert.deepEqual(trace.steps.map((step) => step.outcome), ['pushed', 'opened'])
 
-    // The definition is that of its making.
+    // The campaign keeps the definition from its creation.
     await node.api.call('PATCH', '/v1/apps/dev/experiments/cart', { body: { killed: true } })
     const refused = await node.api.raw('POST', '/v1/campaigns', {
       body: { audience: { everyone: true }, message: { data: 1 }, experiment: { name: 'cart' } },
@@ -113,7 +113,7 @@ describe('a campaign that sends variants', () => {
     await node.api.call('PATCH', '/v1/apps/dev/experiments/cart', { body: { killed: false } })
   })
 
-  test('is published as its variants, and what was confirmed is compared', async () => {
+  test('publishes its variants, and compares acknowledgements', async () => {
     const title = unique('stored')
     const { id } = await create({
       audience: { devices: { platforms: ['android'] } },

@@ -1,6 +1,6 @@
 /**
- * Web Push with npm packages: `web-push-testing` takes what a node pushes, as it would for a library's own tests, and `web-push`
- * pushes to our fake push service.
+ * Web Push with npm packages: `web-push-testing` receives a node's pushes, as in a library's own tests, and `web-push`
+ * pushes to the fake push service.
  */
 
 import assert from 'node:assert/strict'
@@ -35,7 +35,7 @@ describe('web-push-testing', () => {
     const port = await freePort()
     testing = new WebPushTestingServer(new PushApiModel(), port)
     testing.startServer()
-    // It speaks http alone, and push services are https alone.
+    // It only supports http, but push services require https.
     const [ca, cert, key] = ['ca.pem', 'server.pem', 'server.key'].map((name) => join(folder, name))
     issueFromAuthority(ca, cert, key)
     tls = createServer({ cert: readFileSync(cert), key: readFileSync(key), ALPNProtocols: ['http/1.1'] }, (outer) => {
@@ -73,7 +73,7 @@ describe('web-push-testing', () => {
     rmSync(folder, { recursive: true, force: true })
   })
 
-  /** A device with a subscription there; `{device, token, clientHash}`. */
+  /** A device with a subscription at the service; `{device, token, clientHash}`. */
   async function browser(applicationServerKey) {
     const made = await testing.ask('/subscribe', { userVisibleOnly: 'true', applicationServerKey })
     const endpoint = made.endpoint.replace(/^http:\/\/[^/]+/, origin)
@@ -89,7 +89,7 @@ describe('web-push-testing', () => {
       return steps.find((step) => step.outcome === wanted)
     })
 
-  test('opens what is pushed, for the key of the subscription', async () => {
+  test('decrypts pushes with the key of the subscription', async () => {
     const { device, clientHash } = await browser(vapid)
     const notification = { title: '狼煙 🔥', body: '"b"\n' }
     const { id } = await push(device, { notification, data: { n: 1 } })
@@ -98,7 +98,7 @@ describe('web-push-testing', () => {
     assert.deepEqual(messages.map((text) => JSON.parse(text)), [{ id, notification, data: { n: 1 } }])
   })
 
-  test('takes the largest payload', async () => {
+  test('accepts the largest payload', async () => {
     const { device, clientHash } = await browser(vapid)
     const payload = 'x'.repeat(3_991)
     const { id } = await push(device, { notification: { title: 't' }, push: { mode: 'always', webpush: { payload } } })
@@ -107,7 +107,7 @@ describe('web-push-testing', () => {
     assert.deepEqual(messages, [JSON.stringify(payload)])
   })
 
-  test('says that a subscription has ended: it is removed', async () => {
+  test('reports an expired subscription, which is removed', async () => {
     const { device, token, clientHash } = await browser(vapid)
     await testing.ask(`/expire-subscription/${clientHash}`)
     const { id } = await push(device, { notification: { title: 't' } })
@@ -115,7 +115,7 @@ describe('web-push-testing', () => {
     assert.equal((await node.api.me(token).show()).push_token ?? null, null)
   })
 
-  test("refuses a subscription that is another key's", async () => {
+  test('rejects a subscription of another key', async () => {
     const { device, clientHash } = await browser(webpush.generateVAPIDKeys().publicKey)
     const { id } = await push(device, { notification: { title: 't' } })
     await outcome(id, device, 'push_refused')
@@ -140,7 +140,7 @@ describe('web-push', () => {
     webpush.sendNotification(subscription, data, { vapidDetails, TTL: 60, agent, ...options })
 
   for (const [name, data] of Object.entries({ text: 'hello', unicode: '狼煙 🔥', 'the most that fits': 'x'.repeat(3_993) })) {
-    test(`is understood by the fake: ${name}`, async () => {
+    test(`is accepted by the fake: ${name}`, async () => {
       const [subscription] = await fakes.tokens('webpush')
       const answer = await send(subscription, data, { urgency: 'low', topic: 'score' })
       assert.equal(answer.statusCode, 201)
@@ -150,13 +150,13 @@ describe('web-push', () => {
     })
   }
 
-  test('is refused by the fake with a key that is not the one of the subscription', async () => {
+  test('is rejected by the fake with another key than the subscription\'s', async () => {
     const [subscription] = await fakes.tokens('webpush')
     const other = { subject: SUBJECT, ...webpush.generateVAPIDKeys() }
     await assert.rejects(send(subscription, 'x', { vapidDetails: other }), { statusCode: 403 })
   })
 
-  test('is refused by the fake with the encoding of a draft', async () => {
+  test('is rejected by the fake with the encoding of a draft', async () => {
     const [subscription] = await fakes.tokens('webpush')
     await assert.rejects(send(subscription, 'x', { contentEncoding: 'aesgcm' }), { statusCode: 400 })
   })

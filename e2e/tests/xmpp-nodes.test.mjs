@@ -1,5 +1,5 @@
 /**
- * What accounts of conformance suites do at the PubSub service and with push registrations, with the npm client
+ * Accounts of conformance suites at the PubSub service and with push registrations, with the npm client
  * `@xmpp/client`: nodes (XEP-0060 §8) and `<enable/>` (XEP-0357).
  */
 
@@ -25,13 +25,13 @@ before(async () => {
 })
 after(() => node?.stop())
 
-/** An account that is available; the events that it hears are in `heard`. */
+/** An available account; its received events are in `received`. */
 async function connect(username, resource) {
   const service = `xmpp://127.0.0.1:${port}`
   const xmpp = client({ service, domain: 'localhost', resource, username, password: 'secret' })
   xmpp.reconnect.stop()
-  Object.assign(xmpp, { heard: [], timeout: 5_000 })
-  xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.heard.push(stanza))
+  Object.assign(xmpp, { received: [], timeout: 5_000 })
+  xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.received.push(stanza))
   xmpp.on('error', () => {})
   const online = new Promise((resolve, reject) => {
     xmpp.once('online', resolve)
@@ -64,7 +64,7 @@ const create = (xmpp, name, options = {}) =>
 
 /** Of the events of a node: the ids of items, and `delete`. */
 const events = (xmpp, name) =>
-  xmpp.heard.flatMap((message) => {
+  xmpp.received.flatMap((message) => {
     const event = message.getChild('event', `${PUBSUB}#event`)
     const items = event?.getChild('items')
     if (event?.getChild('delete')?.attrs.node === name) return ['delete']
@@ -90,7 +90,7 @@ test('an account creates a node that others subscribe to until it deletes it', a
   await ask(romeo, 'set', OWNER, xml('delete', { node: 'news' }))
   await until('the end of the node', () => events(juliet, 'news').length === 2)
   assert.deepEqual(events(juliet, 'news'), ['first', 'delete'])
-  assert.deepEqual(nurse.heard, [])
+  assert.deepEqual(nurse.received, [])
   await Promise.all([romeo, juliet, nurse].map((xmpp) => xmpp.stop()))
 })
 
@@ -123,8 +123,8 @@ test('a resumed subscriber still receives events, and a resumed owner receives t
     broken.vanish()
     const stream = await Stream.open(port)
     assert.match(await stream.resume(name, 'secret', broken.previd), /<resumed /)
-    // The text before the answer belongs to what the test waits for next.
-    stream.heard = (await stream.sync()) + stream.heard
+    // The text before the answer belongs to the next expectation.
+    stream.received = (await stream.sync()) + stream.received
     return stream
   }
   let juliet = await begin('juliet')
@@ -146,7 +146,7 @@ test('a resumed subscriber still receives events, and a resumed owner receives t
   await Promise.all([juliet.end(), nurse.end(), romeo.stop()])
 })
 
-test('an account that is away has its push service told how many messages wait', async () => {
+test('the push service of an offline account receives the number of waiting messages', async () => {
   const push = await connect('tybalt', 'push')
   const requests = []
   push.iqCallee.set(PUBSUB, 'pubsub', ({ stanza }) => requests.push(stanza) > 0)
@@ -168,16 +168,16 @@ test('an account that is away has its push service told how many messages wait',
     const fields = form.getChildren('field').map((field) => [field.attrs.var, field.getChildText('value')])
     assert.deepEqual(fields, [['FORM_TYPE', 'urn:xmpp:push:summary'], ['message-count', String(count)]])
   }
-  // She returns: the server delivers the stored messages, and sends no request any more.
+  // The account returns: the server delivers the stored messages, and sends no further request.
   const back = await connect('juliet', 'away')
-  await until('both', () => back.heard.length === 2)
+  await until('both', () => back.received.length === 2)
   await say('here')
-  await until('the third', () => back.heard.length === 3)
+  await until('the third', () => back.received.length === 3)
   await back.iqCaller.set(xml('disable', { xmlns: 'urn:xmpp:push:0', jid: push.jid.toString() }))
   await back.stop()
   await say('nobody is told')
   const again = await connect('juliet', 'away')
-  await until('the fourth', () => again.heard.length === 1)
+  await until('the fourth', () => again.received.length === 1)
   await push.iqCaller.get(xml('ping', 'urn:xmpp:ping'), 'localhost')
   assert.equal(requests.length, 2)
   await Promise.all([push, romeo, again].map((xmpp) => xmpp.stop()))
