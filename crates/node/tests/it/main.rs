@@ -3,5 +3,6 @@
 mod config;
 mod documentation;
 mod layers;
+mod prose;
 mod tidy;
 mod unused;

@@ -1,0 +1,107 @@
+//! Words and phrases that documents and comments do not use, with what to write instead (`prose.txt`).
+//!
+//! A phrase matches whole words, whatever their case. Code blocks and inline code in Markdown are not checked, nor is Rust
+//! code outside comments.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+/// The phrases, in lower case, with their replacements.
+fn phrases() -> Vec<(String, String)> {
+    let lines = include_str!("prose.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (phrase, better) = line.split_once(" => ").unwrap_or_else(|| panic!("no ` => ` in {line:?}"));
+            (phrase.to_lowercase(), better.to_owned())
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
+    let skipped = ["target", "node_modules", ".cache", ".git", "noroshi-data"];
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if path.is_dir() && !skipped.contains(&name.as_str()) {
+            collect(&path, extensions, found);
+        } else if path.extension().is_some_and(|of| extensions.iter().any(|wanted| of == *wanted)) {
+            found.push(path);
+        }
+    }
+}
+
+/// The prose of a line of Markdown or of Rust, in lower case; code is blanked.
+fn prose_of<'a>(text: &'a str, is_rust: bool) -> impl Iterator<Item = (usize, String)> + 'a {
+    let mut is_code_block = false;
+    text.lines().enumerate().map(move |(number, line)| {
+        let line = match (is_rust, line.split_once("//")) {
+            (true, Some((_, comment))) => comment,
+            (true, None) => "",
+            (false, _) => line,
+        };
+        let is_fence = line.trim_start_matches(['/', '!', ' ']).starts_with("```");
+        is_code_block ^= is_fence;
+        let mut prose = String::with_capacity(line.len());
+        if !is_code_block && !is_fence {
+            for (part, text) in line.split('`').enumerate() {
+                prose.push_str(if part % 2 == 0 { text } else { "code" });
+            }
+        }
+        (number + 1, prose.to_lowercase())
+    })
+}
+
+fn contains_words(prose: &str, phrase: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    prose.match_indices(phrase).any(|(at, _)| {
+        let before = prose[..at].chars().next_back();
+        let after = prose[at + phrase.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+fn problems(text: &str, is_rust: bool, phrases: &[(String, String)]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, prose) in prose_of(text, is_rust) {
+        for (phrase, better) in phrases.iter().filter(|(phrase, _)| contains_words(&prose, phrase)) {
+            found.push((number, format!("`{phrase}`; write: {better}")));
+        }
+    }
+    found
+}
+
+#[test]
+fn documents_and_comments_use_plain_words() {
+    let (root, phrases) = (root(), phrases());
+    let mut files = Vec::new();
+    collect(&root, &["md", "rs"], &mut files);
+    files.sort();
+    let mut found = Vec::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a file");
+        let name = file.strip_prefix(&root).expect("below the root").display();
+        let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+        for (number, problem) in problems(&text, is_rust, &phrases) {
+            found.push(format!("{name}:{number}: {problem}"));
+        }
+    }
+    assert!(found.is_empty(), "see CONTRIBUTING.md on plain words:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn code_is_not_prose() {
+    let phrases = [("is told".to_owned(), "report".to_owned())];
+    let check = |text: &str, is_rust: bool, expected: &[usize]| {
+        let lines: Vec<usize> =
+            problems(text, is_rust, &phrases).into_iter().map(|(number, _)| number).collect();
+        assert_eq!(lines, expected, "{text}");
+    };
+    check("The client is told.", false, &[1]);
+    check("Nobody\nIs Told, ever", false, &[2]);
+    check("`is told` and this told", false, &[]);
+    check("```text\nis told\n```\nis told", false, &[4]);
+    check("let text = \"is told\";\n/// Is told.\nfn f() {} // is told-off", true, &[2]);
+}
