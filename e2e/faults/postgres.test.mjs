@@ -23,7 +23,7 @@ fault('PostgreSQL stands still for a while', {}, async ({ load, postgres }) => {
     await sleep(200) // requests in flight
     const before = load.sent
     await sleep(ms)
-    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
+    assert.equal(load.sent, before, 'nothing is accepted without being stored')
     postgres.resume()
     await load.accepts(30)
   }
@@ -56,7 +56,7 @@ fault('the API node is parted from PostgreSQL amid commits', { prepare: behindPr
     await sleep(200) // requests in flight
     const before = load.sent
     await sleep(500)
-    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
+    assert.equal(load.sent, before, 'nothing is accepted without being stored')
     await proxy.heal()
     await load.accepts(25)
   }

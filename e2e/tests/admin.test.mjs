@@ -30,7 +30,7 @@ test('/metrics counts events in the Prometheus text format', async () => {
   const { id } = await node.api.publish({ to: { users: ['metered'] }, data: 1 })
   device.ack((await device.msg()).id)
   assert.ok(id)
-  const text = await until('the confirmation to be counted', async () => {
+  const text = await until('the acknowledgement to be counted', async () => {
     const text = await metrics()
     return /^noroshi_\w*outcomes\w*\{outcome="acked"\} 1$/m.test(text) && text
   })

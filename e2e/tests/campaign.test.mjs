@@ -168,7 +168,7 @@ describe('campaign', () => {
     assert.equal(done.counts.pushed, DEVICES, JSON.stringify(done.counts))
     const ids = new Map()
     for (const one of await titled(title)) ids.set(one.token, (ids.get(one.token) ?? new Set()).add(one.id))
-    assert.equal(ids.size, DEVICES, 'everybody')
+    assert.equal(ids.size, DEVICES, 'every device')
     assert.ok([...ids.values()].every((of) => of.size === 1), 'a repetition has the same apns-id')
   })
 })

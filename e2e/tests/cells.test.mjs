@@ -144,7 +144,7 @@ test('notifications answered with 202 survive a SIGKILL of the front', async () 
     received.set(data, [...(received.get(data) ?? []), id])
     return answered.every((data) => received.has(data))
   })
-  for (const [data, ids] of received) assert.equal(ids.length, 1, `${data} came as ${ids}`)
+  for (const [data, ids] of received) assert.equal(ids.length, 1, `${data} arrived as ${ids}`)
   await c.device.leave()
 })
 

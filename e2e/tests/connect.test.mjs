@@ -33,7 +33,7 @@ test('a device registers, connects to the returned address, and receives message
   assert.equal(msg.id, sent.id)
   assert.deepEqual(msg.notification, notification)
   assert.deepEqual(msg.data, data)
-  assert.equal(msg.ack, true, 'what is stored wants a confirmation')
+  assert.equal(msg.ack, true, 'stored messages request an acknowledgement')
   assert.ok(Math.abs(Date.parse(msg.sent_at) - Date.now()) < 60_000, msg.sent_at)
   assert.ok(!('topic' in msg) && !('offset' in msg), 'only topic messages have a position')
   await device.leave()

@@ -150,7 +150,7 @@ test('a WebSocket stream is reset, so that clients use HTTP/1.1 for it', async (
   for (const path of [`/v1/connect?token=${token}`, '/mqtt', '/xmpp']) {
     await assert.rejects(browser.call('GET', path), /HTTP_1_1_REQUIRED/, path)
   }
-  assert.equal((await browser.call('GET', '/openapi.json')).status, 200, 'the connection goes on')
+  assert.equal((await browser.call('GET', '/openapi.json')).status, 200, 'the connection continues')
 })
 
 test('requests without a credential are rejected individually', async (t) => {
@@ -301,7 +301,7 @@ test('a drain sends GOAWAY and answers requests in progress', async (t) => {
   // The node has its head once a later request is answered.
   assert.equal((await both.call('GET', '/v1/topics', { token: KEY })).status, 200)
   own.terminate()
-  await until('the stream to be told', () => /event: close[^]*"drain"/.test(text))
+  await until('the close event of the stream', () => /event: close[^]*"drain"/.test(text))
   await until('GOAWAY', () => both.goaways.length > 0 && idle.goaways.length > 0)
   assert.deepEqual(new Set([...both.goaways, ...idle.goaways]), new Set([NGHTTP2_NO_ERROR]))
   body.end('"data": 1}')

@@ -115,7 +115,7 @@ describe('fallback', () => {
       })
       const received = await connected.next()
       assert.equal(received.id, id)
-      assert.equal(received.ack, true, 'what a push waits behind asks for a confirmation')
+      assert.equal(received.ack, true, 'a fallback notification requests an acknowledgement')
       connected.send({ t: 'ack', ids: [id] })
       await outcome(id, far.device, 'pushed')
       await outcome(id, near.device, 'push_not_needed')

@@ -161,7 +161,7 @@ test('the push service of an offline account receives the number of waiting mess
     await until('the request', () => requests.length === count)
     const request = requests[count - 1]
     assert.equal(request.attrs.from, 'juliet@localhost')
-    assert.ok(!request.toString().includes('wherefore'), 'nothing of what is said')
+    assert.ok(!request.toString().includes('wherefore'), 'no content of the messages')
     const published = request.getChild('pubsub').getChild('publish')
     assert.equal(published.attrs.node, 'n')
     const form = published.getChild('item').getChild('notification', 'urn:xmpp:push:0').getChild('x', FORM)
