@@ -47,7 +47,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** An online, available client; its messages are in `received`, its stream streamErrors in `streamErrors`. */
+/** An online, available client; its messages are in `received`, its stream errors in `streamErrors`. */
 async function connect(device, { service = services.starttls, reconnects = false } = {}) {
   const xmpp = client({ service, domain: 'localhost', username: device.device, password: device.token })
   if (!reconnects) xmpp.reconnect.stop()
