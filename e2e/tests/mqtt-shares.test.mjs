@@ -163,7 +163,7 @@ test('a group without a connected member keeps messages, and one without members
   await back.subscribeAsync('$share/g/waits/+', { qos: 1 })
   await publish('waits/x', 11)
   await until('the next', () => back.received.length > 10)
-  assert.deepEqual(numbers(back), [...upTo(10), 11], 'it begins anew')
+  assert.deepEqual(numbers(back), [...upTo(10), 11], 'the group starts empty')
   await end(back)
 })
 

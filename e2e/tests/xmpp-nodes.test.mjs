@@ -94,7 +94,7 @@ test('an account creates a node that others subscribe to until it deletes it', a
   await Promise.all([romeo, juliet, nurse].map((xmpp) => xmpp.stop()))
 })
 
-test('subscribers receive the events of a node in the order of its items, whoever publishes', async () => {
+test('subscribers receive the events of a node in the order of its items, from any publisher', async () => {
   const all = await Promise.all(NAMES.map((name) => connect(name, 'order')))
   const options = { publish_model: 'open', max_items: 'max' }
   await create(all[0], 'busy', options)
