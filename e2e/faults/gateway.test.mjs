@@ -10,7 +10,7 @@ const lapsed = (node) => node.metric('noroshi_cluster_leases_lapsed_total')
 
 fault('a gateway is killed', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
-  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+  assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
   await gateway.kill()
   await load.settled()
   await load.accepts(40)
@@ -20,7 +20,7 @@ fault('a gateway is killed', {}, async ({ cluster, load }) => {
 
 fault('a gateway is suspended for longer than its lease and resumes', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
-  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+  assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
   gateway.pause()
   await cluster.seen(cluster.nodes.length - 1)
   await load.settled()

@@ -16,7 +16,7 @@ fault('an API node is killed during requests', { nodes: API_NODES, load: { publi
   const node = cluster.node('api-2')
   // At some moments this node has no request.
   for (let cut = 0, kills = 0; cut < 4; kills++) {
-    assert.ok(kills < 16, 'requests are cut short, and repeated at the other node')
+    assert.ok(kills < 16, 'requests are interrupted and repeated at the other node')
     const before = load.counts.repeated
     await load.accepts(30)
     await node.kill()

@@ -68,7 +68,7 @@ fault('the API node is partitioned from PostgreSQL during commits', { prepare: b
 fault('a gateway is partitioned from PostgreSQL', { prepare: behindProxy('gateway-1') }, async ({ cluster, load, proxy }) => {
   const gateway = cluster.node('gateway-1')
   for (const part of [() => proxy.cut(), () => proxy.freeze()]) {
-    assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+    assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
     await part()
     await load.accepts(30)
     // Acknowledgements over its sockets wait there, log-ins go elsewhere.

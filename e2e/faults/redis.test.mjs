@@ -36,7 +36,7 @@ fault('Redis is unavailable: devices stay connected, stored notifications are ac
     assert.equal((await near.msg()).id, id, 'what a node publishes reaches its own devices')
     if (lease === 'held') await noLeaseLeft(cluster)
   }
-  assert.equal(load.connects, before, 'connections ended while Redis was away')
+  assert.equal(load.connects, before, 'connections ended during the outage of Redis')
   // Devices can still log in.
   for (const { device } of load.listeners.slice(0, 4)) device?.socket.terminate()
   await load.settled()

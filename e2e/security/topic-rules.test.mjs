@@ -236,7 +236,7 @@ test('publishing follows its own rules and not client_publish', async () => {
     )
   assert.equal(await publish('chat/u1/a'), 0)
   assert.equal(await publish('chat/u2/a'), 0x87)
-  assert.equal(await publish('open/a'), 0x87, 'client_publish does not count any more')
+  assert.equal(await publish('open/a'), 0x87, 'client_publish has no effect any more')
   await client.endAsync()
 })
 

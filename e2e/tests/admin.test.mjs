@@ -94,7 +94,7 @@ test('a port in use and a locked data folder are reported in one clear line', as
 test('only the owner can read the development key in the data folder', async () => {
   const own = await Node.start({ env: { NOROSHI_DEV_KEY: undefined, NOROSHI_DEV_JWT_SECRET: undefined } })
   const listed = execFileSync('find', [own.data, '-type', 'f', '-perm', '/077'], { encoding: 'utf8' })
-  assert.equal(listed, '', 'files that others may read')
+  assert.equal(listed, '', 'files readable by other users')
   const key = readFileSync(join(own.data, 'dev.key'), 'utf8').trim()
   assert.equal((await api(own.http, key).publish({ to: { users: ['u'] }, data: 1 })).targets, 1)
   await own.stop()

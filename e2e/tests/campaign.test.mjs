@@ -111,7 +111,7 @@ describe('campaign', () => {
     await state(extra.id, 'done')
     assert.equal((await titled(news)).length, DEVICES / 4)
     const running = await show(id)
-    assert.equal(running.state, 'running', 'the extra did not wait for its end')
+    assert.equal(running.state, 'running', 'the extra campaign overtook it')
     await act(id, 'pause')
     // Pushes in flight at the pause still arrive; then the count stays constant.
     let last = -1

@@ -74,7 +74,7 @@ test('a device gets the address of its cell, and receives there messages publish
   const all = await front.api.publish({ to: { everyone: true }, data: 'all' })
   assert.equal((await a.device.msg()).data, 'one')
   assert.equal((await a.device.msg()).data, 'all')
-  assert.equal((await b.device.msg()).data, 'all', 'a user of another cell is no matter of this one')
+  assert.equal((await b.device.msg()).data, 'all', 'users of another cell are not affected')
   assert.deepEqual((await front.api.notification(one.id)).cells.map((cell) => cell.cell), ['a'])
   await until('all cells to accept it', async () => (await part(all.id, 'c')) !== 'waiting')
   assert.equal((await front.api.notification(all.id)).cells.length, 3)

@@ -92,7 +92,7 @@ test('a client without a token in the first frame is closed within some seconds'
   const started = Date.now()
   const ended = await silent.ended()
   assert.deepEqual([ended.reason, ended.code], ['auth_timeout', 4005])
-  assert.ok(Date.now() - started > 5_000, 'ten seconds are promised')
+  assert.ok(Date.now() - started > 5_000, 'the limit is ten seconds')
 })
 
 test("the app's JWT creates the device on first use", async () => {

@@ -178,7 +178,7 @@ describe('credentials', () => {
     assert.ok(!text.includes(secret) && !text.includes('PRIVATE'), 'a list without secrets')
     for (const file of readdirSync(node.data)) {
       if (!/noroshi\.db/.test(file)) continue
-      assert.ok(!readFileSync(join(node.data, file)).includes(secret), `${file} holds no secret in the clear`)
+      assert.ok(!readFileSync(join(node.data, file)).includes(secret), `${file} contains no secret in plain text`)
     }
     assert.ok(!node.log().includes(secret))
   })
