@@ -10,7 +10,7 @@ const lapsed = (node) => node.metric('noroshi_cluster_leases_lapsed_total')
 
 fault('a gateway is killed', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
-  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+  assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
   await gateway.kill()
   await load.settled()
   await load.accepts(40)
@@ -18,9 +18,9 @@ fault('a gateway is killed', {}, async ({ cluster, load }) => {
   await gateway.spawn()
 })
 
-fault('a gateway sleeps for longer than its lease and wakes up', {}, async ({ cluster, load }) => {
+fault('a gateway is suspended for longer than its lease and resumes', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
-  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+  assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
   gateway.pause()
   await cluster.seen(cluster.nodes.length - 1)
   await load.settled()
@@ -29,7 +29,7 @@ fault('a gateway sleeps for longer than its lease and wakes up', {}, async ({ cl
   await until('the gateway to notice that its lease lapsed', async () => (await lapsed(gateway)) > 0)
 })
 
-fault('a zombie delivers nothing under its old epoch and erases no newer session', {}, async ({ cluster, load }) => {
+fault('a zombie delivers nothing under its old epoch and removes no newer session', {}, async ({ cluster, load }) => {
   const zombie = cluster.node('gateway-1')
   const other = cluster.node('gateway-2')
   const api = cluster.api()
@@ -67,7 +67,7 @@ fault('a zombie delivers nothing under its old epoch and erases no newer session
   await now.leave()
 })
 
-fault('gateways come, are drained, and are replaced one by one', {}, async ({ cluster, load }) => {
+fault('gateways are added, drained, and replaced one by one', {}, async ({ cluster, load }) => {
   await cluster.add({ name: 'gateway-4', roles: ['gateway'] })
   await cluster.seen()
   for (const name of ['gateway-1', 'gateway-2', 'gateway-3']) {

@@ -12,11 +12,11 @@ const API_NODES = [
   ...NODES.filter(({ name }) => name.startsWith('gateway')),
 ]
 
-fault('an API node is killed amid requests', { nodes: API_NODES, load: { publishers: 8, pauseMs: 0 } }, async ({ cluster, load }) => {
+fault('an API node is killed during requests', { nodes: API_NODES, load: { publishers: 8, pauseMs: 0 } }, async ({ cluster, load }) => {
   const node = cluster.node('api-2')
   // At some moments this node has no request.
   for (let cut = 0, kills = 0; cut < 4; kills++) {
-    assert.ok(kills < 16, 'requests are cut short, and repeated at the other node')
+    assert.ok(kills < 16, 'requests are interrupted and repeated at the other node')
     const before = load.counts.repeated
     await load.accepts(30)
     await node.kill()
@@ -27,7 +27,7 @@ fault('an API node is killed amid requests', { nodes: API_NODES, load: { publish
 })
 
 fault(
-  'the clock of a gateway and of the API node jumps',
+  'the clocks of a gateway and of the API node jump',
   {
     skip: hasFakeTime() ? undefined : 'faketime is not installed (scripts/setup engines)',
     nodes: NODES.map((node) => ({ ...node, fakeTime: ['api-1', 'gateway-1'].includes(node.name) })),

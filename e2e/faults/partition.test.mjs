@@ -14,9 +14,9 @@ for (const [name, way] of [['gateway-1', 'breaks'], ['gateway-1', 'goes silent']
     const through = { [name]: { 'cluster.redis': `redis://127.0.0.1:${proxy.port}` } }
     return { proxy, through, stop: () => proxy.stop() }
   }
-  fault(`the way of ${name} to Redis ${way}`, { prepare }, async ({ cluster, load, proxy }) => {
+  fault(`the connection of ${name} to Redis ${way}`, { prepare }, async ({ cluster, load, proxy }) => {
     const node = cluster.node(name)
-    if (node.has('gateway')) assert.ok(load.at(node).length > 0, 'devices hang on it')
+    if (node.has('gateway')) assert.ok(load.at(node).length > 0, 'devices are connected to it')
     await WAYS[way](proxy)
     await load.accepts(60)
     await withoutLease(node)

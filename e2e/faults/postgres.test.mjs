@@ -17,13 +17,13 @@ fault('PostgreSQL restarts and crashes', {}, async ({ load, postgres }) => {
   }
 })
 
-fault('PostgreSQL stands still for a while', {}, async ({ load, postgres }) => {
+fault('PostgreSQL hangs for a while', {}, async ({ load, postgres }) => {
   for (const ms of [1_000, 6_000]) {
     postgres.pause()
     await sleep(200) // requests in flight
     const before = load.sent
     await sleep(ms)
-    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
+    assert.equal(load.sent, before, 'nothing is accepted without being stored')
     postgres.resume()
     await load.accepts(30)
   }
@@ -50,13 +50,13 @@ fault('PostgreSQL is slow', { prepare: behindProxy() }, async ({ cluster, load, 
   proxy.latency(0)
 })
 
-fault('the API node is parted from PostgreSQL amid commits', { prepare: behindProxy('api-1') }, async ({ load, proxy }) => {
+fault('the API node is partitioned from PostgreSQL during commits', { prepare: behindProxy('api-1') }, async ({ load, proxy }) => {
   for (let round = 0; round < 3; round++) {
     await proxy.cut()
     await sleep(200) // requests in flight
     const before = load.sent
     await sleep(500)
-    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
+    assert.equal(load.sent, before, 'nothing is accepted without being stored')
     await proxy.heal()
     await load.accepts(25)
   }
@@ -65,10 +65,10 @@ fault('the API node is parted from PostgreSQL amid commits', { prepare: behindPr
   await proxy.heal()
 })
 
-fault('a gateway is parted from PostgreSQL', { prepare: behindProxy('gateway-1') }, async ({ cluster, load, proxy }) => {
+fault('a gateway is partitioned from PostgreSQL', { prepare: behindProxy('gateway-1') }, async ({ cluster, load, proxy }) => {
   const gateway = cluster.node('gateway-1')
   for (const part of [() => proxy.cut(), () => proxy.freeze()]) {
-    assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+    assert.ok(load.at(gateway).length > 0, 'devices are connected to it')
     await part()
     await load.accepts(30)
     // Acknowledgements over its sockets wait there, log-ins go elsewhere.

@@ -7,9 +7,9 @@ import { Device } from '../lib/device.mjs'
 import { Redis } from '../lib/engines.mjs'
 import { fault } from '../lib/fault.mjs'
 
-const nobodyHasOne = (cluster) => Promise.all(cluster.others().map(withoutLease))
+const noLeaseLeft = (cluster) => Promise.all(cluster.others().map(withoutLease))
 
-fault('Redis is killed and started again with what it had', {}, async ({ cluster, load, redis }) => {
+fault('Redis is killed and restarted with its data', {}, async ({ cluster, load, redis }) => {
   const outages = () => cluster.node('api-1').metric('noroshi_delivery_cluster_outages_total')
   const before = await outages()
   await redis.restart({ downMs: LEASE_MS / 2 })
@@ -17,14 +17,14 @@ fault('Redis is killed and started again with what it had', {}, async ({ cluster
   assert.ok((await outages()) > before, 'it was missed')
   await load.reached()
   await redis.program.kill()
-  await nobodyHasOne(cluster)
+  await noLeaseLeft(cluster)
   await redis.up()
 })
 
 const ALL = ['api', 'gateway', 'sender']
 const EQUAL_NODES = ['node-1', 'node-2', 'node-3'].map((name) => ({ name, roles: ALL }))
 
-fault('Redis is away: devices stay, what is stored is accepted', { nodes: EQUAL_NODES }, async ({ cluster, load, redis }) => {
+fault('Redis is unavailable: devices stay connected, stored notifications are accepted', { nodes: EQUAL_NODES }, async ({ cluster, load, redis }) => {
   const node = cluster.node('node-1')
   const { token } = await node.api.register({ device: 'near', user: 'near' })
   const near = await Device.connect(node.ws, token)
@@ -34,9 +34,9 @@ fault('Redis is away: devices stay, what is stored is accepted', { nodes: EQUAL_
     await load.accepts(40)
     const { id } = await node.api.publish({ to: { users: ['near'] }, when: 'connected', data: lease })
     assert.equal((await near.msg()).id, id, 'what a node publishes reaches its own devices')
-    if (lease === 'held') await nobodyHasOne(cluster)
+    if (lease === 'held') await noLeaseLeft(cluster)
   }
-  assert.equal(load.connects, before, 'connections ended while Redis was away')
+  assert.equal(load.connects, before, 'connections ended during the outage of Redis')
   // Devices can still log in.
   for (const { device } of load.listeners.slice(0, 4)) device?.socket.terminate()
   await load.settled()
@@ -44,7 +44,7 @@ fault('Redis is away: devices stay, what is stored is accepted', { nodes: EQUAL_
   await redis.up()
 })
 
-fault('Redis forgets everything', {}, async ({ cluster, load, redis }) => {
+fault('Redis loses all its data', {}, async ({ cluster, load, redis }) => {
   for (let round = 0; round < 3; round++) {
     await redis.wipe()
     await load.accepts(30)
@@ -53,19 +53,19 @@ fault('Redis forgets everything', {}, async ({ cluster, load, redis }) => {
   }
 })
 
-fault('Redis comes back empty', { redis: () => Redis.start({ persist: false }) }, async ({ cluster, load, redis }) => {
+fault('Redis restarts empty', { redis: () => Redis.start({ persist: false }) }, async ({ cluster, load, redis }) => {
   await redis.restart({ downMs: 500 })
   await load.accepts(40)
   await cluster.seen()
   await load.reached()
   await redis.program.kill()
-  await nobodyHasOne(cluster)
+  await noLeaseLeft(cluster)
   await redis.up()
 })
 
-fault('Redis stands still for longer than a lease', {}, async ({ cluster, load, redis }) => {
+fault('Redis hangs for longer than a lease', {}, async ({ cluster, load, redis }) => {
   redis.program.pause()
   await load.accepts(40)
-  await nobodyHasOne(cluster)
+  await noLeaseLeft(cluster)
   redis.program.resume()
 })

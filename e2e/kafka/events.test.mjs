@@ -159,9 +159,9 @@ test('a broker killed under load loses nothing and duplicates at most one call',
   await load
   const result = await outcome(node, 'killed', 90_000)
   const { lost, doubled } = result
-  t.diagnostic(`${result.expected.length} lines due, ${waited} waited when the broker came back, ${doubled} doubled, ${lost} lost`)
+  t.diagnostic(`${result.expected.length} lines due, ${waited} waited when the broker returned, ${doubled} duplicated, ${lost} lost`)
   assert.ok(waited > 0)
   assert.equal(lost, 0)
   // A call has 64 KiB, and a line more than 150 bytes.
-  assert.ok(doubled <= 437, `${doubled} doubled`)
+  assert.ok(doubled <= 437, `${doubled} duplicated`)
 })

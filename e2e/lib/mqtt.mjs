@@ -16,7 +16,7 @@ export async function startOpenNode() {
   return { node, url: `mqtt://127.0.0.1:${port}` }
 }
 
-/** A connected client; its messages are in `received`, the reason code of DISCONNECT in `said`. */
+/** A connected client; its messages are in `received`, the reason code of DISCONNECT in `disconnectCode`. */
 export async function connect(url, device, options = {}) {
   const client = mqtt.connect(url, {
     protocolVersion: 5,
@@ -28,7 +28,7 @@ export async function connect(url, device, options = {}) {
   })
   client.received = []
   client.on('message', (topic, payload, packet) => client.received.push({ ...packet, topic, text: payload.toString() }))
-  client.on('disconnect', (packet) => (client.said = packet.reasonCode))
+  client.on('disconnect', (packet) => (client.disconnectCode = packet.reasonCode))
   client.on('error', () => {})
   client.connack = await within(
     'CONNACK',

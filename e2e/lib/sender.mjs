@@ -17,7 +17,7 @@ const PUSHED = 75
 const DUE = ROUNDS * PUSHED
 
 export function senderKilled(words, settings) {
-  const name = `a sender is killed amid its batches, ${words}`
+  const name = `a sender is killed during its batches, ${words}`
   const prepare = async () => {
     const push = await DevPush.start()
     return { push, shared: { 'egress.ca_file': push.info.ca_file, ...settings }, stop: () => push.stop() }
@@ -30,7 +30,7 @@ export function senderKilled(words, settings) {
     const tokens = await push.tokens('apns', DUE)
     const lines = tokens.map((push_token, n) => ({ device: `pushed-${n}`, user: `pushed-${n}`, push_token }))
     for (const line of await api.registerBatch(lines)) assert.ok(line.device, JSON.stringify(line))
-    let underWay = 0
+    let inFlight = 0
     for (let round = 0; round < ROUNDS; round++) {
       const users = lines.slice(round * PUSHED, (round + 1) * PUSHED).map(({ user }) => user)
       await api.publish({ to: { users }, notification: { title: `round ${round}` }, push: { mode: 'always' } })
@@ -43,7 +43,7 @@ export function senderKilled(words, settings) {
       // Entries pulled by the dead sender can be claimed after half a minute (`batches::CLAIM_AFTER`).
       const { node, count } = await until('a sender to push', busy, 90_000)
       await node.kill()
-      underWay += count
+      inFlight += count
       await node.spawn()
     }
     // A batch of a dead sender can be claimed once its lease has lapsed.
@@ -53,9 +53,9 @@ export function senderKilled(words, settings) {
     const all = await accepted()
     const ids = new Map()
     for (const { token, id } of all) ids.set(token, (ids.get(token) ?? new Set()).add(id))
-    assert.ok([...ids.values()].every((of) => of.size === 1), 'what is sent twice has the same apns-id')
+    assert.ok([...ids.values()].every((of) => of.size === 1), 'duplicate pushes have the same apns-id')
     const doubled = all.length - DUE
-    assert.ok(doubled <= underWay, `${doubled} were sent twice, and ${underWay} were under way`)
-    console.log(`${name}: ${DUE} pushes due, ${await reached()} made, ${doubled} doubled of ${underWay} under way, 0 lost`)
+    assert.ok(doubled <= inFlight, `${doubled} were sent twice, and ${inFlight} were in flight`)
+    console.log(`${name}: ${DUE} pushes due, ${await reached()} made, ${doubled} duplicated of ${inFlight} in flight, 0 lost`)
   })
 }

@@ -75,7 +75,7 @@ def test_a_push_without_an_id_gets_one(fakes, client, bearer):
 def test_errors_have_the_reasons_of_apple(fakes, client, bearer, status, reason, wrong):
     answer = push(fakes, client, bearer, **wrong)
     assert (answer.status_code, answer.json()["reason"]) == (status, reason)
-    assert push(fakes, client, bearer).status_code == 200, "the connection goes on"
+    assert push(fakes, client, bearer).status_code == 200, "the connection continues"
 
 
 def test_a_provider_token_of_another_key_or_of_yesterday_is_rejected(fakes, client):

@@ -48,7 +48,7 @@ def test_a_device_receives_stored_and_live_messages_and_acknowledges_them(node, 
     assert client.receives(2)[1] == {"n": 1}
     node.publish(to={"users": [user]}, when="connected", data="live")
     assert client.receives(3)[2] == "live"
-    until("both to be confirmed", lambda: not waiting(node, token))
+    until("both to be acknowledged", lambda: not waiting(node, token))
     client.io.disconnect()
 
 

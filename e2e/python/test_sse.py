@@ -30,7 +30,7 @@ def test_last_event_id_resumes_after_its_message(node):
     assert all(position for position, _ in first)
 
     again = messages(node, device["token"], 5)
-    assert [msg["id"] for _, msg in again] == [msg["id"] for _, msg in first], "nothing was confirmed"
+    assert [msg["id"] for _, msg in again] == [msg["id"] for _, msg in first], "nothing was acknowledged"
 
     resumed = messages(node, device["token"], 2, **{"Last-Event-ID": first[2][0]})
     assert [msg["data"] for _, msg in resumed] == [3, 4]

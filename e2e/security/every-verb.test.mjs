@@ -76,7 +76,7 @@ async function victimIsWell() {
     return victim.received.has(marker)
   })
   const inbox = await apps.victim.provider.me(victim.token).inbox()
-  assert.ok(inbox.messages.some(({ id }) => id === victim.pending), 'what the victim did not confirm is still in its inbox')
+  assert.ok(inbox.messages.some(({ id }) => id === victim.pending), 'unacknowledged messages of the victim are still in its inbox')
   const { counts } = await apps.victim.provider.notification(victim.pending)
   assert.equal(counts.acked ?? 0, 0)
 }

@@ -157,7 +157,7 @@ test('messages published over MQTT are complete in every protocol, and return un
   for (const json of LONE) {
     await publisher.publishAsync('m', json, { qos: 1 })
     const { data } = await listener.msg()
-    assert.equal(data.mqtt.text, json, 'as a text, not as JSON')
+    assert.equal(data.mqtt.text, json, 'as text, not as JSON')
   }
   await until('all messages to return', () => publisher.received.length >= LONE.length)
   assert.deepEqual(publisher.received.map(({ text }) => text), LONE)

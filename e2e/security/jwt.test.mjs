@@ -64,12 +64,12 @@ async function steal(thiefs, victims, signing, sign) {
   const nobody = [false, false, false]
   assert.deepEqual(await tried(sign(claims(device))), nobody, 'no aud, no iss')
   const named = sign(claims(device, { iss: ISSUER, aud: AUDIENCE }))
-  assert.deepEqual(await tried(named), nobody, 'an issuer and an audience that nobody declared')
+  assert.deepEqual(await tried(named), nobody, 'an undeclared issuer and audience')
   await admin.change(victims, { issuer: ISSUER, audience: AUDIENCE })
   assert.deepEqual(await tried(named, { query: `?app=${thiefs}` }), nobody, 'the name does not override aud')
   assert.deepEqual(await tried(named, { headers: { 'noroshi-app': thiefs } }), nobody, 'nor does a header')
   const unnamed = await fetch(`${node.http}/v1/me`, { headers: { authorization: `Bearer ${sign(claims(device))}` } })
-  assert.match((await unnamed.json()).detail, /names no app.*Noroshi-App/, 'it says what to do')
+  assert.match((await unnamed.json()).detail, /names no app.*Noroshi-App/, 'the error names a remedy')
   assert.deepEqual(await tried(named), [true, true, false])
   // The owner's declaration is taken, and a tenant cannot declare any.
   const declared = { issuer: ISSUER, audience: AUDIENCE }
@@ -90,7 +90,7 @@ test('with several signing apps, every protocol can name the app', async () => {
   const secret = 'the secret of the second app, 32 bytes'
   const second = await admin.app('second', { jwt_secret: secret })
   const plain = (device) => hs256(secret, claims(device))
-  assert.deepEqual(await letIn(node, 'nameless', plain), [], 'a key alone selects no app')
+  assert.deepEqual(await letIn(node, 'nameless', plain), [], 'a key selects no app')
   // Socket.IO in its auth, MQTT and XMPP in the user name, the others in the URL.
   const named = { query: '?app=second', app: '?app=second', auth: { app: 'second' } }
   assert.deepEqual(await letIn(node, 'named', plain, named), ALL)

@@ -83,7 +83,7 @@ test('limits are set, changed and cleared at run time, over HTTP and with the co
   await operate('PATCH', '/v1/apps/a/quotas', { topics: 'unlimited', keys: 7 })
   assert.deepEqual([(await quota('devices')).limit, (await quota('topics')).source, (await quota('keys')).limit], [5, 'app', 7])
   assert.equal((await operate('PATCH', '/v1/apps/a', { client_publish: ['open/#'] })).status, 200)
-  assert.equal((await quota('devices')).limit, 5, 'a change of the app leaves its quotas')
+  assert.equal((await quota('devices')).limit, 5, 'an update of the app keeps its quotas')
   const set = await cli(['apps', 'quotas', 'set', 'a', 'devices=6', 'keys=default', '--data-dir', node.data])
   assert.equal(set.code, 0, set.stderr)
   assert.match(set.stdout, /devices\s+6\s+app/)

@@ -48,13 +48,13 @@ for (const [what, revoke] of Object.entries({
     await Promise.all(all.map(revoke))
     const gone = what.startsWith('DELETE')
     assert.deepEqual(await letIn(node, prefix, issued(5)), [], 'the same')
-    assert.deepEqual(await letIn(node, prefix, timeless), [], 'one without a time')
+    assert.deepEqual(await letIn(node, prefix, timeless), [], 'a token without iat')
     for (const device of gone ? all : []) {
-      assert.equal((await node.api.raw('GET', `/v1/devices/${device}`)).status, 404, `${device} is still gone`)
+      assert.equal((await node.api.raw('GET', `/v1/devices/${device}`)).status, 404, `${device} is still deleted`)
     }
     await nextSecond()
     assert.deepEqual(await letIn(node, prefix, issued(0)), ALL, 'a newer one')
-    assert.deepEqual(await letIn(node, prefix, issued(5)), [], 'the old one, now that the device is there again')
+    assert.deepEqual(await letIn(node, prefix, issued(5)), [], 'the old one, because the device exists again')
   })
 }
 
@@ -97,5 +97,5 @@ test('only a key with the scope devices revokes a user', async () => {
   const revoke = async (token) => (await node.api.raw('POST', path, { token })).status
   assert.equal(await revoke(JSON.parse(stdout).key), 403)
   assert.equal(await revoke(null), 401)
-  assert.equal(await revoke(issued(5, 'carl')('carl-1')), 401, 'not even oneself')
+  assert.equal(await revoke(issued(5, 'carl')('carl-1')), 401, 'not even its own')
 })

@@ -163,7 +163,7 @@ test('a node with a failed shard is neither ready nor alive, rejects publishes, 
     // Devices of the other shard are asked to reconnect, one per second; meanwhile the node reports its state.
     const seen = {}
     await until('the node to report the failed shard', async () => {
-      assert.equal(node.exit, undefined, `it ended before it could be asked: ${JSON.stringify(seen)}\n${node.log()}`)
+      assert.equal(node.exit, undefined, `the node ended before the query: ${JSON.stringify(seen)}\n${node.log()}`)
       const publish = { to, when: 'connected', data: 'lost' }
       const [live, ready, health, published] = await Promise.all([
         admin('/livez'),
@@ -179,12 +179,12 @@ test('a node with a failed shard is neither ready nor alive, rejects publishes, 
     assertOneLine(node, 'shard-0', /panicked/)
     await Promise.all(devices.map((device) => within('the socket to close', device.closed)))
     const drained = devices.filter((device) => device.queue.some((frame) => frame.t === 'close' && frame.reason === 'drain'))
-    assert.ok(drained.length > 0 && drained.length < devices.length, `${drained.length} were told to go`)
+    assert.ok(drained.length > 0 && drained.length < devices.length, `${drained.length} were drained`)
 
     node.inject('')
     await node.spawn()
     const again = await Device.connect(node.ws, jwt(names[0]))
-    assert.equal((await again.msg()).id, before.id, 'what was accepted and not confirmed is there')
+    assert.equal((await again.msg()).id, before.id, 'accepted unacknowledged messages are there')
     again.ack(before.id)
     await again.settle()
     await again.leave()
@@ -220,7 +220,7 @@ test('a message whose hand-over panics after the commit reaches connected device
       await device.settle()
       await device.leave()
     }
-    assert.equal((await node.admin('/readyz')).status, 200, 'the node goes on')
+    assert.equal((await node.admin('/readyz')).status, 200, 'the node continues')
     await node.drain()
   } finally {
     node.clean()

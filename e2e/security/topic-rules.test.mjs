@@ -145,7 +145,7 @@ test('a JWT provides claims, listed topics and filters', async () => {
   const token = jwt('j1', 'u1', { team: ['red', 'blue'], topics: ['paid/gold', 'paid/silver/#', 'other'] })
   const device = await Device.connect(node.ws, token)
   const told = await device.next()
-  assert.deepEqual(named([told]), ['topic_forbidden other no_rule'], 'the claim does not pass the rules')
+  assert.deepEqual(named([told]), ['topic_forbidden other no_rule'], 'the claim does not override the rules')
   const errors = await refused(device, 'team-red', 'team-blue', 'team-green', 'paid/gold', 'paid/silver/x', 'paid/bronze')
   assert.deepEqual(named(errors), ['topic_forbidden team-green no_rule', 'topic_forbidden paid/bronze not_in_token'])
   await device.leave()
@@ -236,7 +236,7 @@ test('publishing follows its own rules and not client_publish', async () => {
     )
   assert.equal(await publish('chat/u1/a'), 0)
   assert.equal(await publish('chat/u2/a'), 0x87)
-  assert.equal(await publish('open/a'), 0x87, 'client_publish does not count any more')
+  assert.equal(await publish('open/a'), 0x87, 'client_publish has no effect any more')
   await client.endAsync()
 })
 
@@ -258,7 +258,7 @@ test('the consumer API and a registration by the device refuse forbidden topics'
   assert.deepEqual(await topics(), ['alerts/by-the-server', 'public/a'])
   const device = await Device.connect(node.ws, token)
   await call('POST', '/v1/notifications', { to: { topic: 'alerts/by-the-server' }, data: 'kept' })
-  assert.equal((await device.msg()).data, 'kept', 'an API key made it, and the rule says server')
+  assert.equal((await device.msg()).data, 'kept', 'an API key made it, and the rule is server')
   await device.leave()
 })
 
@@ -289,7 +289,7 @@ test('a change of rules ends subscriptions of this app only, with a reason', asy
   await setRules({ ...RULES, subscribe: [{ topic: 'user/{user}/own', allow: 'anyone' }] })
   const told = [await device.next(), await device.next()]
   assert.deepEqual(named(told).sort(), ['topic_revoked public/live no_rule', 'topic_revoked user/u1/durable no_rule'])
-  await until('MQTT to be disconnected', () => mqtt.said === 0x87 && sharing.said === 0x87)
+  await until('MQTT to be disconnected', () => mqtt.disconnectCode === 0x87 && sharing.disconnectCode === 0x87)
   await until('the durable subscription to end', async () => {
     const { topics } = await call('GET', '/v1/devices/c1')
     return topics.length === 0
@@ -334,7 +334,7 @@ test('a webhook decides, its answer is cached, and a missing answer denies', asy
   })
   device.send({ t: 'unsub', topics: ['room/open'] })
   await ask('room/open')
-  assert.equal(questions.length, 1, 'the answer was kept')
+  assert.equal(questions.length, 1, 'the answer was cached')
 
   const denied = async (topic) => {
     device.send({ t: 'sub', topics: [topic] })

@@ -131,7 +131,7 @@ test('a message whose receivers die moves to the dead-letter queue after the rec
   for (let received = 0; received < RECEIVES_MAX - 1; received++) assert.equal((await sqs.receive(queue, 0)).length, 1)
   await start()
   await empty(queue)
-  assert.equal(await sqs.depth(dead), 0, 'the last try is a try')
+  assert.equal(await sqs.depth(dead), 0, 'the last attempt counts')
   // … and then exactly the limit, on a queue that no node polls meanwhile.
   const other = await intake()
   await sqs.send(other.queue, [poison])

@@ -30,7 +30,7 @@ test('/metrics counts events in the Prometheus text format', async () => {
   const { id } = await node.api.publish({ to: { users: ['metered'] }, data: 1 })
   device.ack((await device.msg()).id)
   assert.ok(id)
-  const text = await until('the confirmation to be counted', async () => {
+  const text = await until('the acknowledgement to be counted', async () => {
     const text = await metrics()
     return /^noroshi_\w*outcomes\w*\{outcome="acked"\} 1$/m.test(text) && text
   })
@@ -94,7 +94,7 @@ test('a port in use and a locked data folder are reported in one clear line', as
 test('only the owner can read the development key in the data folder', async () => {
   const own = await Node.start({ env: { NOROSHI_DEV_KEY: undefined, NOROSHI_DEV_JWT_SECRET: undefined } })
   const listed = execFileSync('find', [own.data, '-type', 'f', '-perm', '/077'], { encoding: 'utf8' })
-  assert.equal(listed, '', 'files that others may read')
+  assert.equal(listed, '', 'files readable by other users')
   const key = readFileSync(join(own.data, 'dev.key'), 'utf8').trim()
   assert.equal((await api(own.http, key).publish({ to: { users: ['u'] }, data: 1 })).targets, 1)
   await own.stop()

@@ -111,7 +111,7 @@ describe('campaign', () => {
     await state(extra.id, 'done')
     assert.equal((await titled(news)).length, DEVICES / 4)
     const running = await show(id)
-    assert.equal(running.state, 'running', 'the extra did not wait for its end')
+    assert.equal(running.state, 'running', 'the extra campaign overtook it')
     await act(id, 'pause')
     // Pushes in flight at the pause still arrive; then the count stays constant.
     let last = -1
@@ -168,7 +168,7 @@ describe('campaign', () => {
     assert.equal(done.counts.pushed, DEVICES, JSON.stringify(done.counts))
     const ids = new Map()
     for (const one of await titled(title)) ids.set(one.token, (ids.get(one.token) ?? new Set()).add(one.id))
-    assert.equal(ids.size, DEVICES, 'everybody')
+    assert.equal(ids.size, DEVICES, 'every device')
     assert.ok([...ids.values()].every((of) => of.size === 1), 'a repetition has the same apns-id')
   })
 })

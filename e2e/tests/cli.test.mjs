@@ -68,7 +68,7 @@ test('devices are imported from a file; rejected lines are saved with their reas
   const summary = JSON.parse(stdout)
   assert.deepEqual([summary.imported, summary.refused], [2_500, 1])
   assert.match(readFileSync(summary.rejects, 'utf8'), /platfrom/)
-  assert.equal(statSync(tokens).mode & 0o077, 0, 'tokens are for their owner alone')
+  assert.equal(statSync(tokens).mode & 0o077, 0, 'only the owner can read tokens')
   const { token } = JSON.parse(readFileSync(tokens, 'utf8').split('\n')[1_234])
   assert.equal((await node.api.me(token).show()).user, 'import-user-1234')
 })

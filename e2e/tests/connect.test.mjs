@@ -33,7 +33,7 @@ test('a device registers, connects to the returned address, and receives message
   assert.equal(msg.id, sent.id)
   assert.deepEqual(msg.notification, notification)
   assert.deepEqual(msg.data, data)
-  assert.equal(msg.ack, true, 'what is stored wants a confirmation')
+  assert.equal(msg.ack, true, 'stored messages request an acknowledgement')
   assert.ok(Math.abs(Date.parse(msg.sent_at) - Date.now()) < 60_000, msg.sent_at)
   assert.ok(!('topic' in msg) && !('offset' in msg), 'only topic messages have a position')
   await device.leave()
@@ -92,7 +92,7 @@ test('a client without a token in the first frame is closed within some seconds'
   const started = Date.now()
   const ended = await silent.ended()
   assert.deepEqual([ended.reason, ended.code], ['auth_timeout', 4005])
-  assert.ok(Date.now() - started > 5_000, 'ten seconds are promised')
+  assert.ok(Date.now() - started > 5_000, 'the limit is ten seconds')
 })
 
 test("the app's JWT creates the device on first use", async () => {

@@ -33,7 +33,7 @@ test('devices get a close with a reconnect delay, and the node exits with code 0
   await until('the close event of the stream', () => told)
   assert.deepEqual([told.reason, told.reconnect], ['drain', true])
   await node.stop()
-  assert.ok(Date.now() - started < 25_000, 'nobody had to be waited for')
+  assert.ok(Date.now() - started < 25_000, 'the drain did not wait for any device')
 })
 
 test('a draining node is not ready, and a stopped one accepts nothing', async () => {
@@ -97,7 +97,7 @@ test('an operator drains devices, the API works, and messages stored meanwhile a
   assert.equal((await node.admin('/readyz')).status, 503)
   const refused = await fetch(`${node.http}/v1/events`, { headers: { authorization: `Bearer ${token}` } })
   assert.equal(refused.status, 503)
-  assert.ok(Number(refused.headers.get('retry-after')) >= 1, 'a browser is told when to come back')
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1, 'a browser gets a retry time')
   assert.equal((await refused.json()).code, 'unavailable')
   const early = Device.open(node.ws, token)
   await early.closed

@@ -166,7 +166,7 @@ test('a device changes its protocol and keeps its inbox', async () => {
     const client = await protocols[name](device)
     await until(`${name} to receive it`, () => ids(client).includes(id))
     await until('the acknowledgement', async () => (await acked(id)) === 1)
-    assert.deepEqual(ids(client), [id], `${name} receives what was not confirmed, and nothing else`)
+    assert.deepEqual(ids(client), [id], `${name} receives only unacknowledged messages`)
     await client.leave()
   }
 })

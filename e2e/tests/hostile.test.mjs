@@ -31,7 +31,7 @@ test('a device that does not read is closed, and receives all stored messages at
   }
   const numbers = (messages) => messages.map((msg) => Number(msg.data.split(' ')[0]))
   const all = Array.from({ length: sent }, (_, n) => n)
-  assert.deepEqual(numbers(received), all, 'who reads is not held up')
+  assert.deepEqual(numbers(received), all, 'other readers are not delayed')
 
   await until('the slow device to be offline', async () => (await node.api.presence('slow')).slow.presence === 'offline')
   await until('the close to be counted', async () => {
@@ -92,7 +92,7 @@ test('above the connect rate devices get a retry time, and are then admitted', a
     }
   }
   const devices = await Promise.all(registered.map(({ token }) => come(token)))
-  assert.ok(refused.length > 0, 'forty at once are over the rate')
+  assert.ok(refused.length > 0, 'forty at once exceed the rate')
   await Promise.all(devices.map((device) => device.leave()))
   await own.stop()
 

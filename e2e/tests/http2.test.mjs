@@ -47,7 +47,7 @@ test('a provider publishes with prior knowledge, and the device receives it', as
   const provider = client(t)
   const settings = await provider.ready()
   assert.equal(settings.maxConcurrentStreams, STREAMS_MAX)
-  assert.ok(!settings.enableConnectProtocol, 'WebSockets come over HTTP/1.1')
+  assert.ok(!settings.enableConnectProtocol, 'WebSockets use HTTP/1.1')
   const accepted = await publish(provider, { users: ['h2'] }, 'over h2')
   assert.equal(accepted.status, 202, accepted.text)
   assert.ok(accepted.headers.date && accepted.headers['x-request-id'])
@@ -150,7 +150,7 @@ test('a WebSocket stream is reset, so that clients use HTTP/1.1 for it', async (
   for (const path of [`/v1/connect?token=${token}`, '/mqtt', '/xmpp']) {
     await assert.rejects(browser.call('GET', path), /HTTP_1_1_REQUIRED/, path)
   }
-  assert.equal((await browser.call('GET', '/openapi.json')).status, 200, 'the connection goes on')
+  assert.equal((await browser.call('GET', '/openapi.json')).status, 200, 'the connection continues')
 })
 
 test('requests without a credential are rejected individually', async (t) => {
@@ -169,7 +169,7 @@ test('requests without a credential are rejected individually', async (t) => {
   assert.equal(without[3].headers['www-authenticate'], 'Bearer realm="noroshi"')
   const { token } = await node.api.register({ user: 'h2-other' })
   const { device } = await node.api.register({ user: 'h2-other' })
-  assert.equal((await stranger.call('GET', `/v1/devices/${device}`, { token })).status, 401, 'a device is no provider')
+  assert.equal((await stranger.call('GET', `/v1/devices/${device}`, { token })).status, 401, 'a device cannot act as a provider')
   assert.equal((await stranger.call('GET', '/v1/me', { token })).status, 200)
   await node.api.call('POST', '/v1/users/h2-other/revoke')
   assert.equal((await stranger.call('GET', '/v1/me', { token })).status, 401)
@@ -301,7 +301,7 @@ test('a drain sends GOAWAY and answers requests in progress', async (t) => {
   // The node has its head once a later request is answered.
   assert.equal((await both.call('GET', '/v1/topics', { token: KEY })).status, 200)
   own.terminate()
-  await until('the stream to be told', () => /event: close[^]*"drain"/.test(text))
+  await until('the close event of the stream', () => /event: close[^]*"drain"/.test(text))
   await until('GOAWAY', () => both.goaways.length > 0 && idle.goaways.length > 0)
   assert.deepEqual(new Set([...both.goaways, ...idle.goaways]), new Set([NGHTTP2_NO_ERROR]))
   body.end('"data": 1}')

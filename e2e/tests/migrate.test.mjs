@@ -35,7 +35,7 @@ test('a node migrated to PostgreSQL keeps its devices and their pending notifica
     assert.match(done.stdout, /\[store\]\n +url = /)
     assert.match(done.stderr, /^devices \(/m)
     assert.match(done.stderr, /^inbox \(/m)
-    assert.ok(!done.stderr.includes('\u001b'), 'lines where there is no terminal')
+    assert.ok(!done.stderr.includes('\u001b'), 'plain lines without a terminal')
 
     const again = await migrate('--json')
     assert.equal(again.code, 1)

@@ -198,7 +198,7 @@ test('limits of size, rate and lifetime', async () => {
   assert.equal((await ask('DELETE', `/v1/me/endpoints/${receiver.endpoint.id}`, { token: receiver.token })).status, 204)
   assert.equal((await refused(send(receiver, 'x'))).statusCode, 410)
   assert.equal((await ask('GET', url)).status, 410)
-  assert.equal((await ask('POST', `${url}x`, { headers: { ttl: '1' } })).status, 404, 'never given out')
+  assert.equal((await ask('POST', `${url}x`, { headers: { ttl: '1' } })).status, 404, 'never issued')
 })
 
 test('endpoints survive a restart, and their secrets are not in the log', async () => {

@@ -115,7 +115,7 @@ describe('fallback', () => {
       })
       const received = await connected.next()
       assert.equal(received.id, id)
-      assert.equal(received.ack, true, 'what a push waits behind asks for a confirmation')
+      assert.equal(received.ack, true, 'a fallback notification requests an acknowledgement')
       connected.send({ t: 'ack', ids: [id] })
       await outcome(id, far.device, 'pushed')
       await outcome(id, near.device, 'push_not_needed')
@@ -178,7 +178,7 @@ describe('credentials', () => {
     assert.ok(!text.includes(secret) && !text.includes('PRIVATE'), 'a list without secrets')
     for (const file of readdirSync(node.data)) {
       if (!/noroshi\.db/.test(file)) continue
-      assert.ok(!readFileSync(join(node.data, file)).includes(secret), `${file} holds no secret in the clear`)
+      assert.ok(!readFileSync(join(node.data, file)).includes(secret), `${file} contains no secret in plain text`)
     }
     assert.ok(!node.log().includes(secret))
   })

@@ -73,7 +73,7 @@ test('SIGHUP changes the certificate for new connections and keeps open ones', a
   const device = await wss(registered.body.token)
   assert.equal(await shown(), first.fingerprint256)
   const second = issue(cert, key, 'second')
-  assert.equal(await shown(), first.fingerprint256, 'not before it is told')
+  assert.equal(await shown(), first.fingerprint256, 'not before SIGHUP')
   node.child.kill('SIGHUP')
   await until('the new certificate', async () => (await shown()) === second.fingerprint256)
   await https('POST', '/v1/notifications', readFileSync(cert), KEY, { to: { users: ['reload'] }, data: 'still open' })

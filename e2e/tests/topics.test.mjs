@@ -77,7 +77,7 @@ test('an offline durable subscriber receives stored messages later, and acknowle
   await device.leave()
 
   const repeated = await Device.connect(node.ws, token)
-  assert.deepEqual((await received(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was confirmed')
+  assert.deepEqual((await received(repeated)).map((msg) => msg.id), backlog.map((msg) => msg.id), 'nothing was acknowledged')
   await repeated.leave()
 
   await node.api.me(token).ack(backlog[0].id)
@@ -183,7 +183,7 @@ test('a connection with a position recovers all missed messages', async () => {
   assert.deepEqual(data(recovered), [1, 2, 3])
   assert.deepEqual(recovered.map((msg) => msg.offset), [offset + 1, offset + 2, offset + 3])
   await publish('log', 4)
-  assert.deepEqual(data(await received(again)), [4], 'and it goes on live')
+  assert.deepEqual(data(await received(again)), [4], 'and live messages follow')
   await again.leave()
 })
 

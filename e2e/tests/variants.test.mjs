@@ -129,7 +129,7 @@ describe('a campaign that sends variants', () => {
     assert.equal(mine.notification.title.includes('🛒'), variant === 'emoji')
     await node.api.call('POST', '/v1/me/opened', { token, body: { ids: [mine.id] } })
     const before = (await show(id)).experiment.variants.find((one) => one.name === variant)
-    assert.deepEqual([before.opened.count, before.acked], [1, 0], 'to open is not to confirm')
+    assert.deepEqual([before.opened.count, before.acked], [1, 0], 'opening does not acknowledge')
     await node.api.call('POST', '/v1/me/inbox/ack', { token, body: { ids: [mine.id] } })
     const after = (await show(id)).experiment.variants.find((one) => one.name === variant)
     assert.deepEqual([after.acked, after.delivered.count], [1, 1])

@@ -94,7 +94,7 @@ test('an account creates a node that others subscribe to until it deletes it', a
   await Promise.all([romeo, juliet, nurse].map((xmpp) => xmpp.stop()))
 })
 
-test('subscribers receive the events of a node in the order of its items, whoever publishes', async () => {
+test('subscribers receive the events of a node in the order of its items, from any publisher', async () => {
   const all = await Promise.all(NAMES.map((name) => connect(name, 'order')))
   const options = { publish_model: 'open', max_items: 'max' }
   await create(all[0], 'busy', options)
@@ -161,7 +161,7 @@ test('the push service of an offline account receives the number of waiting mess
     await until('the request', () => requests.length === count)
     const request = requests[count - 1]
     assert.equal(request.attrs.from, 'juliet@localhost')
-    assert.ok(!request.toString().includes('wherefore'), 'nothing of what is said')
+    assert.ok(!request.toString().includes('wherefore'), 'no content of the messages')
     const published = request.getChild('pubsub').getChild('publish')
     assert.equal(published.attrs.node, 'n')
     const form = published.getChild('item').getChild('notification', 'urn:xmpp:push:0').getChild('x', FORM)

@@ -47,13 +47,13 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** An online, available client; its messages are in `received`, its stream errors in `said`. */
+/** An online, available client; its messages are in `received`, its stream errors in `streamErrors`. */
 async function connect(device, { service = services.starttls, reconnects = false } = {}) {
   const xmpp = client({ service, domain: 'localhost', username: device.device, password: device.token })
   if (!reconnects) xmpp.reconnect.stop()
-  Object.assign(xmpp, { received: [], said: [], timeout: 5_000 })
+  Object.assign(xmpp, { received: [], streamErrors: [], timeout: 5_000 })
   xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.received.push(stanza))
-  xmpp.on('error', (error) => xmpp.said.push(error.condition ?? error.message))
+  xmpp.on('error', (error) => xmpp.streamErrors.push(error.condition ?? error.message))
   // `start` waits for the server's header only after it has written its own, and misses an earlier one.
   const online = new Promise((resolve, reject) => {
     xmpp.once('online', resolve)
@@ -186,7 +186,7 @@ test('a device has one session across protocols', async () => {
   const device = await provider.register({ user: 'changing' })
   const xmpp = await connect(device)
   const native = await Device.connect(`wss://127.0.0.1:${node.httpPort}`, device.token, { rejectUnauthorized: false })
-  await until('the conflict error of the first', () => xmpp.said.includes('conflict'))
+  await until('the conflict error of the first', () => xmpp.streamErrors.includes('conflict'))
   const again = await connect(device, { service: services.websocket })
   assert.equal((await within('the close of the second', native.closed)).code, 4001)
   await provider.publish({ to: { users: ['changing'] }, data: 'here', when: 'connected' })
@@ -205,7 +205,7 @@ test('inbox and last items survive a kill of the node', async () => {
   await until('both', () => xmpp.received.length === 2)
   assert.deepEqual(data(xmpp).sort(), ['kept', 'rain'])
   const own = xmpp.received.find((message) => payload(message).data === 'kept')
-  assert.ok(own.getChild('delay', 'urn:xmpp:delay'), 'it says since when it waited')
+  assert.ok(own.getChild('delay', 'urn:xmpp:delay'), 'it carries its delay')
   await xmpp.stop()
 })
 
@@ -213,8 +213,8 @@ test('a drain sends a stream error', async () => {
   const device = await provider.register()
   const xmpp = await connect(device)
   node.terminate()
-  await until('the stream error', () => xmpp.said.length > 0)
-  assert.equal(xmpp.said[0], 'system-shutdown')
+  await until('the stream error', () => xmpp.streamErrors.length > 0)
+  assert.equal(xmpp.streamErrors[0], 'system-shutdown')
   await node.exited
   await node.spawn()
 })
