@@ -1,45 +1,66 @@
 //! Confirmations on their way to the store, coalesced.
 //!
-//! A device confirms one notification at a time; the store is told many at once. The queue is
-//! bounded: above it confirmations are dropped and counted, and the devices hear those
-//! notifications once more, with the same ids.
+//! A device confirms one notification at a time; the store gets many in one write. The queue is bounded: above the bound
+//! confirmations are dropped and counted, and the devices receive those notifications again, with the same ids.
 //!
-//! A backlog that is read on an open connection waits for the confirmations that its device gave before
-//! (`AckQueue::settle`): the client would get those notifications as new ones.
+//! A backlog read on an open connection waits for the earlier confirmations of its device ([`Acks::settle`]): otherwise
+//! the client would get those notifications as new ones.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{Ack, Acked, Error as StoreError};
+use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
 
-use crate::delivery::{Delivery, Error};
-use crate::metrics::Metrics;
+use crate::context::Context;
+use crate::error::Error;
+use crate::freshness::Freshness;
+use crate::share_feed::ShareFeed;
 
 /// 1 M × (16 B id + its share of a device's entry) ≈ 50 MB at worst, and as much again while they are
 /// being written.
 const QUEUED_IDS_MAX: usize = 1_000_000;
 
-/// How long a confirmation waits for company; a crash within it repeats the notification.
+/// How long a confirmation waits for others. A crash within this time repeats the notification.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// Ids in one write: the writer is held for some tens of milliseconds at most.
+/// Ids in one write, which occupies the writer for some tens of milliseconds at most.
 const IDS_PER_WRITE: usize = 20_000;
 
-/// Between two attempts while the store does not take them.
+/// The pause between two attempts while the store fails.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a read waits for confirmations at most: where the store is that slow, notifications may come again.
+/// The longest wait of a read for confirmations. If the store is slower, notifications may be delivered again.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    acked_seconds: Histogram,
+    acks_dropped: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "acked_seconds",
+            "Time from acceptance to confirmation",
+            self.acked_seconds.clone(),
+        );
+        registry.register("acks_dropped", "Confirmations that were dropped", self.acks_dropped.clone());
+    }
+}
+
 /// Filled by shards, emptied by one task.
-pub(crate) struct AckQueue {
-    /// Guards only the map; nothing is awaited or called while it is held.
+struct AckQueue {
+    /// Guards only the map; nothing is awaited or called under it.
     queued: Mutex<Queued>,
     filled: Notify,
-    /// A write is over.
+    /// Wakes callers of `settle` after a write.
     written: Notify,
 }
 
@@ -47,15 +68,15 @@ pub(crate) struct AckQueue {
 struct Queued {
     ids_count: usize,
     devices: HashMap<DeviceNum, Vec<NotificationId>>,
-    /// Whose confirmations are being written.
+    /// Devices whose confirmations are being written.
     writing: HashSet<DeviceNum>,
     is_writing: bool,
-    /// Writes that are over.
+    /// The number of finished writes.
     writes: u64,
 }
 
 impl Queued {
-    /// How many writes are over when what a device confirmed so far has been tried; `None` if that is so.
+    /// The number of finished writes after which the present confirmations of a device were attempted; `None` if all were.
     fn settled_at(&self, device: DeviceNum) -> Option<u64> {
         let next = self.writes + 1;
         if self.devices.contains_key(&device) {
@@ -87,7 +108,8 @@ impl AckQueue {
         }
     }
 
-    /// What the store did not take; false for no room. Nobody is woken: who puts it back tries again by itself.
+    /// Queues confirmations again after a failed write. Returns false if there is no room. Wakes nobody: the caller
+    /// retries.
     fn put_back(&self, acks: Vec<Ack>) -> bool {
         let count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
         let mut queued = self.queued.lock();
@@ -101,7 +123,7 @@ impl AckQueue {
         true
     }
 
-    /// All that is queued: shards that confirm meanwhile wait for a swap, not for a walk.
+    /// Takes the whole queue, by a swap, so that shards wait only briefly.
     fn take(&self) -> HashMap<DeviceNum, Vec<NotificationId>> {
         let mut queued = self.queued.lock();
         let devices = std::mem::take(&mut queued.devices);
@@ -110,7 +132,7 @@ impl AckQueue {
         devices
     }
 
-    /// What was taken has been tried.
+    /// Everything that was taken was attempted.
     fn finish(&self) {
         let mut queued = self.queued.lock();
         (queued.writing, queued.is_writing) = (HashSet::new(), false);
@@ -119,7 +141,7 @@ impl AckQueue {
         self.written.notify_waiters();
     }
 
-    /// Waits until what a device confirmed so far is written, or was tried in vain. Cancel-safe.
+    /// Waits until the present confirmations of a device were written, or failed. Cancel-safe.
     pub(crate) async fn settle(&self, device: DeviceNum) {
         let Some(settled_at) = self.queued.lock().settled_at(device) else { return };
         let settled = async {
@@ -133,11 +155,13 @@ impl AckQueue {
             }
         };
         if tokio::time::timeout(SETTLE_MAX, settled).await.is_err() {
-            tracing::warn!("confirmations are not written in time; what they are for may be heard again");
+            tracing::warn!(
+                "confirmations were not written in time; devices may receive their notifications again"
+            );
         }
     }
 
-    /// Waits until there is something, then a little for more. Cancel-safe.
+    /// Waits for the first confirmation, and then briefly for more. Cancel-safe.
     async fn ready(&self) {
         if self.queued.lock().ids_count == 0 {
             self.filled.notified().await;
@@ -146,24 +170,52 @@ impl AckQueue {
     }
 }
 
-impl Delivery {
-    /// Writes confirmations as they come; once `drain` resolves, what is left, and returns. Not
-    /// cancel-safe: what was taken from the queue and not yet handed to the store would be lost.
-    pub(crate) async fn write_acks_until(&self, drain: impl Future<Output = ()>) {
+/// Queues confirmations and writes them.
+pub(crate) struct Acks {
+    context: Arc<Context>,
+    freshness: Arc<Freshness>,
+    feed: Arc<ShareFeed>,
+    queue: AckQueue,
+    metrics: Metrics,
+}
+
+impl Acks {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        freshness: Arc<Freshness>,
+        feed: Arc<ShareFeed>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { context, freshness, feed, queue: AckQueue::new(), metrics }
+    }
+
+    /// Queues confirmations of a device.
+    pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
+        self.queue.push(device, ids, &self.metrics);
+    }
+
+    /// Waits until the present confirmations of a device were written, or failed. Cancel-safe.
+    pub(crate) async fn settle(&self, device: DeviceNum) {
+        self.queue.settle(device).await;
+    }
+
+    /// Writes confirmations as they arrive. When `drain` resolves, writes the rest and returns. Not cancel-safe:
+    /// confirmations that were taken from the queue and not yet handed to the store would be lost.
+    pub(crate) async fn write_until(&self, drain: impl Future<Output = ()>) {
         let mut drain = std::pin::pin!(drain);
         loop {
             let draining = tokio::select! {
                 () = &mut drain => true,
-                () = self.acks.ready() => false,
+                () = self.queue.ready() => false,
             };
-            let wrote_all = self.flush_acks(draining).await;
+            let wrote_all = self.flush(draining).await;
             if draining {
                 return;
             }
             if !wrote_all {
                 tokio::select! {
                     () = &mut drain => {
-                        self.flush_acks(true).await;
+                        self.flush(true).await;
                         return;
                     }
                     () = tokio::time::sleep(PAUSE) => {}
@@ -172,50 +224,50 @@ impl Delivery {
         }
     }
 
-    /// Writes all that is queued now; false if some of it has to be tried again, which the `last` attempt is not.
-    async fn flush_acks(&self, last: bool) -> bool {
+    /// Writes the queue. Returns false if some confirmations must be retried; the `last` attempt drops them instead.
+    async fn flush(&self, last: bool) -> bool {
         let mut wrote_all = true;
-        let queued = self.acks.take();
+        let queued = self.queue.take();
         for acks in writes(queued) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
-            let Err(error) = self.write_acks(acks.clone()).await else { continue };
-            // To confirm twice is the same as once, so an attempt of unknown outcome is repeated.
-            let may_pass = matches!(
+            let Err(error) = self.write(acks.clone()).await else { continue };
+            // Confirming twice is the same as once, so an attempt with an unknown result is repeated.
+            let may_succeed = matches!(
                 error,
                 Error::Store(StoreError::Engine(_) | StoreError::Overloaded | StoreError::Full)
             );
-            if may_pass && !last && self.acks.put_back(acks) {
-                tracing::warn!(%error, ids_count, "confirmations were not written; trying again");
+            if may_succeed && !last && self.queue.put_back(acks) {
+                tracing::warn!(%error, ids_count, "could not write confirmations; retrying");
                 wrote_all = false;
             } else {
                 self.metrics.acks_dropped.inc_by(ids_count as u64);
-                tracing::warn!(%error, ids_count, "confirmations were not written; their devices will hear them again");
+                tracing::warn!(%error, ids_count, "could not write confirmations; devices receive their notifications again");
             }
         }
-        self.acks.finish();
+        self.queue.finish();
         wrote_all
     }
 
-    pub(crate) async fn write_acks(&self, acks: Vec<Ack>) -> Result<u64, Error> {
-        let now = self.clock.now();
-        // What a device says is only counted where the store knows of it.
+    /// Writes confirmations now. Returns how many of the notifications were outstanding.
+    pub(crate) async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
+        let now = self.context.now();
         let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
-        let acked = self.store.ack(acks.clone(), now).await;
-        // Also where the answer was lost, and the confirmations perhaps not.
+        let acked = self.context.store.ack(acks.clone(), now).await;
+        // Also after an error, since the confirmations may have been written.
         if acked.as_ref().is_ok_and(|acked| !acked.is_empty()) || acked.is_err() {
-            self.nums_changed(devices);
+            self.freshness.nums_changed(devices);
         }
         let acked = acked?;
         for Acked { id, count } in &acked {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
-        self.became_acked(&acks, &acked);
-        self.shares.confirmed();
+        self.context.outcomes.acked(&acks, &acked);
+        self.feed.confirmed();
         Ok(acked.iter().map(|acked| acked.count).sum())
     }
 }
 
-/// Parts of about [`IDS_PER_WRITE`] ids, whole devices.
+/// Splits the queue into writes of about [`IDS_PER_WRITE`] ids, without splitting a device.
 fn writes(queued: HashMap<DeviceNum, Vec<NotificationId>>) -> Vec<Vec<Ack>> {
     let mut writes: Vec<Vec<Ack>> = Vec::new();
     let mut ids_count = IDS_PER_WRITE;
@@ -252,7 +304,7 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_and_taken_in_parts() {
         let queue = AckQueue::new();
-        let metrics = Metrics::unregistered();
+        let metrics = Metrics::default();
         let id = NotificationId::from_bytes([0; 16]);
         let devices = 50;
         for device in 0..devices {
@@ -271,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_device_settles_with_the_write_that_takes_what_it_confirmed() {
-        let (queue, metrics) = (AckQueue::new(), Metrics::unregistered());
+        let (queue, metrics) = (AckQueue::new(), Metrics::default());
         let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
         let confirm = |device| {
             queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);

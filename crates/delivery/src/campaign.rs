@@ -1,30 +1,36 @@
-//! Campaigns: one message to an audience of any size, at the hour and speed that was asked for.
+//! Campaigns: one message to an audience of any size, at a given time and rate.
 //!
-//! Reading order: [`spec`] (what is asked for), [`filter`], [`schedule`], [`template`] (pure decisions),
-//! [`mod@line`] (what an upload says of one user), [`trial`] (variants of an experiment), `plan` (all of it compiled for sending), [`progress`]
-//! (what is told).
+//! Reading order: [`spec`] (the request), `audience`, [`filter`], [`schedule`], [`template`] (pure decisions), [`upload`]
+//! (the recipients of an uploaded audience), [`trial`] (variants of an experiment), `plan` (everything compiled for
+//! sending), [`progress`] and [`report`] (what operators see), `lifecycle` (the component: create, start, pause, abort).
+//! [`crate::push`] sends campaigns.
 
-pub(crate) mod book;
-mod bucket;
+mod audience;
+mod content;
 pub mod count;
-pub mod filter;
-pub(crate) mod lifecycle;
-pub mod line;
+pub(crate) mod done;
+pub(crate) mod latency;
+mod lifecycle;
+mod pacer;
 pub(crate) mod plan;
 pub mod progress;
 pub mod proportion;
 pub mod report;
 pub mod schedule;
 pub mod spec;
-pub mod template;
+pub(crate) mod tracker;
 pub mod trial;
+pub mod upload;
 
+pub use crate::{filter, template};
+
+pub use crate::filter::{Filter, VersionRange};
 pub use count::Count;
-pub use filter::{Filter, VersionRange};
-pub use line::{Line, Own};
+pub(crate) use lifecycle::Campaigns;
 pub use progress::CampaignProgress;
 pub use proportion::{Difference, Estimate, Share};
 pub use report::{Report, VariantReport};
 pub use schedule::{LocalTime, QuietHours};
 pub use spec::{Audience, CampaignMessage, Spec, Variant};
 pub use trial::{OwnMessage, Treatment, Trial};
+pub use upload::{Line, Own};

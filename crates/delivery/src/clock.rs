@@ -1,4 +1,4 @@
-//! The time of day, replaceable in tests.
+//! The time of day. Tests set it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use noroshi_types::Timestamp;
 
-/// Cheap to clone and to ask.
+/// Cheap to clone and to read.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
@@ -15,12 +15,12 @@ impl Clock {
         Self(None)
     }
 
-    /// Stands still until [`Clock::set`].
+    /// Does not move until [`Clock::set`].
     pub fn fixed(now: Timestamp) -> Self {
         Self(Some(Arc::new(AtomicU64::new(now.0))))
     }
 
-    /// Only for a clock made by [`Clock::fixed`]; the system's cannot be set.
+    /// Sets a clock made by [`Clock::fixed`]. Has no effect on the system clock.
     pub fn set(&self, now: Timestamp) {
         if let Some(time) = &self.0 {
             time.store(now.0, Ordering::SeqCst);

@@ -1,73 +1,77 @@
-//! Delivery over several nodes: what a node with others beside it does besides handing messages to its own
-//! connections. A node alone has none of this.
+//! Delivery across several nodes: everything that a node does for, and asks of, other nodes. A node without peers skips
+//! all of it.
 //!
 //! ```text
 //!   publish ─► outbox ─► dispatcher ─ locate ─► Directory
-//!                           ├─ one frame a node ─► Bus ─► inlet (there) ─► Edge
-//!                           └─ own part ─► turn (comes back by the bus, so that it keeps its place) ─► Edge
-//!   Receiver ─► inlet ─┬─ deliver, close, subscribe, … ─► Edge
-//!                      ├─ ask ─► Edge ─► answer
-//!                      └─ lost, joined ─► sweep ─► Directory::keep, Store::recheck ─► Edge::reread
+//!                           ├─ one frame a node ─► Bus ─► inbound (there) ─► Edge
+//!                           └─ own part ─► held until a marker returns by the bus ─► Edge
+//!   Receiver ─► inbound ─┬─ deliver, close, subscribe, … ─► Edge
+//!                        ├─ changed definitions, credentials, devices ─► Handler
+//!                        ├─ question ─► Edge ─► answer
+//!                        └─ lost, joined ─► sweep ─► Directory::keep, Store::recheck ─► Edge::reread
 //! ```
 //!
-//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `turn`, `inlet`, `ask`, `place`, `sweep`, `gap`, `change`.
+//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `own_part`, `inbound`, `question`, `place_history`, `sweep`,
+//! `gap`, `reload`.
 //!
-//! Invariants: what one node sends leaves in the order in which it was queued; everything a node hands to
-//! its connections while others are there came out of the one ordered stream of its bus, so what is kept is
-//! handed over in commit order on every node; the bus may lose anything, and what is kept is then found in the store.
+//! Invariants: a node sends records in the order in which it queued them; everything that a node hands to its connections
+//! while others exist comes out of the one ordered stream of its bus, so every node hands over stored messages in commit
+//! order; the bus may lose anything, and stored messages are then found in the store.
 
 pub mod wire;
 
-pub(crate) mod ask;
-mod change;
 mod codec;
 mod dispatcher;
-pub(crate) mod gap;
-mod inlet;
-pub(crate) mod login;
-pub(crate) mod metrics;
+mod gap;
+mod inbound;
+mod metrics;
 mod outage;
 pub(crate) mod outbox;
-mod place;
+mod own_part;
+mod place_history;
+pub(crate) mod question;
+mod reload;
 mod route;
 mod sweep;
-mod turn;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use noroshi_cluster::{Cluster, Epoch, NodeView, Receiver};
-use noroshi_types::{AppId, DeviceId, NotificationId};
+use noroshi_types::{AppId, DeviceId, NotificationId, Position, Topic};
 
-pub(crate) use crate::cluster::inlet::Inlet;
-use crate::cluster::metrics::Metrics;
+use crate::cluster::inbound::Inbound;
+pub(crate) use crate::cluster::metrics::Metrics;
 use crate::cluster::outbox::{Item, Outbox, To};
-pub use crate::cluster::place::id_at;
-use crate::delivery::Delivery;
+pub use crate::cluster::place_history::id_at;
+use crate::cluster::question::Questions;
+use crate::context::Context;
+use crate::error::Error;
+use crate::share_feed::ShareFeed;
 
 /// Bounds and intervals; the defaults are for production.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Requests that wait to be handed to the bus; above it requests are refused.
+    /// Requests that may wait for the bus; above it requests are refused.
     pub requests_max: usize,
-    /// Their bytes, payload and targets.
+    /// Their bytes: payloads and targets.
     pub bytes_max: usize,
-    /// How long a publish waits for the bus to have its message.
+    /// How long a publish waits until the bus has its message.
     pub hand_over: Duration,
-    /// How long other nodes are waited for that were asked something.
+    /// How long a question waits for the answers of other nodes.
     pub answer: Duration,
-    /// Sessions put into the directory again in a second by all gateways together, after leases were lost or the directory.
+    /// Sessions that all gateways together register again in a second, after a lease or the directory was lost.
     pub keep_per_second: u32,
-    /// How often it is looked whether anything kept was missed, though nothing says so.
+    /// How often a node looks for missed stored messages without any sign of a loss.
     pub sweep_interval: Duration,
-    /// In which all sessions are compared with the directory once, though nothing says that it lacks any.
+    /// How long one comparison of all sessions with the directory takes, without any sign of a loss.
     pub audit_interval: Duration,
-    /// The same where messages may have been lost.
+    /// The same after messages may have been lost.
     pub audit_soon: Duration,
-    /// After sessions were put into the directory: others have a new lease in their lists by then, and what they sent
-    /// before is looked for once more.
+    /// The pause between the registration of sessions and one more look at the store: by then other nodes know the new
+    /// lease.
     pub known_after: Duration,
-    /// How often apps, keys and credentials are read again, though nobody says that they changed.
+    /// How often apps, keys and credentials are read again without a notification of a change.
     pub reload_interval: Duration,
 }
 
@@ -90,109 +94,180 @@ impl Default for Config {
     }
 }
 
-/// What reads apps and keys again when another node changed them.
+/// Reads apps and keys again after another node changed them.
 #[async_trait::async_trait]
 pub trait Reload: Send + Sync {
     async fn reload(&self);
 }
 
-/// What a node has of the others.
-pub(crate) struct Peers {
-    pub(crate) cluster: Cluster,
-    pub(crate) config: Config,
-    pub(crate) metrics: Metrics,
-    pub(crate) outbox: Outbox,
-    turns: turn::Turns,
-    outage: outage::Outage,
-    asks: ask::Asks,
-    places: place::Places,
-    sweeps: sweep::Sweeps,
-    pub(crate) gaps: gap::Gaps,
-    absent: inlet::Absent,
-    changes: change::Changes,
+/// The components above the cluster, as far as records of other nodes concern them. Implemented by [`crate::service`].
+#[async_trait::async_trait]
+pub(crate) trait Handler: Send + Sync {
+    /// Push work was added.
+    fn push_work_added(&self);
+
+    /// Experiments or notices changed.
+    fn definitions_changed(&self);
+
+    /// Cached data of devices under these names is stale.
+    fn data_changed(&self, tags: Vec<u64>);
+
+    /// All cached data of devices may be stale: records may have been lost.
+    fn all_data_changed(&self);
+
+    /// Credentials of the app changed.
+    async fn reload_credentials(&self, app: AppId) -> Result<(), Error>;
+
+    /// Credentials may have changed without a record that says so.
+    async fn reload_changed_credentials(&self) -> Result<(), Error>;
 }
 
-impl Delivery {
-    /// Makes this node one of several. To be called before anything runs; a second call is ignored.
-    /// `reload` is told when another node changed apps or keys.
-    pub fn attach_cluster(&self, cluster: Cluster, config: Config, reload: Arc<dyn Reload>) {
+/// The other nodes, if there are any.
+pub(crate) struct Nodes {
+    context: Arc<Context>,
+    feed: Arc<ShareFeed>,
+    metrics: Metrics,
+    /// Queues records of other nodes, also before `peers` is set.
+    inbound: Arc<Inbound>,
+    /// Set once, before anything runs, where there are other nodes.
+    peers: OnceLock<Arc<Peers>>,
+}
+
+/// A node's side of the cluster.
+pub(crate) struct Peers {
+    pub(crate) cluster: Cluster,
+    pub(crate) outbox: Outbox,
+    pub(crate) questions: Questions,
+    context: Arc<Context>,
+    feed: Arc<ShareFeed>,
+    inbound: Arc<Inbound>,
+    config: Config,
+    metrics: Metrics,
+    own_parts: own_part::OwnParts,
+    outage: outage::Outage,
+    places: place_history::PlaceHistory,
+    sweeps: sweep::Sweeps,
+    gaps: gap::Gaps,
+    absent: inbound::Absent,
+    changes: reload::Changes,
+}
+
+impl Nodes {
+    pub(crate) fn new(context: Arc<Context>, feed: Arc<ShareFeed>, metrics: Metrics) -> Self {
+        Self { context, feed, metrics, inbound: Arc::default(), peers: OnceLock::new() }
+    }
+
+    /// Makes this node one of several. A second call is ignored.
+    pub(crate) fn attach(&self, cluster: Cluster, config: Config, reload: Arc<dyn Reload>) {
         let peers = Peers {
             outbox: Outbox::new(config.requests_max, config.bytes_max),
-            metrics: self.metrics.cluster.clone(),
-            turns: turn::Turns::default(),
+            questions: Questions::new(cluster.clone(), config.answer, self.metrics.unanswered.clone()),
+            context: self.context.clone(),
+            feed: self.feed.clone(),
+            inbound: self.inbound.clone(),
+            metrics: self.metrics.clone(),
+            own_parts: own_part::OwnParts::default(),
             outage: outage::Outage::default(),
-            asks: ask::Asks::default(),
-            places: place::Places::default(),
+            places: place_history::PlaceHistory::default(),
             sweeps: sweep::Sweeps::default(),
             gaps: gap::Gaps::default(),
-            absent: inlet::Absent::default(),
-            changes: change::Changes::new(reload),
+            absent: inbound::Absent::default(),
+            changes: reload::Changes::new(reload),
             cluster,
             config,
         };
         let _ = self.peers.set(Arc::new(peers));
     }
 
-    /// What the cluster tells this node; everything is queued and done by [`Delivery::run`].
-    pub fn receiver(&self) -> Arc<dyn Receiver> {
-        self.inlet.clone()
+    /// Receives the records of other nodes. It only queues them; [`run`] processes them.
+    pub(crate) fn receiver(&self) -> Arc<dyn Receiver> {
+        self.inbound.clone()
     }
 
-    /// How devices and users are called in the directory; none for a node alone.
-    pub fn session_keys(&self) -> Option<noroshi_cluster::Keys> {
-        self.peers().map(|peers| peers.cluster.keys.clone())
-    }
-
+    /// `None` on a node without others.
     pub(crate) fn peers(&self) -> Option<&Arc<Peers>> {
         self.peers.get()
     }
 
-    /// Resolves when every message that was accepted before has been handed to the bus: awaited by the
-    /// store before it lets another node commit. Bounded by its caller.
-    pub async fn flush(&self) {
+    /// Queues a record for other nodes, if there are any.
+    pub(crate) fn send(&self, to: To, record: wire::Record) {
         if let Some(peers) = self.peers() {
-            peers.outbox.reached(peers.outbox.last()).await;
+            peers.send(to, record);
+        }
+    }
+
+    /// Wakes the senders of other nodes.
+    pub(crate) fn wake_senders(&self) {
+        if let Some(peers) = self.peers() {
+            peers.changes.wake();
+        }
+    }
+
+    /// Waits until the bus has what was queued under `ticket`. Bounded.
+    pub(crate) async fn handed_over(&self, ticket: Option<u64>) {
+        if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
+            peers.handed_over(ticket).await;
+        }
+    }
+
+    /// Resolves when the bus has every message that was accepted before. Bounded by the caller.
+    pub(crate) async fn flush(&self) {
+        if let Some(peers) = self.peers() {
+            peers.flush().await;
+        }
+    }
+
+    /// A topic's message arrived, and the one after `behind` is missing. Called on shards; never waits.
+    pub(crate) fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
+        let Some(peers) = self.peers() else { return };
+        peers.metrics.gaps.inc();
+        if !peers.gaps.add(app, topic, behind) {
+            peers.sweeps.lost(peers.place_before(Instant::now()));
         }
     }
 }
 
 impl Peers {
-    /// Queues something for other nodes; the number of its place in the queue.
-    pub(crate) fn tell(&self, to: To, record: wire::Record) -> u64 {
-        self.outbox.push(Item::Tell { to, record })
+    /// Queues a record for other nodes. Returns the number of its place in the queue.
+    pub(crate) fn send(&self, to: To, record: wire::Record) -> u64 {
+        self.outbox.push(Item::Record { to, record })
     }
 
-    /// A kept message may not have been told to anyone: every node compares its sessions with the store from there.
-    pub(crate) fn untold(&self, id: NotificationId) {
-        let since = place::before_id(id);
+    /// A stored message may have reached no node: every node compares its sessions with the store from there.
+    pub(crate) fn undelivered(&self, id: NotificationId) {
+        let since = place_history::before_id(id);
         self.sweeps.lost(since);
-        self.tell(To::Gateways, wire::Record::Sweep { since: since.0 });
+        self.send(To::Gateways, wire::Record::Sweep { since: since.0 });
     }
 
-    /// Waits until the bus has what was queued up to `ticket`; not for long, and not while there is no bus.
+    /// Sessions that the directory does not know begin, none of them with a lower generation.
+    pub(crate) fn unregistered(&self, generation: u64) {
+        self.sweeps.unregistered(self.place_before(Instant::now()), generation);
+    }
+
+    /// Waits until the bus has what was queued up to `ticket`, for a bounded time.
     pub(crate) async fn handed_over(&self, ticket: u64) {
         if tokio::time::timeout(self.config.hand_over, self.outbox.reached(ticket)).await.is_err() {
             self.metrics.late.inc();
         }
     }
 
-    /// [`Peers::tell`], and waits until it is on its way.
-    pub(crate) async fn tell_now(&self, to: To, record: wire::Record) {
-        let ticket = self.tell(to, record);
+    async fn flush(&self) {
+        self.outbox.reached(self.outbox.last()).await;
+    }
+
+    /// [`Peers::send`], and waits until the bus has it.
+    pub(crate) async fn send_now(&self, to: To, record: wire::Record) {
+        let ticket = self.send(to, record);
         self.handed_over(ticket).await;
     }
 
-    /// Whoever holds the device.
+    /// The nodes that hold the device.
     pub(crate) fn holders(&self, app: AppId, device: &DeviceId) -> To {
         To::Holders(self.cluster.keys.device(app, device))
     }
 
-    /// There is push work: other senders are told soon.
-    pub(crate) fn wake(&self) {
-        self.changes.wake();
-    }
-
-    /// Other nodes with a lease that `chosen` takes.
+    /// Other nodes with a lease that `chosen` accepts.
     pub(crate) fn others(&self, chosen: impl Fn(&NodeView) -> bool) -> Vec<Epoch> {
         let own = self.cluster.members.epoch();
         let nodes = self.cluster.members.nodes();
@@ -200,8 +275,8 @@ impl Peers {
         nodes.iter().filter(other).map(|node| node.epoch).collect()
     }
 
-    /// Whether this node lets devices in; a list that does not have it yet does not say.
-    pub(crate) fn is_gateway(&self) -> bool {
+    /// Whether this node accepts devices. Assumed while the list of nodes does not contain it yet.
+    fn is_gateway(&self) -> bool {
         let nodes = self.cluster.members.nodes();
         nodes.iter().find(|node| node.is_self).is_none_or(|node| node.info.roles.gateway)
     }
@@ -209,33 +284,38 @@ impl Peers {
     pub(crate) fn other_gateways(&self) -> Vec<Epoch> {
         self.others(|node| node.info.roles.gateway)
     }
+
+    /// A place before everything that was handed over at `moment` or later.
+    fn place_before(&self, moment: Instant) -> noroshi_store::Place {
+        self.places.before(moment, self.context.now())
+    }
 }
 
-/// Runs what a node with others beside it does in the background, until it is dropped.
-pub(crate) async fn run(delivery: &Arc<Delivery>) {
-    let Some(peers) = delivery.peers() else { return std::future::pending().await };
+/// Runs the background tasks of the cluster until it is dropped.
+pub(crate) async fn run(nodes: &Nodes, handler: &dyn Handler) {
+    let Some(peers) = nodes.peers() else { return std::future::pending().await };
     tokio::join!(
-        dispatcher::run(delivery, peers),
-        inlet::run(delivery, peers),
-        inlet::report_absent(delivery, peers),
-        turn::run(delivery, peers),
-        place::run(delivery, peers),
-        sweep::run(delivery, peers),
-        sweep::audit(delivery, peers),
-        gap::run(delivery, peers),
-        change::run(delivery, peers),
+        dispatcher::run(peers),
+        inbound::run(peers, handler),
+        inbound::report_absent(peers),
+        own_part::run(peers),
+        place_history::run(peers),
+        sweep::run(peers),
+        sweep::audit(peers),
+        gap::run(peers),
+        reload::run(peers, handler),
     );
 }
 
-/// Hands over what is queued still.
-pub(crate) async fn finish(delivery: &Arc<Delivery>) {
-    if let Some(peers) = delivery.peers() {
-        let rounds = dispatcher::run(delivery, peers);
-        let flushed = tokio::time::timeout(peers.config.hand_over, delivery.flush());
+/// Hands over what is still queued.
+pub(crate) async fn finish(nodes: &Nodes) {
+    if let Some(peers) = nodes.peers() {
+        let rounds = dispatcher::run(peers);
+        let flushed = tokio::time::timeout(peers.config.hand_over, peers.flush());
         tokio::select! {
             () = rounds => {}
             _ = flushed => {}
         }
-        peers.turns.pass_all(delivery, peers);
+        peers.own_parts.pass_all(peers);
     }
 }

@@ -1,7 +1,7 @@
-//! What an app defines for its users beside notifications: experiments and maintenance notices.
+//! What an app defines for its users besides notifications: experiments and maintenance notices.
 //!
-//! Pure: what is asked for, its rules, how it is kept, and what it means for one device at one moment. Who holds the
-//! live ones in memory is [`crate::first_call`].
+//! Pure: the request, its rules, its stored form, and what it means for one device at one moment. [`crate::first_call`] keeps
+//! live definitions in memory.
 
 pub mod experiment;
 pub mod notice;

@@ -1,47 +1,70 @@
-//! The decisions: who is meant, who hears it live, who finds it in the inbox; confirmations; and
-//! what is told afterwards.
+//! The decisions: recipients, live delivery or inbox, confirmations, and outcomes.
 //!
 //! ```text
 //!   api ──► Delivery::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards
 //!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
 //!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
 //!   gateway ──► Delivery::outcomes ──► metrics + event log + Store::record
-//!   Delivery ◄──► cluster ◄──► other nodes             (a node alone has none of this)
+//!   Delivery ◄──► cluster ◄──► other nodes             (only with several nodes)
 //!   Store::take ──► push::sender ──► push services ──► Store::finish
 //! ```
 //!
-//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
-//! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
-//! starts), [`rules`] (who may use which topic), `share` (who of a group gets a message), [`quota`] (what an app may use), [`service`] (background work),
-//! [`metrics`].
+//! [`Delivery`] is a facade: each of its methods calls one component. `service` builds the components, in layers; a
+//! component knows only those below it:
 //!
-//! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
-//! commit order; that alone gives every inbox and every topic its order.
+//! ```text
+//!   service
+//!   push · share · first_call
+//!   campaign · publish · ack · login · devices
+//!   sessions · quota · rules · freshness · push_work
+//!   cluster · share_feed
+//!   context (store, clock, runtime, edge, spans, outcomes)
+//! ```
+//!
+//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `service`, [`publish`], `ack`, `login`,
+//! `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
+//! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which member
+//! of a group gets a message), [`quota`] (what an app may use), [`metrics`].
+//!
+//! Invariant: `Edge::deliver` for stored messages is called from the store's completion, which runs in commit order. This
+//! alone gives every inbox and every topic its order.
 
-pub mod ack;
+mod ack;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;
+mod context;
 pub mod definition;
+mod delivery;
+mod devices;
 pub mod edge;
-pub mod entering;
+mod error;
+pub mod filter;
 pub mod first_call;
+mod freshness;
+mod holder;
+mod login;
 pub mod metrics;
+mod outcomes;
+mod prune;
 pub mod publish;
 pub mod push;
+mod push_work;
 pub mod quota;
+mod raw_json;
 pub mod rules;
-pub mod service;
+mod service;
+mod sessions;
 mod share;
+mod share_feed;
 mod spans;
-
-mod delivery;
-mod telling;
+pub mod template;
 
 pub use clock::Clock;
 pub use cluster::id_at;
-pub use delivery::{AbortOnDrop, Delivery, Error};
+pub use delivery::{AbortOnDrop, Delivery};
 pub use edge::{Edge, LocalSession, Session};
-pub use entering::{Entered, Entering};
+pub use error::Error;
+pub use login::{Entered, Entering};
 pub use publish::{Begun, Receipt};
 pub use quota::{Admission, Held, InOrder, Origin, OverQuota};

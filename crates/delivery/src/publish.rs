@@ -1,39 +1,60 @@
-//! From a checked request to accepted and on its way.
+//! From a checked request to an accepted notification that is on its way.
 //!
-//! Two ways, one for each promise: what is kept (or consumes a topic's offset, answers to an idempotency
-//! key, or is for push services) passes through the store's writer and is handed to the edge in commit order;
-//! what is only for who is here now goes to the edge at once and leaves its trace behind.
+//! Two paths, one for each promise. A stored message passes through the store's writer and is handed to the edge in commit
+//! order; so does one that takes a topic's offset, has an idempotency key, or is for push services. A message only for
+//! connected recipients goes to the edge at once and is recorded for the trace.
 //!
-//! Push work is written by the store in the same commit; here its sender is only woken.
+//! The store writes push work in the same commit; this module only wakes the senders.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use noroshi_events::event::Routed;
-use noroshi_store::{Accept, Accepted, Idempotency, OfCampaign};
+use noroshi_store::{Accept, Accepted, Cancelled, Idempotency, OfCampaign};
+use noroshi_telemetry::Registry;
 use noroshi_telemetry::span::Open;
 use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::oneshot;
 
+use crate::cluster::Nodes;
 use crate::cluster::outbox::Item;
-use crate::delivery::{Delivery, Error};
-use crate::quota::Origin;
-use crate::quota::admit::Room;
+use crate::context::Context;
+use crate::error::Error;
+use crate::freshness::Freshness;
+use crate::push_work::PushWork;
+use crate::quota::{Origin, PublishAdmission, Room};
+use crate::share_feed::ShareFeed;
 use crate::spans;
 
-/// What a provider is answered.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    refused_overloaded: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "refused_overloaded",
+            "Requests refused because the node is overloaded",
+            self.refused_overloaded.clone(),
+        );
+    }
+}
+
+/// The answer to a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub id: NotificationId,
-    /// How many were named; none for topics, conditions and everyone.
+    /// The number of named targets; `None` for topics, conditions and everyone.
     pub targets: Option<u64>,
     /// Inbox rows written.
     pub kept: u64,
-    /// An earlier request with the same idempotency key was answered.
+    /// The answer repeats that of an earlier request with the same idempotency key.
     pub replayed: bool,
 }
 
-/// A publish that has room ([`Delivery::begin_publish`]).
+/// A publish that has room ([`crate::Delivery::begin_publish`]).
 #[must_use]
 pub struct Begun {
     span: Option<Open>,
@@ -44,42 +65,53 @@ pub struct Begun {
     room: Room,
 }
 
-impl Delivery {
+/// Accepts notifications and hands them to connections, other nodes and push services.
+pub(crate) struct Publisher {
+    pub(crate) context: Arc<Context>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) freshness: Arc<Freshness>,
+    pub(crate) admission: Arc<PublishAdmission>,
+    pub(crate) feed: Arc<ShareFeed>,
+    pub(crate) push_work: Arc<PushWork>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Publisher {
     /// Accepts a request. When this returns a receipt, what must survive is on stable storage and
     /// what is for connected devices is on its way. Cancel-safe: a dropped future may still have
     /// accepted it.
-    pub async fn publish(
+    pub(crate) async fn publish(
         self: &Arc<Self>,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.spans(), &request, false);
+        let span = spans::publish(self.context.spans(), &request, false);
         self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
     }
 
-    /// As [`Delivery::publish`], for what came by no request that is traced or left out: a trace may begin here.
-    pub async fn publish_as_root(
+    /// As [`Publisher::publish`], for messages without a request that could be traced: a trace may begin here.
+    pub(crate) async fn publish_as_root(
         self: &Arc<Self>,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.spans(), &request, true);
+        let span = spans::publish(self.context.spans(), &request, true);
         self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
     }
 
-    /// As [`Delivery::publish_as_root`], for what the node itself says.
+    /// As [`Publisher::publish_as_root`], for messages of the node itself.
     pub(crate) async fn publish_own(
         self: &Arc<Self>,
         app: AppId,
         request: Request,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.spans(), &request, true);
+        let span = spans::publish(self.context.spans(), &request, true);
         self.publish_within(span, app, request, None, (Origin::Node, None)).await
     }
 
-    /// As [`Delivery::publish_own`], for a copy of what was published before: no trace begins here.
+    /// As [`Publisher::publish_own`], for a copy of an earlier message: no trace begins here.
     pub(crate) async fn publish_copy(
         self: &Arc<Self>,
         app: AppId,
@@ -89,8 +121,7 @@ impl Delivery {
         self.publish_within(None, app, request, idempotency, (Origin::Node, None)).await
     }
 
-    /// As [`Delivery::publish`]; a campaign's outcomes are counted there too, and its push work takes the
-    /// campaign's lane.
+    /// As [`Publisher::publish`]. Outcomes also count for the campaign, and push work takes the campaign's lane.
     pub(crate) async fn publish_for(
         self: &Arc<Self>,
         app: AppId,
@@ -98,7 +129,7 @@ impl Delivery {
         idempotency: Option<Idempotency>,
         campaign: Option<OfCampaign>,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.spans(), &request, false);
+        let span = spans::publish(self.context.spans(), &request, false);
         self.publish_within(span, app, request, idempotency, (Origin::Campaign, campaign)).await
     }
 
@@ -114,22 +145,22 @@ impl Delivery {
         self.finish_publish(begun).await
     }
 
-    /// The first half of [`Delivery::publish`], for those who publish several messages in order: decides whether there is
-    /// room, which may have to read the store. Await it for one message before the next.
-    pub async fn begin_publish(
+    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: decides whether there
+    /// is room, which may read the store. Await it for one message before the next.
+    pub(crate) async fn begin_publish(
         &self,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
         origin: Origin,
     ) -> Result<Begun, Error> {
-        let span = spans::publish(self.spans(), &request, false);
+        let span = spans::publish(self.context.spans(), &request, false);
         self.begin(span, app, request, idempotency, (origin, None)).await
     }
 
-    /// As [`Delivery::begin_publish`], for what came by no request that is traced or left out.
-    pub async fn begin_publish_as_root(&self, app: AppId, request: Request) -> Result<Begun, Error> {
-        let span = spans::publish(self.spans(), &request, true);
+    /// As [`Publisher::begin_publish`], for messages without a request that could be traced.
+    pub(crate) async fn begin_publish_as_root(&self, app: AppId, request: Request) -> Result<Begun, Error> {
+        let span = spans::publish(self.context.spans(), &request, true);
         self.begin(span, app, request, None, (Origin::Client, None)).await
     }
 
@@ -142,7 +173,7 @@ impl Delivery {
         (origin, campaign): (Origin, Option<OfCampaign>),
     ) -> Result<Begun, Error> {
         let request = match &span {
-            // What is done for it later is a child of this.
+            // Later work for the message is a child of this span.
             Some(span) => Request { trace: span.context(), ..request },
             None => request,
         };
@@ -158,31 +189,34 @@ impl Delivery {
     }
 
     async fn find_room(&self, app: AppId, request: &Request, origin: Origin) -> Result<Room, Error> {
-        let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
-        if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
+        let has_room_here = self.context.edge().is_none_or(|edge| edge.has_room(&request.target));
+        if !has_room_here || !self.nodes.peers().is_none_or(|peers| peers.outbox.has_room()) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        self.admit_publish(app, request, origin).await
+        self.admission.admit(app, request, origin).await
     }
 
-    /// The second half: when this is first polled, the message is in the store's queue, behind all that was polled before.
-    /// Messages that are stored are in that order.
-    pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
+    /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored messages
+    /// keep that order.
+    pub(crate) async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
         let Begun { span, app, request, idempotency, campaign, room } = begun;
         let gate = room.gate();
-        let accept = Accept { app, request, now: self.clock.now(), idempotency, campaign, gate };
+        let accept = Accept { app, request, now: self.context.now(), idempotency, campaign, gate };
         let result = self.publish_in(accept, room).await;
         if let Some(mut span) = span {
-            spans::published(&mut span, &result);
+            match &result {
+                Ok(receipt) => spans::published(&mut span, receipt.id, receipt.replayed),
+                Err(error) => spans::refused(&mut span, error),
+            }
         }
         result
     }
 
     async fn publish_in(self: &Arc<Self>, accept: Accept, room: Room) -> Result<Receipt, Error> {
         let accepted = match needs_store(&accept) {
-            true => self.accept(accept).await,
-            false => Ok(self.pass_on(accept)),
+            true => self.publish_stored(accept).await,
+            false => Ok(self.publish_unstored(accept)),
         };
         let (accepted, ticket) = match accepted {
             Ok(accepted) => accepted,
@@ -195,29 +229,27 @@ impl Delivery {
             true => room.give_back(),
             false => room.settle(),
         }
-        // Else the provider's next request, at another node, could overtake this one.
-        if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
-            peers.handed_over(ticket).await;
-        }
+        // Otherwise the provider's next request, on another node, could overtake this one.
+        self.nodes.handed_over(ticket).await;
         let (targets, kept, replayed) = (accepted.targets, accepted.kept(), accepted.replayed);
         Ok(Receipt { id: accepted.message.id, targets, kept, replayed })
     }
 
-    async fn accept(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {
+    async fn publish_stored(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {
         let (reply, answer) = oneshot::channel();
-        let delivery = self.clone();
-        let (about, request) = (about(&accept), accept.request.clone());
-        let span = spans::store(self.spans(), &request);
+        let publisher = self.clone();
+        let (owner, request) = (owner(&accept), accept.request.clone());
+        let span = spans::store(self.context.spans(), &request);
         let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
             spans::stored(span, &result);
             let result = result.map(|accepted| {
-                let ticket = delivery.hand_on_kept(about, &accepted, &request);
+                let ticket = publisher.hand_over_stored(owner, &accepted, &request);
                 (accepted, ticket)
             });
-            // The caller may be gone; the notification is accepted all the same.
+            // The caller may be gone; the notification is accepted anyway.
             let _ = reply.send(result);
         });
-        self.store.accept(accept, done);
+        self.context.store.accept(accept, done);
         match answer.await {
             Ok(Ok(accepted)) => Ok(accepted),
             Ok(Err(noroshi_store::Error::Overloaded)) => {
@@ -229,72 +261,83 @@ impl Delivery {
         }
     }
 
-    /// Hands on what is committed, on the store's thread. After a panic the message is in the store and may have reached
-    /// nobody: sessions read it from there, at every node, and the provider is answered as always. A panic in that ends
-    /// the node (`store`), and the next start reads it.
-    fn hand_on_kept(&self, about: About, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
-        let handed_on = catch_unwind(AssertUnwindSafe(|| {
+    /// Hands over a committed message, on the store's thread. After a panic the message is in the store but may have
+    /// reached nobody: sessions of every node read it from there, and the provider gets the usual answer. A panic in that
+    /// code ends the node (`store`), and devices read the message after the next start.
+    fn hand_over_stored(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
+        let handed_over = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(debug_assertions)]
             noroshi_supervision::fault::strike("hand-on");
-            self.hand_on(about, accepted, request)
+            self.hand_over(owner, accepted, request)
         }));
-        handed_on.unwrap_or_else(|_| {
+        handed_over.unwrap_or_else(|_| {
             tracing::error!(id = %accepted.message.id, "delivering a committed message panicked; sessions read their backlogs again");
-            self.inboxes_changed(accepted, request);
-            if let Some(edge) = self.edge() {
+            self.freshness.inboxes_changed(accepted, request);
+            if let Some(edge) = self.context.edge() {
                 edge.reread_all();
             }
-            if let Some(peers) = self.peers() {
-                peers.untold(accepted.message.id);
+            if let Some(peers) = self.nodes.peers() {
+                peers.undelivered(accepted.message.id);
             }
-            self.wake_push();
+            self.push_work.wake();
             None
         })
     }
 
-    fn pass_on(&self, accept: Accept) -> (Accepted, Option<u64>) {
-        let (about, request) = (about(&accept), accept.request.clone());
-        let accepted = self.store.note(accept);
-        let ticket = self.hand_on(about, &accepted, &request);
+    fn publish_unstored(&self, accept: Accept) -> (Accepted, Option<u64>) {
+        let (owner, request) = (owner(&accept), accept.request.clone());
+        let accepted = self.context.store.note(accept);
+        let ticket = self.hand_over(owner, &accepted, &request);
         (accepted, ticket)
     }
 
-    /// To this node's connections or, where there are others, to whoever has the recipients: then with the
-    /// number under which it waits for its turn.
-    fn hand_on(&self, about: About, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
+    /// Hands the message to this node's connections or, with other nodes, to the outbox. Returns its number in the outbox.
+    fn hand_over(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         if accepted.replayed {
             return None;
         }
-        self.accepted(request, about, accepted);
-        let to = if self.peers().is_some() { Routed::Nodes } else { Routed::Here };
-        self.routed(accepted.message.id, to);
-        self.inboxes_changed(accepted, request);
+        let outcomes = &self.context.outcomes;
+        outcomes.accepted(request, owner, accepted);
+        let to = if self.nodes.peers().is_some() { Routed::Nodes } else { Routed::Here };
+        outcomes.routed(accepted.message.id, to);
+        self.freshness.inboxes_changed(accepted, request);
         let message = accepted.message.clone();
-        let ticket = match self.peers() {
+        let ticket = match self.nodes.peers() {
             Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),
             None => {
-                self.shares.passed(&message, &request.target);
-                if let Some(edge) = self.edge() {
+                self.feed.message(&message, &request.target);
+                if let Some(edge) = self.context.edge() {
                     edge.deliver(message, &request.target);
                 }
                 None
             }
         };
         if request.push.mode != PushMode::Never {
-            self.wake_push();
+            self.push_work.wake();
         }
         ticket
     }
+
+    /// Cancels a notification on every device that has not confirmed it.
+    pub(crate) async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
+        let cancelled = self.context.store.cancel(app, id, self.context.now()).await?;
+        self.context.outcomes.departed(&cancelled.departed);
+        self.context.outcomes.campaigns_done(&cancelled.done);
+        if cancelled.removed > 0 {
+            self.freshness.app_changed(app);
+        }
+        Ok(cancelled)
+    }
 }
 
-/// Whose it is.
-type About = (AppId, Option<CampaignId>);
+/// The app, and the campaign if the message belongs to one.
+type Owner = (AppId, Option<CampaignId>);
 
-fn about(accept: &Accept) -> About {
+fn owner(accept: &Accept) -> Owner {
     (accept.app, accept.campaign.map(|of| of.id))
 }
 
-/// Whether anything but a trace has to survive.
+/// Whether anything but the trace must survive a crash.
 fn needs_store(accept: &Accept) -> bool {
     let request = &accept.request;
     let named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));

@@ -1,69 +1,177 @@
-//! Push services, as the decisions use them: credentials, the queue of work, and what comes of it.
+//! Push: credentials, the queue of push work, and the outcomes of pushes.
 //!
 //! ```text
 //!   publish ──► Store::accept ─┐ (work in the same commit)
 //!   collector ──► walks ───────┴─► push queue ──► sender ──► batch ──► Services::send
 //!                                       ▲           (lanes, room)  │        │
-//!                                       │                          ▼        ▼ answers, as they come
-//!                                       └── retries ── finisher ◄─ settle ◄─ gather
+//!                                       │                          ▼        ▼ answers, as they arrive
+//!                                       └── retries ── finisher ◄─ settlement ◄─ answers
 //! ```
 //!
-//! Reading order: [`config`], `flight` (how much is under way), `sender` (takes batches), `batch` (one batch's
-//! way), `gather`, `settle` with [`retry`] and `hygiene` (what answers mean), `finisher`, `collector`, [`credential`].
+//! Reading order: [`config`], `pipeline` (what the tasks share), `in_flight` (bounds), `sender` (takes batches), `batch`
+//! (one batch), `answers`, `settlement` with [`retry`] and `token_health` (the meaning of answers), `finisher`,
+//! `collector`, [`credential`].
 //!
-//! Several nodes: `lead` (who walks and dispatches), `lease` (whose a batch is), and, where a queue of the cluster is in
-//! between, `dispatcher` (store → queue), `parcel`, `puller` (queue → sender).
+//! Several nodes: `leadership` (who walks and dispatches), `lease` (who owns a batch), and, with a queue of the cluster,
+//! `dispatcher` (store → queue), `batch_codec`, `puller` (queue → sender).
 //!
-//! Invariants: a batch is finished exactly once or taken again after its lease; a slow recipient holds up the
-//! finish of its own batch and nothing else; everything in memory is bounded by [`config::Config`].
+//! Invariants: a batch is finished exactly once, or taken again after its lease; a slow recipient delays the end of its own
+//! batch and nothing else; everything in memory is bounded by [`config::Config`].
 
-mod ahead;
+mod answers;
 mod batch;
+mod batch_codec;
 mod collector;
+mod compute_slot;
 pub mod config;
 pub mod credential;
 mod dispatcher;
 mod failure;
 mod finisher;
-mod flight;
-mod gather;
-mod hygiene;
-pub(crate) mod lead;
+mod in_flight;
+mod leadership;
 mod lease;
-pub(crate) mod metrics;
+mod metrics;
 pub mod outlet;
-mod parcel;
+mod pipeline;
 mod publication;
 mod puller;
 pub mod retry;
 mod sender;
-mod settle;
-mod side;
-mod stint;
+mod settlement;
+mod token_health;
+mod walk_depth;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use noroshi_cluster::batches::BatchQueue;
+use noroshi_push::Vault;
+use noroshi_types::AppId;
 use tokio::sync::watch;
 
-use crate::delivery::Delivery;
+use crate::campaign::Campaigns;
+use crate::cluster::Nodes;
+use crate::context::Context;
+use crate::error::Error;
+use crate::freshness::Freshness;
+use crate::publish::Publisher;
+use crate::push_work::PushWork;
+use crate::quota::Quotas;
 
 pub use config::Config;
 pub use credential::{CredentialView, Tested};
+pub(crate) use metrics::Metrics;
 pub use outlet::Outlet;
-pub(crate) use side::Side;
 
-/// Walks, dispatches and sends until `draining` is true, then gives what is under way its time. A node that does not send
-/// for its cell only keeps what it needs to answer questions.
-pub(crate) async fn run(delivery: &Arc<Delivery>, side: &Arc<Side>, draining: &watch::Receiver<bool>) {
-    let parts = || (delivery.clone(), side.clone(), draining.clone());
-    if !side.config.sends {
-        return;
+use compute_slot::ComputeSlots;
+use credential::Credentials;
+use failure::Failures;
+use in_flight::InFlight;
+use leadership::Leadership;
+use pipeline::Pipeline;
+use token_health::TokenHealth;
+use walk_depth::WalkDepth;
+
+/// Push work of this node. Without attached push services nothing is sent, and push work stays in the store.
+pub(crate) struct Service {
+    pub(crate) context: Arc<Context>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) campaigns: Arc<Campaigns>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) freshness: Arc<Freshness>,
+    pub(crate) work: Arc<PushWork>,
+    pub(crate) metrics: Metrics,
+    /// Set once, before anything runs.
+    pub(crate) pipeline: OnceLock<Arc<Pipeline>>,
+}
+
+impl Service {
+    /// Attaches the push services; `vault` seals their credentials. A second call is ignored.
+    pub(crate) fn attach(&self, outlet: Arc<dyn Outlet>, vault: Option<Vault>, config: Config) {
+        let (context, work) = (self.context.clone(), self.work.clone());
+        let unreadable = self.metrics.credentials_unreadable.clone();
+        let credentials = Credentials::new(
+            context.clone(),
+            self.nodes.clone(),
+            work.clone(),
+            outlet.clone(),
+            vault,
+            unreadable,
+        );
+        let pipeline = Pipeline {
+            in_flight: Arc::new(InFlight::new(config.clone(), work.senders.clone())),
+            leadership: Leadership::new(!config.shared),
+            walk_depth: WalkDepth::new(config.ahead_max()),
+            publisher: self.publisher.clone(),
+            campaigns: self.campaigns.clone(),
+            quotas: self.quotas.clone(),
+            freshness: self.freshness.clone(),
+            metrics: self.metrics.clone(),
+            queue: OnceLock::new(),
+            token_health: TokenHealth::default(),
+            failures: Failures::default(),
+            compute: ComputeSlots::new(),
+            context,
+            work,
+            config,
+            outlet,
+            credentials,
+        };
+        let _ = self.pipeline.set(Arc::new(pipeline));
     }
-    let ((d1, s1, w1), (d2, s2, w2), (d3, s3, w3), (d4, s4, w4)) = (parts(), parts(), parts(), parts());
-    tokio::join!(
-        lead::run(d1, s1, w1),
-        collector::run(d2, s2, w2),
-        dispatcher::run(d3, s3, w3),
-        sender::run(d4, s4, w4),
-    );
+
+    /// Puts a queue between the dispatcher and the senders of all nodes. A second call is ignored.
+    pub(crate) fn attach_batches(&self, queue: Arc<dyn BatchQueue>) {
+        if let Some(pipeline) = self.pipeline.get() {
+            let _ = pipeline.queue.set(queue);
+        }
+    }
+
+    /// Fails while no push services are attached.
+    pub(crate) fn credentials(&self) -> Result<&Credentials, Error> {
+        self.pipeline.get().map(|pipeline| &pipeline.credentials).ok_or(Error::NoVault)
+    }
+
+    /// The credentials of the app, by id, also without push services.
+    pub(crate) async fn list_credentials(&self, app: AppId) -> Result<Vec<CredentialView>, Error> {
+        credential::list(&*self.context.store, app).await
+    }
+
+    /// Another node changed the credentials of the app.
+    pub(crate) async fn reload_credentials(&self, app: AppId) -> Result<(), Error> {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.credentials.reload(app).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the credentials of every app whose credentials changed since the last call.
+    pub(crate) async fn reload_changed_credentials(&self) -> Result<(), Error> {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.credentials.reload_changed().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the connections to push services of an app that was deleted.
+    pub(crate) fn close_app(&self, app: AppId) {
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.outlet.set_credentials(app, Vec::new());
+        }
+    }
+
+    /// Walks, dispatches and sends until `draining` is true, then finishes batches in flight within
+    /// [`Config::drain`]. A node that does not send for its cell does nothing.
+    pub(crate) async fn run(&self, draining: &watch::Receiver<bool>) {
+        let Some(pipeline) = self.pipeline.get().filter(|pipeline| pipeline.config.sends) else { return };
+        let parts = || (pipeline.clone(), draining.clone());
+        let ((collect, w1), (dispatch, w2), (send, w3)) = (parts(), parts(), parts());
+        tokio::join!(
+            pipeline.leadership.run(&pipeline.context, &pipeline.metrics.leader, draining.clone()),
+            collector::run(collect, w1),
+            dispatcher::run(dispatch, w2),
+            sender::run(send, w3),
+        );
+    }
 }

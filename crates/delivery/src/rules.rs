@@ -1,48 +1,49 @@
-//! Decisions by topic rules: the rules of every app as of the last change, and the webhooks that some rules ask.
+//! Decisions by topic rules: the current rules of every app, and the webhooks that some rules ask.
 //!
 //! ```text
 //!   auth ── rules of all apps ──► Rules::set ──► Edge::rules_changed (sessions are checked again)
-//!   shard ──► check_topic ──► allowed, denied, or ask ──► ask_topic ──► cache ── webhook (egress)
+//!   shard ──► check ──► allowed, denied, or ask ──► ask ──► cache ── webhook (egress)
 //! ```
 //!
-//! [`crate::Delivery::check_topic`] answers at once and never waits. Where a rule says `ask` and the cache has no answer, the caller asks
-//! beside its thread. Whatever goes wrong there is a no.
+//! [`Rules::check`] answers at once and never waits. If a rule says `ask` and the cache has no answer, the caller asks
+//! outside its thread. Every failure there denies.
 //!
-//! Invariant: a change is in place before the edge is told. A subscription that was checked before is checked again; one
-//! that is checked later is checked by the new rules.
+//! Invariant: new rules are in place before the edge is notified. A subscription that was checked before is checked again;
+//! a later one is checked by the new rules.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
 use noroshi_types::rule::{Action, Claims, Decision, Denied, Needs, Subject, TopicRules};
 use noroshi_types::{AppId, AppName, DeviceId, Topic, UserId};
 
-use crate::Delivery;
+use crate::context::Context;
 
-mod ask;
 mod cache;
-pub(crate) mod metrics;
+mod metrics;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
-use ask::Asks;
-pub use ask::UNDER_WAY_MAX;
 use cache::{Cache, Question};
+pub(crate) use metrics::Metrics;
+pub use webhook::UNDER_WAY_MAX;
+use webhook::{PendingQuestions, Webhooks};
 
-/// Whose rules they are, and what the webhook of the app has to do.
+/// The rules of one app, with the state of its webhook.
 #[derive(Debug)]
 pub struct AppRules {
     pub rules: Arc<TopicRules>,
     name: AppName,
-    /// Answers to these rules: after a change the cache is another one.
+    /// Answers under these rules: changed rules get a new cache.
     cache: Cache,
-    asks: Arc<Asks>,
+    pending: Arc<PendingQuestions>,
 }
 
 impl AppRules {
-    /// What the rules say, before any webhook is asked. A subscription may name a filter.
+    /// The decision of the rules, before any webhook is asked. A subscription may name a filter.
     fn decide(&self, holder: &Holder, action: Action, topic: &str) -> Decision {
         let subject = holder.subject();
         match action {
@@ -52,13 +53,13 @@ impl AppRules {
     }
 }
 
-/// Who wants something: a device, with what its session knows of it.
+/// The device that asks for access, with what its session knows about it.
 #[derive(Debug, Clone)]
 pub struct Holder {
     pub app: AppId,
     pub device: DeviceId,
     pub user: Option<UserId>,
-    /// None for a device token.
+    /// `None` for a device token.
     pub claims: Option<Arc<Claims>>,
 }
 
@@ -70,7 +71,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether it is enough for these rules: a JWT was looked at when the session began, for the rules of that time.
+    /// Whether it suffices for these rules. Claims were extracted from the JWT when the session began, for the rules of
+    /// that time.
     pub fn covers(&self, needs: &Needs) -> bool {
         self.claims.as_ref().is_none_or(|claims| claims.needs().covers(needs))
     }
@@ -82,13 +84,13 @@ impl Holder {
     }
 }
 
-/// Why a device may not.
+/// Why access is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     Rule(Denied),
-    /// The webhook said no.
+    /// The webhook denied it.
     Webhook,
-    /// The webhook did not answer, or there was no room to ask it.
+    /// The webhook did not answer, or too many questions were pending.
     Unanswered,
 }
 
@@ -116,28 +118,35 @@ impl Reason {
 pub enum Verdict {
     Allowed,
     Denied(Reason),
-    /// The webhook has to be asked.
+    /// The webhook decides.
     Ask,
 }
 
-/// Of one node.
+/// The rules of all apps.
 pub struct Rules {
+    context: Arc<Context>,
+    metrics: Metrics,
     apps: ArcSwap<HashMap<AppId, Arc<AppRules>>>,
-    /// Set once, before anything runs. Without it every question is answered with no.
-    egress: OnceLock<Arc<Egress>>,
+    webhooks: Webhooks,
 }
 
 impl Rules {
-    pub(crate) fn new() -> Self {
-        Self { apps: ArcSwap::default(), egress: OnceLock::new() }
+    pub(crate) fn new(context: Arc<Context>, metrics: Metrics) -> Self {
+        let webhooks = Webhooks::new(context.clock.clone(), metrics.clone());
+        Self { context, metrics, apps: ArcSwap::default(), webhooks }
     }
 
-    /// The rules of an app that has some.
+    /// Without egress every question to a webhook is denied. A second call is ignored.
+    pub(crate) fn attach_webhooks(&self, egress: Arc<Egress>) {
+        self.webhooks.attach(egress);
+    }
+
+    /// The rules of an app, if it has any.
     pub fn of(&self, app: AppId) -> Option<Arc<AppRules>> {
         self.apps.load().get(&app).cloned()
     }
 
-    /// Whether an app's rules are still those that something was decided by. `None`: the app had none.
+    /// Whether `rules` are still the rules of the app. `None`: the app had none.
     pub fn are_current(&self, app: AppId, rules: Option<&Arc<AppRules>>) -> bool {
         match (self.apps.load().get(&app), rules) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
@@ -145,8 +154,16 @@ impl Rules {
         }
     }
 
-    /// Puts rules in place. Returns the apps whose rules are others now.
-    fn set(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) -> Vec<AppId> {
+    /// Replaces the rules of all apps. Sessions of apps whose rules changed are checked again.
+    pub(crate) fn set(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) {
+        let changed = self.replace(rules);
+        if let Some(edge) = self.context.edge().filter(|_| !changed.is_empty()) {
+            edge.rules_changed(&changed);
+        }
+    }
+
+    /// Returns the apps whose rules changed.
+    fn replace(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) -> Vec<AppId> {
         let before = self.apps.load_full();
         let mut changed: Vec<AppId> = before.keys().filter(|app| !rules.contains_key(app)).copied().collect();
         let mut now = HashMap::with_capacity(rules.len());
@@ -157,37 +174,17 @@ impl Rules {
                 continue;
             }
             changed.push(*app);
-            // What is under way counts on.
-            let asks = known.map_or_else(Arc::default, |known| known.asks.clone());
+            // Questions in flight still count.
+            let pending = known.map_or_else(Arc::default, |known| known.pending.clone());
             let (rules, name, cache) = (rules.clone(), name.clone(), Cache::default());
-            now.insert(*app, Arc::new(AppRules { rules, name, cache, asks }));
+            now.insert(*app, Arc::new(AppRules { rules, name, cache, pending }));
         }
         self.apps.store(Arc::new(now));
         changed
     }
-}
 
-impl Delivery {
-    pub fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// Connects the way out to webhooks. A second call is ignored.
-    pub fn attach_webhooks(&self, egress: Arc<Egress>) {
-        let _ = self.rules.egress.set(egress);
-    }
-
-    /// The topic rules of all apps are these now: sessions of the apps concerned are checked again.
-    pub fn set_topic_rules(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) {
-        let changed = self.rules.set(rules);
-        if let Some(edge) = self.edge().filter(|_| !changed.is_empty()) {
-            edge.rules_changed(&changed);
-        }
-    }
-
-    /// Whether a device may do something with a topic, or with what a filter in MQTT's syntax matches. Never waits.
-    /// A no is counted.
-    pub fn check_topic(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
+    /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a denial.
+    pub(crate) fn check(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
         let verdict = self.look_up(app, holder, action, topic);
         if let Verdict::Denied(reason) = verdict {
             self.denied(holder, action, topic, reason);
@@ -195,8 +192,8 @@ impl Delivery {
         verdict
     }
 
-    /// Whether a durable subscription stays. Where a rule leaves a topic to API keys one of them made it.
-    pub fn check_durable(&self, app: &AppRules, holder: &Holder, topic: &Topic) -> Verdict {
+    /// Whether a durable subscription stays. If a rule reserves the topic for API keys, one of them created it.
+    pub(crate) fn check_durable(&self, app: &AppRules, holder: &Holder, topic: &Topic) -> Verdict {
         match self.look_up(app, holder, Action::Subscribe, topic.as_str()) {
             Verdict::Denied(Reason::Rule(Denied::Server { .. })) => Verdict::Allowed,
             verdict => verdict,
@@ -209,9 +206,9 @@ impl Delivery {
             Decision::Denied(denied) => Verdict::Denied(Reason::Rule(denied)),
             Decision::Ask { .. } => {
                 let question = Question::new(holder, action, topic);
-                match app.cache.answer(&question, self.clock.now()) {
+                match app.cache.answer(&question, self.context.now()) {
                     Some(allowed) => {
-                        self.metrics.rules.cache_hits.inc();
+                        self.metrics.cache_hits.inc();
                         if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) }
                     }
                     None => Verdict::Ask,
@@ -220,9 +217,8 @@ impl Delivery {
         }
     }
 
-    /// As [`Delivery::check_topic`], and asks the webhook where it has to. Cancel-safe: a question that is dropped is
-    /// asked again by whoever needs it.
-    pub async fn ask_topic(
+    /// As [`Rules::check`], and asks the webhook if it decides. Cancel-safe: the next caller repeats a dropped question.
+    pub(crate) async fn ask(
         &self,
         app: &AppRules,
         holder: &Holder,
@@ -231,7 +227,7 @@ impl Delivery {
         protocol: &'static str,
     ) -> Verdict {
         let verdict = match self.look_up(app, holder, action, topic) {
-            Verdict::Ask => self.ask_webhook(app, holder, action, topic, protocol).await,
+            Verdict::Ask => self.webhooks.ask(app, holder, action, topic, protocol).await,
             verdict => verdict,
         };
         if let Verdict::Denied(reason) = verdict {
@@ -240,31 +236,31 @@ impl Delivery {
         verdict
     }
 
-    /// What the rules say, for people who ask why. Asks no webhook.
-    pub fn explain_topic(
+    /// The decision of the rules, to explain it to people. Asks no webhook.
+    pub(crate) fn explain(
         &self,
         holder: &Holder,
         action: Action,
         topic: &str,
     ) -> (Decision, Option<Arc<AppRules>>) {
-        let Some(app) = self.rules.of(holder.app) else { return (Decision::Unruled, None) };
+        let Some(app) = self.of(holder.app) else { return (Decision::Unruled, None) };
         (app.decide(holder, action, topic), Some(app))
     }
 
     fn denied(&self, holder: &Holder, action: Action, topic: &str, reason: Reason) {
-        self.metrics.rules.denied(action, reason);
+        self.metrics.denied(action, reason);
         tracing::debug!(
             app = holder.app.0,
             device = holder.device.as_str(),
             topic,
             action = action.as_str(),
             reason = reason.code(),
-            "topic rules deny it"
+            "topic rules denied access"
         );
     }
+}
 
-    /// For a topic of the service's own no rule counts.
-    pub fn is_ruled(topic: &str) -> bool {
-        !noroshi_types::topic::is_services_own(topic)
-    }
+/// Whether rules apply to the topic: they do not for the service's own topics.
+pub(crate) fn is_ruled(topic: &str) -> bool {
+    !noroshi_types::topic::is_services_own(topic)
 }

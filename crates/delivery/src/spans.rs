@@ -1,27 +1,27 @@
-//! The spans of a notification's way: publishing, the store's write, what push services are asked. Each is begun and ended
-//! here, so that whoever does the work says one word of it. Where nothing is recorded nothing is made.
+//! The spans of a notification: publishing, the store's write, the calls to push services.
+//!
+//! Spans begin and end here, so that the code that does the work calls one function. A trace that is not recorded
+//! creates no span.
 //!
 //! ```text
 //!   (request) ─► publish ─┬─► store accept
 //!                         └─► push apns, again for each attempt ─┬─► push call
 //! ```
 //!
-//! An attempt may come hours later and at another node: what it is a child of is kept with the notification.
+//! An attempt may run hours later and on another node: the notification keeps the parent's trace context.
 
 use noroshi_push::Answer;
 use noroshi_store::{Accepted, Batch, Error as StoreError};
 use noroshi_telemetry::span::{Kind, Open, Spans};
-use noroshi_types::{PushService, Request, TraceContext};
+use noroshi_types::{NotificationId, PushService, Request, TraceContext};
 
-use crate::delivery::Error;
-use crate::metrics::target_name;
-use crate::publish::Receipt;
-use crate::telling::push_name;
+use crate::error::Error;
+use crate::outcomes::{push_name, target_name};
 
-/// Pushes of a batch that have a span of their own: enough to see how one goes, and a batch of 500 is not 500 spans.
+/// Pushes of a batch that get a span of their own. A batch of 500 must not create 500 spans.
 const CALLS_MAX: usize = 16;
 
-/// `begins`: nobody has decided yet whether this is recorded.
+/// `begins`: a trace may begin here, because no caller has decided whether to record one.
 pub(crate) fn publish(spans: &Spans, request: &Request, begins: bool) -> Option<Open> {
     if !begins && request.trace.is_none() {
         return None;
@@ -36,15 +36,10 @@ pub(crate) fn publish(spans: &Spans, request: &Request, begins: bool) -> Option<
     Some(span)
 }
 
-pub(crate) fn published(span: &mut Open, result: &Result<Receipt, Error>) {
-    match result {
-        Ok(receipt) => {
-            span.set("noroshi.notification", receipt.id.to_string());
-            if receipt.replayed {
-                span.set("noroshi.replayed", true);
-            }
-        }
-        Err(error) => refused(span, error),
+pub(crate) fn published(span: &mut Open, id: NotificationId, replayed: bool) {
+    span.set("noroshi.notification", id.to_string());
+    if replayed {
+        span.set("noroshi.replayed", true);
     }
 }
 
@@ -52,9 +47,9 @@ pub(crate) fn refused(span: &mut Open, error: &Error) {
     span.fail(error.to_string());
 }
 
-/// From the queue of the writer to the commit.
+/// From the writer's queue to the commit.
 pub(crate) fn store(spans: &Spans, request: &Request) -> Option<Open> {
-    // Without a trace here it was not to be recorded: nothing begins one of its own.
+    // A request without a trace is not recorded.
     spans.begin("store accept", Kind::Internal, Some(request.trace.as_ref()?))
 }
 
@@ -76,7 +71,7 @@ pub(crate) fn push(spans: &Spans, trace: Option<TraceContext>, batch: &Batch, pu
     Some(span)
 }
 
-/// One for each of the first pushes of a recorded batch.
+/// One span for each of the first [`CALLS_MAX`] pushes of a recorded batch.
 pub(crate) fn calls(spans: &Spans, span: Option<&Open>, batch: &Batch, pushes: usize) -> Vec<Option<Open>> {
     let Some(context) = span.and_then(Open::context) else { return Vec::new() };
     let service = batch.service.map_or("", PushService::as_str);
@@ -91,7 +86,7 @@ pub(crate) fn calls(spans: &Spans, span: Option<&Open>, batch: &Batch, pushes: u
 
 pub(crate) fn answered(call: Option<Open>, answer: &Answer) {
     let Some(mut call) = call else { return };
-    let (result, reason) = told(answer);
+    let (result, reason) = describe(answer);
     call.set("noroshi.push.result", result);
     if let Some(reason) = reason {
         call.set("noroshi.push.reason", reason);
@@ -105,13 +100,13 @@ pub(crate) fn pushed(span: Option<Open>, answers: &[Answer]) {
     let again = answers.iter().filter(|answer| matches!(answer, Answer::Later { .. })).count();
     span.set("noroshi.push.accepted", accepted as u64);
     span.set("noroshi.push.again", again as u64);
-    if let Some(reason) = answers.iter().find_map(|answer| told(answer).1) {
+    if let Some(reason) = answers.iter().find_map(|answer| describe(answer).1) {
         span.fail(reason);
     }
 }
 
-/// What an answer is called, and why it is not the one that was hoped for.
-fn told(answer: &Answer) -> (&'static str, Option<&'static str>) {
+/// The answer's name, and the reason for any answer other than acceptance.
+fn describe(answer: &Answer) -> (&'static str, Option<&'static str>) {
     match answer {
         Answer::Accepted => ("accepted", None),
         Answer::Gone { reason, .. } => ("gone", Some(reason)),

@@ -1,42 +1,38 @@
-//! How large an audience is: for a dry run, and for the time a campaign still takes.
+//! The size of an audience: for a dry run, and for the remaining time of a campaign.
 //!
-//! Walks the audience as the collector does, with the same filter, and writes nothing. Behind a running
-//! campaign it works a fifth of the time, so that it does not slow it down.
+//! Walks the audience as the collector does, with the same filter, and writes nothing. A count for a running campaign works
+//! a fifth of the time, so that it does not slow the campaign down.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use noroshi_store::{AudienceMember, Campaign, Error};
+use noroshi_store::{AudienceMember, Error, Store};
 use noroshi_types::{AppId, CampaignId, PushService};
 
-use crate::campaign::lifecycle::stored_audience;
 use crate::campaign::spec::Spec;
-use crate::delivery::Delivery;
-use crate::push::Side;
 
 const PAGE: usize = 10_000;
 
-/// Above it users are not told apart any more: 8 B and a place in a set each, 80 MB.
+/// Users that are counted, at 8 B and a place in a set each: 80 MB.
 const USERS_MAX: usize = 5_000_000;
 
-/// Between two pages of a count behind a campaign, as a multiple of what the page took.
+/// The pause between two pages of a slow count, as a multiple of the time of a page.
 const REST: u32 = 4;
 
-/// What a campaign would reach now.
+/// The size of an audience.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Devices of the audience that the filter lets through.
+    /// Devices of the audience that match the filter.
     pub devices: u64,
-    /// Different users among them; none if there are too many to tell.
+    /// Distinct users among them; `None` if there are more than can be counted.
     pub users: Option<u64>,
-    /// Devices that a push service can be asked for.
+    /// Devices with a push token, by push service.
     pub by_service: Vec<(PushService, u64)>,
     pub no_push_token: u64,
     /// Devices whose token is set aside.
     pub suspect: u64,
-    /// Devices of the audience that the filter leaves out.
+    /// Devices of the audience that do not match the filter.
     pub filtered: u64,
 }
 
@@ -77,20 +73,20 @@ impl Counter {
     }
 }
 
-/// Counts an audience. `rest`: leaves most of the time to others. Cancel-safe.
+/// Counts an audience. `rest` leaves most of the time to other work. Cancel-safe.
 pub(crate) async fn count(
-    delivery: &Delivery,
+    store: &dyn Store,
     app: AppId,
     campaign: CampaignId,
     spec: &Spec,
     rest: bool,
 ) -> Result<Count, Error> {
-    let audience = stored_audience(campaign, &spec.audience);
+    let audience = spec.audience.stored(campaign);
     let mut counter = Counter { count: Count::default(), users: HashSet::new(), too_many: false };
     let mut cursor = 0;
     loop {
         let began = tokio::time::Instant::now();
-        let page = delivery.store.audience(app, &audience, cursor, PAGE).await?;
+        let page = store.audience(app, &audience, cursor, PAGE).await?;
         page.members.iter().for_each(|member| counter.add(spec, member));
         let Some(next) = page.next else { break };
         cursor = next;
@@ -101,25 +97,4 @@ pub(crate) async fn count(
     }
     let users = (!counter.too_many).then_some(counter.users.len() as u64);
     Ok(Count { users, ..counter.count })
-}
-
-/// Whether a running campaign's audience is still to be counted.
-pub(crate) fn is_wanted(side: &Side, campaign: &Campaign) -> bool {
-    side.book.count_once(campaign.id)
-}
-
-/// Counts behind a running campaign. What it finds is only told.
-pub(crate) fn spawn(delivery: Arc<Delivery>, side: Arc<Side>, campaign: &Campaign) {
-    let (id, app) = (campaign.id, campaign.app);
-    tokio::spawn(async move {
-        let Some(plan) = side.book.plan(id) else { return };
-        match count(&delivery, app, id, &plan.spec, true).await {
-            Ok(count) => {
-                let published = plan.spec.message.when.is_some();
-                let pushed = count.by_service.iter().map(|(_, count)| count).sum();
-                side.book.set_total(id, if published { count.devices } else { pushed });
-            }
-            Err(error) => tracing::debug!(campaign = %id, %error, "an audience could not be counted"),
-        }
-    });
 }

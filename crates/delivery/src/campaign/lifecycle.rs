@@ -1,45 +1,62 @@
-//! A campaign's life: made, started, paused, gone on with, aborted; and what is told of it.
+//! The life of a campaign: create, start, pause, resume, abort, delete; and its progress.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::{
-    Audience as Stored, Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine,
-};
+use noroshi_store::{Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine};
 use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Quota, Timestamp};
 
+use crate::campaign::audience::Audience;
 use crate::campaign::count::{self, Count};
 use crate::campaign::plan;
-use crate::campaign::progress::{CampaignProgress, Recent};
-use crate::campaign::spec::{Audience, Spec};
-use crate::campaign::{Line, line::Own};
-use crate::delivery::{Delivery, Error};
-use crate::quota::Held;
+use crate::campaign::progress::CampaignProgress;
+use crate::campaign::spec::Spec;
+use crate::campaign::tracker::Tracker;
+use crate::campaign::upload::{Line, Own};
+use crate::context::Context;
+use crate::error::Error;
+use crate::push_work::PushWork;
+use crate::quota::{Held, PublishAdmission};
 
-/// Behind the last device's due time: clocks around the world differ by 26 hours, quiet hours by 24.
+/// The longest delay of a device in local time: time zones differ by 26 hours, and quiet hours last up to 24.
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
-impl Delivery {
-    /// What an earlier request with this idempotency key made, whatever became since of what it needed.
-    pub async fn created_campaign(
+pub(crate) struct Campaigns {
+    context: Arc<Context>,
+    admission: Arc<PublishAdmission>,
+    push_work: Arc<PushWork>,
+    pub(crate) tracker: Tracker,
+}
+
+impl Campaigns {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        admission: Arc<PublishAdmission>,
+        push_work: Arc<PushWork>,
+    ) -> Self {
+        Self { context, admission, push_work, tracker: Tracker::default() }
+    }
+
+    /// The campaign that an earlier request with this idempotency key created, even if what it needed is gone.
+    pub(crate) async fn created(
         &self,
         app: AppId,
         idempotency: &Idempotency,
     ) -> Result<Option<CampaignProgress>, Error> {
-        let found = self.store.created_campaign(app, idempotency.clone(), self.clock.now()).await?;
+        let found = self.context.store.created_campaign(app, idempotency.clone(), self.context.now()).await?;
         Ok(found.map(|campaign| self.progress(campaign)))
     }
 
-    /// Makes a campaign of a checked request, whose experiment was looked up ([`Delivery::with_experiment`]); it
-    /// starts, waits for its time or stays a draft. True with it if an earlier request with the same idempotency
-    /// key made it.
-    pub async fn create_campaign(
-        self: &Arc<Self>,
+    /// Creates a campaign from a checked request whose experiment was looked up ([`Campaigns::with_experiment`]). It
+    /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency key
+    /// created it.
+    pub(crate) async fn create(
+        &self,
         app: AppId,
         spec: Spec,
         idempotency: Option<Idempotency>,
     ) -> Result<(CampaignProgress, bool), Error> {
-        let now = self.clock.now();
+        let now = self.context.now();
         let state = match spec.start {
             false => CampaignState::Draft,
             true => started(&spec, now),
@@ -65,106 +82,108 @@ impl Delivery {
         };
         let held = match state {
             CampaignState::Draft => Held::default(),
-            _ => match self.admit_one(app, Quota::Campaigns).await {
+            _ => match self.admission.admit_one(app, Quota::Campaigns).await {
                 Ok(held) => held,
-                // A request with the same key, at the same time, may have used the last of it.
+                // A concurrent request with the same key may have used the last room.
                 Err(over @ Error::OverQuota(_)) => {
                     let Some(idempotency) = &campaign.idempotency else { return Err(over) };
-                    let earlier = self.created_campaign(app, idempotency).await?;
+                    let earlier = self.created(app, idempotency).await?;
                     return earlier.map(|progress| (progress, true)).ok_or(over);
                 }
                 Err(error) => return Err(error),
             },
         };
-        let created = self.store.create_campaign(campaign, now).await?;
+        let created = self.context.store.create_campaign(campaign, now).await?;
         if !created.replayed {
             held.settle();
+            self.context.outcomes.campaign_changed(app, created.campaign.id, created.campaign.state.as_str());
         }
-        if !created.replayed {
-            self.campaign_changed(app, created.campaign.id, created.campaign.state.as_str());
-        }
-        self.wake_push();
+        self.push_work.wake();
         Ok((self.progress(created.campaign), created.replayed))
     }
 
-    /// Looks up the experiment whose variants are to be sent, if any are. The text says why they cannot be.
-    pub async fn with_experiment(&self, app: AppId, spec: Spec) -> Result<Result<Spec, Invalid>, Error> {
+    /// Looks up the experiment whose variants the campaign sends, if any. The inner error says why it cannot send them.
+    pub(crate) async fn with_experiment(
+        &self,
+        app: AppId,
+        spec: Spec,
+    ) -> Result<Result<Spec, Invalid>, Error> {
         let Some(trial) = &spec.trial else { return Ok(Ok(spec)) };
         let kind = DefinitionKind::Experiment;
-        let found = self.store.definition(app, kind, &trial.experiment).await?;
-        let now = self.clock.now();
+        let found = self.context.store.definition(app, kind, &trial.experiment).await?;
+        let now = self.context.now();
         let starts_at = spec.start_at.map_or(now, |start_at| start_at.max(now));
         let defined = trial.clone().define(found, &spec.audience, starts_at);
         Ok(defined.map(|trial| Spec { trial: Some(trial), ..spec }))
     }
 
-    /// What a campaign would reach now; nothing is written. An uploaded audience has nobody yet.
-    pub async fn dry_run(&self, app: AppId, spec: &Spec) -> Result<Count, Error> {
+    /// The present size of the audience; writes nothing. An uploaded audience is still empty.
+    pub(crate) async fn dry_run(&self, app: AppId, spec: &Spec) -> Result<Count, Error> {
         if spec.audience == Audience::Upload {
             return Ok(Count { users: Some(0), ..Count::default() });
         }
-        Ok(count::count(self, app, CampaignId::from_bytes([0; 16]), spec, false).await?)
+        Ok(count::count(&*self.context.store, app, CampaignId::from_bytes([0; 16]), spec, false).await?)
     }
 
-    /// Adds recipients to a draft; how many there are in all. [`noroshi_store::Error::Conflict`] if its audience is
-    /// no upload.
-    pub async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
+    /// Adds recipients to a draft. Returns the number of all recipients, or [`noroshi_store::Error::Conflict`] if the
+    /// audience is not uploaded.
+    pub(crate) async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
         let campaign = self.found(app, id).await?;
         let uploads = Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload);
         if !uploads {
             return Err(noroshi_store::Error::Conflict.into());
         }
         let line = |line: Line| UploadLine { user: line.user, line: Own::to_json(&line.own) };
-        Ok(self.store.upload(app, id, lines.into_iter().map(line).collect()).await?)
+        Ok(self.context.store.upload(app, id, lines.into_iter().map(line).collect()).await?)
     }
 
     /// Starts a draft: now, or at its `start_at`.
-    pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
-        let to = self.started(app, id).await?;
-        // Room is for drafts: others are told their state, whatever the quota says.
+    pub(crate) async fn start(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let to = self.state_when_started(app, id).await?;
+        // Only a draft needs room. For others the conflict comes before a refusal by the quota.
         if self.found(app, id).await?.state != CampaignState::Draft {
             return Err(noroshi_store::Error::Conflict.into());
         }
-        let held = self.admit_one(app, Quota::Campaigns).await?;
+        let held = self.admission.admit_one(app, Quota::Campaigns).await?;
         let started = self.change(app, id, &[CampaignState::Draft], to).await?;
         held.settle();
         Ok(started)
     }
 
-    /// Takes no more batches of it; those under way are finished.
-    pub async fn pause_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    /// Sends no further batches; batches in flight are finished.
+    pub(crate) async fn pause(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         self.change(app, id, &[CampaignState::Running, CampaignState::Scheduled], CampaignState::Paused).await
     }
 
-    pub async fn resume_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
-        let to = self.started(app, id).await?;
+    pub(crate) async fn resume(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let to = self.state_when_started(app, id).await?;
         self.change(app, id, &[CampaignState::Paused], to).await
     }
 
-    /// Ends it: who was not sent to yet never will be.
-    pub async fn abort_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    /// Ends the campaign: the remaining recipients get nothing.
+    pub(crate) async fn abort(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         use CampaignState::{Aborted, Draft, Paused, Running, Scheduled};
         self.change(app, id, &[Draft, Scheduled, Running, Paused], Aborted).await
     }
 
-    /// Forgets a campaign that has ended.
-    pub async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
-        Ok(self.store.delete_campaign(app, id).await?)
+    /// Deletes a campaign that has ended.
+    pub(crate) async fn delete(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
+        Ok(self.context.store.delete_campaign(app, id).await?)
     }
 
-    pub async fn campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub(crate) async fn get(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let campaign = self.found(app, id).await?;
         Ok(self.progress(campaign))
     }
 
-    /// The newest first; those made before `before`.
-    pub async fn campaigns(
+    /// Campaigns created before `before`, newest first.
+    pub(crate) async fn list(
         &self,
         app: AppId,
         before: Option<CampaignId>,
         limit: usize,
     ) -> Result<Vec<CampaignProgress>, Error> {
-        let campaigns = self.store.campaigns(app, before, limit, self.clock.now()).await?;
+        let campaigns = self.context.store.campaigns(app, before, limit, self.context.now()).await?;
         Ok(campaigns.into_iter().map(|campaign| self.progress(campaign)).collect())
     }
 
@@ -175,32 +194,66 @@ impl Delivery {
         from: &'static [CampaignState],
         to: CampaignState,
     ) -> Result<CampaignProgress, Error> {
-        let now = self.clock.now();
-        let (state, departed) = self.store.set_campaign_state(app, id, from, to, now).await?;
+        let now = self.context.now();
+        let (state, departed) = self.context.store.set_campaign_state(app, id, from, to, now).await?;
         tracing::info!(app = app.0, campaign = %id, state = state.as_str(), "a campaign changed");
-        self.campaign_changed(app, id, state.as_str());
-        self.became_departed(&departed);
-        self.wake_push();
+        self.context.outcomes.campaign_changed(app, id, state.as_str());
+        self.context.outcomes.departed(&departed);
+        self.push_work.wake();
         let campaign = self.found(app, id).await?;
         Ok(self.progress(Campaign { state, ..campaign }))
     }
 
-    /// The state of a campaign that is told to go.
-    async fn started(&self, app: AppId, id: CampaignId) -> Result<CampaignState, Error> {
+    /// The state that a campaign gets when it is started now.
+    async fn state_when_started(&self, app: AppId, id: CampaignId) -> Result<CampaignState, Error> {
         let campaign = self.found(app, id).await?;
         let spec = Spec::from_json(&campaign.spec).map_err(unreadable)?;
-        Ok(started(&spec, self.clock.now()))
+        Ok(started(&spec, self.context.now()))
     }
 
     async fn found(&self, app: AppId, id: CampaignId) -> Result<Campaign, Error> {
-        let found = self.store.campaign(app, id, self.clock.now()).await?;
+        let found = self.context.store.campaign(app, id, self.context.now()).await?;
         Ok(found.ok_or(noroshi_store::Error::NotFound)?)
+    }
+
+    /// Starts a scheduled campaign whose time has come. Returns false if it changed in the meantime.
+    pub(crate) async fn start_scheduled(&self, campaign: &Campaign) -> Result<bool, noroshi_store::Error> {
+        let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
+        let Campaign { app, id, .. } = *campaign;
+        match self.context.store.set_campaign_state(app, id, &from, to, self.context.now()).await {
+            Ok((state, _)) => {
+                self.context.outcomes.campaign_changed(app, id, state.as_str());
+                Ok(true)
+            }
+            Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts the audience of a running campaign in the background, once. Only its progress shows the result.
+    pub(crate) fn count_once(self: &Arc<Self>, campaign: &Campaign) {
+        let (id, app) = (campaign.id, campaign.app);
+        if !self.tracker.count_once(id) {
+            return;
+        }
+        let campaigns = self.clone();
+        tokio::spawn(async move {
+            let Some(plan) = campaigns.tracker.plan(id) else { return };
+            match count::count(&*campaigns.context.store, app, id, &plan.spec, true).await {
+                Ok(count) => {
+                    let published = plan.spec.message.when.is_some();
+                    let pushed = count.by_service.iter().map(|(_, count)| count).sum();
+                    campaigns.tracker.set_total(id, if published { count.devices } else { pushed });
+                }
+                Err(error) => tracing::debug!(campaign = %id, %error, "could not count an audience"),
+            }
+        });
     }
 
     fn progress(&self, campaign: Campaign) -> CampaignProgress {
         let spec = Spec::from_json(&campaign.spec).ok();
-        let recent = self.push.get().map_or_else(Recent::default, |side| side.book.recent(campaign.id));
-        CampaignProgress::new(campaign, spec.as_ref(), recent, self.clock.now())
+        let recent = self.tracker.recent(campaign.id);
+        CampaignProgress::new(campaign, spec.as_ref(), recent, self.context.now())
     }
 }
 
@@ -213,31 +266,4 @@ fn started(spec: &Spec, now: Timestamp) -> CampaignState {
 
 fn unreadable(invalid: noroshi_types::Invalid) -> Error {
     noroshi_store::Error::Engine(invalid.to_string()).into()
-}
-
-/// The time of a scheduled campaign has come. False if it changed meanwhile.
-pub(crate) async fn run_scheduled(
-    delivery: &Delivery,
-    campaign: &Campaign,
-) -> Result<bool, noroshi_store::Error> {
-    let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
-    let now = delivery.clock.now();
-    match delivery.store.set_campaign_state(campaign.app, campaign.id, &from, to, now).await {
-        Ok((state, _)) => {
-            delivery.campaign_changed(campaign.app, campaign.id, state.as_str());
-            Ok(true)
-        }
-        Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The audience in the store's words; a filter is applied by whoever walks it.
-pub(crate) fn stored_audience(campaign: CampaignId, audience: &Audience) -> Stored {
-    match audience {
-        Audience::Everyone | Audience::Devices => Stored::Everyone,
-        Audience::Topic(topic) => Stored::Topic(topic.clone()),
-        Audience::Condition(condition) => Stored::Condition(condition.clone()),
-        Audience::Upload => Stored::Upload(campaign),
-    }
 }

@@ -1,7 +1,7 @@
-//! A running campaign, compiled: what is rendered for a recipient, when, and how fast.
+//! A running campaign, compiled: what is rendered for a recipient, when, and at which rate.
 //!
-//! Made once from the stored request and shared by the collector and the senders. What is the same for many
-//! recipients (a variant without placeholders) is rendered once and shared by all of them.
+//! Created once from the stored request, and shared by the collector and the senders. Content that is the same for many
+//! recipients (a variant without placeholders) is rendered once and shared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,25 +12,24 @@ use noroshi_store::{Attributes, Campaign, NewVariant, PushRecipient, VariantNum,
 use noroshi_types::{AppId, CampaignId, Invalid, JsonText, Label, NotificationId, Timestamp};
 use parking_lot::Mutex;
 
-use crate::campaign::bucket::Bucket;
-use crate::campaign::line::Own;
+use crate::campaign::pacer::Pacer;
 use crate::campaign::schedule::{self, Schedule};
 use crate::campaign::spec::{Audience, Spec, Variant};
-use crate::campaign::template::{self, Template, Variables};
 use crate::campaign::trial::{Treatment, Trial};
+use crate::campaign::upload::Own;
 use crate::definition::Group;
+use crate::template::{self, Template, Variables};
 
-/// Contents that are kept for sharing: variants × due times of an ordinary campaign. Beyond it they are
-/// rendered anew.
+/// Shared contents that are kept: variants × due times of an ordinary campaign. Further ones are rendered each time.
 const SHARED_MAX: usize = 4_096;
 
-/// Why a recipient gets nothing: no word for a placeholder, and no default.
+/// Why a recipient gets nothing: a placeholder has neither a value nor a default.
 pub(crate) const MISSING_VARIABLE: &str = "missing_variable";
-/// An uploaded line without a message of its own, in a campaign without one.
+/// Neither the uploaded line nor the campaign has a message.
 pub(crate) const NO_CONTENT: &str = "no_content";
-/// The stored line cannot be read.
+/// The stored line is unreadable.
 pub(crate) const BAD_LINE: &str = "bad_line";
-/// The device is another user's now, of whom the upload says nothing.
+/// The device belongs to another user now, who is not in the upload.
 pub(crate) const NOT_UPLOADED: &str = "not_uploaded";
 
 pub(crate) struct Plan {
@@ -40,27 +39,27 @@ pub(crate) struct Plan {
     pub(crate) schedule: Schedule,
     notification: NotificationId,
     message: Message,
-    /// Of the experiment, if it sends the variants of one.
-    arms: Option<Arms>,
+    /// Set if the campaign sends the variants of an experiment.
+    experiment: Option<ExperimentPlan>,
     /// Guards only the map.
-    shared: Mutex<HashMap<Variety, Arc<Content>>>,
-    /// Guards only the bucket. None: as fast as it goes.
-    bucket: Option<Mutex<Bucket>>,
+    shared: Mutex<HashMap<ContentKey, Arc<Content>>>,
+    /// Guards only the pacer. `None`: no rate.
+    pacer: Option<Mutex<Pacer>>,
     zero: Instant,
 }
 
-/// What a shared content differs by: the variant of the experiment, the language tag, and when it expires.
-type Variety = (Option<VariantNum>, Option<String>, Timestamp);
+/// The key of a shared content: the variant of the experiment, the language tag, and the expiry.
+type ContentKey = (Option<VariantNum>, Option<String>, Timestamp);
 
 /// The variants of an experiment, in the order of its definition.
-struct Arms {
+struct ExperimentPlan {
     group: Group,
-    arms: Vec<Arm>,
+    variants: Vec<VariantPlan>,
 }
 
-struct Arm {
+struct VariantPlan {
     notification: NotificationId,
-    /// None: nothing is sent.
+    /// `None`: nothing is sent.
     message: Option<Message>,
 }
 
@@ -75,7 +74,7 @@ struct Texts {
     data: Option<Template>,
 }
 
-/// What is shown and carried, for one recipient.
+/// The message for one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rendered {
     pub(crate) notification: Option<JsonText>,
@@ -83,20 +82,21 @@ pub(crate) struct Rendered {
 }
 
 impl Plan {
-    /// `now` stands for the start of a campaign that has not started.
+    /// For a campaign that has not started, `now` counts as its start.
     pub(crate) fn new(campaign: &Campaign, now: Timestamp) -> Result<Self, Invalid> {
         let spec = Spec::from_json(&campaign.spec)?;
         let message = Message::parse(&own(&spec), &spec.locales)?;
-        let arms = spec.trial.as_ref().map(|trial| Arms::new(campaign, &spec, trial)).transpose()?;
+        let experiment =
+            spec.trial.as_ref().map(|trial| ExperimentPlan::new(campaign, &spec, trial)).transpose()?;
         Ok(Self {
             id: campaign.id,
             app: campaign.app,
             schedule: spec.schedule(campaign.started_at.unwrap_or(now)),
             notification: campaign.notification,
             message,
-            arms,
+            experiment,
             shared: Mutex::default(),
-            bucket: spec.rate_per_second.map(|rate| Mutex::new(Bucket::new(rate))),
+            pacer: spec.rate_per_second.map(|rate| Mutex::new(Pacer::new(rate))),
             zero: Instant::now(),
             spec,
         })
@@ -110,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// When the quiet hours of a device end that it is in.
+    /// The end of the quiet hours that a device is in, if it is.
     pub(crate) fn quiet_until(&self, attributes: &Attributes, now: Timestamp) -> Option<Timestamp> {
         let quiet = self.schedule.quiet_hours?;
         quiet.until(now, &schedule::zone(attributes.timezone.as_deref()))
@@ -120,29 +120,29 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// The variant of the experiment that the recipient is given, or that it is of none, as not of its audience.
-    /// None: there is no experiment.
+    /// The variant of a recipient, or [`VariantNum::OF_NONE`] outside the audience of the experiment. `None`: the campaign
+    /// has no experiment.
     pub(crate) fn draw(&self, recipient: &PushRecipient) -> Option<VariantNum> {
         let PushRecipient { user, id, attributes, .. } = recipient;
-        let place = self.arms.as_ref()?.group.place_of(user.as_ref(), id, attributes);
+        let place = self.experiment.as_ref()?.group.place_of(user.as_ref(), id, attributes);
         let number = place.and_then(|place| u8::try_from(place + 1).ok());
         Some(number.map_or(VariantNum::OF_NONE, VariantNum))
     }
 
-    /// Nothing is sent to whom this variant is given.
+    /// Whether recipients with this variant get nothing.
     pub(crate) fn holds_out(&self, variant: Option<VariantNum>) -> bool {
-        self.arm(variant).is_some_and(|arm| arm.message.is_none())
+        self.variant(variant).is_some_and(|variant| variant.message.is_none())
     }
 
-    fn arm(&self, variant: Option<VariantNum>) -> Option<&Arm> {
-        self.arms.as_ref()?.arms.get(usize::from(variant?.0).checked_sub(1)?)
+    fn variant(&self, variant: Option<VariantNum>) -> Option<&VariantPlan> {
+        self.experiment.as_ref()?.variants.get(usize::from(variant?.0).checked_sub(1)?)
     }
 
     fn message(&self, variant: Option<VariantNum>) -> &Message {
-        self.arm(variant).and_then(|arm| arm.message.as_ref()).unwrap_or(&self.message)
+        self.variant(variant).and_then(|variant| variant.message.as_ref()).unwrap_or(&self.message)
     }
 
-    /// What a push service gets for this recipient, who is given this variant, or why it gets nothing.
+    /// The content for a push service, or the reason why the recipient gets nothing.
     pub(crate) fn content(
         &self,
         recipient: &PushRecipient,
@@ -198,7 +198,7 @@ impl Plan {
     }
 
     fn fields(&self, rendered: Rendered, variant: Option<VariantNum>, expires_at: Timestamp) -> Fields {
-        let notification = self.arm(variant).map_or(self.notification, |arm| arm.notification);
+        let notification = self.variant(variant).map_or(self.notification, |variant| variant.notification);
         let message = &self.spec.message;
         Fields {
             notification_id: Some(notification),
@@ -215,17 +215,17 @@ impl Plan {
 
     /// When these recipients may be sent, if the campaign has a rate.
     pub(crate) fn turn(&self, recipients: usize) -> Option<Instant> {
-        let bucket = self.bucket.as_ref()?;
+        let bucket = self.pacer.as_ref()?;
         Some(self.zero + bucket.lock().turn(self.zero.elapsed(), recipients))
     }
 
-    /// How far ahead its turns are given away, if the campaign has a rate.
+    /// How far ahead turns are assigned, if the campaign has a rate.
     pub(crate) fn ahead(&self) -> Option<std::time::Duration> {
-        Some(self.bucket.as_ref()?.lock().wait(self.zero.elapsed()))
+        Some(self.pacer.as_ref()?.lock().wait(self.zero.elapsed()))
     }
 }
 
-/// What the variants of a campaign's experiment are shown as.
+/// The notifications under which the variants of a campaign's experiment are recorded.
 pub(crate) fn notifications(spec: &Spec) -> Vec<NewVariant> {
     let shown = |name: &Label| match spec.trial.as_ref().and_then(|trial| trial.treatments.get(name)) {
         None => own(spec),
@@ -241,7 +241,7 @@ fn own(spec: &Spec) -> Variant {
     Variant { notification: spec.message.notification.clone(), data: spec.message.data.clone() }
 }
 
-/// What `variant` leaves out is that of `whole`.
+/// Fills missing parts of `variant` from `whole`.
 fn filled(variant: &Variant, whole: &Variant) -> Variant {
     Variant {
         notification: variant.notification.as_ref().or(whole.notification.as_ref()).cloned(),
@@ -249,14 +249,14 @@ fn filled(variant: &Variant, whole: &Variant) -> Variant {
     }
 }
 
-impl Arms {
+impl ExperimentPlan {
     fn new(campaign: &Campaign, spec: &Spec, trial: &Trial) -> Result<Self, Invalid> {
         let unreadable = || Invalid::new("a stored campaign has variants of an experiment that is not known");
         let definition = trial.definition.clone().ok_or_else(unreadable)?;
         if definition.variants.len() != campaign.variants.len() {
             return Err(unreadable());
         }
-        let arm = |(name, sums): (&Label, &VariantSums)| {
+        let plan = |(name, sums): (&Label, &VariantSums)| {
             let message = match trial.treatments.get(name) {
                 None => Some(Message::parse(&own(spec), &spec.locales)?),
                 Some(Treatment::HoldOut) => None,
@@ -264,10 +264,10 @@ impl Arms {
                     Some(Message::parse(&filled(&message.content, &own(spec)), &message.locales)?)
                 }
             };
-            Ok(Arm { notification: sums.notification, message })
+            Ok(VariantPlan { notification: sums.notification, message })
         };
-        let arms = trial.names().zip(&campaign.variants).map(arm).collect::<Result<_, Invalid>>()?;
-        Ok(Self { group: Group::new(trial.experiment.clone(), definition), arms })
+        let variants = trial.names().zip(&campaign.variants).map(plan).collect::<Result<_, Invalid>>()?;
+        Ok(Self { group: Group::new(trial.experiment.clone(), definition), variants })
     }
 }
 
@@ -279,7 +279,7 @@ impl Message {
         Ok(Self { texts: Texts::parse(whole)?, locales })
     }
 
-    /// In the device's language, with its tag; else in that of the message.
+    /// The texts in the device's language, with its tag, or those of the message.
     fn texts(&self, attributes: &Attributes) -> (Option<&str>, &Texts) {
         match template::lookup(&self.locales, attributes.locale.as_deref()) {
             Some((tag, texts)) => (Some(tag), texts),

@@ -1,15 +1,15 @@
-//! What counts say of proportions: how certain one is, and whether two differ. Pure.
+//! Statistics of proportions: how certain one is, and whether two differ. Pure.
 //!
 //! One proportion: the score interval of Wilson, "Probable Inference, the Law of Succession, and Statistical Inference",
 //! Journal of the American Statistical Association 22 (1927). Two: the hybrid score interval of Newcombe, "Interval
 //! estimation for the difference between independent proportions: comparison of eleven methods", Statistics in Medicine 17
-//! (1998), method 10: its ends are put together from those of the two. Both hold for small counts and for 0 and 1, where the
-//! usual normal interval does not. The p-value is that of the pooled z-test (the chi-square test without correction).
+//! (1998), method 10, which combines the intervals of the two. Both hold for small counts and for 0 and 1, where the usual
+//! normal interval does not. The p-value is that of the pooled z-test (the chi-square test without correction).
 
-/// The 97.5 % quantile of the normal distribution: intervals hold the truth 95 times of 100.
+/// The 97.5 % quantile of the normal distribution, for 95 % intervals.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// `count` of `of`; never more than all.
+/// `count` out of `of`, never more than `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     count: u64,
@@ -27,9 +27,9 @@ pub struct Estimate {
 /// How one proportion differs from another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Of the first less the second, in -1 to 1.
+    /// The first minus the second, from -1 to 1.
     pub estimate: Estimate,
-    /// How often chance alone would make a difference as large, if there was none; two-sided.
+    /// The two-sided p-value: how often chance would cause a difference this large if there was none.
     pub p_value: f64,
 }
 
@@ -42,7 +42,7 @@ impl Share {
         self.count
     }
 
-    /// None of nobody.
+    /// `None` without any devices.
     pub fn estimate(self) -> Option<Estimate> {
         if self.of == 0 {
             return None;
@@ -50,13 +50,13 @@ impl Share {
         let (n, p, z2) = (self.of as f64, self.value(), Z * Z);
         let (centre, half) = (p + z2 / (2.0 * n), Z * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt());
         let scale = 1.0 + z2 / n;
-        // At the ends they are exact; what is computed may be off by a rounding.
+        // Exact at the ends, where the computed value may have a rounding error.
         let low = if self.count == 0 { 0.0 } else { (centre - half) / scale };
         let high = if self.count == self.of { 1.0 } else { (centre + half) / scale };
         Some(Estimate { value: p, low, high })
     }
 
-    /// How this differs from `other`; none where one of them is of nobody.
+    /// How this differs from `other`; `None` if one of them has no devices.
     pub fn against(self, other: Self) -> Option<Difference> {
         let (this, that) = (self.estimate()?, other.estimate()?);
         let value = this.value - that.value;
@@ -74,7 +74,7 @@ impl Share {
         let (n, m) = (self.of as f64, other.of as f64);
         let pooled = (self.count as f64 + other.count as f64) / (n + m);
         let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / m)).sqrt();
-        // All or none on both sides: there is nothing to tell them apart by.
+        // All or none on both sides: there is no difference.
         match deviation > 0.0 {
             true => erfc((self.value() - other.value()).abs() / deviation / std::f64::consts::SQRT_2),
             false => 1.0,
@@ -83,14 +83,14 @@ impl Share {
 }
 
 impl Difference {
-    /// The interval leaves no room for there being none.
+    /// Whether the interval excludes zero.
     pub fn is_distinguishable(&self) -> bool {
         self.estimate.low > 0.0 || self.estimate.high < 0.0
     }
 }
 
 /// The complementary error function, for x >= 0. Abramowitz and Stegun, "Handbook of Mathematical Functions": the series
-/// 7.1.6 where it needs few terms, else the continued fraction 7.1.14.
+/// 7.1.6 where it needs few terms, otherwise the continued fraction 7.1.14.
 fn erfc(x: f64) -> f64 {
     let scale = (-x * x).exp() / std::f64::consts::PI.sqrt();
     if x < 2.0 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_all_are_all() {
+    fn a_count_is_limited_to_the_total() {
         assert_eq!(Share::new(7, 5), Share::new(5, 5));
     }
 }

@@ -1,13 +1,13 @@
-//! How the variants of a campaign fared beside each other. Pure.
+//! A comparison of a campaign's variants. Pure.
 //!
-//! Counted are devices: *targeted* are those for which a variant was chosen and whose fate is known, held out ones too;
-//! *delivered* is the surest word there is (below). Both rates are of all that were targeted, whatever became of them, as
-//! they were drawn: to look only at those that were reached would compare groups that chance did not make.
+//! All counts are devices. *Targeted* devices are those for which a variant was chosen and which are done, including
+//! held-out ones. *Delivered* is the most certain outcome available (below). Both rates are relative to all targeted devices,
+//! whatever became of them: a comparison of only the reached ones would compare groups that are not random.
 
 use noroshi_store::{Campaign, VariantSums};
 use noroshi_types::{Label, NotificationId, Outcome, When};
 
-use crate::campaign::progress::done;
+use crate::campaign::done::done;
 use crate::campaign::proportion::{Difference, Share};
 use crate::campaign::spec::Spec;
 use crate::campaign::trial::Trial;
@@ -16,7 +16,7 @@ use crate::campaign::trial::Trial;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub experiment: Label,
-    /// What the others are compared with.
+    /// The variant that the others are compared with.
     pub control: Label,
     pub variants: Vec<VariantReport>,
 }
@@ -24,24 +24,24 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct VariantReport {
     pub name: Label,
-    /// Under which its pushes were sent and its outcomes are recorded.
+    /// The notification under which its pushes are sent and its outcomes recorded.
     pub notification: NotificationId,
     /// Nothing is sent to its devices.
     pub held_out: bool,
     pub targeted: u64,
-    /// A push service took it.
+    /// Accepted by a push service.
     pub pushed: u64,
-    /// Written to a connection; a device that reconnects may be here twice.
+    /// Written to a connection; a device that reconnects may count twice.
     pub written: u64,
-    /// Confirmed by the device; of what was `stored`.
+    /// Confirmed by the device; only for `stored` messages.
     pub acked: u64,
     pub delivered: Share,
     pub opened: Share,
-    /// None: held out, or the control itself.
+    /// `None`: held out, or the control itself.
     pub against_control: Option<Against>,
 }
 
-/// Each none while one of both has nobody.
+/// `None` while one of the two variants has no devices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
     pub delivered: Option<Difference>,
@@ -49,7 +49,7 @@ pub struct Against {
 }
 
 impl Report {
-    /// None: the campaign sends no variants.
+    /// `None`: the campaign sends no variants.
     pub(crate) fn of(campaign: &Campaign, spec: &Spec) -> Option<Self> {
         let trial = spec.trial.as_ref()?;
         let control = trial.control_place()?;
@@ -99,8 +99,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::campaign::done::TOKEN_LOST;
     use crate::campaign::plan::tests::campaign;
-    use crate::campaign::progress::TOKEN_LOST;
     use crate::campaign::spec::tests::spec;
     use crate::campaign::trial::Treatment;
     use crate::campaign::trial::tests::trial;
@@ -116,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn of_pushes_the_delivered_are_those_that_a_push_service_took() {
+    fn pushes_accepted_by_a_push_service_are_delivered() {
         use Outcome::{Cancelled, NoPushToken, Opened, PushRefused, Pushed};
         let spec = Spec { trial: Some(trial()), ..spec() };
-        // Before it told whose token was lost on the way, nobody without one was counted.
+        // An older version did not report lost tokens, and did not count devices without one.
         let untold = (NoPushToken, 9);
         let mut control = sums(&[(Pushed, 70), (PushRefused, 5), (Cancelled, 4), untold, (Opened, 48)]);
         control.counts.push((NoPushToken, TOKEN_LOST.to_owned(), 1));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_kept_the_delivered_are_those_that_confirmed() {
+    fn confirmed_stored_messages_are_delivered() {
         use Outcome::{Acked, Kept, Opened, Pushed, Written};
         let mut spec = Spec { trial: Some(trial()), ..spec() };
         spec.message.when = Some(When::Stored);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_out_is_counted_and_not_compared() {
+    fn held_out_devices_are_counted_and_not_compared() {
         let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
         let spec = Spec { trial: Some(crate::campaign::Trial { treatments, ..trial() }), ..spec() };
         let report = report(spec, vec![sums(&[(Outcome::HeldOut, 9)]), sums(&[(Outcome::Pushed, 8)])]);

@@ -1,19 +1,18 @@
-//! When a device is due: at once, at an hour of its own clock, and never in its quiet hours.
+//! When a device is due: at once, or at an hour of its own clock, and never in its quiet hours.
 //!
-//! Pure: the time is an argument, zones come with the program (`jiff`). A device that names no zone, or
-//! one that nobody knows, lives in UTC. A local time that a change of the clocks leaves out is taken
-//! as much later as the clocks were put forward; of one that happens twice the first is meant that is still to
-//! come (the rule of RFC 5545 §3.3.5, and for who asks between the two, the second).
+//! Pure: the time is an argument, and time zones are built in (`jiff`). A device without a zone, or with an unknown one, uses
+//! UTC. A local time that a clock change skips moves as much later as the clocks were put forward. Of a local time that
+//! occurs twice, the first one that is still ahead counts (RFC 5545 §3.3.5; between the two, the second).
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use noroshi_types::{Invalid, Timestamp};
 
-/// Hours and minutes on a clock on the wall.
+/// Hours and minutes of a local clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalTime(Time);
 
-/// From `from` up to but without `to`; past midnight if `to` is the earlier.
+/// From `from` to `to`, without `to`. Spans midnight if `to` is the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuietHours {
     pub from: LocalTime,
@@ -26,12 +25,12 @@ pub struct Schedule {
     /// No device is due before.
     pub start: Timestamp,
     pub local_time: Option<LocalTime>,
-    /// None also where the campaign is urgent.
+    /// `None` also for an urgent campaign.
     pub quiet_hours: Option<QuietHours>,
 }
 
 impl LocalTime {
-    /// Reads `"09:00"`.
+    /// Parses `"09:00"`.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("a local time is hours and minutes, such as \"09:00\" or \"22:30\"");
         let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
@@ -65,7 +64,7 @@ impl QuietHours {
         }
     }
 
-    /// When the quiet hours end that `now` is in; none if it is in none.
+    /// The end of the quiet hours that contain `now`, if they do.
     pub fn until(self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let local = local(now, zone);
         self.hold(local.time()).then(|| next(now, self.to, zone))
@@ -73,32 +72,32 @@ impl QuietHours {
 }
 
 impl Schedule {
-    /// When a device of this zone is due. The same at every call, so what was walked can be walked again.
+    /// When a device of this zone is due. The same at every call, so a walk can be repeated.
     pub fn due_at(&self, zone: &TimeZone) -> Timestamp {
         let due = self.local_time.map_or(self.start, |time| next(self.start, time, zone));
         self.quiet_hours.and_then(|quiet| quiet.until(due, zone)).unwrap_or(due)
     }
 
-    /// When it may be sent, asked at the moment of sending: none for now.
+    /// When a push may be sent, asked when it is about to be sent. `None`: now.
     pub fn waits_until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         self.quiet_hours.and_then(|quiet| quiet.until(now, zone))
     }
 
-    /// Whether a device's zone makes a difference.
+    /// Whether the result depends on the zone of a device.
     pub fn is_local(&self) -> bool {
         self.local_time.is_some() || self.quiet_hours.is_some()
     }
 }
 
-/// The zone a device names.
+/// The zone that a device names.
 pub fn zone(name: Option<&str>) -> TimeZone {
     name.and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC)
 }
 
-/// The first moment at or after `start` at which clocks there show `time`.
+/// The first moment at or after `start` at which clocks of the zone show `time`.
 fn next(start: Timestamp, time: LocalTime, zone: &TimeZone) -> Timestamp {
     let mut date = local(start, zone).date();
-    // Today, tomorrow, and one more where a day is left out (Samoa had no 30 December 2011).
+    // Today, tomorrow, and one more in case a day is skipped (Samoa had no 30 December 2011).
     for _ in 0..3 {
         let moments = zone.to_ambiguous_timestamp(date.to_datetime(time.0));
         for moment in [moments.compatible(), moments.later()] {
@@ -109,7 +108,7 @@ fn next(start: Timestamp, time: LocalTime, zone: &TimeZone) -> Timestamp {
         }
         date = date.tomorrow().unwrap_or(date);
     }
-    // Only at the end of the calendar.
+    // Reached only at the end of the calendar.
     start
 }
 
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hour_is_that_of_the_devices_clock() {
+    fn the_hour_follows_the_devices_clock() {
         let check = |start: &str, time: &str, name: Option<&str>, expected: &str| {
             let schedule = Schedule { start: at(start), local_time: Some(clock(time)), quiet_hours: None };
             assert_eq!(schedule.due_at(&zone(name)), at(expected), "{start} {time} {name:?}");
@@ -150,9 +149,9 @@ mod tests {
         check("2026-11-22T00:00:00Z", "09:00", Some("America/New_York"), "2026-11-22T14:00:00Z");
         check("2026-11-22T00:00:00Z", "09:00", None, "2026-11-22T09:00:00Z");
         check("2026-11-22T00:00:00Z", "09:00", Some("Mars/Olympus"), "2026-11-22T09:00:00Z");
-        // Clocks were put forward at 02:00: 02:30 is not there, half past three is meant.
+        // Clocks were put forward at 02:00: 02:30 does not exist and becomes 03:30.
         check("2026-03-08T05:00:00Z", "02:30", Some("America/New_York"), "2026-03-08T07:30:00Z");
-        // Clocks were put back at 02:00: 01:30 happens twice, the first is meant.
+        // Clocks were put back at 02:00: 01:30 occurs twice, and the first one counts.
         check("2026-11-01T04:30:00Z", "01:30", Some("America/New_York"), "2026-11-01T05:30:00Z");
         check("2026-11-01T05:45:00Z", "01:30", Some("America/New_York"), "2026-11-01T06:30:00Z");
         check("2026-11-01T06:45:00Z", "01:30", Some("America/New_York"), "2026-11-02T06:30:00Z");
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_hours_end_when_the_clock_says_so() {
+    fn quiet_hours_end_by_the_local_clock() {
         let check = |from: &str, to: &str, now: &str, name: &str, expected: Option<&str>| {
             let quiet = QuietHours::new(clock(from), clock(to)).expect("hours");
             assert_eq!(quiet.until(at(now), &zone(Some(name))), expected.map(at), "{from}-{to} {now} {name}");
@@ -174,16 +173,16 @@ mod tests {
         check("22:00", "07:00", "2026-11-21T22:00:00Z", "Asia/Tokyo", None);
         check("12:00", "14:00", "2026-11-22T12:30:00Z", "UTC", Some("2026-11-22T14:00:00Z"));
         check("12:00", "14:00", "2026-11-22T14:00:00Z", "UTC", None);
-        // The end is left out by a change of the clocks: an hour later by the wall, at once in time.
+        // A clock change skips the end: an hour later on the clock, at once in time.
         check("22:00", "02:30", "2026-03-08T06:00:00Z", "America/New_York", Some("2026-03-08T07:30:00Z"));
-        // The end comes twice: in the second of these hours it is still to come, and not only tomorrow.
+        // The end occurs twice: in the second of these hours it is still ahead, not only tomorrow.
         check("22:00", "01:30", "2026-11-01T05:10:00Z", "America/New_York", Some("2026-11-01T05:30:00Z"));
         check("22:00", "01:30", "2026-11-01T06:10:00Z", "America/New_York", Some("2026-11-01T06:30:00Z"));
         assert!(QuietHours::new(clock("07:00"), clock("07:00")).is_err());
     }
 
     #[test]
-    fn who_is_due_in_quiet_hours_waits_for_their_end() {
+    fn a_device_due_in_quiet_hours_waits_for_their_end() {
         let quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
         let schedule = Schedule { start: at("2026-11-22T00:00:00Z"), local_time: None, quiet_hours };
         assert_eq!(schedule.due_at(&zone(Some("Asia/Tokyo"))), schedule.start);

@@ -1,29 +1,28 @@
-//! A campaign as it is asked for, checked: who, what, when and how fast.
+//! A campaign's request, checked: recipients, message, time and rate.
 //!
-//! The API reads a request into a [`Spec`]; [`Spec::check`] holds every rule that spans fields. The store
-//! keeps it as JSON (`stored`) and gives it back at any later start. It never changes once it is made.
+//! The API parses a request into a [`Spec`]; [`Spec::check`] holds every rule that spans fields. The store keeps it as JSON
+//! (`stored`), and every later start reads it back. It never changes after the campaign was created.
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{
-    Condition, Invalid, JsonText, Lane, Push, Timestamp, Topic, TraceContext, Ttl, Urgency, When, limits,
-};
+use noroshi_types::{Invalid, JsonText, Lane, Push, Timestamp, TraceContext, Ttl, Urgency, When, limits};
 
-use crate::campaign::filter::Filter;
 use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
-use crate::campaign::template::{NAME_BYTES_MAX, Template};
 use crate::campaign::trial::{OwnMessage, Trial};
+use crate::filter::Filter;
+use crate::template::{NAME_BYTES_MAX, Template};
 
 mod stored;
 
-pub(crate) use stored::{StoredFilter, present, raw, text};
+pub use crate::campaign::audience::Audience;
+pub use crate::campaign::content::Variant;
+pub use crate::template::LOCALES_MAX;
 
 pub const NAME_MAX: usize = 255;
-pub const LOCALES_MAX: usize = 100;
 pub const VARIABLES_MAX: usize = 100;
 pub const VARIABLE_BYTES_MAX: usize = 1_024;
 pub const BATCH_SIZE_MAX: u32 = limits::CAMPAIGN_BATCH_MAX;
-/// Far above what any push service takes of one app.
+/// Far above what any push service accepts from one app.
 pub const RATE_MAX: u32 = 1_000_000;
 
 /// A campaign's request.
@@ -31,19 +30,19 @@ pub const RATE_MAX: u32 = 1_000_000;
 pub struct Spec {
     pub name: Option<String>,
     pub audience: Audience,
-    /// Of the audience, those devices that are meant. Not for uploaded audiences.
+    /// Selects devices of the audience. Not for uploaded audiences.
     pub filter: Filter,
     pub message: CampaignMessage,
-    /// By language tag; what a variant leaves out is the message's.
+    /// By language tag; a missing part is taken from the message.
     pub locales: BTreeMap<String, Variant>,
-    /// The variants of an experiment are sent.
+    /// Set if the campaign sends the variants of an experiment.
     pub trial: Option<Trial>,
-    /// What stands in for a placeholder where a recipient has no word of its own.
+    /// Defaults of placeholders, for recipients without a value of their own.
     pub variables: BTreeMap<String, String>,
-    /// Not before this; none: as soon as it is started.
+    /// The earliest time; `None`: as soon as the campaign is started.
     pub start_at: Option<Timestamp>,
     pub local_time: Option<LocalTime>,
-    /// Without effect where the urgency is high.
+    /// Ignored if the urgency is high.
     pub quiet_hours: Option<QuietHours>,
     /// Recipients a second, 1 to [`RATE_MAX`].
     pub rate_per_second: Option<u32>,
@@ -51,21 +50,11 @@ pub struct Spec {
     pub lane: Lane,
     /// Recipients in one batch, 1 to [`BATCH_SIZE_MAX`].
     pub batch_size: u32,
-    /// Starts (or waits for `start_at`) as soon as it is made; else it is a draft until it is started.
+    /// Whether the campaign starts, or waits for `start_at`, when it is created. Otherwise it is a draft until it is
+    /// started.
     pub start: bool,
-    /// Of the request that made it: all that it sends is a part of that trace.
+    /// The trace of the request that created it, to which everything that it sends belongs.
     pub trace: Option<TraceContext>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Audience {
-    Everyone,
-    Topic(Topic),
-    Condition(Condition),
-    /// The users that are uploaded after it was made.
-    Upload,
-    /// Every device of the app that the filter lets through.
-    Devices,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,34 +62,16 @@ pub struct CampaignMessage {
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub urgency: Urgency,
-    /// From the moment a device is due.
+    /// Counted from the time a device is due.
     pub ttl: Ttl,
     pub collapse_key: Option<Box<str>>,
-    /// None: push services alone. Else each batch is an ordinary notification to its devices.
+    /// `None`: only push services. Otherwise each batch is an ordinary notification to its devices.
     pub when: Option<When>,
     pub push: Push,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Variant {
-    pub notification: Option<JsonText>,
-    pub data: Option<JsonText>,
-}
-
-impl Audience {
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Audience::Everyone => "everyone",
-            Audience::Topic(_) => "topic",
-            Audience::Condition(_) => "condition",
-            Audience::Upload => "upload",
-            Audience::Devices => "devices",
-        }
-    }
-}
-
 impl Spec {
-    /// The rules that a request has to keep as a whole; the text names field and rule.
+    /// Checks the rules that span fields. The error names field and rule.
     pub fn check(self) -> Result<Self, Invalid> {
         let refuse = |rule: &'static str| Err(Invalid::new(rule));
         if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_MAX) {
@@ -144,8 +115,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Only uploaded lines bring words of their own: elsewhere a placeholder without a default would be
-    /// missing for everyone.
+    /// Only uploaded recipients have values of their own. Elsewhere a placeholder without a default would be missing for
+    /// every recipient.
     fn check_template(&self, text: &JsonText) -> Result<(), Invalid> {
         let template = Template::parse(text.clone())?;
         let missing = template.names().find(|name| !self.variables.contains_key(*name));
@@ -157,7 +128,7 @@ impl Spec {
         }
     }
 
-    /// When its devices are due, if it is started at `started_at`.
+    /// When devices are due, if the campaign starts at `started_at`.
     pub fn schedule(&self, started_at: Timestamp) -> Schedule {
         Schedule {
             start: self.start_at.map_or(started_at, |start_at| start_at.max(started_at)),
@@ -166,7 +137,7 @@ impl Spec {
         }
     }
 
-    /// Recipients in one batch: where a rate is asked for, a tenth of a second's, so that the rate is even.
+    /// Recipients in one batch. With a rate, those of a tenth of a second, so that the rate is even.
     pub fn recipients_per_batch(&self) -> usize {
         let even = self.rate_per_second.map_or(BATCH_SIZE_MAX, |rate| (rate / 10).max(1));
         even.min(self.batch_size) as usize
@@ -183,7 +154,7 @@ fn check_locales(locales: &BTreeMap<String, Variant>) -> Result<(), Invalid> {
     }
 }
 
-/// Names and values of variables, of a campaign or of one recipient.
+/// Checks names and values of variables, of a campaign or of one recipient.
 pub fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), Invalid> {
     let fits = variables.len() <= VARIABLES_MAX
         && variables.iter().all(|(name, value)| {

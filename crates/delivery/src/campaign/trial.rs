@@ -1,26 +1,27 @@
-//! A campaign that sends the variants of an experiment: of which, to whom, and what each of them gets.
+//! A campaign that sends the variants of an experiment: which ones, to whom, and what each recipient gets.
 //!
-//! The definition is taken when the campaign is made and kept with it, whatever becomes of the experiment meanwhile: a
-//! device is given the same variant at every attempt, unless its user or what the audience looks at changed between
-//! two. Who is given which is the experiment's to say ([`crate::definition::Group`]); whoever is not of its audience is
-//! sent the campaign's own message and counts for no variant. Pure.
+//! The definition is copied when the campaign is created, whatever happens to the experiment later. A device gets the same
+//! variant at every attempt, unless its user or its attributes changed in between. The experiment decides who gets which
+//! variant ([`crate::definition::Group`]). A recipient outside its audience gets the campaign's own message, and counts for
+//! no variant. Pure.
 
 use std::collections::BTreeMap;
 
 use noroshi_store::Definition;
 use noroshi_types::{Invalid, Label, Timestamp, limits};
 
-use crate::campaign::spec::{Audience, Variant};
+use crate::campaign::audience::Audience;
+use crate::campaign::content::Variant;
 use crate::definition::Experiment;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     pub experiment: Label,
-    /// What the others are compared with; none: the first variant that is sent something.
+    /// The variant that the others are compared with; `None`: the first one that sends something.
     pub control: Option<Label>,
-    /// Of variants that do not get just the campaign's message.
+    /// Variants that do not send the campaign's message.
     pub treatments: BTreeMap<Label, Treatment>,
-    /// None until it was looked up, as it is before a campaign is made.
+    /// `None` until the experiment was looked up, before the campaign is created.
     pub definition: Option<Experiment>,
 }
 
@@ -28,19 +29,19 @@ pub struct Trial {
 pub enum Treatment {
     /// Nothing is sent.
     HoldOut,
-    /// What it leaves out is the campaign's; the campaign's texts for languages are not its.
+    /// A missing part is taken from the campaign, except for the campaign's texts by language.
     Own(OwnMessage),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnMessage {
     pub content: Variant,
-    /// By language tag; what one leaves out is the content's.
+    /// By language tag; a missing part is taken from `content`.
     pub locales: BTreeMap<String, Variant>,
 }
 
 impl Trial {
-    /// With the definition that was found, for a campaign to this audience that starts at `starts_at`; the text says what
+    /// Adds the definition that was found, for a campaign to this audience that starts at `starts_at`. The error says what
     /// does not fit.
     pub(crate) fn define(
         self,
@@ -55,7 +56,7 @@ impl Trial {
             return refuse(format!("the experiment {name} is archived"));
         }
         let mut definition = Experiment::from_json(&found.spec)?;
-        // What is not needed to draw is not kept with every campaign.
+        // Only what a draw needs is stored with every campaign.
         definition.description = None;
         definition.variants.iter_mut().for_each(|variant| variant.data = None);
         if definition.killed {
@@ -89,17 +90,15 @@ impl Trial {
             return Err(Invalid::new(format!("experiment.control: there is no variant {name}")));
         }
         if self.control.as_ref().is_some_and(|name| self.holds_out(name)) {
-            return Err(Invalid::new(
-                "experiment.control: nothing is sent to it that could be compared with",
-            ));
+            return Err(Invalid::new("experiment.control: the variant sends nothing to compare with"));
         }
         match self.control_place() {
             Some(_) => Ok(()),
-            None => Err(Invalid::new("experiment.variants: at least one is sent something")),
+            None => Err(Invalid::new("experiment.variants: at least one variant sends something")),
         }
     }
 
-    /// What does not need the definition.
+    /// Checks what does not need the definition.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         match self.treatments.len() <= limits::VARIANTS_MAX {
             true => Ok(()),
@@ -120,7 +119,7 @@ impl Trial {
         matches!(self.treatments.get(name), Some(Treatment::HoldOut))
     }
 
-    /// The place of what the others are compared with.
+    /// The index of the variant that the others are compared with.
     pub fn control_place(&self) -> Option<usize> {
         match &self.control {
             Some(name) => self.place(name),
@@ -128,7 +127,7 @@ impl Trial {
         }
     }
 
-    /// The messages that variants have of their own.
+    /// The messages of variants that have their own.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &OwnMessage> {
         self.treatments.values().filter_map(|treatment| match treatment {
             Treatment::Own(message) => Some(message),
@@ -138,7 +137,7 @@ impl Trial {
 }
 
 impl OwnMessage {
-    /// The content, then that of each language.
+    /// The content, and that of each language.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Variant> {
         std::iter::once(&self.content).chain(self.locales.values())
     }
@@ -191,7 +190,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_experiment_that_does_not_run_then_is_refused() {
+    fn an_experiment_that_does_not_run_at_the_start_is_refused() {
         check(trial(), found(experiment()), None);
         check(trial(), None, Some("there is no experiment button"));
         let archived =
@@ -207,7 +206,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_condition_is_that_of_the_campaign() {
+    fn the_condition_must_be_that_of_the_campaign() {
         let condition = |text| Condition::parse(text).expect(text);
         let of = |text| found(Experiment { condition: Some(condition(text)), ..experiment() });
         check(trial(), of("'a' in topics"), Some("audience.condition"));
@@ -217,7 +216,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_definition() {
+    fn names_must_exist_in_the_definition() {
         let held = |names: &[&str]| names.iter().map(|name| (label(name), Treatment::HoldOut)).collect();
         let red = Trial { treatments: held(&["red"]), ..trial() };
         check(red, found(experiment()), Some("experiment.variants: there is no variant red"));
@@ -231,7 +230,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn others_are_compared_with_the_first_that_is_sent_something() {
+    fn the_first_variant_that_sends_something_is_the_control() {
         assert_eq!(trial().control_place(), Some(0));
         let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
         assert_eq!(Trial { treatments, ..trial() }.control_place(), Some(1));

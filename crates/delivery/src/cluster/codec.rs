@@ -1,11 +1,11 @@
-//! Numbers, texts and lists of frames ([`crate::cluster::wire`]): little-endian, texts with their length in
-//! front. A reader checks every length against what is there before it allocates.
+//! Numbers, texts and lists in frames ([`crate::cluster::wire`]): little-endian, texts with a length prefix. A reader checks
+//! every length before it allocates.
 
-/// It is not what this version writes.
+/// The bytes do not match the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Appends the body of one record, leaving room for its head in front.
+/// Appends the body of one record, with room for its head before it.
 pub(crate) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     head: usize,
@@ -37,8 +37,8 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Of at most 65,535 bytes: ids, topics, conditions. A longer one, which no rule allows, is left empty
-    /// and so refused by its reader.
+    /// A text of at most 65,535 bytes: ids, topics, conditions. A longer one, which no rule allows, is written as empty, which
+    /// the reader refuses.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         let (length, text) = u16::try_from(text.len()).map_or((0, ""), |length| (length, text));
         self.raw(&length.to_le_bytes()).raw(text.as_bytes())
@@ -56,7 +56,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Fills the head in.
+    /// Writes the head.
     pub(crate) fn end(self, kind: u8) {
         let length = u32::try_from(self.out.len() - self.body).unwrap_or(u32::MAX);
         self.out[self.head] = kind;
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         self.list(count_max, 2, |reader| reader.text().and_then(parse))
     }
 
-    /// A list whose items take `item_bytes` at least: a count that the rest cannot hold is refused.
+    /// A list whose items take at least `item_bytes`: refuses a count that the remaining bytes cannot hold.
     pub(crate) fn list<T>(
         &mut self,
         count_max: usize,

@@ -1,7 +1,7 @@
-//! From the outbox to the bus: everything that waits is looked up at once and leaves as one frame for each
-//! node, in the order in which it was queued.
+//! From the outbox to the bus: one directory look-up for a whole round, and one frame for each node, in the order in
+//! which items were queued.
 //!
-//! One task. While it hands a round over the next gathers, so the busier the node the larger the rounds.
+//! One task. While it hands over a round, the next one fills, so a busier node has larger rounds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,53 +14,52 @@ use noroshi_types::{Message, Request, When};
 use crate::cluster::outbox::{Item, Round, To};
 use crate::cluster::route::{self, Holders, OwnPart};
 use crate::cluster::wire::{self, Frame, Record};
-use crate::cluster::{Peers, place};
-use crate::delivery::Delivery;
+use crate::cluster::{Peers, place_history};
 
-/// A frame that is larger is followed by another.
+/// A frame that reaches this size is followed by another.
 const FRAME_BYTES: usize = 1 << 20;
-/// Handed to the bus at once: well below what it lets wait, however many nodes a round is for.
+/// Bytes for one call of the bus: well below its limit for waiting bytes, whatever the number of nodes.
 const SEND_BYTES: usize = 16 << 20;
-/// The engine answers in milliseconds or counts as gone.
+/// Redis answers within milliseconds, or counts as gone after this.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the engine is back, where nothing else is to be told.
+/// How often an idle dispatcher checks whether Redis is back.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Runs until it is dropped.
-pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+pub(crate) async fn run(peers: &Peers) {
     loop {
         tokio::select! {
-            round = peers.outbox.next() => hand_over(delivery, peers, &round).await,
+            round = peers.outbox.next() => hand_over(peers, &round).await,
             () = tokio::time::sleep(LOOK) => drop(peers.metrics.waiting.set(0)),
         }
-        tell_of_outage(peers);
+        report_outage(peers);
     }
 }
 
-/// Once the engine may be asked again, others are told where to look from; if it is still gone, later.
-fn tell_of_outage(peers: &Peers) {
+/// Tells other nodes where to sweep from once Redis may be asked again. If it is still gone, the next attempt follows.
+fn report_outage(peers: &Peers) {
     if peers.cluster.members.epoch().is_some()
         && let Some(since) = peers.outage.due(Instant::now())
     {
-        peers.tell(To::Gateways, Record::Sweep { since: since.0 });
+        peers.send(To::Gateways, Record::Sweep { since: since.0 });
     }
 }
 
-async fn hand_over(delivery: &Delivery, peers: &Peers, round: &Round) {
+async fn hand_over(peers: &Peers, round: &Round) {
     let started = Instant::now();
     peers.metrics.waiting.set(i64::try_from(peers.outbox.waiting()).unwrap_or(i64::MAX));
     let plan = match locate(peers, round, started).await {
         Some(located) => Plan::of(peers, round, located),
-        None => Plan::alone(delivery, peers, round),
+        None => Plan::alone(peers, round),
     };
-    peers.turns.room().await;
-    plan.carry_out(delivery, peers).await;
+    peers.own_parts.room().await;
+    plan.carry_out(peers).await;
     peers.metrics.dispatched.inc_by(round.items.len() as u64);
     peers.metrics.dispatch_seconds.observe(started.elapsed());
     peers.outbox.finish(round.done());
 }
 
-/// Who holds the targets of a round, in their order. None: there is no engine to be asked.
+/// The holders of a round's targets, in their order. `None`: Redis does not answer.
 async fn locate(peers: &Peers, round: &Round, now: Instant) -> Option<Vec<Holders>> {
     if peers.cluster.members.epoch().is_none() || !peers.outage.may_ask(now) {
         return None;
@@ -75,7 +74,7 @@ async fn locate(peers: &Peers, round: &Round, now: Instant) -> Option<Vec<Holder
         Ok(located) if located.len() == asked => Some(located),
         Ok(_) => None,
         Err(error) => {
-            peers.failed(&error);
+            failed(peers, &error);
             None
         }
     }
@@ -88,24 +87,24 @@ fn keys(peers: &Peers, round: &Round) -> Vec<SessionKey> {
             Item::Deliver { message, request } => {
                 route::keys(&peers.cluster.keys, message.app, &request.target, &mut keys);
             }
-            Item::Tell { to: To::Holders(key), .. } => keys.push(*key),
-            Item::Tell { .. } => {}
+            Item::Record { to: To::Holders(key), .. } => keys.push(*key),
+            Item::Record { .. } => {}
         }
     }
     keys
 }
 
-/// What a round comes to.
+/// What a round sends to whom.
 #[derive(Default)]
 struct Plan {
     own: Vec<OwnPart>,
     /// For each node, at least one frame.
     frames: Vec<(Epoch, Vec<Frame>)>,
-    /// In front of the first that is kept and for others: where they look from if it does not reach them.
+    /// The place before the first stored message for other nodes: they sweep from there if it does not reach them.
     kept: Option<Place>,
-    /// Changes of sessions for others, which these find as well if they look.
+    /// Records of session changes for other nodes, which a sweep finds as well.
     changes: u64,
-    /// This node has devices, and there are others whose messages for them may come between.
+    /// This node has devices, and messages of other nodes for them may arrive in between.
     is_among_others: bool,
 }
 
@@ -134,10 +133,10 @@ impl Plan {
                         plan.named(peers, message, request, these, own);
                     }
                 },
-                Item::Tell { to, record: told } => {
-                    plan.note_told(told);
+                Item::Record { to, record: sent } => {
+                    plan.note_record(sent);
                     record.clear();
-                    wire::encode(told, &mut record);
+                    wire::encode(sent, &mut record);
                     match to {
                         To::Holders(_) => {
                             let (holders, rest) = located.split_at(1);
@@ -157,8 +156,8 @@ impl Plan {
         plan
     }
 
-    /// Without the others: this node's connections only, and a note of what was not told.
-    fn alone(delivery: &Delivery, peers: &Peers, round: &Round) -> Self {
+    /// Without other nodes: serves only this node's connections, and remembers what the others missed.
+    fn alone(peers: &Peers, round: &Round) -> Self {
         let mut plan = Plan::default();
         for item in &round.items {
             match item {
@@ -166,10 +165,10 @@ impl Plan {
                     plan.note_kept(message);
                     plan.own.push(OwnPart::whole(message.clone(), request.clone()));
                 }
-                Item::Tell { record, .. } => plan.note_told(record),
+                Item::Record { record, .. } => plan.note_record(record),
             }
         }
-        plan.remember_untold(delivery, peers);
+        plan.remember_missed(peers);
         plan
     }
 
@@ -197,14 +196,14 @@ impl Plan {
 
     fn note_kept(&mut self, message: &Message) {
         if message.when == When::Stored {
-            self.note_place(place::before_id(message.id));
+            self.note_place(place_history::before_id(message.id));
         }
     }
 
-    fn note_told(&mut self, record: &Record) {
+    fn note_record(&mut self, record: &Record) {
         match record {
             Record::Sweep { since } => self.note_place(Place(*since)),
-            // An answer comes too late, and a wake is made good by the next look.
+            // A late answer is useless, and senders look without a wake-up as well.
             Record::Answer { .. } | Record::Ask { .. } | Record::WakePush => {}
             _ => self.changes += 1,
         }
@@ -214,14 +213,14 @@ impl Plan {
         self.kept = Some(self.kept.map_or(place, |kept| kept.min(place)));
     }
 
-    /// Others are told where to look when they can be told anything.
-    fn remember_untold(&self, delivery: &Delivery, peers: &Peers) {
+    /// Remembers where other nodes must sweep from once they can be reached.
+    fn remember_missed(&self, peers: &Peers) {
         if self.changes > 0 {
             peers.metrics.untold.inc_by(self.changes);
-            peers.outage.untold(peers.places.before(Instant::now(), delivery.clock.now()));
+            peers.outage.missed(peers.place_before(Instant::now()));
         }
         if let Some(place) = self.kept {
-            peers.outage.untold(place);
+            peers.outage.missed(place);
         }
     }
 
@@ -250,42 +249,43 @@ impl Plan {
         }
     }
 
-    async fn carry_out(mut self, delivery: &Delivery, peers: &Peers) {
-        let turn = self.take_turn(peers);
-        if turn.is_none() {
-            peers.turns.pass_with(delivery, peers, &self.own);
+    async fn carry_out(mut self, peers: &Peers) {
+        let held = self.hold_own(peers);
+        if held.is_none() {
+            peers.own_parts.pass_with(peers, &self.own);
         }
         for messages in portions(std::mem::take(&mut self.frames)) {
             let count = messages.len() as u64;
             let sent = tokio::time::timeout(PATIENCE, peers.cluster.bus.send(messages)).await;
-            let away = match sent.unwrap_or(Err(Error::Unavailable("the bus took nothing in time".into()))) {
-                Ok(()) => Vec::new(),
-                // Those miss a number, and look by themselves.
-                Err(Error::Partly(away)) => away,
-                Err(error) => {
-                    peers.failed(&error);
-                    self.remember_untold(delivery, peers);
-                    turn.into_iter().for_each(|number| peers.turns.pass(delivery, peers, number));
-                    return;
-                }
-            };
+            let away =
+                match sent.unwrap_or(Err(Error::Unavailable("the bus accepted nothing in time".into()))) {
+                    Ok(()) => Vec::new(),
+                    // These nodes see a gap in the numbers, and sweep.
+                    Err(Error::Partly(away)) => away,
+                    Err(error) => {
+                        failed(peers, &error);
+                        self.remember_missed(peers);
+                        held.into_iter().for_each(|number| peers.own_parts.pass(peers, number));
+                        return;
+                    }
+                };
             peers.metrics.messages.inc_by(count - (away.len() as u64).min(count));
-            peers.answered();
+            answered(peers);
             if peers.cluster.members.epoch().is_none_or(|own| away.contains(&own)) {
-                turn.into_iter().for_each(|number| peers.turns.pass(delivery, peers, number));
+                held.into_iter().for_each(|number| peers.own_parts.pass(peers, number));
             }
         }
     }
 
-    /// Keeps this node's share back until its turn comes, where it matters.
-    fn take_turn(&mut self, peers: &Peers) -> Option<u64> {
+    /// Holds back this node's part until its marker returns by the bus, if order matters.
+    fn hold_own(&mut self, peers: &Peers) -> Option<u64> {
         let ordered = |part: &OwnPart| part.message.when == When::Stored || part.message.topic.is_some();
-        let waits = self.own.iter().any(ordered) || !self.own.is_empty() && !peers.turns.is_empty();
+        let waits = self.own.iter().any(ordered) || !self.own.is_empty() && !peers.own_parts.is_empty();
         let own = peers.cluster.members.epoch()?;
         if !waits || !self.is_among_others {
             return None;
         }
-        let number = peers.turns.put(std::mem::take(&mut self.own));
+        let number = peers.own_parts.hold(std::mem::take(&mut self.own));
         let mut record = Vec::new();
         wire::encode(&Record::Turn { number }, &mut record);
         self.push(own, &record);
@@ -293,7 +293,7 @@ impl Plan {
     }
 }
 
-/// Messages in their order, as many at once as the bus takes.
+/// Splits messages, in order, into calls of at most about [`SEND_BYTES`].
 fn portions(frames: Vec<(Epoch, Vec<Frame>)>) -> Vec<Vec<(Epoch, Bytes)>> {
     let mut portions: Vec<Vec<(Epoch, Bytes)>> = Vec::new();
     let mut bytes = SEND_BYTES;
@@ -311,18 +311,16 @@ fn portions(frames: Vec<(Epoch, Vec<Frame>)>) -> Vec<Vec<(Epoch, Bytes)>> {
     portions
 }
 
-impl Peers {
-    fn failed(&self, error: &Error) {
-        if self.outage.failed(Instant::now()) {
-            self.metrics.outages.inc();
-            tracing::warn!(%error, "other nodes cannot be reached; messages go to this node's connections only");
-        }
+fn failed(peers: &Peers, error: &Error) {
+    if peers.outage.failed(Instant::now()) {
+        peers.metrics.outages.inc();
+        tracing::warn!(%error, "other nodes are unreachable; messages go to this node's connections only");
     }
+}
 
-    fn answered(&self) {
-        if self.outage.ended() {
-            tracing::info!("other nodes can be reached again");
-        }
+fn answered(peers: &Peers) {
+    if peers.outage.ended() {
+        tracing::info!("other nodes are reachable again");
     }
 }
 
@@ -331,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_to_the_bus_at_once_is_bounded_and_in_order() {
+    fn calls_of_the_bus_are_bounded_and_in_order() {
         // A round of 8 MiB for each of twelve nodes.
         let frames = |_: u64| {
             let frame = |number: u8| {

@@ -1,42 +1,40 @@
-//! Topics of which a message did not come by: a shard saw the one behind it.
+//! Gaps in topics: a shard received a message of a topic but not the one before it.
 //!
-//! A device confirms a topic by its position, over its connection or over HTTP at any node, so what is missing must be
-//! written before what stands behind it: a gateway that dies between the two would leave the device with a position
-//! behind a message that it never heard. So a shard that sees a gap writes nothing more that is kept of the topic; the
-//! topic's log is read at once, without waiting for a sweep, what it has is offered in order, and the shards are told
-//! how far that reaches. What is not kept moves no position and is written as it comes.
+//! A device confirms a topic by its position, over its connection or over HTTP at any node. So the missing message must
+//! be written before those behind it: if a gateway died between the two, the device would keep a position behind a
+//! message that it never received. A shard that sees a gap therefore writes no further stored message of the topic. This
+//! task reads the topic's log at once, without waiting for a sweep, offers what it has in order, and reports to the
+//! shards how far that reaches. Messages that are not stored move no position, and are written as they arrive.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use noroshi_types::{AppId, Position, Topic};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cluster::{Peers, sweep};
-use crate::delivery::Delivery;
 
-/// Topics that wait; where more have gaps, all are looked at ([`sweep`]).
+/// Topics that may wait; beyond it a sweep looks at all topics ([`sweep`]).
 const TOPICS_MAX: usize = 10_000;
-/// Between two looks: what is found meanwhile is one.
-const BREATH: Duration = Duration::from_millis(20);
+/// The pause between two rounds, in which gaps of the same topic merge.
+const INTERVAL: Duration = Duration::from_millis(20);
 /// After a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// By topic, behind which position one is missing.
+/// For each topic, the position behind which a message is missing.
 type Found = HashMap<(AppId, Topic), Position>;
 
 #[derive(Default)]
 pub(crate) struct Gaps {
-    /// Guards what was found only.
+    /// Guards only the map.
     found: Mutex<Found>,
-    asked: Notify,
+    filled: Notify,
 }
 
 impl Gaps {
-    /// False if there is no room to remember it.
-    fn add(&self, app: AppId, topic: Topic, behind: Position) -> bool {
+    /// Returns false if there is no room.
+    pub(crate) fn add(&self, app: AppId, topic: Topic, behind: Position) -> bool {
         let mut found = self.found.lock();
         let has_room = found.len() < TOPICS_MAX;
         if has_room {
@@ -46,11 +44,11 @@ impl Gaps {
             }
         }
         drop(found);
-        self.asked.notify_one();
+        self.filled.notify_one();
         has_room
     }
 
-    /// What was found. Cancel-safe.
+    /// All gaps, as soon as there is one. Cancel-safe.
     async fn next(&self) -> Found {
         loop {
             {
@@ -59,49 +57,35 @@ impl Gaps {
                     return std::mem::take(&mut *found);
                 }
             }
-            self.asked.notified().await;
+            self.filled.notified().await;
         }
     }
 }
 
-impl Delivery {
-    /// A message of a topic came by, and the one behind `behind` did not. For the gateway: called on shards, never
-    /// waits. What is kept of the topic is written to no connection until [`crate::Edge::offered`] says how far the log
-    /// was offered.
-    pub fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
-        let Some(peers) = self.peers() else { return };
-        peers.metrics.gaps.inc();
-        if !peers.gaps.add(app, topic, behind) {
-            peers.sweeps.lost(peers.places.before(Instant::now(), self.clock.now()));
-        }
-    }
-}
-
-/// Closes gaps as they are found, until it is dropped.
-pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+/// Closes gaps until it is dropped.
+pub(crate) async fn run(peers: &Peers) {
     loop {
         let mut failed = false;
         for ((app, topic), behind) in peers.gaps.next().await {
-            if let Err(error) = close(delivery, peers, app, &topic, behind).await {
-                tracing::warn!(%error, app = app.0, "a gap in a topic could not be read; trying again");
+            if let Err(error) = close(peers, app, &topic, behind).await {
+                tracing::warn!(%error, app = app.0, "could not close a gap in a topic; retrying");
                 failed = true;
                 peers.gaps.add(app, topic, behind);
             }
         }
-        tokio::time::sleep(if failed { PAUSE } else { BREATH }).await;
+        tokio::time::sleep(if failed { PAUSE } else { INTERVAL }).await;
     }
 }
 
-/// Offers what the topic's log has behind the position.
+/// Offers the messages that the topic's log has behind the position.
 async fn close(
-    delivery: &Delivery,
     peers: &Peers,
     app: AppId,
     topic: &Topic,
     behind: Position,
 ) -> Result<(), noroshi_store::Error> {
-    let (missing, head) = sweep::behind(delivery, app, topic, behind).await?;
-    if let Some(edge) = delivery.edge() {
+    let (missing, head) = sweep::behind(peers, app, topic, behind).await?;
+    if let Some(edge) = peers.context.edge() {
         sweep::offer(peers, &**edge, topic, missing).await;
         if let Some(head) = head {
             edge.offered(app, topic, head);
@@ -121,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gaps_of_a_topic_are_one_from_the_first_missing_on() {
+    async fn gaps_of_a_topic_merge_at_the_lowest_position() {
         let gaps = Gaps::default();
         let topic = Topic::from_trusted("news");
         for position in [at(1, 7), at(1, 4), at(1, 9)] {

@@ -1,4 +1,4 @@
-//! What delivery over nodes counts.
+//! Metrics of delivery across nodes.
 
 use noroshi_telemetry::{Histogram, Registry};
 use prometheus_client::metrics::counter::Counter;
@@ -35,48 +35,48 @@ impl Metrics {
         let counters = [
             (
                 "dispatched",
-                "Requests and changes handed over to other nodes or found to be for none",
+                "Requests and changes handed over to other nodes, including those that concern none",
                 &self.dispatched,
             ),
-            ("messages", "Messages sent to other nodes, and to this one for their order", &self.messages),
+            ("messages", "Bus messages sent to other nodes, and to this node for the order", &self.messages),
             ("targets", "Named users and devices in messages to other nodes", &self.targets),
             (
                 "stale_entries",
-                "Users and devices that the directory said were here and were not",
+                "Directory entries that named this node for users and devices without a session here",
                 &self.stale,
             ),
-            ("late", "Requests that were answered before the bus had their message", &self.late),
-            ("outages", "Times the engine between nodes stopped to answer", &self.outages),
-            ("untold", "Changes of sessions that could not be told to other nodes", &self.untold),
-            ("losses", "Times messages of other nodes may have been lost", &self.lost),
+            ("late", "Requests that were answered before the bus had the message", &self.late),
+            ("outages", "Times that Redis stopped answering", &self.outages),
+            ("untold", "Changes of sessions that could not be sent to other nodes", &self.untold),
+            ("losses", "Times that messages of other nodes may have been lost", &self.lost),
             (
                 "turns_late",
-                "Times the own share of messages did not wait for its turn any longer",
+                "Times that this node delivered its own messages without waiting longer for their order",
                 &self.turns_late,
             ),
-            ("unread", "Parts of other nodes' messages that this version does not read", &self.unread),
-            ("unanswered", "Questions that another node did not answer in time", &self.unanswered),
-            ("sweeps", "Times all sessions were compared with what was kept", &self.sweeps),
-            ("rechecked_devices", "Connected devices compared with what was kept", &self.rechecked),
+            ("unread", "Parts of other nodes' messages that this version cannot read", &self.unread),
+            ("unanswered", "Questions that other nodes did not answer in time", &self.unanswered),
+            ("sweeps", "Times that all sessions were compared with the store", &self.sweeps),
+            ("rechecked_devices", "Connected devices compared with the store", &self.rechecked),
             ("reread_devices", "Connected devices whose inbox was read again", &self.reread),
-            ("topic_gaps", "Times a topic's message came by and the one before it had not", &self.gaps),
-            ("offered_again", "Messages of topics that were offered once more", &self.offered),
+            ("topic_gaps", "Times that a message of a topic arrived before its predecessor", &self.gaps),
+            ("offered_again", "Messages of topics that were offered again", &self.offered),
             (
                 "reconnected_devices",
-                "Connected devices told to come back since they had changed",
+                "Connected devices that were disconnected because they had changed",
                 &self.reconnected,
             ),
-            ("kept_sessions", "Sessions put into the directory again, or found there", &self.kept),
-            ("superseded_sessions", "Sessions ended since another node has a newer one", &self.superseded),
+            ("kept_sessions", "Sessions registered in the directory again", &self.kept),
+            ("superseded_sessions", "Sessions ended because another node has a newer one", &self.superseded),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());
         }
+        registry.register("waiting", "Requests and changes waiting for the bus", self.waiting.clone());
         registry.register(
-            "waiting",
-            "Requests and changes that wait to be handed over",
-            self.waiting.clone(),
+            "dispatch_seconds",
+            "Time from dequeue to hand-over",
+            self.dispatch_seconds.clone(),
         );
-        registry.register("dispatch_seconds", "From taken to handed over", self.dispatch_seconds.clone());
     }
 }

@@ -1,63 +1,63 @@
-//! That there is no bus, and what could not be told meanwhile.
+//! Outages of the bus, and the first stored message that it did not carry.
 //!
-//! While the engine does not answer, each node hands messages to its own connections only. What is kept and
-//! was not told to the others is remembered by one number, the place in the order of commits in front of the
-//! first of it; when the engine is back the others are told to look from there ([`crate::cluster::sweep`]).
+//! While Redis does not answer, each node hands messages to its own connections only. The outage remembers one place in
+//! the order of commits, before the first stored message that other nodes did not get. When Redis is back, other nodes
+//! are told to sweep from there ([`crate::cluster::sweep`]).
 
 use std::time::{Duration, Instant};
 
 use noroshi_store::Place;
 use parking_lot::Mutex;
 
-/// How long the engine is let alone after it failed: a request that waits for a dead one waits in vain.
+/// The pause after a failure before Redis is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 pub(crate) struct Outage {
-    /// Guards the two words only.
+    /// Guards only itself.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// None: the engine answers.
-    ask_again: Option<Instant>,
+    /// `None`: Redis answers.
+    retry_at: Option<Instant>,
     since: Option<Place>,
 }
 
 impl Outage {
-    /// Whether the engine may be asked.
+    /// Whether Redis may be asked.
     pub(crate) fn may_ask(&self, now: Instant) -> bool {
-        self.state.lock().ask_again.is_none_or(|again| again <= now)
+        self.state.lock().retry_at.is_none_or(|again| again <= now)
     }
 
-    /// The engine failed. True if it had not before.
+    /// Redis failed. Returns true for the first failure of an outage.
     pub(crate) fn failed(&self, now: Instant) -> bool {
-        self.state.lock().ask_again.replace(now + PAUSE).is_none()
+        self.state.lock().retry_at.replace(now + PAUSE).is_none()
     }
 
-    /// The engine was heard of: it may be asked at once.
-    pub(crate) fn heard_of(&self, now: Instant) {
+    /// Redis delivered something: it may be asked at once.
+    pub(crate) fn seen(&self, now: Instant) {
         let mut state = self.state.lock();
-        state.ask_again = state.ask_again.map(|again| again.min(now));
+        state.retry_at = state.retry_at.map(|again| again.min(now));
     }
 
-    /// Something kept that stands behind `place` was not told.
-    pub(crate) fn untold(&self, place: Place) {
+    /// Other nodes missed a stored message behind `place`.
+    pub(crate) fn missed(&self, place: Place) {
         let mut state = self.state.lock();
         state.since = Some(state.since.map_or(place, |since| since.min(place)));
     }
 
-    /// The engine answered. True if it had failed before.
+    /// Redis answered. Returns true if it had failed before.
     pub(crate) fn ended(&self) -> bool {
-        self.state.lock().ask_again.take().is_some()
+        self.state.lock().retry_at.take().is_some()
     }
 
-    /// Where the others have to look from, if anything was not told and the engine may be asked. To be
-    /// given back by [`Outage::untold`] if they cannot be told now either.
+    /// Where other nodes must sweep from, if they missed anything and Redis may be asked. The caller returns it through
+    /// [`Outage::missed`] if it cannot tell them now.
     pub(crate) fn due(&self, now: Instant) -> Option<Place> {
         let mut state = self.state.lock();
-        match state.ask_again.is_none_or(|again| again <= now) {
+        match state.retry_at.is_none_or(|again| again <= now) {
             true => state.since.take(),
             false => None,
         }
@@ -69,15 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_untold_place_is_told_once() {
+    fn the_first_missed_place_is_due_once() {
         let (outage, now) = (Outage::default(), Instant::now());
         assert!(outage.may_ask(now) && outage.failed(now) && !outage.failed(now));
         assert!(!outage.may_ask(now) && outage.may_ask(now + PAUSE));
         for place in [7, 3, 5] {
-            outage.untold(Place(place));
+            outage.missed(Place(place));
         }
         assert_eq!(outage.due(now), None);
-        outage.heard_of(now);
+        outage.seen(now);
         assert!(outage.may_ask(now));
         assert!(outage.ended() && !outage.ended());
         assert_eq!((outage.due(now), outage.due(now)), (Some(Place(3)), None));

@@ -1,7 +1,7 @@
-//! What waits to be handed to the bus, first in, first out, and how far it has come.
+//! The queue of messages and records for the bus, first in, first out, with its progress.
 //!
-//! Filled by the store's completions, in commit order, and by requests; emptied by the one dispatcher. It
-//! takes what is already accepted in any case: whether there is room is asked before a request is accepted.
+//! Filled by the store's completions, in commit order, and by requests; emptied by the one dispatcher. `push` never
+//! refuses: callers check [`Outbox::has_room`] before they accept a request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tokio::sync::{Notify, watch};
 
 use crate::cluster::wire::Record;
 
-/// Taken at once: one look-up and one frame a node for all of them.
+/// Bounds of one round, which needs one directory look-up and one frame for each node.
 const ROUND_ITEMS: usize = 2_048;
 const ROUND_BYTES: usize = 8 << 20;
-/// What a short message costs besides its text.
+/// The size of a short message without its text.
 const ITEM_BYTES: usize = 256;
-/// Of one target: an id of usual length and its places in lists.
+/// The size of one target: an id of usual length and its entries in lists.
 const TARGET_BYTES: usize = 64;
 
-/// For whom something is.
+/// The nodes that a record is for.
 #[derive(Debug, Clone)]
 pub(crate) enum To {
-    /// Who holds the device.
+    /// The nodes that hold the device.
     Holders(SessionKey),
     Gateways,
     Senders,
-    /// Who answers first calls.
+    /// The nodes that answer first calls.
     Apis,
     All,
     One(Epoch),
@@ -36,7 +36,7 @@ pub(crate) enum To {
 
 pub(crate) enum Item {
     Deliver { message: Arc<Message>, request: Arc<Request> },
-    Tell { to: To, record: Record },
+    Record { to: To, record: Record },
 }
 
 pub(crate) struct Outbox {
@@ -52,14 +52,14 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Queued {
     items: VecDeque<(Item, usize)>,
-    /// Of what waits and of the round under way.
+    /// Of the queue and of the round in progress.
     count: usize,
     bytes: usize,
     /// The number of the last item ever queued.
     last: u64,
 }
 
-/// What is handed over together.
+/// Items that are handed over together.
 pub(crate) struct Round {
     pub(crate) items: Vec<Item>,
     bytes: usize,
@@ -78,12 +78,12 @@ impl Outbox {
         queued.count < self.requests_max && queued.bytes < self.bytes_max
     }
 
-    /// The number under which [`Outbox::reached`] knows it.
+    /// Returns the number to pass to [`Outbox::reached`].
     pub(crate) fn push(&self, item: Item) -> u64 {
         self.push_all([item])
     }
 
-    /// The same of several, which leave together: one look-up for all of them. The number of the last.
+    /// Queues several items, which leave together with one look-up. Returns the number of the last.
     pub(crate) fn push_all(&self, items: impl IntoIterator<Item = Item>) -> u64 {
         let mut queued = self.queued.lock();
         for item in items {
@@ -137,7 +137,7 @@ impl Outbox {
         (!items.is_empty()).then_some(Round { items, bytes, up_to })
     }
 
-    /// A round was handed over: `count` and `bytes` are its own.
+    /// A round was handed over.
     pub(crate) fn finish(&self, done: Done) {
         let mut queued = self.queued.lock();
         queued.count -= done.count;
@@ -147,7 +147,7 @@ impl Outbox {
     }
 }
 
-/// What [`Outbox::finish`] has to know of a round.
+/// The size of a round, for [`Outbox::finish`].
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
     count: usize,
@@ -174,7 +174,7 @@ impl Item {
                 };
                 ITEM_BYTES + text(&message.notification) + text(&message.data) + targets * TARGET_BYTES
             }
-            Item::Tell { .. } => ITEM_BYTES,
+            Item::Record { .. } => ITEM_BYTES,
         }
     }
 }
@@ -183,23 +183,23 @@ impl Item {
 mod tests {
     use super::*;
 
-    fn tell(number: u64) -> Item {
-        Item::Tell { to: To::All, record: Record::Turn { number } }
+    fn record(number: u64) -> Item {
+        Item::Record { to: To::All, record: Record::Turn { number } }
     }
 
     #[tokio::test]
-    async fn rounds_are_in_order_and_room_returns_when_they_are_done() {
+    async fn rounds_keep_the_order_and_free_room_when_finished() {
         let outbox = Outbox::new(3, usize::MAX);
-        let tickets: Vec<u64> = (0..3).map(|number| outbox.push(tell(number))).collect();
+        let tickets: Vec<u64> = (0..3).map(|number| outbox.push(record(number))).collect();
         assert_eq!((tickets, outbox.has_room()), (vec![1, 2, 3], false));
         let round = outbox.next().await;
-        assert!(!outbox.has_room(), "it is under way");
-        outbox.push(tell(3));
+        assert!(!outbox.has_room(), "the round is not finished");
+        outbox.push(record(3));
         let numbers: Vec<u64> = round
             .items
             .iter()
             .map(|item| match item {
-                Item::Tell { record: Record::Turn { number }, .. } => *number,
+                Item::Record { record: Record::Turn { number }, .. } => *number,
                 _ => u64::MAX,
             })
             .collect();
@@ -215,7 +215,7 @@ mod tests {
     async fn a_round_is_bounded() {
         let outbox = Outbox::new(usize::MAX, usize::MAX);
         for number in 0..=ROUND_ITEMS as u64 {
-            outbox.push(tell(number));
+            outbox.push(record(number));
         }
         assert_eq!(outbox.next().await.items.len(), ROUND_ITEMS);
         assert_eq!(outbox.next().await.items.len(), 1);

@@ -1,9 +1,8 @@
-//! Who gets what of a message, from what the directory said. Pure.
+//! Which node gets which part of a message, by what the directory returned. Pure.
 //!
-//! A target that one node alone holds is *sole* to it: if it turns out not to be there it is offline, and
-//! that node says so. One that several hold is told to each, and counted offline by none: where it is found
-//! nobody else knows. One that nobody is known to hold is looked for on this node, which costs nothing, since
-//! the directory may have forgotten it.
+//! A target that only one node holds is *sole* to it: if that node has no session for it, it counts it as offline. A
+//! target that several nodes hold goes to each of them, and none counts it as offline, since none knows whether another
+//! found it. A target without a holder is looked up on this node, which costs nothing: the directory may have forgotten it.
 
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use smallvec::SmallVec;
 
 use crate::cluster::wire::{self, Part};
 
-/// What the directory said of one target.
+/// The nodes that hold one target, by the directory.
 pub(crate) type Holders = SmallVec<[Epoch; 2]>;
 
-/// Places in a request's list of targets.
+/// Indexes into a request's list of targets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) sole: Vec<usize>,
@@ -27,18 +26,18 @@ pub(crate) struct Named {
 pub(crate) struct Split {
     pub(crate) own: Named,
     pub(crate) nobody: Vec<usize>,
-    /// In no order; there are as many as nodes at most.
+    /// In no order; at most one entry for each node.
     pub(crate) others: Vec<(Epoch, Named)>,
 }
 
-/// The part of a message that is for this node.
+/// The part of a message for this node.
 #[derive(Debug)]
 pub(crate) struct OwnPart {
     pub(crate) message: Arc<Message>,
     pub(crate) target: OwnTarget,
-    /// Of named targets: the first so many are offline if they are not here, …
+    /// Named targets before this index are offline if they have no session here.
     pub(crate) sole: usize,
-    /// … and those from this one on, as well as those before `known`, were said to be here.
+    /// Named targets from this index on are at this node by the directory, as well as those before `known`.
     pub(crate) shared_from: usize,
     pub(crate) known: usize,
 }
@@ -59,13 +58,13 @@ impl OwnTarget {
 }
 
 impl OwnPart {
-    /// All of it, whoever may hold whom.
+    /// The whole message, without a look at the directory.
     pub(crate) fn whole(message: Arc<Message>, request: Arc<Request>) -> Self {
         let target = OwnTarget::Whole(request);
         Self { message, target, sole: usize::MAX, shared_from: usize::MAX, known: 0 }
     }
 
-    /// None if nothing is for this node.
+    /// `None` if no target is for this node.
     pub(crate) fn of(message: &Arc<Message>, request: &Arc<Request>, split: &Split) -> Option<Self> {
         let (own, nobody) = (&split.own, &split.nobody);
         let count = own.sole.len() + nobody.len() + own.shared.len();
@@ -88,18 +87,18 @@ impl OwnPart {
         Some(Self { message: message.clone(), target, sole, shared_from: sole, known: own.sole.len() })
     }
 
-    /// Whether a target that is not here is offline.
+    /// Whether a target without a session here is offline.
     pub(crate) fn is_offline(&self, index: usize) -> bool {
         index < self.sole
     }
 
-    /// Whether the directory said that it is here.
+    /// Whether the directory named this node for the target.
     pub(crate) fn was_here(&self, index: usize) -> bool {
         index < self.known || index >= self.shared_from
     }
 }
 
-/// Sorts the targets of one request by where they are.
+/// Sorts the targets of one request by the nodes that hold them.
 pub(crate) fn split(located: &[Holders], own: Option<Epoch>) -> Split {
     let mut split = Split::default();
     for (at, holders) in located.iter().enumerate() {
@@ -125,7 +124,7 @@ impl Split {
     }
 }
 
-/// What named targets are called in the directory; nothing for the others.
+/// The directory keys of named targets; none for other kinds of targets.
 pub(crate) fn keys(keys: &Keys, app: AppId, target: &Target, into: &mut Vec<SessionKey>) {
     match target {
         Target::Users(users) => into.extend(users.iter().map(|user| keys.user(app, user))),
@@ -134,7 +133,7 @@ pub(crate) fn keys(keys: &Keys, app: AppId, target: &Target, into: &mut Vec<Sess
     }
 }
 
-/// The record for a node that holds some of the named targets.
+/// Encodes the record for a node that holds some of the named targets.
 pub(crate) fn encode_named(message: &Message, target: &Target, named: &Named, out: &mut Vec<u8>) {
     let places: Vec<usize> = named.sole.iter().chain(&named.shared).copied().collect();
     let sole = named.sole.len();
@@ -149,7 +148,7 @@ pub(crate) fn encode_named(message: &Message, target: &Target, named: &Named, ou
     }
 }
 
-/// The part that every gateway gets; none for named targets.
+/// The part that every gateway gets; `None` for named targets.
 pub(crate) fn fanned(target: &Target) -> Option<Part> {
     match target {
         Target::Topic(topic) => Some(Part::Topic(topic.clone())),
@@ -165,7 +164,7 @@ mod tests {
     use smallvec::smallvec;
 
     #[test]
-    fn targets_are_sorted_by_who_holds_them() {
+    fn targets_are_sorted_by_their_holders() {
         let (own, a, b) = (Epoch(1), Epoch(2), Epoch(3));
         let located: Vec<Holders> =
             vec![smallvec![own], smallvec![], smallvec![a], smallvec![a, own], smallvec![b, a]];

@@ -1,16 +1,16 @@
-//! Making good what this node was not told: sessions are compared with the directory and with the store.
+//! Sweeps: connected sessions are compared with the directory and with the store, to find what this node missed.
 //!
 //! | occasion | since | directory | revisions |
 //! |---|---|---|---|
 //! | messages may have been lost | the place before the loss | | compared |
-//! | another node could not tell | the place it names | | compared |
-//! | a lease was gained | the place where the last one ended | every session put in again | compared |
+//! | another node could not send | the place it names | | compared |
+//! | a lease was gained | the place where the last one ended | every session registered again | compared |
 //! | [`crate::cluster::Config::sweep_interval`] passed | the last sweep | | |
-//! | [`crate::cluster::Config::audit_interval`] passed, or [`crate::cluster::Config::audit_soon`] after a loss | | every session put in again | |
+//! | [`crate::cluster::Config::audit_interval`] passed, or [`crate::cluster::Config::audit_soon`] after a loss | | every session registered again | |
 //!
-//! A session is put into the directory before it is compared with the store: what was committed before is
-//! found in the store, and whoever commits later finds the session. The shards know what they offered their
-//! sessions lately and leave it out.
+//! A session is registered in the directory before it is compared with the store: the store has what was committed
+//! before, and a later commit finds the session. The shards know what they recently offered to their sessions, and skip
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,56 +22,55 @@ use noroshi_types::{AppId, CloseReason, Message, Position, Target, Topic};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cluster::{Peers, place};
-use crate::delivery::Delivery;
+use crate::cluster::{Peers, place_history};
 use crate::edge::{Edge, LocalSession, SESSION_PAGES};
 
-/// Sessions in one question to the store or the directory.
+/// Sessions in one request to the store or the directory.
 const CHUNK: usize = 500;
-/// After a failure.
+/// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Between two sweeps: what is asked for meanwhile is one, however many nodes ask.
-const BREATH: Duration = Duration::from_millis(500);
-/// While connections have as much before them as they take.
+/// The pause between two sweeps, in which requests of any number of nodes merge into one.
+const INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// The pause while mailboxes are full.
 const FULL: Duration = Duration::from_millis(10);
-/// A session that began without the directory stands in its shard by then.
+/// After this a session that began without the directory is in its shard.
 const SETTLED: Duration = Duration::from_millis(500);
-/// How long a lease that lapsed may take to be followed by another, where the engine answers.
+/// How long a node waits for a new lease after one lapsed, while Redis answers.
 const REJOIN: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(20);
-/// Rows of topics' logs in one question: which topics they are of.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Rows of topic logs that one request for changed topics looks at.
 const TOPIC_ROWS: usize = 10_000;
-/// Positions of a topic looked at first, and how much further back each time.
+/// Positions of a topic that are read first, and the factor by which each further read goes back.
 const BACK_FIRST: u64 = 128;
 const BACK_TIMES: u64 = 8;
 
 #[derive(Default)]
 pub(crate) struct Sweeps {
-    /// Guards what is wanted only.
-    wanted: Mutex<Wanted>,
-    asked: Notify,
-    /// All sessions are to be compared with the directory soon.
+    /// Guards only itself.
+    requested: Mutex<Requested>,
+    filled: Notify,
+    /// Makes the audit compare all sessions with the directory soon.
     audit: Notify,
 }
 
 #[derive(Default)]
-struct Wanted {
+struct Requested {
     order: Option<Order>,
-    /// Where the lease ended that is not gained again yet.
+    /// The place where the last lease ended, until the next one is gained.
     left: Option<Place>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Order {
     since: Place,
-    /// Whether users, tokens and subscriptions may have changed unheard too.
+    /// Whether changes of users, tokens and subscriptions may have been missed as well.
     revisions: bool,
-    /// Put sessions of this and higher generations into the directory first.
+    /// Register sessions of this and higher generations in the directory first.
     keep: Option<u64>,
 }
 
 impl Order {
-    fn and(self, other: Option<Order>) -> Self {
+    fn merge(self, other: Option<Order>) -> Self {
         let Some(other) = other else { return self };
         Self {
             since: self.since.min(other.since),
@@ -82,60 +81,61 @@ impl Order {
 }
 
 impl Sweeps {
-    fn ask(&self, order: Order) {
-        let mut wanted = self.wanted.lock();
-        wanted.order = Some(order.and(wanted.order.take()));
-        drop(wanted);
-        self.asked.notify_one();
+    fn request(&self, order: Order) {
+        let mut requested = self.requested.lock();
+        requested.order = Some(order.merge(requested.order.take()));
+        drop(requested);
+        self.filled.notify_one();
     }
 
-    /// What stands behind `since` may not have been told. That includes which sessions were replaced.
+    /// Records behind `since` may have been lost, including those about replaced sessions.
     pub(crate) fn lost(&self, since: Place) {
         self.audit.notify_one();
         self.look(since);
     }
 
-    /// The directory is right, what stands behind `since` may not have come by.
+    /// The directory is right, but messages behind `since` may have been missed.
     fn look(&self, since: Place) {
-        self.ask(Order { since, revisions: true, keep: None });
+        self.request(Order { since, revisions: true, keep: None });
     }
 
+    /// The lease ended at `place`.
     pub(crate) fn left(&self, place: Place) {
-        let mut wanted = self.wanted.lock();
-        wanted.left = Some(wanted.left.map_or(place, |left| left.min(place)));
+        let mut requested = self.requested.lock();
+        requested.left = Some(requested.left.map_or(place, |left| left.min(place)));
     }
 
-    /// A lease was gained. Where this node never had one, nothing was missed before the present.
+    /// A lease was gained. A node that never had one before has missed nothing so far.
     pub(crate) fn joined(&self, present: Place) {
-        let left = self.wanted.lock().left.take();
-        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: Some(0) });
+        let left = self.requested.lock().left.take();
+        self.request(Order { since: left.unwrap_or(present), revisions: true, keep: Some(0) });
     }
 
     /// Sessions began that the directory does not know, none of them with a lower generation.
     pub(crate) fn unregistered(&self, present: Place, generation: u64) {
-        self.ask(Order { since: present, revisions: false, keep: Some(generation) });
+        self.request(Order { since: present, revisions: false, keep: Some(generation) });
     }
 
     fn take(&self) -> Option<Order> {
-        self.wanted.lock().order.take()
+        self.requested.lock().order.take()
     }
 }
 
-/// Why a sweep was not finished: it is to be done again.
+/// The sweep is incomplete, and must be repeated.
 struct Failed;
 
-/// Sweeps when asked and from time to time, until it is dropped.
-pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
-    let mut last = peers.places.before(Instant::now(), delivery.clock.now());
-    // Under which lease all sessions were put into the directory.
+/// Sweeps on request and at intervals, until it is dropped.
+pub(crate) async fn run(peers: &Arc<Peers>) {
+    let mut last = peers.place_before(Instant::now());
+    // The lease under which all sessions were registered in the directory.
     let mut kept = None;
     loop {
-        let by_interval = tokio::time::timeout(peers.config.sweep_interval, peers.sweeps.asked.notified());
-        let asked = by_interval.await.is_ok();
-        let begun = peers.places.before(Instant::now(), delivery.clock.now());
+        let by_interval = tokio::time::timeout(peers.config.sweep_interval, peers.sweeps.filled.notified());
+        let requested = by_interval.await.is_ok();
+        let begun = peers.place_before(Instant::now());
         let order = match peers.sweeps.take() {
             Some(order) => order,
-            None if asked || begun <= last => continue, // or nothing was kept since
+            None if requested || begun <= last => continue, // nothing was stored since
             None => Order { since: last, revisions: false, keep: None },
         };
         let epoch = lease(peers).await;
@@ -144,22 +144,22 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
             tokio::time::sleep(SETTLED).await;
         }
         let order = Order { keep: if is_anew { Some(0) } else { order.keep }, ..order };
-        let swept = sweep(delivery, peers, order).await;
+        let swept = sweep(peers, order).await;
         if order.keep == Some(0) && swept.is_ok() {
             kept = epoch;
         }
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(INTERVAL_MIN).await;
         match swept {
             Ok(()) if order.since <= last => last = begun,
             Ok(()) => {}
             Err(Failed) => {
                 tokio::time::sleep(PAUSE).await;
-                peers.sweeps.ask(order);
+                peers.sweeps.request(order);
             }
         }
         if order.keep.is_some() {
-            let peers = peers.clone();
-            delivery.runtime.spawn(async move {
+            let (runtime, peers) = (peers.context.runtime.clone(), peers.clone());
+            runtime.spawn(async move {
                 tokio::time::sleep(peers.config.known_after).await;
                 peers.sweeps.look(order.since);
             });
@@ -167,8 +167,8 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
     }
 }
 
-/// The lease this node has. One that stood still finds first that its lease is over; which of its devices went
-/// elsewhere meanwhile it learns under the next, and until then it brings them nothing. None: the engine is gone.
+/// The lease of this node. A node that was suspended first finds that its lease is over. It learns under the next lease
+/// which of its devices moved to other nodes, and delivers nothing to them until then. `None`: Redis is gone.
 async fn lease(peers: &Peers) -> Option<Epoch> {
     let began = Instant::now();
     loop {
@@ -176,18 +176,18 @@ async fn lease(peers: &Peers) -> Option<Epoch> {
         if epoch.is_some() || began.elapsed() > REJOIN {
             return epoch;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
-async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), Failed> {
-    let Some(edge) = delivery.edge() else { return Ok(()) };
+async fn sweep(peers: &Peers, order: Order) -> Result<(), Failed> {
+    let Some(edge) = peers.context.edge() else { return Ok(()) };
     peers.metrics.sweeps.inc();
     let mut kept = Ok(());
     for page in 0..SESSION_PAGES {
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
-            // Without a lease there will be another one, and then a sweep. Where the directory does not
-            // answer the store still does: what it has is brought all the same.
+            // The next lease causes another sweep. If the directory does not answer, the sessions are still compared
+            // with the store.
             if let Some(lowest) = order.keep.filter(|_| kept.is_ok())
                 && let Some(epoch) = peers.cluster.members.epoch()
             {
@@ -195,15 +195,15 @@ async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), F
                 let wanted: Vec<LocalSession> = sessions.iter().filter(wanted).cloned().collect();
                 kept = keep(peers, &**edge, epoch, &wanted).await;
             }
-            recheck(delivery, peers, &**edge, sessions, order).await?;
+            recheck(peers, &**edge, sessions, order).await?;
         }
     }
-    offer_topics(delivery, peers, &**edge, order.since).await?;
+    offer_topics(peers, &**edge, order.since).await?;
     kept
 }
 
-/// Compares all sessions with the directory, a page after the other, until it is dropped.
-pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+/// Compares all sessions with the directory, page by page, until it is dropped.
+pub(crate) async fn audit(peers: &Peers) {
     let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
     // Pages that are looked at sooner. What was lost was lost to many nodes at once, and maybe because the engine has
     // too much to do already.
@@ -219,16 +219,18 @@ pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                 soon -= 1;
             }
         }
-        let (Some(edge), Some(epoch)) = (delivery.edge(), peers.cluster.members.epoch()) else { continue };
+        let (Some(edge), Some(epoch)) = (peers.context.edge(), peers.cluster.members.epoch()) else {
+            continue;
+        };
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
             if keep(peers, &**edge, epoch, sessions).await.is_err() {
-                break; // the next round, or the next lease
+                break; // until the next round, or the next lease
             }
         }
     }
 }
 
-/// Puts sessions into the directory, at a bounded rate; those that another node has newer ones of end.
+/// Registers sessions in the directory, at a bounded rate. Ends sessions of which another node has a newer one.
 async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSession]) -> Result<(), Failed> {
     if sessions.is_empty() {
         return Ok(());
@@ -241,10 +243,10 @@ async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSes
     let kept = peers.cluster.directory.keep(epoch, sessions.iter().map(take).collect()).await;
     let kept = match kept {
         Ok(kept) => kept,
-        // The next lease begins anew.
+        // The next lease registers all sessions again.
         Err(noroshi_cluster::Error::Lost) => return Ok(()),
         Err(error) => {
-            tracing::debug!(%error, "sessions could not be put into the directory; trying again");
+            tracing::debug!(%error, "could not register sessions in the directory; retrying");
             return Err(Failed);
         }
     };
@@ -255,7 +257,7 @@ async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSes
             edge.replaced(session.app, &session.device, session.generation + 1);
         }
     }
-    // What one engine takes is shared by all who may be doing the same now.
+    // All gateways may be doing the same now, and share what Redis can take.
     let gateways = 1 + peers.other_gateways().len();
     let each = f64::from(peers.config.keep_per_second.max(1)) / gateways as f64;
     tokio::time::sleep(Duration::from_secs_f64(sessions.len() as f64 / each)).await;
@@ -264,7 +266,6 @@ async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSes
 
 /// Compares sessions with the store.
 async fn recheck(
-    delivery: &Delivery,
     peers: &Peers,
     edge: &dyn Edge,
     sessions: &[LocalSession],
@@ -275,8 +276,9 @@ async fn recheck(
         revision: session.revision.filter(|_| order.revisions),
         since: order.since,
     };
-    let checked = delivery.store.recheck(sessions.iter().map(check).collect()).await.map_err(|error| {
-        tracing::warn!(%error, "sessions could not be compared with the store; trying again");
+    let checked = peers.context.store.recheck(sessions.iter().map(check).collect()).await;
+    let checked = checked.map_err(|error| {
+        tracing::warn!(%error, "could not compare sessions with the store; retrying");
         Failed
     })?;
     peers.metrics.rechecked.inc_by(sessions.len() as u64);
@@ -286,7 +288,7 @@ async fn recheck(
             Rechecked::Same => {}
             Rechecked::Newer => newer.push(session.clone()),
             Rechecked::Changed => {
-                // Its next log-in finds out what it is now, and whether it is welcome.
+                // Its next login reads the new state, or is refused.
                 peers.metrics.reconnected.inc();
                 edge.close(session.app, &session.device, CloseReason::Drain);
             }
@@ -294,40 +296,35 @@ async fn recheck(
     }
     if !newer.is_empty() {
         peers.metrics.reread.inc_by(newer.len() as u64);
-        edge.reread(&newer, place::id_at(order.since));
+        edge.reread(&newer, place_history::id_at(order.since));
     }
     Ok(())
 }
 
-/// Offers what topics got to whoever hears them here and was not offered it.
-async fn offer_topics(
-    delivery: &Delivery,
-    peers: &Peers,
-    edge: &dyn Edge,
-    since: Place,
-) -> Result<(), Failed> {
+/// Offers new messages of topics to the subscribers on this node that were not offered them.
+async fn offer_topics(peers: &Peers, edge: &dyn Edge, since: Place) -> Result<(), Failed> {
     let failed = |error| {
-        tracing::warn!(%error, "topics could not be compared with the store; trying again");
+        tracing::warn!(%error, "could not compare topics with the store; retrying");
         Failed
     };
-    // Only those that are heard here: a page may name a topic that an earlier one did.
+    // Only topics with subscribers here, each once: two pages may name the same topic.
     let mut offered = HashSet::new();
     let mut next = Some(since);
     while let Some(from) = next {
-        let page = delivery.store.topics_since(from, TOPIC_ROWS).await.map_err(failed)?;
+        let page = peers.context.store.topics_since(from, TOPIC_ROWS).await.map_err(failed)?;
         next = page.next;
         for (app, topic) in page.topics {
             if edge.topic_sessions(app, &topic) == 0 || !offered.insert((app, topic.clone())) {
                 continue;
             }
-            let missed = missed(delivery, app, &topic, since).await.map_err(failed)?;
+            let missed = missed(peers, app, &topic, since).await.map_err(failed)?;
             offer(peers, edge, &topic, missed).await;
         }
     }
     Ok(())
 }
 
-/// Offers messages of a topic as fast as they are taken.
+/// Offers messages of a topic as fast as the mailboxes accept them.
 pub(super) async fn offer(peers: &Peers, edge: &dyn Edge, topic: &Topic, messages: Vec<Arc<Message>>) {
     let target = Target::Topic(topic.clone());
     for message in messages {
@@ -339,21 +336,21 @@ pub(super) async fn offer(peers: &Peers, edge: &dyn Edge, topic: &Topic, message
     }
 }
 
-/// What a topic's log has behind `since`, found by going back from its end.
+/// The messages of a topic's log behind `since`, read backwards from the end of the log.
 async fn missed(
-    delivery: &Delivery,
+    peers: &Peers,
     app: AppId,
     topic: &Topic,
     since: Place,
 ) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
-    let now = delivery.clock.now();
+    let (store, now) = (&peers.context.store, peers.context.now());
     let end = Recover { app, topic: topic.clone(), since: None, retained: false, now };
-    let end = delivery.store.recover(end).await?;
+    let end = store.recover(end).await?;
     let Some(end) = end.heads.into_iter().next().map(|head| head.position) else { return Ok(Vec::new()) };
-    let (limit, mut back) = (place::id_at(since), BACK_FIRST);
+    let (limit, mut back) = (place_history::id_at(since), BACK_FIRST);
     loop {
         let first = Position { offset: end.offset.saturating_sub(back), ..end };
-        let (mut found, _) = behind(delivery, app, topic, first).await?;
+        let (mut found, _) = behind(peers, app, topic, first).await?;
         if first.offset == 0 || found.first().is_some_and(|message| message.id <= limit) {
             found.retain(|message| message.id > limit);
             return Ok(found);
@@ -362,18 +359,21 @@ async fn missed(
     }
 }
 
-/// What a topic's log has behind a position, and up to where that is all.
+/// The messages of a topic's log behind a position, and the position up to which they are complete.
 pub(super) async fn behind(
-    delivery: &Delivery,
+    peers: &Peers,
     app: AppId,
     topic: &Topic,
     mut from: Position,
 ) -> Result<(Vec<Arc<Message>>, Option<Position>), noroshi_store::Error> {
     let mut found = Vec::new();
     loop {
-        let (topic, now) = (topic.clone(), delivery.clock.now());
-        let page =
-            delivery.store.recover(Recover { app, topic, since: Some(from), retained: false, now }).await?;
+        let (topic, now) = (topic.clone(), peers.context.now());
+        let page = peers
+            .context
+            .store
+            .recover(Recover { app, topic, since: Some(from), retained: false, now })
+            .await?;
         let last = page.messages.last().and_then(|message| message.topic.as_ref());
         let next = last.map(|place| place.position).filter(|_| page.more);
         found.extend(page.messages);

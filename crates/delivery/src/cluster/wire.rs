@@ -1,16 +1,16 @@
-//! What nodes tell each other: the contents of a bus message, called a frame.
+//! The protocol between nodes: the contents of a bus message, called a frame.
 //!
 //! ```text
 //!   frame  = version (1 byte), then records to the end
 //!   record = kind (1 byte), length (4 bytes, little-endian), body
 //! ```
 //!
-//! A rolling upgrade mixes versions: a record of a kind that this version does not know is passed over and
-//! counted, bytes behind the known end of a body are a newer version's and left alone, and a frame of
-//! another version is not read at all. What cannot be read is never guessed at: the store has it.
+//! A rolling upgrade mixes versions. A record of an unknown kind is skipped and counted, bytes behind the known end of a
+//! body belong to a newer version and are ignored, and a frame of another version is not read at all. Nothing unreadable is
+//! guessed: the store has it.
 //!
-//! Pure: no clock, no engine. Frames come from nodes of the same cell, which does not make them right: every
-//! length is checked against what is there before anything is allocated, and ids against their own rules.
+//! Pure: no clock, no IO. Frames come from nodes of the same cell, but are not trusted: every length is checked before an
+//! allocation, and every id by its own rules.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use noroshi_types::{
 use crate::cluster::codec::{Malformed, Reader, Writer};
 use crate::edge::Session;
 
-/// Names of devices' data in one [`Record::Stale`]: 32 KiB.
+/// Names of devices in one [`Record::Stale`]: 32 KiB.
 pub const STALE_TAGS_MAX: usize = 4_096;
 /// The first byte of a frame.
 pub const VERSION: u8 = 1;
 /// Kind and length.
 const HEAD_BYTES: usize = 5;
 
-/// To whom of its own a node hands a message.
+/// The recipients of a message on the receiving node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// The first `sole` users were named to this node alone: who of them is not here is offline.
+    /// Only this node holds the first `sole` users: those without a session here are offline.
     Users {
         users: Vec<UserId>,
         sole: usize,
@@ -54,12 +54,12 @@ pub enum Question {
         app: AppId,
         users: Vec<UserId>,
     },
-    /// Of each device, in order, at most one.
+    /// The session of each device, in order, at most one each.
     Devices {
         app: AppId,
         devices: Vec<DeviceId>,
     },
-    /// Connections that hear each topic.
+    /// The number of connections that subscribe to each topic.
     TopicSessions {
         app: AppId,
         topics: Vec<Topic>,
@@ -69,7 +69,7 @@ pub enum Question {
         device: DeviceId,
         presence: Presence,
     },
-    /// Of the session of each device, in order; 0 where there is none.
+    /// The generation of each device's session, in order; 0 without one.
     Generations {
         app: AppId,
         devices: Vec<DeviceId>,
@@ -78,9 +78,9 @@ pub enum Question {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Sessions` and `Devices`.
+    /// Answers `Sessions` and `Devices`.
     Sessions(Vec<Vec<Session>>),
-    /// To `TopicSessions` and `Generations`.
+    /// Answers `TopicSessions` and `Generations`.
     Counts(Vec<u64>),
     Done(bool),
 }
@@ -91,11 +91,11 @@ pub enum Record {
         message: Arc<Message>,
         part: Part,
     },
-    /// To oneself: what was kept back until here is to be handed over.
+    /// From a node to itself: marks the place of its own part (`own_part`).
     Turn {
         number: u64,
     },
-    /// The device logged in elsewhere: ends its session of a generation below this one.
+    /// The device logged in on another node: ends its session if the generation is below this one.
     Replaced {
         app: AppId,
         device: DeviceId,
@@ -133,7 +133,7 @@ pub enum Record {
         app: AppId,
     },
     WakePush,
-    /// What was kept since this place in the order of commits may not have been told.
+    /// Stored messages since this place in the order of commits may be missing.
     Sweep {
         since: i64,
     },
@@ -141,27 +141,27 @@ pub enum Record {
     SharesChanged {
         app: AppId,
     },
-    /// Experiments or maintenance notices were made, changed or archived.
+    /// Experiments or maintenance notices were created, changed or archived.
     DefinitionsChanged,
-    /// What was read of devices does not hold any longer ([`crate::first_call::stamp`]).
+    /// Cached data of devices is stale (`freshness`).
     Stale {
         tags: Vec<u64>,
-        /// Of all, without names.
+        /// Data of all devices; `tags` is empty.
         all: bool,
     },
 }
 
-/// Records of one node for another, as they are put together.
+/// A frame under construction.
 #[derive(Debug)]
 pub struct Frame(Vec<u8>);
 
-/// What a frame held.
+/// A decoded frame.
 #[derive(Debug, Default)]
 pub struct Decoded {
     pub records: Vec<Record>,
-    /// Of kinds that this version does not know.
+    /// Records of unknown kinds.
     pub unknown: usize,
-    /// Records that could not be read, and a rest without a record.
+    /// Unreadable records, and trailing bytes.
     pub malformed: usize,
 }
 
@@ -180,7 +180,7 @@ impl Frame {
         self.0.len() <= 1
     }
 
-    /// Adds a record that [`encode`] made.
+    /// Appends a record that [`encode`] wrote.
     pub fn push(&mut self, record: &[u8]) {
         self.0.extend_from_slice(record);
     }
@@ -267,7 +267,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
     out.end(kind);
 }
 
-/// Appends a message for named users or devices: `named` is those of the first `sole`, then the others.
+/// Appends a message for named users or devices: `named` starts with the `sole` ones.
 pub fn encode_named<'a>(
     message: &Message,
     users: bool,
@@ -281,7 +281,7 @@ pub fn encode_named<'a>(
     out.end(kind::DELIVER);
 }
 
-/// Reads a frame as far as it can be read.
+/// Decodes everything readable in a frame.
 pub fn decode(frame: &[u8]) -> Decoded {
     let mut decoded = Decoded::default();
     let Some((&VERSION, mut rest)) = frame.split_first() else {
@@ -303,7 +303,7 @@ pub fn decode(frame: &[u8]) -> Decoded {
     decoded
 }
 
-/// Numbers never change their meaning; new ones are added at the end.
+/// Numbers never change their meaning; new ones are appended.
 mod kind {
     pub(super) const DELIVER: u8 = 1;
     pub(super) const TURN: u8 = 2;
@@ -333,7 +333,7 @@ const HAS_TOPIC: u8 = 1;
 const HAS_NOTIFICATION: u8 = 2;
 const HAS_DATA: u8 = 4;
 const PUSH_WAITS: u8 = 8;
-/// A node of before it knew this delivers at once.
+/// An older node ignores this and delivers at once.
 const WAITS_FOR_USE: u8 = 16;
 
 fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
@@ -343,7 +343,7 @@ fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((head[0], body, behind))
 }
 
-/// None for a kind of a newer version.
+/// `None` for a kind of a newer version.
 fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malformed> {
     Ok(Some(match kind {
         kind::DELIVER => Record::Deliver { message: Arc::new(read_message(body)?), part: read_part(body)? },
@@ -407,7 +407,7 @@ fn read_message(body: &mut Reader<'_>) -> Result<Message, Malformed> {
     };
     let mut json = |bit: u8| match flags & bit {
         0 => Ok(None),
-        // It was checked by the node that accepted it.
+        // The node that accepted it has checked it.
         _ => body.long_text().map(|text| Some(noroshi_types::JsonText::from_valid(text))),
     };
     let (notification, data) = (json(HAS_NOTIFICATION)?, json(HAS_DATA)?);
@@ -554,7 +554,7 @@ fn topic(text: &str) -> Result<Topic, Malformed> {
     }
 }
 
-/// Of one device, or of a page of the API.
+/// Topics of one device, or of a page of the API.
 fn topics(body: &mut Reader<'_>) -> Result<Vec<Topic>, Malformed> {
     body.texts(limits::TARGETS_MAX, topic)
 }
@@ -578,7 +578,7 @@ fn read_presence(body: &mut Reader<'_>) -> Result<Presence, Malformed> {
     all.into_iter().find(|presence| presence_code(*presence) == code).ok_or(Malformed)
 }
 
-/// Lists are bounded far below: the API takes 10,000 targets.
+/// Lists are far shorter: the API accepts 10,000 targets.
 fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

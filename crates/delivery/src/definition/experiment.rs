@@ -1,7 +1,7 @@
-//! An experiment: who is in it, and which variant each of them gets.
+//! An experiment: which devices take part, and which variant each of them gets.
 //!
-//! In this order: outside its time or killed nobody is in it; who is named gets the variant that is named for them,
-//! whatever the audience; who is not of the audience is not in it; everybody else draws ([`Variants`]).
+//! In this order: outside its time, or killed, nobody takes part; a user or device that is named gets the named variant,
+//! regardless of the audience; a device outside the audience does not take part; all others draw ([`Variants`]).
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,41 @@ use noroshi_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::campaign::Filter;
-use crate::campaign::spec::{StoredFilter, present, raw, text};
+use crate::filter::{Filter, StoredFilter};
+use crate::raw_json::{present, raw, text};
 
 pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
 
-/// As it is asked for.
+/// The request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     /// For people.
     pub description: Option<String>,
     pub variants: Vec<ExperimentVariant>,
-    /// None: at once.
+    /// `None`: at once.
     pub starts_at: Option<Timestamp>,
-    /// None: until it is archived.
+    /// `None`: until it is archived.
     pub ends_at: Option<Timestamp>,
-    /// Devices of these topics; none: of any.
+    /// Limits it to devices with these topics.
     pub condition: Option<Condition>,
-    /// Devices that say this of themselves.
+    /// Limits it to devices with these attributes.
     pub filter: Filter,
     pub users: BTreeMap<UserId, Label>,
     pub devices: BTreeMap<DeviceId, Label>,
-    /// Nobody is in it, as long as this is set.
+    /// While this is set, nobody takes part.
     pub killed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExperimentVariant {
     pub name: Label,
-    /// Its share among the sum of all.
+    /// Its share of the sum of all weights.
     pub weight: u32,
     /// For the app's code.
     pub data: Option<JsonText>,
 }
 
-/// An experiment, ready for devices that ask.
+/// An experiment, compiled for draws.
 #[derive(Debug, PartialEq)]
 pub struct Group {
     pub name: Label,
@@ -79,7 +79,7 @@ struct StoredVariant {
 }
 
 impl Experiment {
-    /// The rules that it has to keep as a whole; the text names field and rule.
+    /// Checks the rules that span fields. The error names field and rule.
     pub fn check(self) -> Result<Self, Invalid> {
         let refuse = |rule: String| Err(Invalid::new(rule));
         if !(1..=limits::VARIANTS_MAX).contains(&self.variants.len()) {
@@ -137,11 +137,11 @@ impl Experiment {
             devices: self.devices.iter().map(|(device, name)| names((device.as_str(), name))).collect(),
             killed: self.killed,
         };
-        // Texts, numbers and maps of texts: nothing that JSON cannot say.
+        // Cannot fail: only texts, numbers and maps of texts.
         JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
     }
 
-    /// Reads what [`Experiment::to_json`] wrote.
+    /// Parses what [`Experiment::to_json`] wrote.
     pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
         let stored: Stored = serde_json::from_str(json.as_str())
             .map_err(|error| Invalid::new(format!("a stored experiment cannot be read: {error}")))?;
@@ -193,7 +193,8 @@ impl Group {
         }
     }
 
-    /// Its place, of a device of which the condition was looked at before. It is not asked whether the experiment runs.
+    /// The index of the variant, for a device whose condition was checked before. Does not check whether the experiment
+    /// runs.
     pub(crate) fn place_of(
         &self,
         user: Option<&UserId>,
@@ -204,7 +205,7 @@ impl Group {
         self.experiment.place(&variant.name)
     }
 
-    /// The one that is named for the user or, more narrowly, for the device.
+    /// The variant that is named for the device or, with lower precedence, for the user.
     fn named(&self, user: Option<&UserId>, device: &DeviceId) -> Option<&ExperimentVariant> {
         let Experiment { users, devices, variants, .. } = &self.experiment;
         let name = devices.get(device).or_else(|| users.get(user?))?;
@@ -271,7 +272,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn all_devices_of_a_user_get_the_same() {
+    fn all_devices_of_a_user_get_the_same_variant() {
         let experiment = experiment();
         for number in 0..50 {
             let user = format!("u{number}");
@@ -284,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_the_audience_is_in_it_and_who_is_named() {
+    fn only_the_audience_and_named_devices_take_part() {
         let check = |experiment: &Experiment, device: &Device, is_in: bool| {
             assert_eq!(name_of(experiment, device).is_some(), is_in, "{experiment:?}");
         };
@@ -307,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_runs_from_its_start_to_its_end_unless_it_is_killed() {
+    fn an_experiment_runs_from_start_to_end_unless_killed() {
         let it = Experiment { starts_at: Some(Timestamp(10)), ends_at: Some(Timestamp(20)), ..experiment() };
         let running = [9, 10, 19, 20].map(|now| it.is_running(Timestamp(now)));
         assert_eq!(running, [false, true, true, false]);
@@ -316,7 +317,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn a_contradictory_request_is_refused() {
         let check = |experiment: Experiment, part: &str| {
             let refused = experiment.check().expect_err(part);
             assert!(refused.0.contains(part), "{part}: {refused}");
@@ -337,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_is_kept_as_it_was() {
+    fn a_stored_experiment_reads_back() {
         let mut full = Experiment {
             description: Some("which colour".into()),
             starts_at: Some(Timestamp(1)),

@@ -1,4 +1,4 @@
-//! A maintenance notice: a window in which something will not work, and the words for it.
+//! A maintenance notice: a time window in which something does not work, and the text for it.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use noroshi_types::{Invalid, JsonText, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::campaign::spec::{present, raw, text};
-use crate::campaign::template;
+use crate::raw_json::{present, raw, text};
+use crate::template::{self, LOCALES_MAX};
 
-/// As it is asked for.
+/// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Shown from here on, as `announced`; none: at once.
+    /// Shown as `announced` from this time on; `None`: at once.
     pub announced_at: Option<Timestamp>,
     pub starts_at: Timestamp,
-    /// Not shown from here on.
+    /// Not shown from this time on.
     pub ends_at: Timestamp,
     pub text: NoticeText,
-    /// By language tag; what one leaves out is the notice's.
+    /// By language tag; a missing part is taken from the notice.
     pub locales: BTreeMap<String, NoticeText>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NoticeText {
-    /// A title, a body and the like, as of a notification.
+    /// Title, body and the like, as in a notification.
     pub notification: Option<JsonText>,
-    /// For the app's code: which of its services are concerned.
+    /// For the app's code, for example the affected services.
     pub data: Option<JsonText>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeState {
-    /// Its window is to come.
+    /// Before the window.
     Announced,
     Active,
 }
@@ -66,7 +66,7 @@ impl NoticeState {
 }
 
 impl Notice {
-    /// The rules that it has to keep as a whole; the text names field and rule.
+    /// Checks the rules that span fields. The error names field and rule.
     pub fn check(self) -> Result<Self, Invalid> {
         let refuse = |rule: String| Err(Invalid::new(rule));
         if self.ends_at <= self.starts_at {
@@ -78,8 +78,8 @@ impl Notice {
         if self.text.notification.is_none() && self.text.data.is_none() {
             return refuse("notification: a notice has `notification`, `data` or both".to_owned());
         }
-        if self.locales.len() > crate::campaign::spec::LOCALES_MAX {
-            return refuse(format!("locales: at most {}", crate::campaign::spec::LOCALES_MAX));
+        if self.locales.len() > LOCALES_MAX {
+            return refuse(format!("locales: at most {}", LOCALES_MAX));
         }
         if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
             return refuse("locales: a language tag such as \"ja\" or \"zh-Hant\"".to_owned());
@@ -98,7 +98,7 @@ impl Notice {
         }
     }
 
-    /// None while it is not shown.
+    /// `None` while it is not shown.
     pub fn state(&self, now: Timestamp) -> Option<NoticeState> {
         if now >= self.ends_at || self.announced_at.is_some_and(|announced_at| now < announced_at) {
             return None;
@@ -106,7 +106,7 @@ impl Notice {
         Some(if now < self.starts_at { NoticeState::Announced } else { NoticeState::Active })
     }
 
-    /// For a device of this language.
+    /// The text for a device of this language.
     pub fn text(&self, locale: Option<&str>) -> NoticeText {
         let own = template::lookup(&self.locales, locale).map(|(_, text)| text);
         let part = |own: Option<&JsonText>, all: &Option<JsonText>| own.or(all.as_ref()).cloned();
@@ -124,11 +124,11 @@ impl Notice {
             text: StoredText::from(&self.text),
             locales: self.locales.iter().map(|(tag, text)| (tag.clone(), text.into())).collect(),
         };
-        // Texts, numbers and values that are JSON already.
+        // Cannot fail: only texts, numbers and values that are already JSON.
         JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
     }
 
-    /// Reads what [`Notice::to_json`] wrote.
+    /// Parses what [`Notice::to_json`] wrote.
     pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
         let stored: Stored = serde_json::from_str(json.as_str())
             .map_err(|error| Invalid::new(format!("a stored notice cannot be read: {error}")))?;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_announced_then_active_then_gone() {
+    fn a_notice_is_announced_then_active_then_over() {
         let states = [9, 10, 19, 20, 29, 30].map(|now| notice().state(Timestamp(now)));
         let (announced, active) = (Some(NoticeState::Announced), Some(NoticeState::Active));
         assert_eq!(states, [None, announced, announced, active, active, None]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_says_only_what_differs() {
+    fn a_translation_contains_only_what_differs() {
         let text = notice().text(Some("ja_JP"));
         let told = |text: &Option<JsonText>| text.as_ref().map(|text| text.as_str().to_owned());
         assert_eq!(told(&text.notification).as_deref(), Some(r#"{"title":"決済"}"#));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_as_it_was_and_refused_where_it_cannot_be_meant() {
+    fn a_stored_notice_reads_back_and_a_contradictory_one_is_refused() {
         assert_eq!(Notice::from_json(&notice().to_json()), Ok(notice()));
         let check = |notice: Notice, part: &str| {
             let refused = notice.check().expect_err(part);

@@ -1,11 +1,10 @@
-//! Telling connected devices of maintenance notices: the topic `$maintenance` of an app, whose retained message is what is
-//! shown now. Who subscribes hears it at the log-in, and again when a notice begins, changes or ends.
+//! Publishes maintenance notices to connected devices: the topic `$maintenance` of an app, whose retained message is what
+//! is shown now. Subscribers receive it at their login, and again when a notice begins, changes or ends.
 //!
-//! Any node sees whether the retained message is what it should be; one of them, the leader, puts it right. So nothing
-//! is remembered of what was told, and a crash repeats nothing. A notice that is over is archived after that was told.
+//! Every node checks whether the retained message is current; one of them, the leader, publishes it. So nothing about past
+//! publishes is stored, and a crash repeats nothing. A notice that is over is archived after its end was published.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::DefinitionKind;
@@ -13,20 +12,21 @@ use noroshi_types::{AppId, JsonText, Push, Request, Target, Timestamp, Topic, Tt
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::FirstCalls;
 use super::shared::{Current, ShownNotice};
-use crate::delivery::{Delivery, Error};
-use crate::push::lead;
+use crate::error::Error;
+use crate::holder;
 
-/// The task's name in the store, and how long one node leads it without a word.
+/// The task's name in the store, and the time of its lease.
 const TASK: &str = "notices";
 const LEASE: Duration = Duration::from_secs(10);
-/// Between two looks at what is in memory.
+/// The pause between two looks at the notices in memory.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// After so long it is looked at the retained messages again: they expire.
+/// How often the retained messages are read again: they expire.
 const CHECK_INTERVAL: Duration = Duration::from_secs(3_600);
-/// How long "nothing any more" is told to devices that log in.
+/// How long devices that log in receive the message that no notice is shown.
 const EMPTY_TTL: Duration = Duration::from_secs(86_400);
-/// Notices archived at once.
+/// Notices archived in one commit.
 const ROWS: usize = 100;
 
 #[derive(Serialize)]
@@ -47,56 +47,72 @@ struct NoticeBody<'a> {
 }
 
 /// Until it is dropped.
-pub(crate) async fn run(delivery: &Arc<Delivery>) {
-    let holder = lead::draw();
-    let mut told: HashMap<AppId, u64> = HashMap::new();
+pub(super) async fn run(first_calls: &FirstCalls) {
+    let holder = holder::draw();
+    let mut published: HashMap<AppId, u64> = HashMap::new();
     let mut checked = tokio::time::Instant::now();
     loop {
-        let _ = tokio::time::timeout(INTERVAL, delivery.first_calls.notices.notified()).await;
+        let _ = tokio::time::timeout(INTERVAL, first_calls.notices.notified()).await;
         if checked.elapsed() > CHECK_INTERVAL {
             checked = tokio::time::Instant::now();
-            told.clear();
+            published.clear();
         }
-        if let Err(error) = look(delivery, holder, &mut told).await {
-            tracing::warn!(%error, "maintenance notices could not be told; trying again");
+        if let Err(error) = look(first_calls, holder, &mut published).await {
+            tracing::warn!(%error, "could not publish maintenance notices; retrying");
         }
     }
 }
 
-async fn look(delivery: &Arc<Delivery>, holder: u64, told: &mut HashMap<AppId, u64>) -> Result<(), Error> {
-    let shared = &delivery.first_calls.shared;
-    let now = delivery.clock.now();
+async fn look(
+    first_calls: &FirstCalls,
+    holder: u64,
+    published: &mut HashMap<AppId, u64>,
+) -> Result<(), Error> {
+    let shared = &first_calls.shared;
+    let now = first_calls.context.now();
     for app in shared.apps_with_notices() {
         let current = shared.current(app, now);
-        if told.get(&app) == Some(&current.version) {
+        if published.get(&app) == Some(&current.version) {
             continue;
         }
-        if is_told(delivery, app, &current, now).await? || tell(delivery, holder, app, &current).await? {
-            told.insert(app, current.version);
+        if is_published(first_calls, app, &current, now).await?
+            || publish(first_calls, holder, app, &current).await?
+        {
+            published.insert(app, current.version);
         }
     }
-    if shared.has_ended(DefinitionKind::Notice, now) && leads(delivery, holder).await? {
-        delivery.store.archive_ended(DefinitionKind::Notice, now, ROWS).await?;
-        delivery.definitions_changed().await?;
+    if shared.has_ended(DefinitionKind::Notice, now) && leads(first_calls, holder).await? {
+        first_calls.context.store.archive_ended(DefinitionKind::Notice, now, ROWS).await?;
+        first_calls.definitions_changed().await?;
     }
     Ok(())
 }
 
-async fn leads(delivery: &Delivery, holder: u64) -> Result<bool, Error> {
-    Ok(delivery.store.lead(TASK, holder, LEASE).await?)
+async fn leads(first_calls: &FirstCalls, holder: u64) -> Result<bool, Error> {
+    Ok(first_calls.context.store.lead(TASK, holder, LEASE).await?)
 }
 
-async fn is_told(delivery: &Delivery, app: AppId, current: &Current, now: Timestamp) -> Result<bool, Error> {
-    let retained = delivery.store.retained(app, &Topic::maintenance(), now).await?;
+async fn is_published(
+    first_calls: &FirstCalls,
+    app: AppId,
+    current: &Current,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let retained = first_calls.context.store.retained(app, &Topic::maintenance(), now).await?;
     Ok(match retained {
         None => current.notices.is_empty(),
         Some(message) => message.data == Some(body(&current.notices)),
     })
 }
 
-/// False where another node leads.
-async fn tell(delivery: &Arc<Delivery>, holder: u64, app: AppId, current: &Current) -> Result<bool, Error> {
-    if !leads(delivery, holder).await? {
+/// Returns false if another node leads.
+async fn publish(
+    first_calls: &FirstCalls,
+    holder: u64,
+    app: AppId,
+    current: &Current,
+) -> Result<bool, Error> {
+    if !leads(first_calls, holder).await? {
         return Ok(false);
     }
     let ttl = if current.notices.is_empty() { EMPTY_TTL } else { limits::TTL_MAX };
@@ -113,14 +129,14 @@ async fn tell(delivery: &Arc<Delivery>, holder: u64, app: AppId, current: &Curre
         push: Push::default(),
         trace: None,
     };
-    match delivery.publish_own(app, request).await {
-        // The app was deleted meanwhile.
+    match first_calls.publisher.publish_own(app, request).await {
+        // The app was deleted in the meantime.
         Ok(_) | Err(Error::Store(noroshi_store::Error::NotFound)) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// In the words for all languages. Of the same notices the same text.
+/// The message, without translations. The same notices always give the same text.
 fn body(notices: &[ShownNotice]) -> JsonText {
     let body = Body { notices: notices.iter().map(NoticeBody::from).collect() };
     JsonText::from_valid(serde_json::to_string(&body).unwrap_or_default())

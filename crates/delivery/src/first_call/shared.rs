@@ -1,8 +1,8 @@
 //! Experiments and maintenance notices of all apps, in memory: read in the background, compiled once, and divided into
-//! what runs now and what does not.
+//! those that are current and those that are not.
 //!
-//! Who asks finds what is current for the app and the moment without looking at what is over: that is divided again
-//! only when something begins or ends, or when definitions changed. Time is an argument.
+//! A caller gets what is current for the app at a moment without a look at the rest. The division is repeated only when a
+//! definition begins, ends or changes. Time is an argument.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 
 use crate::definition::{Experiment, ExperimentVariant, Group, Notice, NoticeState};
 
-/// What holds for an app from one moment to another.
+/// The current definitions of an app.
 #[derive(Debug, Default)]
 pub struct Current {
-    /// Another one, another number; 0: nothing at all.
+    /// Differs whenever the definitions differ; 0 without any.
     pub version: u64,
-    /// Those that run.
+    /// Running experiments, by name.
     groups: Vec<Arc<Group>>,
-    /// Those that are shown, by the beginning of their windows.
+    /// Shown notices, by the start of their windows.
     pub notices: Vec<ShownNotice>,
 }
 
@@ -37,26 +37,26 @@ pub struct ShownNotice {
 enum Compiled {
     Experiment(Arc<Group>),
     Notice(Label, Arc<Notice>),
-    /// Written by another version.
+    /// Another version wrote it.
     Unreadable,
 }
 
 type Key = (AppId, DefinitionKind, Label);
 
-/// Definitions as they were read last.
+/// The definitions that were read last.
 #[derive(Default)]
 struct Known(HashMap<Key, (Definition, Compiled)>);
 
-/// What is current of all apps.
+/// The current definitions of all apps.
 struct Snapshot {
-    /// It holds in `from <= now < until`.
+    /// Valid for `from <= now < until`.
     from: Timestamp,
     until: Timestamp,
     apps: HashMap<AppId, Arc<Current>>,
 }
 
 impl Default for Snapshot {
-    /// It holds never: the first who asks makes another.
+    /// Never valid: the first caller divides.
     fn default() -> Self {
         Self { from: Timestamp(0), until: Timestamp(0), apps: HashMap::new() }
     }
@@ -64,20 +64,20 @@ impl Default for Snapshot {
 
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Guards the definitions, and the making of a snapshot from them.
+    /// Guards the definitions, and the creation of a snapshot from them.
     known: Mutex<Known>,
     snapshot: ArcSwap<Snapshot>,
     versions: AtomicU64,
     pub(crate) turns: Turns,
-    /// Held from the reading of definitions until they are in their place: what was read earlier must not come later.
+    /// Held from the read of definitions until they are in place: an earlier read must not replace a later one.
     pub(crate) reloading: tokio::sync::Mutex<()>,
 }
 
-/// Who has to read, of those who want it read after their time.
+/// Lets one of many concurrent callers read for all of them.
 #[derive(Default)]
 pub(crate) struct Turns {
     wanted: AtomicU64,
-    /// Everybody up to this one has been read for.
+    /// Callers up to this number have been served.
     read: AtomicU64,
 }
 
@@ -86,7 +86,8 @@ impl Turns {
         self.wanted.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// For whom the read that begins now is; none if somebody has read since `wanted`. One at a time.
+    /// The number of the last caller that a read serves if it starts now; `None` if a read started after `wanted`. One
+    /// caller at a time.
     pub(crate) fn begin(&self, wanted: u64) -> Option<u64> {
         (self.read.load(Ordering::SeqCst) < wanted).then(|| self.wanted.load(Ordering::SeqCst))
     }
@@ -97,7 +98,7 @@ impl Turns {
 }
 
 impl Current {
-    /// The experiments that a device is in, by name, with its variants.
+    /// The experiments that a device takes part in, by name, with its variants.
     pub fn variants_of<'a>(
         &'a self,
         device: &'a Device,
@@ -105,7 +106,7 @@ impl Current {
         self.groups.iter().filter_map(|group| Some((&group.name, group.variant_of(device)?)))
     }
 
-    /// Of one experiment; none if it does not run or the device is not in it.
+    /// The variant of one experiment; `None` if it does not run or the device does not take part.
     pub fn variant_of(&self, experiment: &Label, device: &Device) -> Option<&ExperimentVariant> {
         self.group(experiment)?.variant_of(device)
     }
@@ -128,7 +129,7 @@ impl Shared {
         self.snapshot.load().apps.get(&app).cloned().unwrap_or_default()
     }
 
-    /// Takes in what was read; false if nothing changed.
+    /// Replaces the definitions. Returns false if nothing changed.
     pub(crate) fn replace(&self, live: Vec<Definition>, now: Timestamp) -> bool {
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut *known).0;
@@ -152,14 +153,14 @@ impl Shared {
         changed
     }
 
-    /// Whether something of the kind is over and not archived.
+    /// Whether a definition of the kind is over and not archived.
     pub(crate) fn has_ended(&self, kind: DefinitionKind, now: Timestamp) -> bool {
         let known = self.known.lock();
         let ended = |one: &Definition| one.kind == kind && one.ends_at.is_some_and(|ends_at| ends_at <= now);
         known.0.values().any(|(definition, _)| ended(definition))
     }
 
-    /// Apps that have notices, also such as are over.
+    /// Apps that have notices, including notices that are over.
     pub(crate) fn apps_with_notices(&self) -> Vec<AppId> {
         let known = self.known.lock();
         let notices = known.0.keys().filter(|(_, kind, _)| *kind == DefinitionKind::Notice);
@@ -200,7 +201,7 @@ impl Current {
 }
 
 impl Compiled {
-    /// Adds itself where it is current, and lowers `until` to its next change.
+    /// Adds itself to `current` if it is, and lowers `until` to its next change.
     fn divide(&self, now: Timestamp, current: &mut Current, until: &mut Timestamp) {
         let mut changes = |moments: [Option<Timestamp>; 3]| {
             let next = moments.into_iter().flatten().filter(|moment| *moment > now).min();
@@ -235,7 +236,7 @@ fn compile(definition: &Definition) -> Compiled {
         }
     };
     compiled.unwrap_or_else(|invalid| {
-        tracing::warn!(app = definition.app.0, name = %definition.name, %invalid, "left out");
+        tracing::warn!(app = definition.app.0, name = %definition.name, %invalid, "skipped an unreadable definition");
         Compiled::Unreadable
     })
 }
@@ -287,17 +288,17 @@ mod tests {
     }
 
     #[test]
-    fn one_reads_for_all_who_came_before() {
+    fn one_caller_reads_for_all_earlier_ones() {
         let turns = Turns::default();
         let (first, second) = (turns.want(), turns.want());
-        let turn = turns.begin(first).expect("nobody has read");
+        let turn = turns.begin(first).expect("no read started");
         let third = turns.want();
         turns.end(turn);
         assert_eq!((turns.begin(second), turns.begin(third)), (None, Some(third)));
     }
 
     #[test]
-    fn what_is_current_changes_with_the_time_and_only_then() {
+    fn the_current_definitions_change_only_with_time() {
         let shared = Shared::default();
         assert_eq!(shared.current(AppId(1), Timestamp(5)).version, 0);
         assert!(shared.replace(vec![lasting("a", 10, 30), lasting("b", 20, 40)], Timestamp(5)));
@@ -307,7 +308,7 @@ mod tests {
         for (now, expected) in expected {
             assert_eq!(names(&at(now)), expected, "at {now}");
         }
-        // Also where the clock is set back.
+        // Also if the clock is set back.
         assert_eq!(names(&at(25)), ["a", "b"]);
         assert!(Arc::ptr_eq(&at(20), &at(29)) && at(20).version != at(30).version);
         assert_eq!(names(&shared.current(AppId(2), Timestamp(20))), [""; 0]);
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_as_it_was_changes_nothing() {
+    fn reading_unchanged_definitions_changes_nothing() {
         let shared = Shared::default();
         let live = vec![lasting("a", 0, 30), lasting("b", 0, 40)];
         shared.replace(live.clone(), Timestamp(5));
@@ -329,7 +330,7 @@ mod tests {
         let changed = Definition { updated_at: Timestamp(7), ..lasting("a", 0, 8) };
         assert!(shared.replace(vec![changed], Timestamp(7)));
         assert_eq!(names(&shared.current(AppId(1), Timestamp(8))), [""; 0]);
-        // Another app's stays as it is.
+        // An unreadable definition is skipped.
         let unreadable = kept(DefinitionKind::Notice, "n", JsonText::from_valid("7"), None);
         assert!(shared.replace(vec![unreadable], Timestamp(8)));
     }

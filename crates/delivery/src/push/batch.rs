@@ -1,7 +1,7 @@
-//! One batch's way: who its recipients are now, what each gets, and what came of it.
+//! Sends one batch: reads its recipients, renders a push for each, and collects the outcomes.
 //!
-//! Runs as a task of its own, so a slow recipient delays the finish of this batch and nothing else. Reads
-//! that fail are repeated; the lease is kept meanwhile.
+//! Each batch is a task of its own, so a slow recipient delays the end of this batch and nothing else. Failed reads are
+//! repeated, while the lease is kept.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,52 +17,50 @@ use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToke
 use ring::digest;
 use tokio::sync::{mpsc, watch};
 
+use super::answers::AnswerCollector;
+use super::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
+use super::in_flight::{Held, PendingRecipients};
+use super::pipeline::Pipeline;
+use super::settlement::{Sent, Settlement};
+use super::token_health::{Rate, Realm};
+use super::{lease, publication};
+use crate::campaign::done::TOKEN_LOST;
 use crate::campaign::plan::Plan;
-use crate::campaign::progress::TOKEN_LOST;
-use crate::delivery::Delivery;
-use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
-use crate::push::flight::{Aboard, Held};
-use crate::push::gather::Gather;
-use crate::push::hygiene::{Rate, Realm};
-use crate::push::settle::{Sent, Settle};
-use crate::push::side::Side;
-use crate::push::{lease, publication};
+use crate::outcomes::subject;
 use crate::spans;
-use crate::telling::subject;
 
-/// So often a batch may fail its sender: a defect of ours, which another attempt meets again.
+/// Panics of a batch before it is set aside: a defect that further attempts would meet again.
 const FAILURES_MAX: u32 = 5;
 
-/// Until an operator gives the right key, or adds the credential again.
+/// The pause until the next attempt, while an operator provides the right key or adds the credential again.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 
-/// What every batch's task needs.
+/// Runs the task of a batch.
 #[derive(Clone)]
-pub(crate) struct Way {
-    pub(crate) delivery: Arc<Delivery>,
-    pub(crate) side: Arc<Side>,
+pub(crate) struct BatchRunner {
+    pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) ready: mpsc::Sender<Ready>,
     pub(crate) drain: watch::Receiver<bool>,
 }
 
-/// A batch that was taken.
-pub(crate) struct Leased {
+/// A batch with its lease.
+pub(crate) struct LeasedBatch {
     pub(crate) batch: Batch,
-    pub(crate) aboard: Arc<Aboard>,
+    pub(crate) recipients: Arc<PendingRecipients>,
     pub(crate) held: Arc<Held>,
     pub(crate) taken: Instant,
-    /// When its campaign's rate lets it go; it counts as dequeued then.
+    /// When the rate of its campaign allows it. Latencies count from then.
     pub(crate) turn: Option<Instant>,
 }
 
-/// What is rendered for the recipients.
+/// The source of the content.
 enum Source {
     Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
     Campaign(Arc<Plan>),
 }
 
 impl Source {
-    /// Of whose trace its work is a part.
+    /// The trace that the work belongs to.
     fn trace(&self) -> Option<TraceContext> {
         match self {
             Source::Notification { trace, .. } => *trace,
@@ -71,56 +69,56 @@ impl Source {
     }
 }
 
-/// What a look at the store found of a batch's work.
+/// The work of a batch in the store.
 enum Found {
     Source(Source),
-    /// It does not exist any more, and the batch is finished with that.
+    /// The work was deleted, and the batch is finished.
     Ended,
     /// The store is closed, or this version cannot read the work.
     Nothing,
 }
 
-/// A recipient that gets a push.
+/// A push for one recipient.
 struct Due {
     token: PushToken,
     content: Arc<Content>,
-    /// What the push service is told of the trace.
+    /// The trace context for the push service.
     trace: Option<TraceContext>,
 }
 
-impl Way {
-    /// Takes the batch to its end. Dropped at any moment, it is sent again after its lease. One that fails the sender
-    /// is tried again likewise, and set aside at last.
-    pub(crate) async fn go(self, leased: Leased) {
-        let (way, batch, held) = (self.clone(), leased.batch.clone(), leased.held.clone());
-        // Nothing of what it used is used again: the batch is read anew.
+impl BatchRunner {
+    /// Sends the batch to its end. Dropped at any moment, it is sent again after its lease. A batch that panics is also
+    /// retried, and finally set aside.
+    pub(crate) async fn run(self, leased: LeasedBatch) {
+        let (runner, batch, held) = (self.clone(), leased.batch.clone(), leased.held.clone());
+        // Nothing that it used is used again: the next attempt reads the batch anew.
         if AssertUnwindSafe(self.send(leased)).catch_unwind().await.is_ok() {
             return;
         }
-        let failures = way.side.failures.count(batch.id);
-        way.delivery.metrics.push.batches_failed.inc();
-        tracing::error!(batch = batch.id.0, app = batch.app.0, failures, "the sender of a batch failed");
+        let failures = runner.pipeline.failures.count(batch.id);
+        runner.pipeline.metrics.batches_failed.inc();
+        tracing::error!(batch = batch.id.0, app = batch.app.0, failures, "sending a batch panicked");
         match failures < FAILURES_MAX {
-            true => way.end(&batch, &held),
-            false => way.set_aside(&batch, &held).await,
+            true => runner.end(&batch, &held),
+            false => runner.set_aside(&batch, &held).await,
         }
     }
 
-    /// Nobody tries it again.
+    /// Refuses all recipients of a batch that no sender can send.
     async fn set_aside(&self, batch: &Batch, held: &Arc<Held>) {
         let recipients = batch.recipients.len();
         tracing::error!(
             batch = batch.id.0,
             app = batch.app.0,
             recipients,
-            "a batch that no sender can send was set aside"
+            "set aside a batch that no sender can send"
         );
-        self.delivery.metrics.push.batches_set_aside.inc();
+        self.pipeline.metrics.batches_set_aside.inc();
         self.finish_all(batch, held, Outcome::PushRefused, Some("sender_failed")).await;
     }
 
-    async fn send(mut self, leased: Leased) {
-        let Leased { batch, aboard, held, taken, turn } = leased;
+    async fn send(mut self, leased: LeasedBatch) {
+        let LeasedBatch { batch, recipients: pending, held, taken, turn } = leased;
         let since = turn.unwrap_or(taken).max(taken);
         if let Some(turn) = turn
             && !self.wait_for(turn).await
@@ -130,10 +128,10 @@ impl Way {
         let source = match self.source(&batch, &held).await {
             Found::Source(source) => source,
             Found::Ended => return,
-            // A sender of another version may know what to do; given back, this one would take it again at once.
+            // A sender of another version may know the work. Freed at once, this node would take it again.
             Found::Nothing => {
                 let lease = Lease { batch: batch.id, until: held.until() };
-                lease::uncount(&self.delivery, &self.side, lease);
+                lease::uncount(&self.pipeline, lease);
                 return self.end(&batch, &held);
             }
         };
@@ -145,15 +143,15 @@ impl Way {
         }
         match (&source, batch.service) {
             (Source::Campaign(plan), None) => {
-                let finished = publication::publish(&self, &batch, plan, recipients).await;
-                drop(aboard);
+                let finished = publication::publish(&self.pipeline, &batch, plan, recipients).await;
+                drop(pending);
                 self.finish(&batch, &held, finished, None).await;
             }
-            _ => self.push(batch, &source, recipients, (aboard, held, since)).await,
+            _ => self.push(batch, &source, recipients, (pending, held, since)).await,
         }
     }
 
-    /// False if the node stops first.
+    /// Returns false if the node stops first.
     async fn wait_for(&mut self, turn: Instant) -> bool {
         tokio::select! {
             () = tokio::time::sleep_until(turn.into()) => true,
@@ -161,24 +159,24 @@ impl Way {
         }
     }
 
-    /// Whether nobody else can be sending it. With a store of its own a node is alone, whatever became of the lease.
+    /// Whether no other node can be sending the batch. A node with a store of its own ignores the lease.
     fn may_send(&self, held: &Held) -> bool {
-        !self.side.config.shared || held.is_ours()
+        !self.pipeline.config.shared || held.is_ours()
     }
 
-    /// Before anything of it was sent.
+    /// Frees the batch before anything was sent.
     fn give_up(&self, batch: &Batch, held: &Held) {
         self.end(batch, held);
         let lease = Lease { batch: batch.id, until: held.until() };
-        lease::give_back(&self.delivery, lease, Renewal::Returned);
+        lease::give_back(&self.pipeline, lease, Renewal::Returned);
     }
 
-    /// Leaves the batch to whoever takes it next.
+    /// Leaves the batch to the next take.
     fn end(&self, batch: &Batch, held: &Held) {
         if held.is_lost() {
-            self.delivery.metrics.push.batches_lost.inc();
+            self.pipeline.metrics.batches_lost.inc();
         }
-        lease::done(&self.side, self.side.flight.end(batch.id).into_iter().collect());
+        lease::done(&self.pipeline, self.pipeline.in_flight.end(batch.id).into_iter().collect());
     }
 
     async fn push(
@@ -186,50 +184,50 @@ impl Way {
         batch: Batch,
         source: &Source,
         recipients: Vec<PushRecipient>,
-        (aboard, held, since): (Arc<Aboard>, Arc<Held>, Instant),
+        (pending, held, since): (Arc<PendingRecipients>, Arc<Held>, Instant),
     ) {
-        let now = self.delivery.clock.now();
-        let mut settle = Settle::new(&batch);
-        missing(&mut settle, &batch, &recipients);
+        let now = self.pipeline.context.now();
+        let mut settlement = Settlement::new(&batch);
+        settlement.missing(&batch, &recipients);
         let (mut sent, mut due) = (Vec::new(), Vec::new());
-        let mut stint = self.side.turns.begin().await;
+        let mut slot = self.pipeline.compute.acquire().await;
         for recipient in recipients {
-            stint.rest().await;
-            if let Some((one, push)) = sort_out(&mut settle, &batch, source, recipient, now) {
+            slot.yield_if_used().await;
+            if let Some((one, push)) = prepare(&mut settlement, &batch, source, recipient, now) {
                 sent.push(one);
                 due.push(push);
             }
         }
-        drop(stint);
+        drop(slot);
         let trace = source.trace().map(|context| context.trace);
-        let span = spans::push(self.delivery.spans(), source.trace(), &batch, due.len());
-        let calls = spans::calls(self.delivery.spans(), span.as_ref(), &batch, due.len());
-        aboard.land(batch.recipients.len() - due.len());
-        self.carry(&mut due, span.as_ref(), &calls, source.trace());
-        let seconds = self.delivery.metrics.push.answered_seconds.clone();
-        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len(), calls));
-        if !self.hand_over(&batch, &held, &sent, due, &gather, trace).await {
+        let span = spans::push(self.pipeline.context.spans(), source.trace(), &batch, due.len());
+        let calls = spans::calls(self.pipeline.context.spans(), span.as_ref(), &batch, due.len());
+        pending.remove(batch.recipients.len() - due.len());
+        self.add_trace(&mut due, span.as_ref(), &calls, source.trace());
+        let seconds = self.pipeline.metrics.answered_seconds.clone();
+        let collector = Arc::new(AnswerCollector::new(pending, since, seconds, due.len(), calls));
+        if !self.hand_over(&batch, &held, &sent, due, &collector, trace).await {
             return self.end(&batch, &held);
         }
-        let (mut answers, latencies) = gather.complete().await;
+        let (mut answers, latencies) = collector.complete().await;
         self.hold_unreadable(&sent, &mut answers);
         spans::pushed(span, &answers);
-        let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
-        for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
-            self.tell(realm, rate);
+        let with = (&self.pipeline.token_health, self.pipeline.config.backoff, self.pipeline.context.now());
+        for (realm, rate) in settlement.answers(&batch, &sent, answers, with) {
+            self.report_rate(realm, rate);
         }
-        self.finish(&batch, &held, settle.finish(latencies), trace).await;
+        self.finish(&batch, &held, settlement.finish(latencies), trace).await;
     }
 
-    /// What push services are told of the trace, where an operator wants that.
-    fn carry(
+    /// Adds trace contexts for push services, if configured.
+    fn add_trace(
         &self,
         due: &mut [Due],
         span: Option<&Open>,
         calls: &[Option<Open>],
         kept: Option<TraceContext>,
     ) {
-        if !self.side.config.traceparent {
+        if !self.pipeline.config.traceparent {
             return;
         }
         let whole = span.and_then(Open::context).or(kept);
@@ -239,9 +237,9 @@ impl Way {
         }
     }
 
-    /// A credential that is there and does not open is no reason to lose what it is for.
+    /// Retries pushes whose credential exists but cannot be opened.
     fn hold_unreadable(&self, sent: &[Sent], answers: &mut [Answer]) {
-        let unreadable = self.side.unreadable.lock();
+        let unreadable = self.pipeline.credentials.unreadable.lock();
         for (sent, answer) in sent.iter().zip(answers) {
             if *answer == Answer::Unconfigured && unreadable.contains(&sent.realm) {
                 *answer = Answer::Later { reason: "credential_unreadable", after: UNREADABLE_WAIT };
@@ -249,32 +247,33 @@ impl Way {
         }
     }
 
-    /// False if the lease lapsed in between: then another sends all of it, and what was handed over is sent twice.
+    /// Returns false if the lease expired meanwhile: then another node sends the whole batch, and the pushes that were
+    /// handed over are sent twice.
     async fn hand_over(
         &self,
         batch: &Batch,
         held: &Held,
         sent: &[Sent],
         due: Vec<Due>,
-        gather: &Arc<Gather>,
+        collector: &Arc<AnswerCollector>,
         trace: Option<TraceId>,
     ) -> bool {
         let seed = match batch.work {
             Work::Notification(id) => *id.as_bytes(),
             Work::Campaign(id) => *id.as_bytes(),
         };
-        // Web Push recipients are spread over origins: one without room holds up none of the others.
+        // Web Push recipients have different origins: one without room delays none of the others.
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
-        let (all, mut count, mut stint) = (sent, 0, self.side.turns.begin().await);
-        for (index, (sent, Due { token, content, trace: told })) in (0..).zip(sent.iter().zip(due)) {
-            stint.rest().await;
+        let (all, mut count, mut slot) = (sent, 0, self.pipeline.compute.acquire().await);
+        for (index, (sent, Due { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
+            slot.yield_if_used().await;
             if !self.may_send(held) {
-                self.tell_sent(batch, &all[..count], trace);
+                self.report_sent(batch, &all[..count], trace);
                 return false;
             }
             count += 1;
-            let reply = Reply { to: gather.clone(), index };
+            let reply = Reply { to: collector.clone(), index };
             let id = push_id(&seed, sent.device);
             let push = Push {
                 app: batch.app,
@@ -282,26 +281,26 @@ impl Way {
                 token,
                 content,
                 id,
-                trace: told.map(Box::new),
+                trace: context.map(Box::new),
                 reply,
             };
-            let mut send = self.side.outlet.send(push);
+            let mut send = self.pipeline.outlet.send(push);
             match spread {
                 true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
                 true => {}
-                false => stint.wait_for(send).await,
+                false => slot.release_while(send).await,
             }
         }
-        drop(stint);
+        drop(slot);
         while waiting.next().await.is_some() {}
-        self.tell_sent(batch, sent, trace);
+        self.report_sent(batch, sent, trace);
         true
     }
 
-    fn tell_sent(&self, batch: &Batch, sent: &[Sent], trace: Option<TraceId>) {
+    fn report_sent(&self, batch: &Batch, sent: &[Sent], trace: Option<TraceId>) {
         if let Some(service) = batch.service.filter(|_| !sent.is_empty()) {
             let devices = sent.iter().map(|sent| sent.device);
-            self.delivery.push_sent(subject(batch.work), service, devices, trace);
+            self.pipeline.context.outcomes.push_sent(subject(batch.work), service, devices, trace);
         }
     }
 
@@ -309,18 +308,19 @@ impl Way {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
-        // Only closed when the node ends: then the batch is sent again by the next.
+        // Closed only when the node stops: the batch is sent again after its next start.
         let (of, service) = (subject(batch.work), batch.service);
         let ready = Ready { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
-            self.side.flight.end(batch.id);
+            self.pipeline.in_flight.end(batch.id);
         }
     }
 
     async fn source(&self, batch: &Batch, held: &Arc<Held>) -> Found {
         match batch.work {
             Work::Notification(id) => {
-                let Some(found) = self.read(|| self.delivery.store.push_content(batch.app, id)).await else {
+                let Some(found) = self.read(|| self.pipeline.context.store.push_content(batch.app, id)).await
+                else {
                     return Found::Nothing;
                 };
                 let Some(found) = found else {
@@ -349,20 +349,22 @@ impl Way {
         }
     }
 
-    /// None: there is no such campaign any more, this version cannot read it, or the store is closed.
+    /// `None`: the campaign was deleted, this version cannot read it, or the store is closed.
     pub(crate) async fn plan(&self, app: AppId, id: CampaignId) -> Option<Arc<Plan>> {
-        if let Some(plan) = self.side.book.plan(id) {
+        if let Some(plan) = self.pipeline.campaigns.tracker.plan(id) {
             return Some(plan);
         }
-        let now = self.delivery.clock.now();
-        let campaign = self.read(|| self.delivery.store.campaign(app, id, now)).await??;
-        self.side.book.plan_of(&campaign, now)
+        let now = self.pipeline.context.now();
+        let campaign = self.read(|| self.pipeline.context.store.campaign(app, id, now)).await??;
+        self.pipeline.campaigns.tracker.plan_of(&campaign, now)
     }
 
     async fn recipients(&self, batch: &Batch) -> Option<Vec<PushRecipient>> {
         let devices = || batch.recipients.clone();
-        self.read(|| self.delivery.store.push_recipients(batch.app, batch.work, batch.campaign, devices()))
-            .await
+        self.read(|| {
+            self.pipeline.context.store.push_recipients(batch.app, batch.work, batch.campaign, devices())
+        })
+        .await
     }
 
     async fn finish_all(
@@ -372,12 +374,12 @@ impl Way {
         outcome: Outcome,
         reason: Option<&'static str>,
     ) {
-        let mut settle = Settle::new(batch);
-        batch.recipients.iter().for_each(|device| settle.part(outcome, reason, *device));
-        self.finish(batch, held, settle.finish(Vec::new()), None).await;
+        let mut settlement = Settlement::new(batch);
+        batch.recipients.iter().for_each(|device| settlement.part(outcome, reason, *device));
+        self.finish(batch, held, settlement.finish(Vec::new()), None).await;
     }
 
-    /// Reads until the store answers. None: it is closed.
+    /// Repeats a read until the store answers. `None`: the store is closed.
     pub(crate) async fn read<T, F>(&self, read: impl Fn() -> F) -> Option<T>
     where
         F: Future<Output = Result<T, noroshi_store::Error>>,
@@ -388,8 +390,8 @@ impl Way {
                 Ok(read) => return Some(read),
                 Err(noroshi_store::Error::Closed) => return None,
                 Err(error) => {
-                    self.delivery.metrics.push.store_errors.inc();
-                    tracing::warn!(%error, "a batch could not be read; trying again");
+                    self.pipeline.metrics.store_errors.inc();
+                    tracing::warn!(%error, "could not read a batch; retrying");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -397,7 +399,7 @@ impl Way {
         }
     }
 
-    fn tell(&self, realm: Realm, rate: Rate) {
+    fn report_rate(&self, realm: Realm, rate: Rate) {
         let (app, service, environment) = realm;
         let (service, environment) = (service.as_str(), environment.as_str());
         match rate {
@@ -407,29 +409,25 @@ impl Way {
                 environment,
                 suspects,
                 answers,
-                "so many push tokens are doubted that the credential or its environment must be wrong: none is set aside"
+                "too many push tokens are suspect: the credential or its environment must be wrong, so none is set aside"
             ),
             Rate::Over => {
-                tracing::info!(app = app.0, service, environment, "few push tokens are doubted again")
+                tracing::info!(
+                    app = app.0,
+                    service,
+                    environment,
+                    "the rate of suspect push tokens is normal again"
+                )
             }
             Rate::Normal | Rate::Abnormal => return,
         }
-        self.delivery.metrics.push.alarm(realm, !rate.is_normal());
+        self.pipeline.metrics.alarm(realm, !rate.is_normal());
     }
 }
 
-/// Those of the batch that the store did not find: deleted, or another user's now.
-pub(crate) fn missing(settle: &mut Settle, batch: &Batch, found: &[PushRecipient]) {
-    for device in &batch.recipients {
-        if found.binary_search_by_key(device, |recipient| recipient.num).is_err() {
-            settle.part(Outcome::Unknown, None, *device);
-        }
-    }
-}
-
-/// A push for the recipient, or what becomes of it without one.
-fn sort_out(
-    settle: &mut Settle,
+/// The push for a recipient. Without one, adds the outcome to `settlement`.
+fn prepare(
+    settlement: &mut Settlement,
     batch: &Batch,
     source: &Source,
     recipient: PushRecipient,
@@ -437,49 +435,49 @@ fn sort_out(
 ) -> Option<(Sent, Due)> {
     let device = recipient.num;
     if recipient.suspect {
-        settle.part(Outcome::PushTokenSuspect, None, device);
+        settlement.part(Outcome::PushTokenSuspect, None, device);
         return None;
     }
     if recipient.token.is_none() {
-        settle.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
+        settlement.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
         return None;
     }
     let mut variant = None;
     let mut quiet = false;
     if let Source::Campaign(plan) = source {
-        // Before anybody is drawn for: an abort meanwhile counts as many of each variant as chance made them.
+        // Before the draw: an abort during quiet hours must not change the proportions of the variants.
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
             if until < plan.expires_at(&recipient.attributes) {
-                settle.again(until, batch.attempt, device);
+                settlement.again(until, batch.attempt, device);
                 return None;
             }
             quiet = true;
         }
-        variant = settle.variant(device, || plan.draw(&recipient));
+        variant = settlement.variant(device, || plan.draw(&recipient));
     }
     let (content, once) = match source {
         Source::Notification { content, once, .. } => (content.clone(), *once),
         Source::Campaign(plan) if plan.holds_out(variant) => {
-            settle.part(Outcome::HeldOut, None, device);
+            settlement.part(Outcome::HeldOut, None, device);
             return None;
         }
         Source::Campaign(plan) => match plan.content(&recipient, variant) {
             Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
             Err(reason) => {
-                settle.part(Outcome::PushRefused, Some(reason), device);
+                settlement.part(Outcome::PushRefused, Some(reason), device);
                 return None;
             }
         },
     };
     let expires_at = content.fields().expires_at;
-    // A ttl of nothing means now or never: the first attempt is now.
+    // A ttl of zero means now or never, and the first attempt is now.
     let first_of_once = once && batch.attempt == 0;
     if expires_at <= now && !first_of_once {
-        settle.part(Outcome::PushExpired, None, device);
+        settlement.part(Outcome::PushExpired, None, device);
         return None;
     }
     if quiet {
-        settle.part(Outcome::PushExpired, Some("quiet_hours"), device);
+        settlement.part(Outcome::PushExpired, Some("quiet_hours"), device);
         return None;
     }
     let token = recipient.token?;
@@ -490,7 +488,7 @@ fn sort_out(
     ))
 }
 
-/// The same for every attempt at a device with this work: a UUIDv8 (RFC 9562 §5.8) of a hash of both.
+/// The same id for every attempt: a UUIDv8 (RFC 9562 §5.8) of a hash of the work and the device.
 fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
     let mut text = [0; 24];
     text[..16].copy_from_slice(work);
@@ -530,7 +528,7 @@ mod tests {
         }
     }
 
-    /// Sent, or what became of the one recipient.
+    /// The push, or the outcome of the one recipient.
     fn sorted(
         source: &Source,
         attempt: u32,
@@ -546,13 +544,13 @@ mod tests {
         recipient: PushRecipient,
         now: Timestamp,
     ) -> Result<Sent, Box<Finished>> {
-        let mut settle = Settle::new(batch);
-        let sent = sort_out(&mut settle, batch, source, recipient, now);
-        sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settle.finish(Vec::new())))
+        let mut settlement = Settlement::new(batch);
+        let sent = prepare(&mut settlement, batch, source, recipient, now);
+        sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settlement.finish(Vec::new())))
     }
 
     #[test]
-    fn a_recipient_is_sent_or_it_is_said_why_not() {
+    fn a_recipient_gets_a_push_or_an_outcome() {
         let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
         let source = |urgency| {
             Source::Campaign(Arc::new(plan(|spec| {
@@ -569,7 +567,7 @@ mod tests {
         // Quiet now: the same attempt again when the quiet hours end.
         let again = sorted(&calm, 3, recipient(None, None), hours(23)).expect_err("quiet").again;
         assert_eq!((again[0].due_at, again[0].attempt), (hours(31), 3));
-        // What the night changes nothing of does not wait for the morning.
+        // Outcomes that do not depend on the time do not wait for the morning.
         for hour in [8, 23] {
             let no_token = PushRecipient { token: None, ..recipient(None, None) };
             assert_eq!(refused(sorted(&calm, 0, no_token, hours(hour))), Outcome::NoPushToken);
@@ -580,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_is_not_drawn_for() {
+    fn no_variant_is_drawn_during_quiet_hours() {
         let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
         let source = |ttl_hours: u64| {
             Source::Campaign(Arc::new(plan(|spec| {
@@ -608,7 +606,7 @@ mod tests {
         assert_eq!(
             fate(&batch(0), &short, &one, 23),
             (Outcome::HeldOut, None, held),
-            "the last that is known"
+            "decided at the last possible time"
         );
         let without = PushRecipient { token: None, ..one.clone() };
         let suspect = PushRecipient { suspect: true, ..one };
@@ -616,7 +614,7 @@ mod tests {
             let lost = (Outcome::NoPushToken, Some(TOKEN_LOST), None);
             assert_eq!(fate(&batch(0), &long, &without, hour), lost);
             assert_eq!(fate(&batch(0), &long, &suspect, hour), (Outcome::PushTokenSuspect, None, None));
-            // It was drawn for before, and stays targeted.
+            // An earlier attempt drew a variant, so the device stays targeted.
             let again = Batch { variant: held, ..batch(1) };
             assert_eq!(fate(&again, &long, &without, hour), (Outcome::NoPushToken, Some(TOKEN_LOST), held));
         }

@@ -1,11 +1,11 @@
-//! Walks audiences and packs the devices it finds into batches, a page at a time, with the cursor behind the
-//! page in the same commit: after a crash a walk goes on behind exactly what was enqueued.
+//! Walks audiences, and packs devices into batches page by page. The cursor moves in the same commit: after a crash a walk
+//! continues exactly behind what was enqueued.
 //!
-//! Two kinds of walks: notifications to a topic, a condition or everyone with a push section, and campaigns.
-//! Each stays a bounded number of batches ahead of the senders; what is due later (an hour of the device's
-//! own clock) does not count, because it waits in the store and not for a sender.
+//! There are two kinds of walks: notifications to a topic, a condition or everyone with a push section; and campaigns. Each
+//! walk stays a bounded number of batches ahead of the senders. Batches that are due later (an hour of the device's own
+//! clock) do not count, because they wait in the store and not for a sender.
 //!
-//! Where several nodes share the store only the leader walks; the others keep their knowledge of campaigns fresh.
+//! If several nodes share the store, only the leader walks. The others keep their knowledge of campaigns current.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,34 +18,31 @@ use noroshi_store::{
 use noroshi_types::{DeviceNum, Lane, Outcome, PushService, Timestamp};
 use tokio::sync::watch;
 
+use super::finisher::{PAUSE_MAX, PAUSE_MIN};
+use super::pipeline::Pipeline;
+use crate::campaign::done::SET_ASIDE;
 use crate::campaign::plan::Plan;
-use crate::campaign::progress::SET_ASIDE;
-use crate::campaign::{count, lifecycle};
-use crate::delivery::Delivery;
-use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
-use crate::push::side::Side;
 
-/// Devices read at once: the attributes of 10,000 are some 3 MB.
+/// Devices in one page: the attributes of 10,000 take some 3 MB.
 const PAGE_MAX: usize = 10_000;
 
-/// Notification walks looked at in one round.
+/// Notification walks in one round.
 const WALKS_MAX: usize = 32;
 
-/// A walk that is far enough ahead is looked at again after so long, whoever forgot to tell that it is not.
+/// When a walk that is far enough ahead is checked again, in case a wake-up is missing.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// The same where several nodes take: they do not tell.
+/// The same if several nodes take batches, since other nodes do not wake the collector.
 const HELD_BACK_SHARED: Duration = Duration::from_millis(250);
 
-/// How often a node that does not lead looks which campaigns there are.
+/// How often a node that does not lead reads the campaigns.
 const FOLLOW: Duration = Duration::from_secs(5);
 
 struct Collector {
-    delivery: Arc<Delivery>,
-    side: Arc<Side>,
+    pipeline: Arc<Pipeline>,
 }
 
-/// What a round found.
+/// The result of a round.
 #[derive(Default)]
 struct Round {
     /// A walk had room for more.
@@ -59,9 +56,9 @@ impl Round {
     }
 }
 
-/// Runs until `drain` is true. Cancel-safe: a page is in the store or it is not.
-pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: watch::Receiver<bool>) {
-    let collector = Collector { delivery, side };
+/// Runs until `drain` is true. Cancel-safe: a page is committed as a whole, or not at all.
+pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool>) {
+    let collector = Collector { pipeline };
     tokio::select! {
         _ = drain.wait_for(|draining| *draining) => {}
         () = collector.walk_forever() => {}
@@ -72,21 +69,21 @@ impl Collector {
     async fn walk_forever(&self) {
         let mut pause = PAUSE_MIN;
         loop {
-            let woken = self.side.collect.notified();
-            let leads = self.side.lead.is_ours();
+            let woken = self.pipeline.work.collector.notified();
+            let leads = self.pipeline.leadership.is_ours();
             match if leads { self.round().await } else { self.follow().await } {
                 Ok(Round { more: true, .. }) => tokio::task::yield_now().await,
-                Ok(_) if !leads => self.side.lead.wait(FOLLOW).await,
+                Ok(_) if !leads => self.pipeline.leadership.wait(FOLLOW).await,
                 Ok(Round { next_due, .. }) => {
-                    let now = self.delivery.clock.now();
-                    let sleep_max = self.side.config.sleep_max();
+                    let now = self.pipeline.context.now();
+                    let sleep_max = self.pipeline.config.sleep_max();
                     let sleep = next_due.map_or(sleep_max, |due| due.saturating_since(now));
                     let _ = tokio::time::timeout(sleep.clamp(PAUSE_MIN, sleep_max), woken).await;
                 }
                 Err(Error::Closed) => return std::future::pending().await,
                 Err(error) => {
-                    self.delivery.metrics.push.store_errors.inc();
-                    tracing::warn!(%error, "an audience could not be walked; trying again");
+                    self.pipeline.metrics.store_errors.inc();
+                    tracing::warn!(%error, "could not walk an audience; retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                     continue;
@@ -96,54 +93,54 @@ impl Collector {
         }
     }
 
-    /// What the senders of this node have to know of campaigns that another node walks.
+    /// Loads what the senders of this node need to know about campaigns that another node walks.
     async fn follow(&self) -> Result<Round, Error> {
-        let now = self.delivery.clock.now();
-        let campaigns = self.delivery.store.active_campaigns(now).await?;
+        let now = self.pipeline.context.now();
+        let campaigns = self.pipeline.context.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
-        self.side.book.retain(&active);
+        self.pipeline.campaigns.tracker.retain(&active);
         for campaign in campaigns.iter().filter(|campaign| campaign.started_at.is_some()) {
-            self.side.book.plan_of(campaign, now);
+            self.pipeline.campaigns.tracker.plan_of(campaign, now);
         }
-        self.side.ahead.retain(&HashSet::new());
-        let metrics = &self.delivery.metrics.push;
-        // Told by the leader.
+        self.pipeline.walk_depth.retain(&HashSet::new());
+        let metrics = &self.pipeline.metrics;
+        // The leader reports these.
         metrics.batches_waiting.set(0);
         metrics.campaigns_running.set(0);
         Ok(Round::default())
     }
 
     fn held_back(&self) -> Timestamp {
-        let wait = if self.side.config.shared { HELD_BACK_SHARED } else { HELD_BACK };
-        self.delivery.clock.now().saturating_add(wait)
+        let wait = if self.pipeline.config.shared { HELD_BACK_SHARED } else { HELD_BACK };
+        self.pipeline.context.now().saturating_add(wait)
     }
 
-    /// Batches were added: this node's senders look, and those of others.
-    fn tell_senders(&self) {
-        match self.side.config.shared {
-            true => self.delivery.wake_push(),
-            false => self.side.wake_senders(),
+    /// Batches were added: wakes the senders of this node and, if they share the store, of others.
+    fn wake_senders(&self) {
+        match self.pipeline.config.shared {
+            true => self.pipeline.work.wake(),
+            false => self.pipeline.work.wake_senders(),
         }
     }
 
-    /// One page of every walk that has room for one.
+    /// Packs one page of every walk that has room for it.
     async fn round(&self) -> Result<Round, Error> {
-        let now = self.delivery.clock.now();
+        let now = self.pipeline.context.now();
         let mut round = Round::default();
-        let walks = self.delivery.store.walks(now, WALKS_MAX).await?;
+        let walks = self.pipeline.context.store.walks(now, WALKS_MAX).await?;
         round.next_due = walks.next_due;
         let mut works: HashSet<Work> =
             walks.due.iter().map(|walk| Work::Notification(walk.notification)).collect();
         for walk in walks.due {
             self.walk(walk, &mut round).await?;
         }
-        let mut campaigns = self.delivery.store.active_campaigns(now).await?;
+        let mut campaigns = self.pipeline.context.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
-        self.side.book.retain(&active);
+        self.pipeline.campaigns.tracker.retain(&active);
         works.extend(active.into_iter().map(Work::Campaign));
-        self.side.ahead.retain(&works);
+        self.pipeline.walk_depth.retain(&works);
         let waiting: u64 = campaigns.iter().map(|campaign| campaign.batches_open).sum();
-        let metrics = &self.delivery.metrics.push;
+        let metrics = &self.pipeline.metrics;
         metrics.batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let running = |campaign: &&Campaign| campaign.state == CampaignState::Running;
         let running = campaigns.iter().filter(running).count();
@@ -154,7 +151,7 @@ impl Collector {
                 plans.push((campaign, plan));
             }
         }
-        // What cannot wait is packed first.
+        // Urgent campaigns first.
         plans.sort_by_key(|(campaign, plan)| (plan.spec.lane, campaign.id));
         for (campaign, plan) in plans {
             self.campaign(campaign, &plan, &mut round).await?;
@@ -164,40 +161,40 @@ impl Collector {
 
     fn plan(&self, campaign: &Campaign, now: Timestamp) -> Option<Arc<Plan>> {
         if campaign.started_at.is_none() {
-            // Not kept: when its devices are due is not known yet.
+            // Not remembered: the due times of its devices are not known yet.
             return Plan::new(campaign, now).ok().map(Arc::new);
         }
-        self.side.book.plan_of(campaign, now)
+        self.pipeline.campaigns.tracker.plan_of(campaign, now)
     }
 
     /// A page of a notification's audience.
     async fn walk(&self, walk: Walk, round: &mut Round) -> Result<(), Error> {
         let work = Work::Notification(walk.notification);
-        let store = &self.delivery.store;
-        self.side.ahead.set(work, walk.batches_waiting);
-        if walk.batches_waiting >= self.side.config.ahead_max() {
+        let store = &self.pipeline.context.store;
+        self.pipeline.walk_depth.set(work, walk.batches_waiting);
+        if walk.batches_waiting >= self.pipeline.config.ahead_max() {
             round.look_again(self.held_back());
             return Ok(());
         }
         let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
-        self.delivery.metrics.push.walk_pages.inc();
+        self.pipeline.metrics.walk_pages.inc();
         let mut packed = Packed::new(BATCH_RECIPIENTS_MAX, walk.lane);
         for member in &page.members {
             packed.push(member, walk.due_at);
         }
         let Packed { batches, parts, .. } = packed.close();
         let made = batches.len();
-        let now = self.delivery.clock.now();
+        let now = self.pipeline.context.now();
         let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
         if went_on {
             self.count(Subject::Notification(walk.notification), &parts, walk.lane);
         }
         if went_on && page.next.is_some() {
-            self.side.ahead.add(work, made);
+            self.pipeline.walk_depth.add(work, made);
         } else {
-            self.side.ahead.forget(work);
+            self.pipeline.walk_depth.forget(work);
         }
-        self.tell_senders();
+        self.wake_senders();
         round.more |= went_on && page.next.is_some();
         Ok(())
     }
@@ -206,9 +203,7 @@ impl Collector {
         match campaign.state {
             CampaignState::Scheduled => self.start(&campaign, plan, round).await,
             CampaignState::Running if !campaign.walked => {
-                if count::is_wanted(&self.side, &campaign) {
-                    count::spawn(self.delivery.clone(), self.side.clone(), &campaign);
-                }
+                self.pipeline.campaigns.count_once(&campaign);
                 self.page(&campaign, plan, round).await
             }
             _ => Ok(()),
@@ -216,12 +211,12 @@ impl Collector {
     }
 
     async fn start(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
-        let now = self.delivery.clock.now();
+        let now = self.pipeline.context.now();
         if let Some(start_at) = plan.spec.start_at.filter(|start_at| *start_at > now) {
             round.look_again(start_at);
             return Ok(());
         }
-        round.more |= lifecycle::run_scheduled(&self.delivery, campaign).await?;
+        round.more |= self.pipeline.campaigns.start_scheduled(campaign).await?;
         Ok(())
     }
 
@@ -230,19 +225,19 @@ impl Collector {
         let work = Work::Campaign(campaign.id);
         let Campaign { batches_open, batches_later, batches_taken, .. } = *campaign;
         let open = batches_open.saturating_sub(batches_later).saturating_sub(batches_taken);
-        let ahead_max = self.side.config.ahead_max();
+        let ahead_max = self.pipeline.config.ahead_max();
         let ahead = usize::try_from(open).unwrap_or(ahead_max);
-        self.side.ahead.set(work, ahead);
+        self.pipeline.walk_depth.set(work, ahead);
         if ahead >= ahead_max {
             round.look_again(self.held_back());
             return Ok(());
         }
         let size = plan.spec.recipients_per_batch();
         let limit = (size * (ahead_max - ahead)).min(PAGE_MAX);
-        let audience = lifecycle::stored_audience(campaign.id, &plan.spec.audience);
-        let store = &self.delivery.store;
+        let audience = plan.spec.audience.stored(campaign.id);
+        let store = &self.pipeline.context.store;
         let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
-        self.delivery.metrics.push.walk_pages.inc();
+        self.pipeline.metrics.walk_pages.inc();
         let mut packed = Packed::new(size, plan.spec.lane);
         packed.published = plan.spec.message.when.is_some();
         let mut due = DueTimes::new(plan);
@@ -251,24 +246,28 @@ impl Collector {
         }
         let Packed { batches, parts, .. } = packed.close();
         let made = batches.len();
-        let now = self.delivery.clock.now();
+        let now = self.pipeline.context.now();
         let cursor = page.next.unwrap_or(campaign.cursor);
         match store
             .enqueue(campaign.id, campaign.cursor, batches, cursor, page.next.is_none(), parts.clone(), now)
             .await
         {
-            // Paused, aborted or taken on by another node meanwhile: nothing was written.
+            // Paused, aborted, or continued by another node in the meantime: nothing was written.
             Err(Error::Conflict | Error::NotFound) => return Ok(()),
-            // With nobody left to send to: whoever finishes a last batch tells it otherwise.
+            // No recipients are left. Otherwise the finisher of the last batch reports it.
             Ok(CampaignState::Done) => {
-                self.delivery.campaign_changed(campaign.app, campaign.id, CampaignState::Done.as_str());
+                self.pipeline.context.outcomes.campaign_changed(
+                    campaign.app,
+                    campaign.id,
+                    CampaignState::Done.as_str(),
+                );
             }
             Ok(_) => {}
             Err(error) => return Err(error),
         }
         self.count(Subject::Campaign(campaign.id), &parts, plan.spec.lane);
-        self.side.ahead.add(work, made);
-        self.tell_senders();
+        self.pipeline.walk_depth.add(work, made);
+        self.wake_senders();
         round.more |= page.next.is_some();
         Ok(())
     }
@@ -276,13 +275,13 @@ impl Collector {
     fn count(&self, of: Subject, parts: &[PushPart], lane: Lane) {
         for part in parts {
             let count = part.devices.len() as u64;
-            self.delivery.became_pushed(of, None, part, None);
-            self.delivery.metrics.push.count(part.outcome, part.reason, lane, count);
+            self.pipeline.context.outcomes.pushed(of, None, part, None);
+            self.pipeline.metrics.count(part.outcome, part.reason, lane, count);
         }
     }
 }
 
-/// When the devices of a page are due: zones repeat.
+/// The due times of a page, by time zone.
 struct DueTimes<'a> {
     plan: &'a Plan,
     by_zone: HashMap<Option<String>, Timestamp>,
@@ -306,11 +305,11 @@ impl<'a> DueTimes<'a> {
     }
 }
 
-/// Devices of a page in batches.
+/// Packs the devices of a page into batches.
 struct Packed {
     size: usize,
     lane: Lane,
-    /// Batches are published, so devices without a token belong to them too.
+    /// Batches are published as notifications, so they also contain devices without a token.
     published: bool,
     open: BTreeMap<(Timestamp, Option<PushService>), Vec<DeviceNum>>,
     batches: Vec<NewBatch>,

@@ -1,47 +1,46 @@
-//! How much push work is under way at once. Defaults with their arithmetic.
+//! Bounds of push work in flight, with the arithmetic of their defaults.
 
 use std::time::Duration;
 
-use crate::push::retry::Backoff;
+use super::retry::Backoff;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Recipients under way in all. 32,768 at about 300 B each are 10 MB; with answers after 300 ms they are
-    /// 100,000 pushes a second.
+    /// Recipients in flight. 32,768 at about 300 B each take 10 MB, and with answers after 300 ms allow 100,000 pushes a
+    /// second.
     pub recipients_max: usize,
-    /// Of these, under way to one push service of one app: a service that does not answer leaves a
-    /// quarter to the others.
+    /// Recipients in flight to one push service of one app: a service that does not answer leaves a quarter to the others.
     pub recipients_per_service_max: usize,
-    /// Of both, kept free of ordinary campaigns: a message that cannot wait starts at once.
+    /// The part of both that ordinary campaigns may not use, so that an urgent message starts at once.
     pub reserved_percent: usize,
-    /// Batches that are not finished, however few of their recipients are still under way: a slow recipient
-    /// keeps its batch, 500 × 64 B of it.
+    /// Unfinished batches, however few of their recipients are still in flight: a slow recipient keeps its batch of
+    /// 500 × 64 B in memory.
     pub batches_max: usize,
-    /// A batch that this process forgot is taken again after so long. A crash does not wait for it.
+    /// How long a taken batch belongs to this process. The start after a crash does not wait for it.
     pub lease: Duration,
     pub backoff: Backoff,
-    /// How long batches under way may take to end when the node stops; then they are sent again by the next.
+    /// How long batches in flight may take when the node stops. Unfinished ones are sent again after the next start.
     pub drain: Duration,
-    /// Whether this node walks audiences and sends at all. Push work is accepted all the same.
+    /// Whether this node walks audiences and sends. It accepts push work in any case.
     pub sends: bool,
-    /// Other nodes take from the same store: a batch is sent only while its lease holds, and what only one may
-    /// do is done by the leader.
+    /// Other nodes take batches from the same store: a batch is sent only during its lease, and the leader does what only one
+    /// node may do.
     pub shared: bool,
-    /// With a queue between the dispatcher and the senders: how long a batch may be on it before the store gives it
-    /// out anew. Far above the time that `PARCELS_MAX` take, else batches go round without being sent.
+    /// How long a batch may be on the queue between dispatcher and senders before the store hands it out again. Far above the
+    /// time that `PARCELS_MAX` parcels take; otherwise batches would circulate without being sent.
     pub queue_lease: Duration,
-    /// Whether push services are told of the trace of what they get.
+    /// Whether pushes carry the trace context to push services.
     pub traceparent: bool,
 }
 
-/// Parcels of a lane that wait on the queue between the dispatcher and the senders. 256 × 500 recipients are more than
-/// a second of what a node sends. What a campaign with variants tries again comes in smaller ones, a batch for each.
+/// Waiting parcels of one lane on the queue between the dispatcher and the senders. 256 × 500 recipients keep a node busy for
+/// more than a second. A campaign with variants retries smaller batches, one for each variant.
 pub(crate) const PARCELS_MAX: u64 = 256;
 
-/// Batches of one walk or campaign that wait at most; what is due later does not count.
+/// Waiting batches of one walk or campaign. Batches that are due later do not count.
 const AHEAD_MAX: usize = 64;
 
-/// The same where several nodes take: nobody tells the collector when they took one, so it looks.
+/// The same if several nodes take batches: they do not wake the collector, which polls.
 const AHEAD_SHARED_MAX: usize = 512;
 
 impl Default for Config {
@@ -68,12 +67,12 @@ impl Config {
         if self.shared { AHEAD_SHARED_MAX } else { AHEAD_MAX }
     }
 
-    /// However exact the due times are: the system's clock may be set, and another node's word be lost.
+    /// The longest sleep, since the system clock may be set, and a wake-up of another node may be lost.
     pub(crate) fn sleep_max(&self) -> Duration {
         if self.shared { Duration::from_secs(1) } else { Duration::from_secs(10) }
     }
 
-    /// What ordinary campaigns may have of a bound.
+    /// The part of a bound that ordinary campaigns may use.
     pub(crate) fn without_reserve(&self, max: usize) -> usize {
         max - max / 100 * self.reserved_percent.min(90)
     }

@@ -1,24 +1,31 @@
-//! Credentials: sealed into the store, opened at the start, handed to the pools, and tried out.
+//! Push credentials: sealed into the store, opened at the start, handed to the connection pools, and tested.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply};
-use noroshi_store::{NewCredential, StoredCredential};
+use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply, Vault};
+use noroshi_store::{NewCredential, Store, StoredCredential};
 use noroshi_types::{
     AppId, CredentialId, JsonText, Lane, PushEnvironment, PushService, PushToken, Timestamp, Urgency,
 };
 use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::oneshot;
 
-use crate::delivery::{Delivery, Error};
-use crate::push::Side;
+use super::outlet::Outlet;
+use super::token_health::Realm;
+use crate::cluster::Nodes;
+use crate::cluster::outbox::To;
+use crate::cluster::wire::Record;
+use crate::context::Context;
+use crate::error::Error;
+use crate::push_work::PushWork;
 
-/// How long a test waits for its answer; pools give up after 30 s themselves.
+/// The longest wait of a test for its answer; pools time out after 30 s.
 const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A credential as it may be shown: nothing of it is secret.
+/// A credential without its secrets, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialView {
     pub id: CredentialId,
@@ -29,60 +36,80 @@ pub struct CredentialView {
     pub created_at: Timestamp,
 }
 
-/// What a push service answered to a test.
+/// The answer of a push service to a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tested {
     /// `accepted`, `gone`, `suspect`, `refused`, `later`, `not_configured`, `expired` or `no_answer`.
     pub answer: &'static str,
-    /// In the push service's word or ours.
+    /// The reason, by the push service or by Noroshi.
     pub reason: Option<&'static str>,
 }
 
-/// What the store had of each app, sealed as it was.
-pub(crate) type Seen = HashMap<AppId, Vec<(CredentialId, Vec<u8>)>>;
+/// The sealed credentials of each app.
+type Sealed = HashMap<AppId, Vec<(CredentialId, Vec<u8>)>>;
 
-impl Delivery {
-    /// Opens all credentials and hands them to the pools: once, at the start. One that does not open is
-    /// counted and told, and its pushes wait; the others work.
-    pub async fn load_credentials(&self) -> Result<(), Error> {
-        let side = self.side()?;
+/// The credentials of all apps.
+pub(crate) struct Credentials {
+    context: Arc<Context>,
+    nodes: Arc<Nodes>,
+    work: Arc<PushWork>,
+    outlet: Arc<dyn Outlet>,
+    /// `None`: the configuration has no key, and no credential can be stored.
+    vault: Option<Vault>,
+    /// Opened credentials with their sealed form: the pools of unchanged credentials stay.
+    opened: Mutex<HashMap<CredentialId, (Vec<u8>, Credential)>>,
+    /// Stored credentials that cannot be opened: their pushes wait until an operator acts.
+    pub(super) unreadable: Mutex<HashSet<Realm>>,
+    unreadable_count: Gauge,
+    /// Held from the read of the store until the pools have the result, so that of two concurrent changes the pools keep
+    /// the later read.
+    updating: tokio::sync::Mutex<()>,
+    /// What [`Credentials::reload_changed`] last read.
+    seen: tokio::sync::Mutex<Sealed>,
+}
+
+impl Credentials {
+    pub(super) fn new(
+        context: Arc<Context>,
+        nodes: Arc<Nodes>,
+        work: Arc<PushWork>,
+        outlet: Arc<dyn Outlet>,
+        vault: Option<Vault>,
+        unreadable_count: Gauge,
+    ) -> Self {
+        let (opened, unreadable) = (Mutex::default(), Mutex::default());
+        let (updating, seen) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        Self { context, nodes, work, outlet, vault, opened, unreadable, unreadable_count, updating, seen }
+    }
+
+    /// Opens all credentials and hands them to the pools, once at the start. One that cannot be opened is counted and
+    /// logged, and its pushes wait; the others work.
+    pub(crate) async fn load(&self) -> Result<(), Error> {
         let mut apps: Vec<AppId> = Vec::new();
-        for stored in self.store.credentials().await? {
+        for stored in self.context.store.credentials().await? {
             apps.push(stored.app);
-            if let Err(reason) = open(side, &stored) {
+            if let Err(reason) = self.open(&stored) {
                 let (app, service, environment) = labels(&stored);
                 tracing::warn!(
                     app,
                     service,
                     environment,
                     reason,
-                    "a push credential cannot be opened: its pushes wait"
+                    "could not open a push credential; its pushes wait"
                 );
             }
         }
         apps.sort_unstable();
         apps.dedup();
         for app in apps {
-            self.hand_credentials(app).await?;
+            self.update_pools(app).await?;
         }
         Ok(())
     }
 
-    /// The app's credentials, by id.
-    pub async fn credentials(&self, app: AppId) -> Result<Vec<CredentialView>, Error> {
-        let all = self.store.credentials().await?;
-        Ok(all.into_iter().filter(|stored| stored.app == app).map(CredentialView::from).collect())
-    }
-
-    /// Checks, seals and keeps the credential in `body`, and uses it from now on.
-    pub async fn put_credential(
-        &self,
-        app: AppId,
-        body: &[u8],
-        replace: bool,
-    ) -> Result<CredentialView, Error> {
-        let side = self.side()?;
-        let vault = side.vault.as_ref().ok_or(Error::NoVault)?;
+    /// Checks, seals and stores the credential in `body`, and uses it from now on.
+    pub(crate) async fn put(&self, app: AppId, body: &[u8], replace: bool) -> Result<CredentialView, Error> {
+        let vault = self.vault.as_ref().ok_or(Error::NoVault)?;
         let credential = Credential::parse(body).map_err(Error::Credential)?;
         let (service, environment) = (credential.service, credential.environment);
         let new = NewCredential {
@@ -94,33 +121,26 @@ impl Delivery {
             sealed: vault.seal(app, service, environment, body),
             replace,
         };
-        let stored = self.store.put_credential(new, self.clock.now()).await?;
-        self.hand_credentials(app).await?;
-        self.credentials_changed(app);
-        // What waited for a credential is due as before; what failed without one is not repeated.
-        side.wake();
+        let stored = self.context.store.put_credential(new, self.context.now()).await?;
+        self.update_pools(app).await?;
+        self.nodes.send(To::Senders, Record::CredentialsChanged { app });
+        // Pushes that waited for a credential are due as before; those that failed without one are not repeated.
+        self.work.wake_local();
         Ok(stored.into())
     }
 
-    /// Pushes under way with it are finished; its connections close.
-    pub async fn delete_credential(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
-        let side = self.side()?;
-        self.store.delete_credential(app, id).await?;
-        let handed = self.hand_credentials(app).await;
-        self.credentials_changed(app);
-        side.opened.lock().remove(&id);
-        handed
+    /// Deletes a credential. Its pushes in flight are finished, and its connections close.
+    pub(crate) async fn delete(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
+        self.context.store.delete_credential(app, id).await?;
+        let updated = self.update_pools(app).await;
+        self.nodes.send(To::Senders, Record::CredentialsChanged { app });
+        self.opened.lock().remove(&id);
+        updated
     }
 
-    /// Sends one push to `token` and waits for the answer. What the answer says of the token is only told.
-    pub async fn test_credential(
-        &self,
-        app: AppId,
-        id: CredentialId,
-        token: PushToken,
-    ) -> Result<Tested, Error> {
-        let side = self.side()?;
-        let views = self.credentials(app).await?;
+    /// Sends one push to `token` and returns the answer. The answer does not change the stored token.
+    pub(crate) async fn test(&self, app: AppId, id: CredentialId, token: PushToken) -> Result<Tested, Error> {
+        let views = list(&*self.context.store, app).await?;
         let view = views.into_iter().find(|view| view.id == id).ok_or(noroshi_store::Error::NotFound)?;
         if (view.service, view.environment) != (token.service, token.environment) {
             let rule = "is of another push service or environment than the credential";
@@ -131,13 +151,13 @@ impl Delivery {
             app,
             lane: Lane::Extra,
             token,
-            content: Arc::new(Content::new(test_fields(self.clock.now()))),
+            content: Arc::new(Content::new(test_fields(self.context.now()))),
             id: uuid::Uuid::now_v7(),
             trace: None,
             reply: Reply { to: Arc::new(One(Mutex::new(Some(reply)))), index: 0 },
         };
         let answered = async {
-            side.outlet.send(push).await;
+            self.outlet.send(push).await;
             answer.await
         };
         let answered = tokio::time::timeout(TEST_TIMEOUT, answered).await;
@@ -147,72 +167,71 @@ impl Delivery {
             .map_or(Tested { answer: "no_answer", reason: None }, Tested::from))
     }
 
-    /// Gives the pools all credentials of the app as the store has them.
-    async fn hand_credentials(&self, app: AppId) -> Result<(), Error> {
-        let side = self.side()?;
-        let _turn = side.handing.lock().await;
-        let stored = self.store.credentials().await?;
+    /// Hands the stored credentials of the app to the pools.
+    async fn update_pools(&self, app: AppId) -> Result<(), Error> {
+        let _one = self.updating.lock().await;
+        let stored = self.context.store.credentials().await?;
         let (mut credentials, mut unreadable) = (Vec::new(), Vec::new());
         for stored in stored.iter().filter(|stored| stored.app == app) {
-            match open(side, stored) {
+            match self.open(stored) {
                 Ok(credential) => credentials.push(credential),
                 Err(_) => unreadable.push((app, stored.service, stored.environment)),
             }
         }
-        let mut known = side.unreadable.lock();
+        let mut known = self.unreadable.lock();
         known.retain(|realm| realm.0 != app);
         known.extend(unreadable);
-        self.metrics.push.credentials_unreadable.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
+        self.unreadable_count.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
         drop(known);
-        side.outlet.set_credentials(app, credentials);
+        self.outlet.set_credentials(app, credentials);
         Ok(())
     }
 
     /// Another node changed the app's credentials.
-    pub(crate) async fn reload_credentials(&self, app: AppId) -> Result<(), Error> {
-        let Some(side) = self.push.get() else { return Ok(()) };
-        self.hand_credentials(app).await?;
-        // What waited for a credential is due as before.
-        side.wake();
+    pub(super) async fn reload(&self, app: AppId) -> Result<(), Error> {
+        self.update_pools(app).await?;
+        // Pushes that waited for a credential are due as before.
+        self.work.wake_local();
         Ok(())
     }
 
-    /// Reads the credentials of apps whose credentials are others than when this was last called.
-    pub(crate) async fn reload_changed_credentials(&self, seen: &mut Seen) -> Result<(), Error> {
-        let mut present = Seen::new();
-        if self.push.get().is_some() {
-            for stored in self.store.credentials().await? {
-                present.entry(stored.app).or_default().push((stored.id, stored.sealed));
-            }
+    /// Reads the credentials of every app whose credentials changed since the last call.
+    pub(super) async fn reload_changed(&self) -> Result<(), Error> {
+        let mut seen = self.seen.lock().await;
+        let mut present = Sealed::new();
+        for stored in self.context.store.credentials().await? {
+            present.entry(stored.app).or_default().push((stored.id, stored.sealed));
         }
         let mut changed: Vec<AppId> = seen.keys().filter(|app| !present.contains_key(app)).copied().collect();
         changed.extend(present.iter().filter(|(app, now)| seen.get(app) != Some(now)).map(|(app, _)| *app));
         for app in changed {
-            self.reload_credentials(app).await?;
+            self.reload(app).await?;
         }
         *seen = present;
         Ok(())
     }
 
-    fn side(&self) -> Result<&Arc<Side>, Error> {
-        self.push.get().ok_or(Error::NoVault)
+    /// The error tells an operator what to do.
+    fn open(&self, stored: &StoredCredential) -> Result<Credential, &'static str> {
+        if let Some((sealed, credential)) = self.opened.lock().get(&stored.id)
+            && *sealed == stored.sealed
+        {
+            return Ok(credential.clone());
+        }
+        let vault = self.vault.as_ref().ok_or("the configuration has no key for credentials")?;
+        let plain = vault
+            .open(stored.app, stored.service, stored.environment, &stored.sealed)
+            .map_err(|_| "it was sealed with another key, or is damaged")?;
+        let credential = Credential::parse(&plain).map_err(|_| "this version does not support it")?;
+        self.opened.lock().insert(stored.id, (stored.sealed.clone(), credential.clone()));
+        Ok(credential)
     }
 }
 
-/// The error is what an operator does something about.
-fn open(side: &Side, stored: &StoredCredential) -> Result<Credential, &'static str> {
-    if let Some((sealed, credential)) = side.opened.lock().get(&stored.id)
-        && *sealed == stored.sealed
-    {
-        return Ok(credential.clone());
-    }
-    let vault = side.vault.as_ref().ok_or("the configuration has no key for credentials")?;
-    let plain = vault
-        .open(stored.app, stored.service, stored.environment, &stored.sealed)
-        .map_err(|_| "it was sealed with another key, or is damaged")?;
-    let credential = Credential::parse(&plain).map_err(|_| "this version does not take it")?;
-    side.opened.lock().insert(stored.id, (stored.sealed.clone(), credential.clone()));
-    Ok(credential)
+/// The credentials of the app, by id.
+pub(super) async fn list(store: &dyn Store, app: AppId) -> Result<Vec<CredentialView>, Error> {
+    let all = store.credentials().await?;
+    Ok(all.into_iter().filter(|stored| stored.app == app).map(CredentialView::from).collect())
 }
 
 fn labels(stored: &StoredCredential) -> (u32, &'static str, &'static str) {
@@ -235,13 +254,13 @@ fn test_fields(now: Timestamp) -> Fields {
     }
 }
 
-/// Hands on the one answer.
+/// Passes the answer of the test on.
 struct One(Mutex<Option<oneshot::Sender<Answer>>>);
 
 impl Answered for One {
     fn answered(&self, _: u32, answer: Answer) {
         if let Some(reply) = self.0.lock().take() {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = reply.send(answer);
         }
     }

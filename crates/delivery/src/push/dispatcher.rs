@@ -1,8 +1,8 @@
-//! Puts batches that are due onto the queue of the cluster, where senders of all nodes pull them.
+//! Puts due batches onto the queue of the cluster, where senders of all nodes pull them. Runs on the leader.
 //!
-//! Runs at the leader. The store stays what is owed: a batch is taken there under a lease that its parcel names, and
-//! whatever the queue loses is taken again when that lapses. Few parcels wait at a time, so that what cannot wait is soon
-//! pulled, and campaigns with a rate are put when it is their turn.
+//! The store remains the source of truth. A batch is taken there under a lease that its parcel names, and whatever the queue
+//! loses is taken again when the lease expires. Few parcels wait at a time, so that urgent batches are pulled soon.
+//! Batches of campaigns with a rate are put when their turn comes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,32 +13,29 @@ use noroshi_types::{CampaignId, Lane};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::delivery::Delivery;
-use crate::push::batch::Way;
-use crate::push::config::PARCELS_MAX;
-use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
-use crate::push::metrics::ParcelFate;
-use crate::push::sender::{
-    Next, SLEEP_MIN, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest, taken, turn,
-};
-use crate::push::side::Side;
-use crate::push::{lease, parcel};
+use super::batch::BatchRunner;
+use super::config::PARCELS_MAX;
+use super::finisher::{PAUSE_MAX, PAUSE_MIN};
+use super::metrics::ParcelFate;
+use super::pipeline::Pipeline;
+use super::sender::{Next, SLEEP_MIN, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest, taken, turn};
+use super::{batch_codec, lease};
 
-/// What is known of the queue's depth holds for so long.
+/// How long a measured depth of the queue is valid.
 const DEPTH_AGE: Duration = Duration::from_millis(250);
 
-/// A queue that is full is looked at again after so long.
+/// When a full queue is checked again.
 const FULL: Duration = Duration::from_millis(50);
 
 struct Dispatcher {
-    way: Way,
+    runner: BatchRunner,
     queue: Arc<dyn BatchQueue>,
-    /// Batches of campaigns with a rate that wait for their turn, some [`TAKE_LIMITED_MAX`] of each take.
+    /// Batches of campaigns with a rate that wait for their turn, up to [`TAKE_LIMITED_MAX`] from each take.
     turns: JoinSet<()>,
     depth: Depth,
 }
 
-/// Parcels of each lane that nobody has pulled.
+/// The number of waiting parcels in each lane.
 struct Depth {
     at: Option<Instant>,
     waiting: [u64; Lane::ALL.len()],
@@ -66,7 +63,7 @@ impl Depth {
     }
 }
 
-/// Why a round came to nothing.
+/// Why a round failed.
 enum Failed {
     Store(Error),
     Queue(noroshi_cluster::Error),
@@ -84,14 +81,14 @@ impl From<noroshi_cluster::Error> for Failed {
     }
 }
 
-/// Runs until `drain` is true. What waits for its turn is given back then.
-pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: watch::Receiver<bool>) {
-    let Some(queue) = side.queue.get().cloned() else { return };
-    // Nothing is finished here.
+/// Runs until `drain` is true. Then batches that wait for their turn are given back.
+pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool>) {
+    let Some(queue) = pipeline.queue.get().cloned() else { return };
+    // The dispatcher finishes no batches.
     let (ready, _) = mpsc::channel(1);
-    let way = Way { delivery, side, ready, drain: drain.clone() };
+    let runner = BatchRunner { pipeline, ready, drain: drain.clone() };
     let depth = Depth { at: None, waiting: [0; Lane::ALL.len()] };
-    let mut dispatcher = Dispatcher { way, queue, turns: JoinSet::new(), depth };
+    let mut dispatcher = Dispatcher { runner, queue, turns: JoinSet::new(), depth };
     tokio::select! {
         _ = drain.wait_for(|draining| *draining) => {}
         () = dispatcher.dispatch_forever() => {}
@@ -102,14 +99,14 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: wat
 impl Dispatcher {
     async fn dispatch_forever(&mut self) {
         let mut pause = PAUSE_MIN;
-        let side = self.way.side.clone();
+        let pipeline = self.runner.pipeline.clone();
         loop {
             while self.turns.try_join_next().is_some() {}
-            if !side.lead.is_ours() {
-                side.lead.wait(side.config.sleep_max()).await;
+            if !pipeline.leadership.is_ours() {
+                pipeline.leadership.wait(pipeline.config.sleep_max()).await;
                 continue;
             }
-            let woken = side.dispatch.notified();
+            let woken = pipeline.work.dispatcher.notified();
             match self.round().await {
                 Ok(Next::Now) => tokio::task::yield_now().await,
                 Ok(next) => {
@@ -117,13 +114,13 @@ impl Dispatcher {
                 }
                 Err(Failed::Store(Error::Closed)) => return std::future::pending().await,
                 Err(failed) => {
-                    self.way.delivery.metrics.push.store_errors.inc();
+                    self.runner.pipeline.metrics.store_errors.inc();
                     match failed {
                         Failed::Store(error) => {
-                            tracing::warn!(%error, "no batches could be taken; trying again")
+                            tracing::warn!(%error, "could not take batches; retrying")
                         }
                         Failed::Queue(error) => {
-                            tracing::warn!(%error, "the queue takes no batches; trying again");
+                            tracing::warn!(%error, "could not put batches onto the queue; retrying");
                         }
                     }
                     tokio::time::sleep(pause).await;
@@ -136,12 +133,12 @@ impl Dispatcher {
     }
 
     fn sleep(&self, next: Next) -> Duration {
-        let sleep_max = self.way.side.config.sleep_max();
+        let sleep_max = self.runner.pipeline.config.sleep_max();
         let sleep = match next {
             Next::Now => Duration::ZERO,
             Next::After(after) => after,
             Next::At(None) => sleep_max,
-            Next::At(Some(at)) => at.saturating_since(self.way.delivery.clock.now()),
+            Next::At(Some(at)) => at.saturating_since(self.runner.pipeline.context.now()),
         };
         sleep.clamp(SLEEP_MIN, sleep_max)
     }
@@ -155,7 +152,7 @@ impl Dispatcher {
             self.depth.at = None;
             return Ok(Next::After(FULL));
         }
-        let limited = self.way.side.book.limited();
+        let limited = self.runner.pipeline.campaigns.tracker.limited();
         let held: Vec<CampaignId> = limited.iter().map(|(id, _)| *id).collect();
         let mut nexts = vec![self.take(held, &lanes, TAKE_MAX).await?];
         if lanes.len() < Lane::ALL.len() {
@@ -170,8 +167,8 @@ impl Dispatcher {
                 nexts.push(self.take(held, &lanes, TAKE_LIMITED_MAX).await?);
             }
         }
-        nexts.push(repaid(&self.way.delivery));
-        Ok(soonest(nexts, self.way.delivery.clock.now()))
+        nexts.push(repaid(&self.runner.pipeline));
+        Ok(soonest(nexts, self.runner.pipeline.context.now()))
     }
 
     async fn take(
@@ -180,45 +177,45 @@ impl Dispatcher {
         lanes: &[Lane],
         batches_max: usize,
     ) -> Result<Next, Failed> {
-        let Way { delivery, side, .. } = &self.way;
-        let (now, lease) = (lease::even(delivery.clock.now()), side.config.queue_lease);
+        let pipeline = &self.runner.pipeline;
+        let (now, lease) = (lease::even(pipeline.context.now()), pipeline.config.queue_lease);
         let take =
             Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec(), sends: false };
-        let taken = taken(&self.way, take).await?;
+        let taken = taken(&self.runner, take).await?;
         let full = taken.batches.len() >= batches_max;
         self.depth.add(&taken.batches);
         let mut at_once = Vec::new();
         for batch in taken.batches {
             if let noroshi_store::Work::Campaign(id) = batch.work {
                 // Known from here on: its rate holds from the first batch.
-                self.way.plan(batch.app, id).await;
+                self.runner.plan(batch.app, id).await;
             }
-            match turn(&self.way.side, &batch) {
+            match turn(&self.runner.pipeline, &batch) {
                 Some(turn) if turn > Instant::now() => self.put_at(turn, batch),
                 _ => at_once.push(batch),
             }
         }
-        put(&self.way, &self.queue, at_once).await?;
+        put(&self.runner, &self.queue, at_once).await?;
         Ok(if full { Next::Now } else { Next::At(taken.next_due) })
     }
 
-    /// Puts it when it is its turn, or gives it back if the node stops before.
+    /// Puts the batch when its turn comes, or gives it back if the node stops first.
     fn put_at(&mut self, turn: Instant, batch: Batch) {
-        let (mut way, queue) = (self.way.clone(), self.queue.clone());
+        let (mut runner, queue) = (self.runner.clone(), self.queue.clone());
         self.turns.spawn(async move {
             let waited = tokio::select! {
                 () = tokio::time::sleep_until(turn.into()) => true,
-                () = drained(&mut way.drain) => false,
+                () = drained(&mut runner.drain) => false,
             };
             match waited {
                 true => {
-                    if let Err(error) = put(&way, &queue, vec![batch]).await {
-                        tracing::warn!(%error, "the queue took no batch of a campaign; it is tried again");
+                    if let Err(error) = put(&runner, &queue, vec![batch]).await {
+                        tracing::warn!(%error, "could not put a batch of a campaign onto the queue; retrying");
                     }
                 }
                 false => {
                     let lease = Lease { batch: batch.id, until: batch.leased_until };
-                    lease::give_back(&way.delivery, lease, Renewal::Kept);
+                    lease::give_back(&runner.pipeline, lease, Renewal::Kept);
                 }
             }
         });
@@ -226,30 +223,30 @@ impl Dispatcher {
 }
 
 async fn drained(drain: &mut watch::Receiver<bool>) {
-    // An error: the node is gone already.
+    // An error means that the node is already gone.
     let _ = drain.wait_for(|draining| *draining).await;
 }
 
-/// What the queue does not take is given back to the store.
+/// Puts batches onto the queue. Returns them to the store if that fails.
 async fn put(
-    way: &Way,
+    runner: &BatchRunner,
     queue: &Arc<dyn BatchQueue>,
     batches: Vec<Batch>,
 ) -> Result<(), noroshi_cluster::Error> {
     if batches.is_empty() {
         return Ok(());
     }
-    let parcels: Vec<_> = batches.iter().map(parcel::encode).collect();
+    let parcels: Vec<_> = batches.iter().map(batch_codec::encode).collect();
     let count = parcels.len();
     if let Err(error) = queue.put(parcels).await {
-        // Those that it has all the same name a lease that is over.
+        // Parcels that the queue has anyway name a lease that is over.
         for batch in batches {
             let lease = Lease { batch: batch.id, until: batch.leased_until };
-            lease::give_back(&way.delivery, lease, Renewal::Kept);
+            lease::give_back(&runner.pipeline, lease, Renewal::Kept);
         }
         return Err(error);
     }
-    way.delivery.metrics.push.parcels(ParcelFate::Put, count);
+    runner.pipeline.metrics.parcels(ParcelFate::Put, count);
     Ok(())
 }
 
@@ -260,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_that_is_full_holds_up_no_other() {
+    fn a_full_lane_delays_no_other() {
         let mut depth = Depth { at: None, waiting: [0; Lane::ALL.len()] };
         let of = |lane: Lane, parcels, pulled| LaneDepth { lane: lane as u8, parcels, pulled };
         depth.read(&[of(Lane::Campaign, PARCELS_MAX + 9, 9), of(Lane::Extra, PARCELS_MAX, 1)]);

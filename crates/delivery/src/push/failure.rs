@@ -1,22 +1,22 @@
-//! How often batches made this process fail to send them: in memory, for a batch that ends the whole process takes
-//! this count along. Those the store counts ([`noroshi_store::TAKES_MAX`]).
+//! Counts how often a batch made the code of this process fail. The counts are in memory: a batch that ends the whole
+//! process takes them along. The store counts those ([`noroshi_store::TAKES_MAX`]).
 
 use std::collections::HashMap;
 
 use noroshi_types::BatchId;
 use parking_lot::Mutex;
 
-/// Batches remembered; of more than that something else is wrong, and all are counted anew.
+/// Batches that are remembered. Beyond it something else is wrong, and all counts restart.
 const BATCHES_MAX: usize = 1_000;
 
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// Guards the map only.
+    /// Guards only the map.
     counts: Mutex<HashMap<BatchId, u32>>,
 }
 
 impl Failures {
-    /// One more; how many it are.
+    /// Counts a failure. Returns the number of failures of the batch.
     pub(crate) fn count(&self, batch: BatchId) -> u32 {
         let mut counts = self.counts.lock();
         if counts.len() >= BATCHES_MAX && !counts.contains_key(&batch) {

@@ -1,4 +1,4 @@
-//! What the push side counts.
+//! Metrics of push.
 
 use noroshi_store::{Batch, Finished};
 use noroshi_telemetry::{Histogram, Registry};
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::push::hygiene::Realm;
+use super::token_health::Realm;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RecipientLabels {
@@ -29,18 +29,18 @@ struct RealmLabels {
     environment: &'static str,
 }
 
-/// What became of a parcel of the queue between the dispatcher and the senders.
+/// The fate of a parcel on the queue between the dispatcher and the senders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ParcelFate {
     /// Put there by this node.
     Put,
-    /// Pulled by this node, and its batch is this node's to send.
+    /// Pulled by this node, which sends its batch.
     Claimed,
-    /// Its batch is another's, or finished.
+    /// Its batch belongs to another node, or is finished.
     Stale,
-    /// Its push service has enough under way: given back to the store.
+    /// Its push service has too much in flight: given back to the store.
     Busy,
-    /// It cannot be read, or was pulled too often: left to the store.
+    /// Unreadable, or pulled too often: left to the store.
     Poison,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// For a list of all that there is, each with one of its labels.
+    /// Creates a series of every metric, for the list of metrics in the documentation.
     pub(crate) fn describe(&self) {
         self.count(Outcome::Pushed, None, Lane::Direct, 0);
         self.batches.get_or_create(&LaneLabels { lane: Lane::Direct.as_str() }).inc_by(0);
@@ -83,29 +83,37 @@ impl Metrics {
 
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("push");
-        registry.register("recipients", "Recipients, by what became of their push", self.recipients.clone());
+        registry.register("recipients", "Recipients, by the outcome of their push", self.recipients.clone());
         registry.register("batches", "Batches taken from the queue", self.batches.clone());
-        registry.register("retries", "Recipients that are tried again later", self.retries.clone());
-        registry.register("answered_seconds", "From dequeue to answer", self.answered_seconds.clone());
+        registry.register("retries", "Recipients scheduled for a retry", self.retries.clone());
+        registry.register("answered_seconds", "Time from dequeue to answer", self.answered_seconds.clone());
         let in_flight = self.recipients_in_flight.clone();
-        registry.register("recipients_in_flight", "Recipients whose answer is outstanding", in_flight);
+        registry.register("recipients_in_flight", "Recipients waiting for an answer", in_flight);
         let in_flight = self.batches_in_flight.clone();
-        registry.register("batches_in_flight", "Batches taken and not finished", in_flight);
+        registry.register("batches_in_flight", "Batches in flight", in_flight);
         let waiting = self.batches_waiting.clone();
         registry.register("campaign_batches_waiting", "Batches of running campaigns on the queue", waiting);
-        registry.register("campaigns_running", "Campaigns that run", self.campaigns_running.clone());
-        registry.register("walk_pages", "Pages of audiences walked", self.walk_pages.clone());
+        registry.register("campaigns_running", "Running campaigns", self.campaigns_running.clone());
+        registry.register("walk_pages", "Pages read from audiences", self.walk_pages.clone());
         registry.register("tokens_removed", "Push tokens removed on proof", self.tokens_removed.clone());
-        registry.register("tokens_set_aside", "Push tokens set aside", self.tokens_set_aside.clone());
+        registry.register(
+            "tokens_set_aside",
+            "Push tokens set aside as suspect",
+            self.tokens_set_aside.clone(),
+        );
         registry.register(
             "suspect_alarm",
-            "1 while so many tokens are doubted that the credential or its environment must be wrong",
+            "1 while so many tokens are suspect that the credential or its environment must be wrong",
             self.suspect_alarm.clone(),
         );
-        registry.register("store_errors", "Queue operations that are tried again", self.store_errors.clone());
+        registry.register(
+            "store_errors",
+            "Store and queue operations that failed and are retried",
+            self.store_errors.clone(),
+        );
         registry.register(
             "credentials_unreadable",
-            "Credentials that could not be opened at the start",
+            "Credentials that could not be opened",
             self.credentials_unreadable.clone(),
         );
         registry.register(
@@ -115,24 +123,20 @@ impl Metrics {
         );
         registry.register(
             "batches_lost",
-            "Batches whose lease lapsed here before they were finished, and that another node sends",
+            "Batches whose lease expired on this node, and that another node sends",
             self.batches_lost.clone(),
         );
         registry.register(
             "batches_failed",
-            "Times that sending a batch failed by a defect; after five at one node the batch is set aside",
+            "Times that sending a batch panicked; after five times on one node the batch is set aside",
             self.batches_failed.clone(),
         );
         registry.register(
             "batches_set_aside",
-            "Batches that no sender could send, whose recipients were refused (sender_failed, sender_ended)",
+            "Batches that no sender could send, with all recipients refused (sender_failed, sender_ended)",
             self.batches_set_aside.clone(),
         );
-        registry.register(
-            "parcels",
-            "Batches on the queue of the cluster, by what became of them",
-            self.parcels.clone(),
-        );
+        registry.register("parcels", "Parcels on the queue of the cluster, by result", self.parcels.clone());
     }
 
     pub(crate) fn parcels(&self, fate: ParcelFate, count: usize) {
@@ -163,7 +167,7 @@ impl Metrics {
         self.retries.inc_by(again.sum());
     }
 
-    /// Recipients that never became a push.
+    /// Counts recipients by outcome.
     pub(crate) fn count(&self, outcome: Outcome, reason: Option<&'static str>, lane: Lane, count: u64) {
         let labels = RecipientLabels {
             outcome: outcome.as_str(),

@@ -1,16 +1,15 @@
-//! What the decisions ask of the push services: [`noroshi_push::Services`], and in tests one that answers
-//! when it is told to.
+//! The interface to push services: [`noroshi_push::Services`], and a fake one in tests.
 
 use noroshi_push::{Credential, Push, Services};
 use noroshi_types::AppId;
 
-/// Takes pushes; each is answered exactly once through its `reply`.
+/// Sends pushes; each is answered exactly once through its `reply`.
 #[async_trait::async_trait]
 pub trait Outlet: Send + Sync {
     /// Waits while there is no room for this lane.
     async fn send(&self, push: Push);
 
-    /// All credentials of an app, from now on. Those that are the same as before keep their connections.
+    /// Replaces all credentials of an app. Unchanged ones keep their connections.
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>);
 }
 

@@ -1,9 +1,9 @@
-//! A campaign's batch that is published: an ordinary notification to its devices, so that live delivery, the
-//! inbox and fallback work as for any other.
+//! Publishes a batch of a campaign as ordinary notifications to its devices, so that live delivery, the inbox and fallback
+//! work as for any other notification.
 //!
-//! Recipients that get the same text share one notification. Its idempotency key holds the batch, the text and
-//! whom it is for, so a batch that is sent again after a crash publishes nothing twice, and who was left out
-//! the first time (quiet hours that have ended since) is not taken for served.
+//! Recipients with the same text share one notification. Its idempotency key contains the batch, the text and the
+//! recipients. So a batch that is sent again after a crash publishes nothing twice, and a recipient that was left out the
+//! first time (its quiet hours have ended since) does not count as served.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,39 @@ use noroshi_store::{Batch, Finished, Idempotency, OfCampaign, PushRecipient, Var
 use noroshi_types::{DeviceId, DeviceNum, Outcome, Request, Target, When};
 use ring::digest;
 
+use super::finisher::{PAUSE_MAX, PAUSE_MIN};
+use super::pipeline::Pipeline;
+use super::settlement::Settlement;
 use crate::campaign::plan::{Plan, Rendered};
-use crate::delivery::Error;
-use crate::push::batch::{Way, missing};
-use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
-use crate::push::settle::Settle;
+use crate::error::Error;
 use crate::quota::OverQuota;
 
-/// Why a recipient of a campaign got nothing: the app's inboxes hold all that they may.
+/// Why a recipient of a campaign got nothing: the inboxes of the app are at their quota.
 const QUOTA_EXCEEDED: &str = "quota_exceeded";
 
-/// What recipients share that share a notification: the variant, and a hash of the text alone.
+/// Recipients with the same key share a notification: the variant, and a hash of the text.
 type Key = (Option<VariantNum>, [u8; 32]);
 
-/// Publishes a batch; repeats what the store or the shards have no room for.
+/// Publishes a batch. Retries while the store or the shards have no room.
 pub(crate) async fn publish(
-    way: &Way,
+    pipeline: &Pipeline,
     batch: &Batch,
     plan: &Plan,
     recipients: Vec<PushRecipient>,
 ) -> Finished {
-    let now = way.delivery.clock.now();
-    let mut settle = Settle::new(batch);
+    let now = pipeline.context.now();
+    let mut settlement = Settlement::new(batch);
     let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>, Vec<DeviceNum>)> = BTreeMap::new();
-    missing(&mut settle, batch, &recipients);
+    settlement.missing(batch, &recipients);
     for recipient in recipients {
-        // Before anybody is drawn for: an abort meanwhile counts as many of each variant as chance made them.
+        // Before the draw: an abort during quiet hours must not change the proportions of the variants.
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
-            settle.again(until, batch.attempt, recipient.num);
+            settlement.again(until, batch.attempt, recipient.num);
             continue;
         }
-        let variant = settle.variant(recipient.num, || plan.draw(&recipient));
+        let variant = settlement.variant(recipient.num, || plan.draw(&recipient));
         if plan.holds_out(variant) {
-            settle.part(Outcome::HeldOut, None, recipient.num);
+            settlement.part(Outcome::HeldOut, None, recipient.num);
             continue;
         }
         match plan.render(&recipient, variant) {
@@ -53,45 +53,45 @@ pub(crate) async fn publish(
                 ids.push(recipient.id);
                 nums.push(recipient.num);
             }
-            Err(reason) => settle.part(Outcome::PushRefused, Some(reason), recipient.num),
+            Err(reason) => settlement.part(Outcome::PushRefused, Some(reason), recipient.num),
         }
     }
     for ((variant, _), (rendered, devices, nums)) in texts {
         let hash = hash(&rendered, &devices);
         let request = request(plan, rendered, devices);
-        if one(way, batch, (plan, variant), request, hash).await.is_err() {
-            // To wait for room would hold up what others send.
-            nums.into_iter().for_each(|num| settle.part(Outcome::PushRefused, Some(QUOTA_EXCEEDED), num));
+        if publish_one(pipeline, batch, (plan, variant), request, hash).await.is_err() {
+            // Waiting for room would delay other senders.
+            nums.into_iter().for_each(|num| settlement.part(Outcome::PushRefused, Some(QUOTA_EXCEEDED), num));
         }
     }
-    settle.finish(Vec::new())
+    settlement.finish(Vec::new())
 }
 
-/// Until it is accepted, or has no room in the app's quotas.
-async fn one(
-    way: &Way,
+/// Retries until the notification is accepted, or the app's quota refuses it.
+async fn publish_one(
+    pipeline: &Pipeline,
     batch: &Batch,
     (plan, variant): (&Plan, Option<VariantNum>),
     request: Request,
     hash: [u8; 32],
 ) -> Result<(), OverQuota> {
     let text: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    // The API takes no space in a key: no key of a provider begins like this one.
+    // The API accepts no space in a key, so no key of a provider begins like this one.
     let key = format!(" campaign/{}/{}/{text}", plan.id, batch.id.0);
     let mut pause = PAUSE_MIN;
     loop {
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
         let campaign = Some(OfCampaign { id: plan.id, lane: batch.lane, variant });
-        match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
+        match pipeline.publisher.publish_for(plan.app, request.clone(), idempotency, campaign).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return Ok(()),
             Err(Error::OverQuota(over)) => return Err(over),
-            // The app is gone, or two texts of the batch share the first bytes of their hash.
+            // The app was deleted, or two texts of the batch share the first bytes of their hash.
             Err(Error::Store(noroshi_store::Error::NotFound | noroshi_store::Error::IdempotencyConflict)) => {
                 return Ok(());
             }
             Err(error) => {
-                way.delivery.metrics.push.store_errors.inc();
-                tracing::debug!(%error, campaign = %plan.id, "a batch could not be published; trying again");
+                pipeline.metrics.store_errors.inc();
+                tracing::debug!(%error, campaign = %plan.id, "could not publish a batch; retrying");
             }
         }
         tokio::time::sleep(pause).await;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_text_for_others_is_another_notification() {
+    fn the_same_text_for_other_recipients_is_another_notification() {
         let text =
             |text: &'static str| Rendered { notification: Some(JsonText::from_valid(text)), data: None };
         let device = |id: &str| DeviceId::parse(id).expect("an id");

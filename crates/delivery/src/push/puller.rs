@@ -1,8 +1,8 @@
-//! Pulls batches from the queue of the cluster as there is room for their recipients.
+//! Pulls batches from the queue of the cluster while there is room for their recipients.
 //!
-//! A parcel says what the dispatcher took and under which lease. Before anything is sent the sender makes the lease its
-//! own in the store; that works once for each parcel, so one that the queue hands out twice, or that came after its batch
-//! was given to another, is sent by nobody else.
+//! A parcel contains the batch that the dispatcher took, and its lease. Before the sender sends anything it claims that
+//! lease in the store. The claim works once for each parcel, so a parcel that the queue returns twice, or whose batch went
+//! to another node, is sent by nobody else.
 
 use std::time::{Duration, Instant};
 
@@ -10,41 +10,41 @@ use noroshi_cluster::batches::{BatchQueue, CLAIM_AFTER, Receipt, Received};
 use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease, Renewal};
 use noroshi_types::{AppId, BatchId, Lane, PushService, Timestamp};
 
-use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
-use crate::push::flight::{Held, Room};
-use crate::push::metrics::ParcelFate;
-use crate::push::sender::{Sender, TAKE_MAX};
-use crate::push::{lease, parcel};
+use super::finisher::{PAUSE_MAX, PAUSE_MIN};
+use super::in_flight::{Held, Room};
+use super::metrics::ParcelFate;
+use super::sender::{Sender, TAKE_MAX};
+use super::{batch_codec, lease};
 
-/// One look at the queue waits so long for something to come.
+/// How long one pull waits for a parcel.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The same where a lane is left out for want of room, which may be there any moment.
+/// The same while a lane has no room, which may change at any moment.
 const WAIT_SHORT: Duration = Duration::from_millis(100);
 
-/// So often a parcel is pulled at most without that its batch became its puller's, for want of a store perhaps; then the
-/// store has it again. What fails while it is sent is counted where it is sent ([`crate::push::batch`]).
+/// Pulls of a parcel without a successful claim, for example because the store was away. Then the batch is left to the
+/// store. Failures while sending are counted elsewhere ([`crate::push::batch`]).
 const DELIVERIES_MAX: u32 = 5;
 
-/// A batch whose push service has enough under way goes back to the store for so long.
+/// How long a batch goes back to the store if its push service has too much in flight.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// A parcel that was read.
+/// A decoded parcel.
 struct Pulled {
     batch: Batch,
     receipt: Receipt,
 }
 
 impl Sender {
-    /// Until the node drains.
+    /// Pulls until the node drains.
     pub(super) async fn pull_forever(&mut self, queue: &dyn BatchQueue) {
         let mut pause = PAUSE_MIN;
-        while !*self.way.drain.borrow() {
+        while !*self.runner.drain.borrow() {
             while self.batches.try_join_next().is_some() {}
-            let side = self.way.side.clone();
-            let woken = side.flight.wake.notified();
-            side.flight.want(true);
-            let room = side.flight.room();
+            let pipeline = self.runner.pipeline.clone();
+            let woken = pipeline.work.senders.notified();
+            pipeline.in_flight.set_sender_waits(true);
+            let room = pipeline.in_flight.room();
             self.show();
             let lanes: Vec<u8> = lanes(&room).into_iter().map(|lane| lane as u8).collect();
             if lanes.is_empty() {
@@ -59,8 +59,8 @@ impl Sender {
                     self.received(received, &room).await;
                 }
                 Err(error) => {
-                    self.way.delivery.metrics.push.store_errors.inc();
-                    tracing::warn!(%error, "no batches could be pulled; trying again");
+                    self.runner.pipeline.metrics.store_errors.inc();
+                    tracing::warn!(%error, "could not pull batches; retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -73,9 +73,9 @@ impl Sender {
             return;
         }
         let (pulled, poison) = read(received);
-        let metrics = self.way.delivery.metrics.push.clone();
+        let metrics = self.runner.pipeline.metrics.clone();
         if !poison.is_empty() {
-            tracing::warn!(parcels = poison.len(), "parcels that cannot be sent are left to the store");
+            tracing::warn!(parcels = poison.len(), "parcels that cannot be read are left to the store");
             metrics.parcels(ParcelFate::Poison, poison.len());
         }
         let (busy, pulled): (Vec<_>, Vec<_>) =
@@ -86,8 +86,8 @@ impl Sender {
             self.claim(&busy, BUSY, Renewal::Kept).await;
             done.extend(busy.into_iter().map(|one| one.receipt));
         }
-        let lease = self.way.side.config.lease;
-        // None: the store is away; others pull them, or it gives them out anew.
+        let lease = self.runner.pipeline.config.lease;
+        // `None`: the store is away. Other nodes pull the parcels, or take the batches from the store.
         if let Some((kept, until, ends)) = self.claim(&pulled, lease, Renewal::Claimed).await {
             let (mut ours, mut stale) = (Vec::new(), 0);
             for one in pulled {
@@ -107,10 +107,11 @@ impl Sender {
                 self.start(batch, Held::new(until, ends, Some(receipt)));
             }
         }
-        lease::done(&self.way.side, done);
+        lease::done(&self.runner.pipeline, done);
     }
 
-    /// Makes the leases ours for so long; of which batches, and until when, by the store's clock and by ours.
+    /// Claims leases for `lease`. Returns the batches, and the end of the leases by the store's clock and by that of this
+    /// process.
     async fn claim(
         &self,
         pulled: &[Pulled],
@@ -126,13 +127,13 @@ impl Sender {
         let mut pause = PAUSE_MIN;
         while began.elapsed() < CLAIM_AFTER / 2 {
             let ends = Instant::now() + lease;
-            let until = lease::until(self.way.delivery.clock.now(), lease);
-            match self.way.delivery.store.renew(leases.clone(), until, lease, why).await {
+            let until = lease::until(self.runner.pipeline.context.now(), lease);
+            match self.runner.pipeline.context.store.renew(leases.clone(), until, lease, why).await {
                 Ok(kept) => return Some((kept, until, ends)),
                 Err(Error::Closed) => return None,
                 Err(error) => {
-                    self.way.delivery.metrics.push.store_errors.inc();
-                    tracing::warn!(%error, "batches could not be claimed; trying again");
+                    self.runner.pipeline.metrics.store_errors.inc();
+                    tracing::warn!(%error, "could not claim batches; retrying");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -154,11 +155,11 @@ fn is_busy(batch: &Batch, busy: &[(AppId, PushService)]) -> bool {
     busy.iter().any(|(app, service)| batch.app == *app && batch.service == Some(*service))
 }
 
-/// What can be sent, and what is left to the store.
+/// Separates parcels that can be sent from those left to the store.
 fn read(received: Vec<Received>) -> (Vec<Pulled>, Vec<Receipt>) {
     let (mut pulled, mut poison) = (Vec::new(), Vec::new());
     for Received { parcel, receipt, deliveries } in received {
-        match parcel::decode(&parcel).filter(|_| deliveries <= DELIVERIES_MAX) {
+        match batch_codec::decode(&parcel).filter(|_| deliveries <= DELIVERIES_MAX) {
             Some(batch) => pulled.push(Pulled { batch, receipt }),
             None => poison.push(receipt),
         }

@@ -1,29 +1,29 @@
-//! When to try again: exponential back-off with jitter, never sooner than the push service asked for, and
-//! never later than the message is worth. Pure.
+//! When to retry: exponential backoff with jitter, never earlier than the push service asks for, and never after the message
+//! has expired. Pure.
 
 use std::time::Duration;
 
 use noroshi_types::{BatchId, Timestamp};
 
-/// How long to wait between attempts.
+/// The pauses between attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// Before the second attempt; doubled for each further one.
+    /// The pause before the second attempt; it doubles for each further one.
     pub base: Duration,
     pub max: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        // A push service that asks for more than 5 s says so. At a quarter of an hour an attempt costs next
-        // to nothing, and an outage is noticed to have ended soon enough.
+        // A push service that needs more than 5 s asks for it. An attempt every quarter of an hour costs almost nothing, and
+        // notices the end of an outage soon enough.
         Self { base: Duration::from_secs(5), max: Duration::from_secs(900) }
     }
 }
 
 impl Backoff {
-    /// When the attempt after `attempt` (0 was the first) is due; none if the message is worth nothing by then.
-    /// `seed` spreads what failed together over half as much again.
+    /// When the attempt after `attempt` (the first is 0) is due; `None` if the message has expired by then. `seed` spreads
+    /// simultaneous failures over half the pause.
     pub(crate) fn due_at(
         self,
         now: Timestamp,
@@ -32,7 +32,7 @@ impl Backoff {
         seed: u64,
         expires_at: Timestamp,
     ) -> Option<Timestamp> {
-        // 2^20 × any base of a millisecond or more is above any sensible maximum.
+        // 2^20 × a base of at least a millisecond exceeds any sensible maximum.
         let doubled = self.base.saturating_mul(1 << attempt.min(20)).min(self.max);
         let delay = doubled.max(after);
         let jitter =
@@ -41,7 +41,7 @@ impl Backoff {
     }
 }
 
-/// What spreads the retries of a batch: another one for each attempt.
+/// The seed that spreads the retries of a batch; it differs for each attempt.
 pub(crate) fn seed(batch: BatchId, attempt: u32) -> u64 {
     batch.0.wrapping_mul(31).wrapping_add(u64::from(attempt))
 }

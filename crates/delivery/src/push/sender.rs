@@ -1,11 +1,11 @@
-//! Takes batches from the queue as there is room for their recipients, and starts each on its way.
+//! Takes batches from the store's queue while there is room for their recipients, and starts a task for each.
 //!
-//! Lanes: what cannot wait and single notifications may fill every place, ordinary campaigns leave a reserve,
-//! in all and at each push service; so a message that cannot wait starts at the next take, whatever a
-//! campaign has under way. Sleeps until the exact time at which something is due, or until it is woken.
+//! Lanes: urgent work and single notifications may fill every place; ordinary campaigns leave a reserve, in total and for
+//! each push service. So an urgent message starts at the next take, whatever campaigns have in flight. The sender sleeps
+//! until the exact time of the next due batch, or until it is woken.
 //!
-//! Where several nodes share the store each takes for itself; campaigns with a rate go at the leader alone, where their
-//! turns are counted. With a queue of the cluster in between, batches come from there (`puller`) and not from here.
+//! If several nodes share the store, each takes for itself. Campaigns with a rate are sent only by the leader, which counts
+//! their turns. With a queue of the cluster, batches come from there (`puller`) instead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,59 +19,58 @@ use noroshi_types::{AppId, CampaignId, Lane, Outcome, PushService, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::delivery::Delivery;
-use crate::push::batch::{Leased, Way};
-use crate::push::finisher::{self, PAUSE_MAX, PAUSE_MIN};
-use crate::push::flight::Held;
-use crate::push::lease;
-use crate::push::side::Side;
-use crate::telling::subject;
+use super::batch::{BatchRunner, LeasedBatch};
+use super::finisher::{self, PAUSE_MAX, PAUSE_MIN};
+use super::in_flight::Held;
+use super::lease;
+use super::pipeline::Pipeline;
+use crate::outcomes::subject;
 
-/// Batches of one take: one commit each time. Smaller ones (what a campaign with variants tries again is one for each)
-/// leave room, which the next take fills.
+/// Batches of one take, which is one commit. Small batches (a campaign with variants retries one for each) leave room that
+/// the next take fills.
 pub(super) const TAKE_MAX: usize = 64;
 
-/// Batches of campaigns with a rate in one take: as it cannot be said how many of each, few. Of smaller ones, as
-/// above, as few: their turns are of recipients, so the next take comes the sooner.
+/// Batches of campaigns with a rate in one take. Few, because the store decides how many of each campaign it returns. Turns
+/// count recipients, so after small batches the next take is earlier.
 pub(super) const TAKE_LIMITED_MAX: usize = 4;
 
-/// So far ahead the turns of a campaign with a rate are given away. A pause takes effect after it.
+/// How far ahead the turns of a campaign with a rate are assigned. A pause takes effect after this.
 const AHEAD: Duration = Duration::from_millis(250);
 
-/// Where something is due that was not taken (it is busy, or held): not sooner again.
+/// The shortest sleep, if something due was not taken because it is busy or held.
 pub(super) const SLEEP_MIN: Duration = Duration::from_millis(20);
 
-/// A store that was away for long comes back to many whose leases have lapsed: who holds them renews or finishes first,
-/// and others take after so long. Longer than a finisher's pause.
-const COMEBACK: Duration = Duration::from_secs(6);
+/// After a long outage of the store many leases have expired. Their owners renew or finish first, and other nodes take
+/// batches after this. Longer than a finisher's pause.
+const OUTAGE_GRACE: Duration = Duration::from_secs(6);
 
 /// Finished batches that wait to be written.
 const READY_MAX: usize = 256;
 
 pub(crate) struct Sender {
-    pub(super) way: Way,
+    pub(super) runner: BatchRunner,
     pub(super) batches: JoinSet<()>,
 }
 
-/// What a look at the queue found.
+/// When to look at the queue again.
 pub(super) enum Next {
-    /// There may be more: look again.
+    /// At once: there may be more.
     Now,
     At(Option<Timestamp>),
-    /// The rate of a campaign lets something go after so long.
+    /// When the rate of a campaign allows it.
     After(Duration),
 }
 
-/// Runs until `drain` is true, then gives what is under way until the deadline.
-pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: watch::Receiver<bool>) {
+/// Runs until `drain` is true, then gives batches in flight time until the deadline.
+pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool>) {
     let (ready, waiting) = mpsc::channel(READY_MAX);
-    let finisher = tokio::spawn(finisher::run(delivery.clone(), side.clone(), waiting));
-    let way = Way { delivery: delivery.clone(), side: side.clone(), ready, drain: drain.clone() };
-    let mut sender = Sender { way, batches: JoinSet::new() };
+    let finisher = tokio::spawn(finisher::run(pipeline.clone(), waiting));
+    let runner = BatchRunner { pipeline: pipeline.clone(), ready, drain: drain.clone() };
+    let mut sender = Sender { runner, batches: JoinSet::new() };
     let work = async {
         sender.know_plans().await;
-        match side.queue.get() {
-            // Ends by itself: a pull that is broken off would leave parcels to nobody for a while.
+        match pipeline.queue.get() {
+            // Ends without cancellation: a cancelled pull would leave parcels without an owner for a while.
             Some(queue) => sender.pull_forever(queue.as_ref()).await,
             None => tokio::select! {
                 _ = drain.wait_for(|draining| *draining) => {}
@@ -81,36 +80,37 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: wat
     };
     tokio::select! {
         () = work => {}
-        () = lease::keep(&delivery, &side) => {}
+        () = lease::keep(&pipeline) => {}
     }
-    let deadline = tokio::time::Instant::now() + side.config.drain;
+    let deadline = tokio::time::Instant::now() + pipeline.config.drain;
     tokio::select! {
         () = sender.end(finisher) => {}
-        () = lease::keep(&delivery, &side) => {}
+        () = lease::keep(&pipeline) => {}
         () = tokio::time::sleep_until(deadline) => {
-            tracing::info!(batches = side.flight.batch_count(), "batches under way are left to the next start");
-            lease::return_all(&delivery, &side).await;
+            tracing::info!(batches = pipeline.in_flight.batch_count(), "unfinished batches are left to the next start");
+            lease::return_all(&pipeline).await;
         }
     }
 }
 
 impl Sender {
-    /// Waits for all that is under way, and for the last of it to be written.
+    /// Waits for all batches in flight, and until their results are written.
     async fn end(self, finisher: tokio::task::JoinHandle<()>) {
-        let Sender { way, mut batches } = self;
+        let Sender { runner, mut batches } = self;
         while batches.join_next().await.is_some() {}
-        // The finisher ends with the last that could send to it.
-        drop(way);
+        // The finisher ends when nothing can send to it.
+        drop(runner);
         let _ = finisher.await;
     }
 
-    /// Rates hold from the first batch on, also of campaigns that an earlier start began.
+    /// Loads the plans of running campaigns, so that their rates hold from the first batch on.
     async fn know_plans(&self) {
-        let Way { delivery, side, .. } = &self.way;
-        let now = delivery.clock.now();
-        let active = self.way.read(|| delivery.store.active_campaigns(now)).await.unwrap_or_default();
+        let pipeline = &self.runner.pipeline;
+        let now = pipeline.context.now();
+        let active =
+            self.runner.read(|| pipeline.context.store.active_campaigns(now)).await.unwrap_or_default();
         for campaign in active.iter().filter(|campaign| campaign.started_at.is_some()) {
-            side.book.plan_of(campaign, now);
+            pipeline.campaigns.tracker.plan_of(campaign, now);
         }
     }
 
@@ -118,9 +118,9 @@ impl Sender {
         let (mut pause, mut failing) = (PAUSE_MIN, None);
         loop {
             while self.batches.try_join_next().is_some() {}
-            // Before the look: what comes after it wakes the wait.
-            let side = self.way.side.clone();
-            let woken = side.flight.wake.notified();
+            // Before the look: later work ends the wait.
+            let pipeline = self.runner.pipeline.clone();
+            let woken = pipeline.work.senders.notified();
             match self.look().await {
                 Ok(Next::Now) => tokio::task::yield_now().await,
                 Ok(next) => {
@@ -129,12 +129,12 @@ impl Sender {
                 }
                 Err(noroshi_store::Error::Closed) => return std::future::pending().await,
                 Err(error) => {
-                    self.way.delivery.metrics.push.store_errors.inc();
-                    tracing::warn!(%error, "no batches could be taken; trying again");
+                    self.runner.pipeline.metrics.store_errors.inc();
+                    tracing::warn!(%error, "could not take batches; retrying");
                     let since: Instant = *failing.get_or_insert_with(Instant::now);
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
-                    self.come_back(since).await;
+                    self.wait_for_owners(since).await;
                     continue;
                 }
             }
@@ -142,52 +142,52 @@ impl Sender {
         }
     }
 
-    /// After the store was away for about a lease, others first do what they have to with what they hold.
-    async fn come_back(&self, failing: Instant) {
-        let Way { delivery, side, .. } = &self.way;
-        if !side.config.shared || failing.elapsed() < side.config.lease / 2 {
+    /// After an outage of about a lease, other nodes renew or finish their batches first.
+    async fn wait_for_owners(&self, failing: Instant) {
+        let pipeline = &self.runner.pipeline;
+        if !pipeline.config.shared || failing.elapsed() < pipeline.config.lease / 2 {
             return;
         }
         let mut pause = PAUSE_MIN;
-        while lease::renew(delivery, side, side.flight.leases()).await.is_err()
-            || delivery.store.place().await.is_err()
+        while lease::renew(pipeline, pipeline.in_flight.leases()).await.is_err()
+            || pipeline.context.store.place().await.is_err()
         {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        tokio::time::sleep(COMEBACK).await;
+        tokio::time::sleep(OUTAGE_GRACE).await;
     }
 
     pub(super) fn show(&self) {
-        let (flight, metrics) = (&self.way.side.flight, &self.way.delivery.metrics.push);
+        let (flight, metrics) = (&self.runner.pipeline.in_flight, &self.runner.pipeline.metrics);
         metrics.recipients_in_flight.set(i64::try_from(flight.recipients()).unwrap_or(i64::MAX));
         metrics.batches_in_flight.set(i64::try_from(flight.batch_count()).unwrap_or(i64::MAX));
     }
 
     fn sleep(&self, next: Next) -> Duration {
-        let sleep_max = self.way.side.config.sleep_max();
+        let sleep_max = self.runner.pipeline.config.sleep_max();
         let sleep = match next {
             Next::Now => Duration::ZERO,
             Next::After(after) => after,
             Next::At(None) => sleep_max,
-            Next::At(Some(at)) => at.saturating_since(self.way.delivery.clock.now()),
+            Next::At(Some(at)) => at.saturating_since(self.runner.pipeline.context.now()),
         };
         sleep.clamp(SLEEP_MIN, sleep_max)
     }
 
     /// Takes what there is room for, once.
     async fn look(&mut self) -> Result<Next, noroshi_store::Error> {
-        let flight = self.way.side.flight.clone();
-        // Before the look: room that is made meanwhile wakes.
-        flight.want(true);
+        let flight = self.runner.pipeline.in_flight.clone();
+        // Before the look: new room wakes the sender.
+        flight.set_sender_waits(true);
         let room = flight.room();
         let short = room.any == 0 || room.campaign == 0 || !room.busy_for_campaigns.is_empty();
-        flight.want(short);
+        flight.set_sender_waits(short);
         self.show();
         if room.any == 0 {
             return Ok(Next::At(None));
         }
-        let limited = self.way.side.book.limited();
+        let limited = self.runner.pipeline.campaigns.tracker.limited();
         let held: Vec<CampaignId> = limited.iter().map(|(id, _)| *id).collect();
         let urgent = [Lane::Extra, Lane::Direct];
         let one_look = room.campaign >= TAKE_MAX * BATCH_RECIPIENTS_MAX / 4
@@ -201,14 +201,14 @@ impl Sender {
                 nexts.push(self.take(room.campaign, room.busy_for_campaigns, held, &[Lane::Campaign]).await?);
             }
         }
-        if !limited.is_empty() && self.way.side.lead.is_ours() {
+        if !limited.is_empty() && self.runner.pipeline.leadership.is_ours() {
             nexts.push(self.take_limited(limited).await?);
         }
-        nexts.push(repaid(&self.way.delivery));
-        Ok(soonest(nexts, self.way.delivery.clock.now()))
+        nexts.push(repaid(&self.runner.pipeline));
+        Ok(soonest(nexts, self.runner.pipeline.context.now()))
     }
 
-    /// Campaigns with a rate, those whose turns are not given away too far ahead.
+    /// Takes batches of campaigns with a rate whose turns are not assigned too far ahead.
     async fn take_limited(
         &mut self,
         limited: Vec<(CampaignId, Duration)>,
@@ -219,13 +219,13 @@ impl Sender {
         if held.len() == count {
             return Ok(wait);
         }
-        let room = self.way.side.flight.room();
+        let room = self.runner.pipeline.in_flight.room();
         let room_limited = room.campaign.min(TAKE_LIMITED_MAX * BATCH_RECIPIENTS_MAX);
         if room_limited == 0 {
             return Ok(wait);
         }
         let next = self.take(room_limited, room.busy_for_campaigns, held, &Lane::ALL).await?;
-        Ok(soonest(vec![next, wait], self.way.delivery.clock.now()))
+        Ok(soonest(vec![next, wait], self.runner.pipeline.context.now()))
     }
 
     async fn take(
@@ -236,17 +236,17 @@ impl Sender {
         lanes: &[Lane],
     ) -> Result<Next, noroshi_store::Error> {
         let batches_max = (room / BATCH_RECIPIENTS_MAX).clamp(1, TAKE_MAX);
-        let lease = self.way.side.config.lease;
-        let now = self.way.delivery.clock.now();
+        let lease = self.runner.pipeline.config.lease;
+        let now = self.runner.pipeline.context.now();
         let ends = Instant::now() + lease;
         let take = Take { now, lease, batches_max, busy, held, lanes: lanes.to_vec(), sends: true };
-        let Taken { batches, next_due, .. } = taken(&self.way, take).await?;
-        self.way.delivery.metrics.push.count_taken(&batches);
+        let Taken { batches, next_due, .. } = taken(&self.runner, take).await?;
+        self.runner.pipeline.metrics.count_taken(&batches);
         let full = batches.len() >= batches_max;
         for batch in batches {
             if self.is_held_back(&batch).await {
                 let lease = Lease { batch: batch.id, until: batch.leased_until };
-                lease::give_back(&self.way.delivery, lease, Renewal::Returned);
+                lease::give_back(&self.runner.pipeline, lease, Renewal::Returned);
                 continue;
             }
             let held = Held::new(batch.leased_until, ends, None);
@@ -255,48 +255,52 @@ impl Sender {
         Ok(if full { Next::Now } else { Next::At(next_due) })
     }
 
-    /// Whether it is of a campaign with a rate that was not known when the batch was asked for, and only the leader
-    /// knows whose turn it is. From now on its batches are left alone.
+    /// Whether the batch belongs to a campaign with a rate that was unknown when the batch was taken. Only the leader knows
+    /// its turns; from now on this node leaves its batches alone.
     async fn is_held_back(&self, batch: &Batch) -> bool {
-        let Way { side, .. } = &self.way;
+        let pipeline = &self.runner.pipeline;
         let Work::Campaign(id) = batch.work else { return false };
-        if !side.config.shared || side.book.plan(id).is_some() || side.lead.is_ours() {
+        if !pipeline.config.shared
+            || pipeline.campaigns.tracker.plan(id).is_some()
+            || pipeline.leadership.is_ours()
+        {
             return false;
         }
-        self.way.plan(batch.app, id).await.is_some_and(|plan| plan.ahead().is_some())
+        self.runner.plan(batch.app, id).await.is_some_and(|plan| plan.ahead().is_some())
     }
 
+    /// Starts the task of a batch.
     pub(super) fn start(&mut self, batch: Batch, held: Held) {
-        let side = &self.way.side;
+        let pipeline = &self.runner.pipeline;
         let receipt: Option<Receipt> = held.receipt().cloned();
         let lease = Lease { batch: batch.id, until: batch.leased_until };
-        let Some((aboard, held)) = side.flight.begin(&batch, held) else {
-            lease::uncount(&self.way.delivery, side, lease);
-            return lease::done(side, receipt.into_iter().collect());
+        let Some((recipients, held)) = pipeline.in_flight.begin(&batch, held) else {
+            lease::uncount(&self.runner.pipeline, lease);
+            return lease::done(pipeline, receipt.into_iter().collect());
         };
-        let turn = match side.queue.get() {
-            // The dispatcher let it go when it was its turn.
+        let turn = match pipeline.queue.get() {
+            // The dispatcher waited for its turn.
             Some(_) => None,
-            None => turn(side, &batch),
+            None => turn(pipeline, &batch),
         };
-        let leased = Leased { batch, aboard, held, taken: Instant::now(), turn };
-        self.batches.spawn(self.way.clone().go(leased));
+        let leased = LeasedBatch { batch, recipients, held, taken: Instant::now(), turn };
+        self.batches.spawn(self.runner.clone().run(leased));
     }
 }
 
-/// Takes from the store, and tells what that decided.
-pub(super) async fn taken(way: &Way, mut take: Take) -> Result<Taken, noroshi_store::Error> {
-    let Way { delivery, side, .. } = way;
-    take.busy.extend(owing(delivery));
-    let taken = delivery.store.take(take).await?;
+/// Takes batches from the store, and reports what the take decided.
+pub(super) async fn taken(runner: &BatchRunner, mut take: Take) -> Result<Taken, noroshi_store::Error> {
+    let pipeline = &runner.pipeline;
+    take.busy.extend(in_debt(pipeline));
+    let taken = pipeline.context.store.take(take).await?;
     for batch in taken.batches.iter().filter(|batch| batch.service.is_some()) {
-        delivery.quotas.pushed(batch.app, batch.recipients.len() as u64);
+        pipeline.quotas.pushed(batch.app, batch.recipients.len() as u64);
     }
-    delivery.became_departed(&taken.departed);
-    delivery.campaigns_done(&taken.done);
+    pipeline.context.outcomes.departed(&taken.departed);
+    pipeline.context.outcomes.campaigns_done(&taken.done);
     if !taken.departed.is_empty() || !taken.set_aside.is_empty() {
-        // Batches may have gone without being taken: the collector counts anew.
-        side.collect.notify_one();
+        // Batches may be gone without a take: the collector counts again.
+        pipeline.work.collector.notify_one();
     }
     for SetAside { batch, app, service, lane, work, recipients } in &taken.set_aside {
         let count = recipients.len() as u64;
@@ -309,40 +313,41 @@ pub(super) async fn taken(way: &Way, mut take: Take) -> Result<Taken, noroshi_st
         );
         let (outcome, reason) = (Outcome::PushRefused, Some(SENDER_ENDED));
         let part = PushPart { outcome, reason, variant: None, devices: recipients.clone() };
-        delivery.became_pushed(subject(*work), *service, &part, None);
-        delivery.metrics.push.count(outcome, reason, *lane, count);
-        delivery.metrics.push.batches_set_aside.inc();
+        pipeline.context.outcomes.pushed(subject(*work), *service, &part, None);
+        pipeline.metrics.count(outcome, reason, *lane, count);
+        pipeline.metrics.batches_set_aside.inc();
     }
     for batch in &taken.batches {
-        if side.ahead.taken(batch.campaign.map_or(batch.work, Work::Campaign)) {
-            side.collect.notify_one();
+        if pipeline.walk_depth.taken(batch.campaign.map_or(batch.work, Work::Campaign)) {
+            pipeline.work.collector.notify_one();
         }
     }
     Ok(taken)
 }
 
-/// Apps that were pushed for more than their quota allows leave their work in the store until the rest is repaid.
-fn owing(delivery: &Delivery) -> impl Iterator<Item = (AppId, PushService)> {
-    let debts = delivery.quotas.push_debts();
+/// Push services of apps that exceeded their quota: their work stays in the store until the debt is repaid.
+fn in_debt(pipeline: &Pipeline) -> impl Iterator<Item = (AppId, PushService)> {
+    let debts = pipeline.quotas.push_debts();
     debts.into_iter().flat_map(|(app, _)| PushService::ALL.map(|service| (app, service)))
 }
 
-/// When the first of them may go on.
-pub(super) fn repaid(delivery: &Delivery) -> Next {
-    let first = delivery.quotas.push_debts().into_iter().map(|(_, debt)| debt).min();
+/// When the first app in debt may continue.
+pub(super) fn repaid(pipeline: &Pipeline) -> Next {
+    let first = pipeline.quotas.push_debts().into_iter().map(|(_, debt)| debt).min();
     first.map_or(Next::At(None), Next::After)
 }
 
-/// When its campaign's rate lets it go.
-pub(super) fn turn(side: &Side, batch: &Batch) -> Option<Instant> {
+/// When the rate of its campaign allows the batch.
+pub(super) fn turn(pipeline: &Pipeline, batch: &Batch) -> Option<Instant> {
     match batch.work {
-        Work::Campaign(id) => side.book.plan(id).and_then(|plan| plan.turn(batch.recipients.len())),
+        Work::Campaign(id) => {
+            pipeline.campaigns.tracker.plan(id).and_then(|plan| plan.turn(batch.recipients.len()))
+        }
         Work::Notification(_) => None,
     }
 }
 
-/// Of campaigns with how far ahead their turns are given away: those that have to wait, and for how long the
-/// first of them.
+/// Of campaigns, with how far ahead their turns are assigned: those that must wait, and the shortest wait.
 pub(super) fn hold_back(limited: Vec<(CampaignId, Duration)>) -> (Vec<CampaignId>, Option<Duration>) {
     let held: Vec<_> = limited.into_iter().filter(|(_, ahead)| *ahead > AHEAD).collect();
     let wait = held.iter().map(|(_, ahead)| ahead.saturating_sub(AHEAD)).min();
@@ -370,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_campaign_that_rests_makes_no_other_wait_longer() {
+    fn a_paused_campaign_delays_no_other() {
         let [fast, resting, slow] = [1, 2, 3].map(|n| CampaignId::from_bytes([n; 16]));
         let ms = Duration::from_millis;
         let (held, wait) = hold_back(vec![(fast, ms(400)), (resting, ms(0)), (slow, ms(9_000))]);

@@ -1,4 +1,4 @@
-//! What quotas refuse, as it is counted.
+//! Metrics of refusals by quotas.
 
 use noroshi_types::{AppName, Quota};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,7 +11,8 @@ struct RefusedLabels {
     quota: &'static str,
 }
 
-/// `noroshi_quota_refused_total`: a series for each app and quota that refused something; apps are made by operators.
+/// `noroshi_quota_refused_total`: a series for each app and quota that refused something. Operators create apps, so their
+/// number is bounded.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     refused: Family<RefusedLabels, Counter>,
@@ -21,7 +22,7 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut noroshi_telemetry::Registry) {
         registry.register(
             "quota_refused",
-            "What was refused because an app's quota is used up",
+            "Requests refused because a quota of the app is used up",
             self.refused.clone(),
         );
     }

@@ -1,5 +1,5 @@
-//! Overrides as they are kept with the app: a JSON object of names and limits. `"unlimited"` overrides a default of
-//! the node with none.
+//! Overrides as the store keeps them with the app: a JSON object of names and limits. `"unlimited"` removes a default limit
+//! of the node.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const UNLIMITED: &str = "unlimited";
 
-/// Reads what [`to_text`] wrote, or what an operator says.
+/// Parses what [`to_text`] wrote, or what an operator enters.
 pub fn parse(text: &str) -> Result<Quotas, Invalid> {
     let fields: BTreeMap<String, Value> = serde_json::from_str(text)
         .map_err(|error| Invalid::new(format!("quotas are a JSON object of limits: {error}")))?;
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Quotas, Invalid> {
     Ok(quotas)
 }
 
-/// A limit as JSON has it.
+/// Parses one limit.
 pub fn limit(quota: Quota, value: &Value) -> Result<Limit, Invalid> {
     match value {
         Value::String(text) if text == UNLIMITED => Ok(Limit::Unlimited),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_refused() {
+    fn values_that_are_no_limits_are_refused() {
         for bad in [
             "",
             "[]",

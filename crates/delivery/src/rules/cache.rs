@@ -1,7 +1,7 @@
-//! What the webhook of one app answered to its rules, for as long as each answer counts.
+//! The answers of one app's webhook, each until it expires.
 //!
-//! A cache belongs to one version of the rules of one app. So a change of the rules forgets all answers, and no app
-//! evicts another's.
+//! A cache belongs to one version of the rules of one app. So a change of the rules forgets all answers, and no app evicts
+//! the answers of another.
 
 use noroshi_types::rule::Action;
 use noroshi_types::{DeviceId, Recent, Timestamp, UserId};
@@ -12,7 +12,7 @@ use super::Holder;
 /// With ids and a topic of some 30 bytes each, 16,384 × 200 bytes are 3 MiB for an app.
 const ANSWERS_MAX: usize = 16_384;
 
-/// What a webhook was asked.
+/// A question to a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     action: Action,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_until_it_expires() {
+    fn an_answer_is_valid_until_it_expires() {
         let cache = Cache::default();
         cache.put(question("a"), true, Timestamp(10));
         cache.put(question("b"), false, Timestamp(10));
@@ -84,11 +84,11 @@ mod tests {
             claims: None,
         };
         let of_a_user = Question::new(&holder, Action::Subscribe, "a");
-        assert_eq!(cache.answer(&of_a_user, Timestamp(0)), None, "the device changed its user");
+        assert_eq!(cache.answer(&of_a_user, Timestamp(0)), None, "the user of the device changed");
     }
 
     #[test]
-    fn its_size_is_bounded() {
+    fn the_size_is_bounded() {
         let cache = Cache::default();
         for number in 0..2 * ANSWERS_MAX {
             cache.put(question(&number.to_string()), true, Timestamp(10));

@@ -1,4 +1,4 @@
-//! What topic rules deny, and what asking webhooks costs.
+//! Metrics of denials by topic rules, and of questions to webhooks.
 
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::rule::{Action, Denied};
@@ -24,9 +24,9 @@ struct AskLabels {
 pub(super) enum Asked {
     Allowed,
     Denied,
-    /// No answer in time, or one that is none.
+    /// No valid answer in time.
     Failed,
-    /// Not asked: too many questions of the app are under way.
+    /// Not asked: too many questions of the app are pending.
     Refused,
 }
 
@@ -58,20 +58,20 @@ impl Metrics {
             "Subscriptions and publications that topic rules denied",
             self.denied.clone(),
         );
-        registry.register("topic_asks", "Questions to webhooks of topic rules", self.asks.clone());
+        registry.register("topic_asks", "Questions to webhooks of topic rules, by result", self.asks.clone());
         registry.register(
             "topic_ask_seconds",
-            "How long webhooks of topic rules took",
+            "Time until webhooks of topic rules answered",
             self.ask_seconds.clone(),
         );
         registry.register(
             "topic_ask_cache_hits",
-            "Decisions of webhooks that were still known",
+            "Decisions of webhooks answered from the cache",
             self.cache_hits.clone(),
         );
     }
 
-    /// Makes every series.
+    /// Creates every series.
     pub(crate) fn describe(&self) {
         let rules = [
             Denied::NoRule,

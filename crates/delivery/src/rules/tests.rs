@@ -1,9 +1,12 @@
-//! Which rules are in place, and what a holder may do by them.
+//! Which rules are in place, and what they allow.
 
+use noroshi_store::{Sqlite, Store, sqlite::Options};
 use noroshi_types::Timestamp;
 use noroshi_types::rule::{Allow, Pattern, Rule};
 
 use super::*;
+use crate::clock::Clock;
+use crate::outcomes::Outcomes;
 
 fn rules(pattern: &str) -> (AppName, Arc<TopicRules>) {
     let rule = Rule { pattern: Pattern::parse(pattern).expect("a pattern"), allow: Allow::Anyone };
@@ -11,12 +14,24 @@ fn rules(pattern: &str) -> (AppName, Arc<TopicRules>) {
     (AppName::parse("shop").expect("a name"), Arc::new(rules))
 }
 
-#[test]
-fn only_changed_apps_are_told() {
-    let all = Rules::new();
+/// Needs a store only because a [`Context`] has one.
+fn empty() -> (tempfile::TempDir, Rules) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut registry = noroshi_telemetry::registry();
+    let store = Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store");
+    let (store, clock): (Arc<dyn Store>, _) = (Arc::new(store), Clock::fixed(Timestamp(0)));
+    let outcomes = Outcomes::new(store.clone(), clock.clone(), Default::default());
+    let runtime = tokio::runtime::Handle::current();
+    let context = Arc::new(Context::new(store, clock, outcomes, runtime));
+    (folder, Rules::new(context, Metrics::default()))
+}
+
+#[tokio::test]
+async fn only_changed_apps_are_reported() {
+    let (_folder, all) = empty();
     let set = |apps: &[(u32, &str)]| {
         let apps = apps.iter().map(|(app, pattern)| (AppId(*app), rules(pattern))).collect();
-        let mut changed = all.set(&apps);
+        let mut changed = all.replace(&apps);
         changed.sort_unstable();
         changed
     };
@@ -33,11 +48,11 @@ fn question() -> Question {
     Question::new(&Holder { app: AppId(1), device, user: None, claims: None }, Action::Subscribe, "a")
 }
 
-#[test]
-fn answers_to_rules_that_were_removed_do_not_count_for_the_next_ones() {
-    let all = Rules::new();
+#[tokio::test]
+async fn answers_under_removed_rules_are_not_valid_for_later_rules() {
+    let (_folder, all) = empty();
     let set = |pattern: Option<&str>| {
-        all.set(&pattern.map(|pattern| (AppId(1), rules(pattern))).into_iter().collect());
+        all.replace(&pattern.map(|pattern| (AppId(1), rules(pattern))).into_iter().collect());
         all.of(AppId(1))
     };
     let known = |rules: &Option<Arc<AppRules>>| rules.as_ref()?.cache.answer(&question(), Timestamp(0));
@@ -51,10 +66,10 @@ fn answers_to_rules_that_were_removed_do_not_count_for_the_next_ones() {
     assert!(!all.are_current(AppId(1), None) && all.are_current(AppId(2), None));
 }
 
-#[test]
-fn an_app_evicts_no_answer_of_another() {
-    let all = Rules::new();
-    all.set(&[(AppId(1), rules("a")), (AppId(2), rules("a"))].into());
+#[tokio::test]
+async fn an_app_evicts_no_answer_of_another() {
+    let (_folder, all) = empty();
+    all.replace(&[(AppId(1), rules("a")), (AppId(2), rules("a"))].into());
     let of = |app| all.of(AppId(app)).expect("rules");
     of(1).cache.put(question(), true, Timestamp(10));
     for number in 0..100_000 {
@@ -67,10 +82,10 @@ fn an_app_evicts_no_answer_of_another() {
 }
 
 #[test]
-fn a_session_knows_enough_for_the_rules_it_began_with() {
+fn claims_suffice_for_the_rules_at_the_start_of_the_session() {
     let needs = |user, topics| Needs { user, topics, claims: Vec::new() };
     let of_a_device_token = Known { user: None, claims: None };
-    assert!(of_a_device_token.covers(&needs(true, true)), "there is no more to know");
+    assert!(of_a_device_token.covers(&needs(true, true)), "a device token has no claims");
     let claims = Claims::default().kept_for(needs(true, false));
     let of_a_jwt = Known { user: None, claims: Some(Arc::new(claims)) };
     assert!(of_a_jwt.covers(&needs(true, false)) && !of_a_jwt.covers(&needs(true, true)));

@@ -1,4 +1,4 @@
-//! What is sent to a member: a message to its device, with the topic and the shared subscription in its `data`.
+//! A copy for a member: a message to its device, with the topic and the shared subscription in its `data`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use noroshi_types::{
 };
 use ring::digest::{SHA256, digest};
 
-use crate::delivery::{Delivery, Error};
+use super::Shares;
+use crate::error::Error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     Copy(NotificationId),
-    /// It has expired.
+    /// The message has expired.
     Expired,
     /// The device was deleted.
     NoDevice,
@@ -27,38 +28,33 @@ pub(super) fn turn_of(message: &Message) -> u32 {
     ShareCopy::of(message).map_or(0, |copy| copy.turn.saturating_add(1))
 }
 
-/// Sends a message of a topic, or the copy that another member had, to a device.
+/// Sends a message of a topic, or the copy of another member, to a device.
 pub(super) async fn send(
-    delivery: &Arc<Delivery>,
+    shares: &Shares,
     group: (ShareNum, &str),
     message: &Message,
     turn: u32,
     to: &DeviceId,
 ) -> Result<Sent, Error> {
     let (num, share) = group;
-    let now = delivery.clock().now();
+    let now = shares.context.now();
     let Some(request) = request(message, share, turn, to, now) else { return Ok(Sent::Expired) };
     let of = ShareCopy::of(message).map_or(message.id, |copy| copy.of);
     let is_kept = request.when == When::Stored;
     let key = is_kept.then(|| key(num, of, turn));
-    let receipt = delivery.publish_copy(message.app, request, key).await?;
+    let receipt = shares.publisher.publish_copy(message.app, request, key).await?;
     let is_there = match is_kept {
-        true if receipt.replayed => was_kept(delivery, message.app, receipt.id, now).await?,
+        true if receipt.replayed => was_kept(shares, message.app, receipt.id, now).await?,
         true => receipt.kept > 0,
         false => true,
     };
     Ok(if is_there { Sent::Copy(receipt.id) } else { Sent::NoDevice })
 }
 
-/// Whether an inbox took a copy that was sent before, whatever became of it since. The key is remembered also where the
-/// device had been deleted.
-async fn was_kept(
-    delivery: &Delivery,
-    app: AppId,
-    id: NotificationId,
-    now: Timestamp,
-) -> Result<bool, Error> {
-    let state = delivery.store.notification(app, id, now).await?;
+/// Whether an inbox accepted a copy that was sent before, whatever became of it since. The store remembers the key also if
+/// the device had been deleted.
+async fn was_kept(shares: &Shares, app: AppId, id: NotificationId, now: Timestamp) -> Result<bool, Error> {
+    let state = shares.context.store.notification(app, id, now).await?;
     Ok(state.is_none_or(|state| state.counts.iter().any(|(outcome, _)| *outcome == Outcome::Kept)))
 }
 
@@ -82,7 +78,7 @@ fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timest
     })
 }
 
-/// Of one turn of one message in a group. No provider's key begins with a control character.
+/// The key of one turn of one message in a group. No provider's key begins with a control character.
 fn key(group: ShareNum, of: NotificationId, turn: u32) -> Idempotency {
     let mut key = String::with_capacity(72);
     let _ = write!(key, "\u{1}share {} {of} {turn}", group.0);
@@ -91,20 +87,20 @@ fn key(group: ShareNum, of: NotificationId, turn: u32) -> Idempotency {
     Idempotency { key: key.into(), body_hash }
 }
 
-/// The copies in a device's inbox, of all its shares. None if the device was deleted.
+/// The copies in a device's inbox, of all its groups. None if the device was deleted.
 pub(super) async fn in_inbox(
-    delivery: &Delivery,
+    shares: &Shares,
     app: AppId,
     device: &DeviceId,
 ) -> Result<Vec<(Arc<Message>, ShareCopy)>, Error> {
     let mut copies = Vec::new();
     let mut place = InboxPlace::First;
     loop {
-        let (now, limit) = (delivery.clock().now(), limits::INBOX_PAGE_MAX);
+        let (now, limit) = (shares.context.now(), limits::INBOX_PAGE_MAX);
         let asked = InboxRange { app, device: device.clone(), since: None, until: None, place, limit, now };
-        let page = match delivery.store.inbox_range(asked).await {
+        let page = match shares.context.store.inbox_range(asked).await {
             Ok(Some(page)) => page,
-            // The row that the page was to begin behind was confirmed meanwhile: all over again, which is idempotent.
+            // The row before the page was confirmed in the meantime: start again, which is idempotent.
             Ok(None) if place != InboxPlace::First => {
                 copies.clear();
                 place = InboxPlace::First;

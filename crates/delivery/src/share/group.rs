@@ -1,4 +1,4 @@
-//! Who of a group is next, and what becomes of what a member has not confirmed. Pure.
+//! Which member of a group is next, and what becomes of copies that a member has not confirmed. Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,14 +6,14 @@ use noroshi_protocol::mqtt::{ShareCopy, filter_matches, share_filter};
 use noroshi_store::{MemberState, Place, ShareGroup, ShareMember};
 use noroshi_types::{DeviceNum, NotificationId};
 
-/// Members with an open connection, and the generation of it.
-pub(super) type Connected = HashSet<(DeviceNum, u64)>;
+/// Members with an open connection, and its generation.
+pub(super) type Connections = HashSet<(DeviceNum, u64)>;
 
 /// The copies that each member has not confirmed.
 #[derive(Default)]
 pub(super) struct Rooms {
     copies: HashMap<DeviceNum, Vec<NotificationId>>,
-    /// How many a member may have before it is passed over.
+    /// How many copies a member may have before it is skipped.
     most: usize,
 }
 
@@ -22,7 +22,7 @@ impl Rooms {
         Self { copies: HashMap::new(), most }
     }
 
-    /// `None`: what the member has was not read yet.
+    /// Whether the member has room. `None`: its copies were not read yet.
     pub(super) fn has(&self, device: DeviceNum) -> Option<bool> {
         Some(self.copies.get(&device)?.len() < self.most)
     }
@@ -35,14 +35,14 @@ impl Rooms {
         self.copies.insert(device, ids);
     }
 
-    /// Of a member whose copies were read.
+    /// Adds a copy, if those of the member were read.
     pub(super) fn add(&mut self, device: DeviceNum, id: NotificationId) {
         if let Some(ids) = self.copies.get_mut(&device) {
             ids.push(id);
         }
     }
 
-    /// A message was sent as this copy, or was not sent.
+    /// A message became this copy, or was not sent.
     pub(super) fn replace(
         &mut self,
         device: DeviceNum,
@@ -74,19 +74,19 @@ pub(super) enum Progress {
 
 pub(super) struct Group {
     pub(super) of: ShareGroup,
-    /// As it is subscribed to.
+    /// The filter as members subscribe to it.
     pub(super) share: Box<str>,
-    /// Everything up to here was assigned. The store may know less.
+    /// Everything up to here was assigned. The store may have an earlier place.
     pub(super) since: Place,
     pub(super) progress: Progress,
-    /// The member whose turn was last.
+    /// The member that got the last message.
     last: DeviceNum,
-    /// The member whose unconfirmed copies were counted last.
+    /// The member whose copies were counted last.
     counted: DeviceNum,
 }
 
 impl Group {
-    /// `before`: the same group as it was read last.
+    /// `before`: the group when it was last read.
     pub(super) fn new(of: ShareGroup, before: Option<&Group>) -> Self {
         let share = share_filter(&of.share.name, &of.share.filter).into();
         let since = before.map_or(of.since, |before| before.since.max(of.since));
@@ -100,40 +100,40 @@ impl Group {
         filter_matches(&self.of.share.filter, topic)
     }
 
-    /// Whether it is still subscribed to.
+    /// Whether the group still has members.
     pub(super) fn is_alive(&self) -> bool {
         self.of.members.iter().any(|member| member.state < MemberState::Left && member.device.is_some())
     }
 
-    pub(super) fn has_takers(&self, connected: &Connected) -> bool {
-        self.takers(connected).next().is_some()
+    pub(super) fn has_candidates(&self, connected: &Connections) -> bool {
+        self.candidates(connected).next().is_some()
     }
 
-    fn takers<'g>(&'g self, connected: &'g Connected) -> impl Iterator<Item = &'g ShareMember> {
+    fn candidates<'g>(&'g self, connected: &'g Connections) -> impl Iterator<Item = &'g ShareMember> {
         let members = self.of.members.iter().filter(|member| member.state == MemberState::Here);
         let has_connection = |member: &&ShareMember| connected.contains(&(member.num, member.generation));
         members.filter(|member| member.device.is_some()).filter(has_connection)
     }
 
-    /// The connected member whose turn it is, of those that `may` be chosen. They take turns in the order of their numbers.
+    /// The next connected member that `may` be chosen, in the order of their numbers.
     pub(super) fn next<'g>(
         &'g self,
-        connected: &'g Connected,
+        connected: &'g Connections,
         may: impl Fn(DeviceNum) -> bool,
     ) -> Option<&'g ShareMember> {
         let may = |member: &&ShareMember| may(member.num);
-        let behind = self.takers(connected).filter(may).find(|member| member.num > self.last);
-        behind.or_else(|| self.takers(connected).find(may))
+        let behind = self.candidates(connected).filter(may).find(|member| member.num > self.last);
+        behind.or_else(|| self.candidates(connected).find(may))
     }
 
-    /// It was this member's turn.
+    /// The member got a message.
     pub(super) fn advance_turn(&mut self, member: DeviceNum) {
         self.last = member;
     }
 
-    /// Connected members whose copies are to be counted, at most so many. Next time it is the turn of those behind them.
-    pub(super) fn next_to_count(&mut self, connected: &Connected, most: usize) -> Vec<DeviceNum> {
-        let all: Vec<DeviceNum> = self.takers(connected).map(|member| member.num).collect();
+    /// Up to `most` connected members whose copies should be counted. The next call returns those after them.
+    pub(super) fn next_to_count(&mut self, connected: &Connections, most: usize) -> Vec<DeviceNum> {
+        let all: Vec<DeviceNum> = self.candidates(connected).map(|member| member.num).collect();
         let from = all.partition_point(|num| *num <= self.counted);
         let chosen: Vec<DeviceNum> = all[from..].iter().chain(&all[..from]).take(most).copied().collect();
         self.counted = chosen.last().copied().unwrap_or(self.counted);
@@ -141,12 +141,12 @@ impl Group {
     }
 }
 
-/// What becomes of a copy that a member without a connection, or that left, has not confirmed.
+/// What becomes of a copy that a member has not confirmed before it disconnected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The member gets it when it comes back.
+    /// The member gets it when it reconnects.
     Stays,
-    /// The member has begun to receive it: its session completes that ([MQTT-3.10.4-3], [MQTT-4.8.2-4]).
+    /// The member has started to receive it, and its session completes that ([MQTT-3.10.4-3], [MQTT-4.8.2-4]).
     Waits,
     /// Another member gets it.
     Moves,
@@ -196,7 +196,7 @@ mod tests {
         Group::new(of, None)
     }
 
-    fn connected(members: &[u64]) -> Connected {
+    fn connected(members: &[u64]) -> Connections {
         members.iter().map(|num| (DeviceNum(*num), 1)).collect()
     }
 
@@ -220,18 +220,18 @@ mod tests {
         assert_eq!(turns(&mut group, &[5], &rooms, 2), [Some(5), Some(5)]);
         assert_eq!(turns(&mut group, &[1, 3], &rooms, 2), [Some(1), Some(3)]);
         assert_eq!(turns(&mut group, &[2, 4], &rooms, 1), [None]);
-        let later: Connected = [(DeviceNum(3), 2)].into();
-        assert!(!group.has_takers(&later), "a later connection of the device did not subscribe");
+        let later: Connections = [(DeviceNum(3), 2)].into();
+        assert!(!group.has_candidates(&later), "a later connection of the device did not subscribe");
     }
 
     #[test]
-    fn who_confirms_nothing_is_passed_over() {
+    fn a_member_without_room_is_skipped() {
         let mut group = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
         let mut rooms = Rooms::new(2);
         let (a, b) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
         assert_eq!(rooms.has(DeviceNum(3)), None);
         rooms.add(DeviceNum(3), a);
-        assert_eq!(rooms.has(DeviceNum(3)), None, "what it had before is not known");
+        assert_eq!(rooms.has(DeviceNum(3)), None, "its earlier copies are not known");
         rooms.set(DeviceNum(3), vec![a]);
         assert_eq!(rooms.has(DeviceNum(3)), Some(true));
         rooms.add(DeviceNum(3), b);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confirmed_moves_unless_the_member_may_have_it() {
+    fn unconfirmed_copies_move_unless_the_member_may_have_received_them() {
         use MemberState::{Away, Ended, Left};
         let (begun, other) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
         let check = |state, qos, fates: [Fate; 3]| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_read_again_goes_on() {
+    fn a_group_continues_after_it_is_read_again() {
         let mut first = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
         first.since = Place(9);
         assert_eq!(turns(&mut first, &[1, 3], &Rooms::new(9), 1), [Some(1)]);

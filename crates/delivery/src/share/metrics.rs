@@ -1,4 +1,4 @@
-//! What is counted of shared subscriptions.
+//! Metrics of shared subscriptions.
 
 use noroshi_telemetry::Registry;
 use prometheus_client::metrics::counter::Counter;
@@ -9,7 +9,7 @@ pub(crate) struct Metrics {
     pub(super) groups: Gauge,
     pub(super) assigned: Counter,
     pub(super) moved: Counter,
-    pub(super) dropped: Counter,
+    pub(crate) dropped: Counter,
     pub(super) waiting: Gauge,
 }
 
@@ -17,7 +17,7 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "share_groups",
-            "Groups of shared subscriptions, at the node that leads them",
+            "Groups of shared subscriptions, on the leader",
             self.groups.clone(),
         );
         registry.register(
@@ -37,7 +37,7 @@ impl Metrics {
         );
         registry.register(
             "share_groups_waiting",
-            "Groups with messages to assign whose connected members all have too many unconfirmed ones",
+            "Groups whose messages wait because all connected members have too many unconfirmed copies",
             self.waiting.clone(),
         );
     }

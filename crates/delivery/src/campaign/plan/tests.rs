@@ -1,4 +1,4 @@
-//! What a plan renders for whom, and when it lets it go.
+//! What a plan renders for a recipient, and when.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn title(content: &Content) -> &str {
 }
 
 #[test]
-fn what_is_the_same_for_many_is_rendered_once() {
+fn constant_content_is_rendered_once() {
     let plan = plan(|spec| {
         let japanese = Some(JsonText::from_valid(r#"{"title":"やあ"}"#));
         spec.locales.insert("ja".into(), Variant { notification: japanese, data: None });
@@ -104,7 +104,7 @@ fn a_ttl_begins_when_the_device_is_due() {
 }
 
 #[test]
-fn a_recipients_line_comes_first_and_what_is_missing_has_a_reason() {
+fn a_recipients_line_has_precedence_and_missing_parts_have_a_reason() {
     let plan = plan(|spec| {
         spec.message.notification = Some(JsonText::from_valid(r#"{"title":"Hello {{name}}"}"#));
     });
@@ -121,7 +121,7 @@ fn a_recipients_line_comes_first_and_what_is_missing_has_a_reason() {
 }
 
 #[test]
-fn a_device_that_is_another_users_now_is_not_of_the_upload() {
+fn a_device_of_another_user_is_not_in_the_upload() {
     let plan = plan(|spec| spec.audience = Audience::Upload);
     assert_eq!(plan.content(&recipient(None, None), None).err(), Some(NOT_UPLOADED));
     let of_upload = PushRecipient { line: Some(Own::default().to_json()), ..recipient(None, None) };
@@ -129,7 +129,7 @@ fn a_device_that_is_another_users_now_is_not_of_the_upload() {
 }
 
 #[test]
-fn quiet_hours_are_looked_at_when_it_is_sent() {
+fn quiet_hours_are_checked_at_the_time_of_sending() {
     let calm = plan(|spec| spec.quiet_hours = quiet());
     let seven = MIDNIGHT.saturating_add(Duration::from_secs(7 * 3_600));
     let attributes = recipient(None, Some("UTC")).attributes;
@@ -174,7 +174,7 @@ fn every_variant_has_its_message_under_its_notification() {
 }
 
 #[test]
-fn devices_are_given_what_the_experiment_gives_them() {
+fn devices_get_the_variant_of_the_experiment() {
     let plan = plan(|spec| {
         let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
         let mut definition = experiment();

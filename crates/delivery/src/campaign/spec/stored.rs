@@ -1,5 +1,5 @@
-//! A [`Spec`] as the store keeps it. Fields may be added with a default; none may change its meaning,
-//! because campaigns of older versions are read back.
+//! A [`Spec`] as the store keeps it. New fields need a default, and no field may change its meaning, because campaigns of
+//! older versions are read back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,15 @@ use noroshi_types::{
     Condition, Invalid, JsonText, Label, Lane, Push, PushMode, Timestamp, Topic, TraceContext, Ttl, Urgency,
     When,
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Audience, CampaignMessage, Spec, Variant};
-use crate::campaign::filter::{Filter, VersionRange};
 use crate::campaign::schedule::{LocalTime, QuietHours};
 use crate::campaign::trial::{OwnMessage, Treatment, Trial};
 use crate::definition::Experiment;
+use crate::filter::StoredFilter;
+use crate::raw_json::{present, raw, text};
 
 #[derive(Serialize, Deserialize)]
 struct StoredSpec {
@@ -35,7 +36,7 @@ struct StoredSpec {
     lane: u8,
     batch_size: u32,
     start: bool,
-    /// As `traceparent` is written.
+    /// In the format of `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
 }
@@ -48,16 +49,6 @@ enum StoredAudience {
     Condition(String),
     Upload,
     Devices,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-pub(crate) struct StoredFilter {
-    platforms: Vec<String>,
-    locales: Vec<String>,
-    version_min: Option<String>,
-    version_max: Option<String>,
-    tags: BTreeMap<String, Vec<String>>,
-    timezones: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -94,7 +85,7 @@ struct StoredTrial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     control: Option<String>,
     variants: BTreeMap<String, StoredTreatment>,
-    /// As experiments are kept.
+    /// In the stored format of experiments.
     definition: Option<Box<RawValue>>,
 }
 
@@ -113,11 +104,11 @@ struct StoredTreatment {
 impl Spec {
     pub fn to_json(&self) -> JsonText {
         let stored = StoredSpec::from(self);
-        // Maps with text keys and numbers: nothing that JSON cannot say.
+        // Cannot fail: only maps with text keys, texts and numbers.
         JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
     }
 
-    /// Reads what [`Spec::to_json`] wrote.
+    /// Parses what [`Spec::to_json`] wrote.
     pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
         let stored: StoredSpec = serde_json::from_str(json.as_str())
             .map_err(|error| Invalid::new(format!("a stored campaign cannot be read: {error}")))?;
@@ -250,22 +241,6 @@ impl TryFrom<StoredTrial> for Trial {
     }
 }
 
-impl From<&Filter> for StoredFilter {
-    fn from(filter: &Filter) -> Self {
-        let Filter { platforms, locales, app_version, tags, timezones } = filter.clone();
-        let VersionRange { min, max } = app_version;
-        Self { platforms, locales, version_min: min, version_max: max, tags, timezones }
-    }
-}
-
-impl From<StoredFilter> for Filter {
-    fn from(stored: StoredFilter) -> Self {
-        let StoredFilter { platforms, locales, version_min, version_max, tags, timezones } = stored;
-        let app_version = VersionRange { min: version_min, max: version_max };
-        Self { platforms, locales, app_version, tags, timezones }
-    }
-}
-
 impl From<&CampaignMessage> for StoredMessage {
     fn from(message: &CampaignMessage) -> Self {
         let push = &message.push;
@@ -316,20 +291,6 @@ impl TryFrom<StoredMessage> for CampaignMessage {
             },
         })
     }
-}
-
-/// What is there is kept, also a `null`.
-pub(crate) fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(json).map(Some)
-}
-
-pub(crate) fn raw(text: Option<&JsonText>) -> Option<Box<RawValue>> {
-    // A `JsonText` is valid JSON by its making.
-    RawValue::from_string(text?.as_str().to_owned()).ok()
-}
-
-pub(crate) fn text(raw: Option<Box<RawValue>>) -> Option<JsonText> {
-    raw.map(|raw| JsonText::from_valid(Box::<str>::from(raw).into_string()))
 }
 
 fn milliseconds(duration: Duration) -> u64 {

@@ -1,8 +1,8 @@
-//! What a campaign may ask for, and that it is read back as it was kept.
+//! Which campaigns are accepted, and that the stored form reads back.
 
 use std::time::Duration;
 
-use noroshi_types::{Label, PushMode};
+use noroshi_types::{Condition, Label, PushMode, Topic};
 
 use super::*;
 use crate::campaign::trial::tests::trial;
@@ -79,7 +79,7 @@ fn full() -> Spec {
 }
 
 #[test]
-fn what_is_kept_is_read_back() {
+fn a_stored_campaign_reads_back() {
     let mut trial = trial();
     let locales = BTreeMap::from([("ja".into(), full().locales["ja"].clone())]);
     let own = OwnMessage { content: Variant::default(), locales };
@@ -99,7 +99,7 @@ fn what_is_kept_is_read_back() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_by_name() {
+fn a_contradictory_request_is_refused_with_the_field_name() {
     let refused = |spec: Spec, part: &str| {
         let invalid = spec.check().expect_err(part);
         assert!(invalid.0.contains(part), "{invalid}");
@@ -133,7 +133,7 @@ fn what_cannot_be_meant_is_refused_by_name() {
 }
 
 #[test]
-fn a_rate_is_kept_even_by_small_batches() {
+fn small_batches_make_a_rate_even() {
     let of =
         |rate_per_second, batch_size| Spec { rate_per_second, batch_size, ..spec() }.recipients_per_batch();
     assert_eq!(of(None, 500), 500);
@@ -143,7 +143,7 @@ fn a_rate_is_kept_even_by_small_batches() {
 }
 
 #[test]
-fn urgent_campaigns_know_no_quiet_hours() {
+fn urgent_campaigns_ignore_quiet_hours() {
     let now = Timestamp(1_700_000_000_000);
     assert_eq!(full().schedule(now).quiet_hours, None);
     let calm = CampaignMessage { urgency: Urgency::Low, ..full().message };

@@ -1,0 +1,91 @@
+//! The recipients of an uploaded audience: a user with variables, or with a message of its own.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::{Invalid, JsonText, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::campaign::spec::check_variables;
+use crate::raw_json::present;
+
+/// One line of `POST /v1/campaigns/{id}/recipients`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    pub user: UserId,
+    pub own: Own,
+}
+
+/// What only this user gets. Empty: the campaign's message without changes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Own {
+    pub variables: BTreeMap<String, String>,
+    /// Sent without placeholders, instead of the texts of the campaign and its variants.
+    pub notification: Option<JsonText>,
+    pub data: Option<JsonText>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredOwn {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "v")]
+    variables: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none", rename = "n")]
+    notification: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none", rename = "d")]
+    data: Option<Box<RawValue>>,
+}
+
+impl Own {
+    /// Checks number and sizes of variables.
+    pub fn check(self) -> Result<Self, Invalid> {
+        check_variables(&self.variables)?;
+        Ok(self)
+    }
+
+    pub fn to_json(&self) -> JsonText {
+        let raw = |text: &JsonText| RawValue::from_string(text.as_str().to_owned()).ok();
+        let stored = StoredOwn {
+            variables: self.variables.clone(),
+            notification: self.notification.as_ref().and_then(raw),
+            data: self.data.as_ref().and_then(raw),
+        };
+        JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_else(|_| "{}".to_owned()))
+    }
+
+    /// Reads what [`Own::to_json`] wrote.
+    pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
+        let stored: StoredOwn = serde_json::from_str(json.as_str())
+            .map_err(|error| Invalid::new(format!("could not read a stored recipient: {error}")))?;
+        let text = |raw: Box<RawValue>| JsonText::from_valid(Box::<str>::from(raw).into_string());
+        Ok(Self {
+            variables: stored.variables,
+            notification: stored.notification.map(text),
+            data: stored.data.map(text),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_back() {
+        let full = Own {
+            variables: BTreeMap::from([("name".into(), "A\"na".into())]),
+            notification: Some(JsonText::from_valid(r#"{"title": "x"}"#)),
+            data: Some(JsonText::from_valid("null")),
+        };
+        for own in [full, Own::default()] {
+            assert_eq!(Own::from_json(&own.to_json()), Ok(own));
+        }
+    }
+
+    #[test]
+    fn variables_are_bounded() {
+        let own =
+            |value: &str| Own { variables: BTreeMap::from([("a".into(), value.into())]), ..Own::default() };
+        assert!(own("x").check().is_ok());
+        assert!(own(&"x".repeat(1_025)).check().is_err());
+    }
+}

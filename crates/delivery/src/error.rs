@@ -1,0 +1,43 @@
+//! Why a decision could not be carried out.
+//!
+//! Variants differ by what the caller does next. The text of a credential or quota error is public; the text of a store
+//! error is for the log.
+
+use std::time::Duration;
+
+use noroshi_types::Quota;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The store or the shards are behind: retry in a moment.
+    #[error("the node has more work than it can take now")]
+    Overloaded,
+    /// The configuration has no key for push credentials, or push is not set up.
+    #[error("the configuration has no key to seal push credentials with")]
+    NoVault,
+    /// The credential cannot be used; the text names field and rule.
+    #[error(transparent)]
+    Credential(noroshi_push::credential::Invalid),
+    /// The app has used up its quota: retry later.
+    #[error(transparent)]
+    OverQuota(#[from] OverQuota),
+    #[error(transparent)]
+    Store(#[from] noroshi_store::Error),
+}
+
+/// Why a quota refused a request, and when to retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the app's quota {} of {limit} is used up", .quota.as_str())]
+pub struct OverQuota {
+    pub quota: Quota,
+    pub limit: u64,
+    /// An earlier retry is refused again.
+    pub after: Duration,
+}
+
+impl OverQuota {
+    /// Whole seconds for `Retry-After` (RFC 9110 §10.2.3), at least one.
+    pub fn after_s(&self) -> u64 {
+        (self.after.as_millis() as u64).div_ceil(1_000).max(1)
+    }
+}

@@ -1,0 +1,115 @@
+//! Logins: one read of the store for all logins of the last few milliseconds and, with other nodes, the registration of
+//! each device in the directory (`directory`).
+
+mod directory;
+
+use std::sync::Arc;
+
+use noroshi_store::{LoggedIn, Login, LoginRefused};
+
+use crate::cluster::Nodes;
+use crate::context::Context;
+use crate::error::{Error, OverQuota};
+use crate::freshness::Freshness;
+use crate::quota::{Admission, DeviceAdmission, Quotas};
+
+/// The login of a device whose token was verified.
+#[derive(Debug, Clone)]
+pub struct Entering {
+    pub login: Login,
+    /// The generation of its connection: of two connections of a device the greater one stays.
+    pub generation: u64,
+}
+
+/// The result of a login.
+#[derive(Debug)]
+pub enum Entered {
+    In {
+        logged_in: Box<LoggedIn>,
+        /// A message was stored for the device after it was read: its inbox must be read once more.
+        behind: bool,
+    },
+    Refused(LoginRefused),
+    /// The app has no room for the device, or for its subscriptions.
+    OverQuota(OverQuota),
+    /// The quotas of the app could not be read in time.
+    Unavailable,
+    /// Another node has the device under a generation of at least this one, by another clock. The caller retries with a
+    /// greater one.
+    Outrun(u64),
+}
+
+pub(crate) struct Logins {
+    context: Arc<Context>,
+    nodes: Arc<Nodes>,
+    freshness: Arc<Freshness>,
+    quotas: Arc<Quotas>,
+    admission: Arc<DeviceAdmission>,
+}
+
+impl Logins {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        nodes: Arc<Nodes>,
+        freshness: Arc<Freshness>,
+        quotas: Arc<Quotas>,
+        admission: Arc<DeviceAdmission>,
+    ) -> Self {
+        Self { context, nodes, freshness, quotas, admission }
+    }
+
+    /// Logs in a batch of devices, with answers in order. Called on shards; never waits, and answers through `reply` on
+    /// another thread.
+    pub(crate) fn log_in(
+        self: &Arc<Self>,
+        entering: Vec<Entering>,
+        reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
+    ) {
+        // An app JWT may create or change its device.
+        let changing = entering.iter().map(|entering| &entering.login).filter(|login| login.create);
+        let changing: Vec<_> = changing.map(|login| (login.app, login.device.clone())).collect();
+        let logins = self.clone();
+        self.context.runtime.spawn(async move {
+            let is_limited = entering.iter().any(|one| logins.quotas.limited(one.login.app).is_some());
+            let entered = match is_limited {
+                true => logins.enter_within_quotas(entering).await,
+                false => logins.enter(entering).await,
+            };
+            changing.iter().for_each(|(app, device)| logins.freshness.device_changed(*app, device));
+            reply(entered);
+        });
+    }
+
+    async fn enter(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        match self.nodes.peers() {
+            Some(peers) => directory::log_in(&*self.context.store, peers, entering).await,
+            None => {
+                let logins = entering.into_iter().map(|entering| entering.login).collect();
+                self.context.store.log_in(logins).await.map(without_directory).map_err(Error::from)
+            }
+        }
+    }
+
+    /// Refused logins never reach the store.
+    async fn enter_within_quotas(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        let logins: Vec<&Login> = entering.iter().map(|entering| &entering.login).collect();
+        let admitted = self.admission.logins(&logins).await;
+        let mut admission = Admission::new(entering, admitted);
+        let let_in = admission.take();
+        let entered = if let_in.is_empty() { Vec::new() } else { self.enter(let_in).await? };
+        let refuse = |error| match error {
+            Error::OverQuota(over) => Entered::OverQuota(over),
+            _ => Entered::Unavailable,
+        };
+        Ok(admission.finish(entered, |entered| matches!(entered, Entered::In { .. }), refuse))
+    }
+}
+
+/// The results on a node without others, by the store's answers.
+fn without_directory(answers: Vec<Result<LoggedIn, LoginRefused>>) -> Vec<Entered> {
+    let entered = |answer| match answer {
+        Ok(logged_in) => Entered::In { logged_in: Box::new(logged_in), behind: false },
+        Err(refused) => Entered::Refused(refused),
+    };
+    answers.into_iter().map(entered).collect()
+}

@@ -1,0 +1,315 @@
+//! What becomes of notifications: each call counts it in the metrics and emits it to the event log, so that the two never
+//! disagree.
+//!
+//! The callers record the same outcomes for the trace of a device, in the store. Outcomes of a deleted device, or of one
+//! that changed its user, are only in the trace.
+//!
+//! Nothing here waits. Without an event log, emitting costs one look at a cell.
+
+use std::sync::{Arc, OnceLock};
+
+use noroshi_events::event::{Accepted, Configured, Registered, Routed};
+use noroshi_events::{Event, Events, Subject};
+use noroshi_store::{
+    Ack, Acked, CampaignState, Departed, DepartedPart, Device, OutcomePart, PushPart, Store, Work,
+};
+use noroshi_telemetry::Registry;
+use noroshi_types::trace::TraceId;
+use noroshi_types::{
+    AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Target, Timestamp,
+};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+use crate::clock::Clock;
+
+/// Used while no event log is attached.
+static OFF: Events = Events::off();
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AcceptedLabels {
+    target: &'static str,
+    when: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    accepted: Family<AcceptedLabels, Counter>,
+    outcomes: Family<OutcomeLabels, Counter>,
+    /// The counters of `outcomes` in the order of [`Outcome::ALL`]: a fan-out looks up no map.
+    by_outcome: Vec<Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let outcomes = Family::<OutcomeLabels, Counter>::default();
+        let counter =
+            |outcome: &Outcome| outcomes.get_or_create_owned(&OutcomeLabels { outcome: outcome.as_str() });
+        let by_outcome = Outcome::ALL.iter().map(counter).collect();
+        Self { accepted: Family::default(), outcomes, by_outcome }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("notifications_accepted", "Notifications accepted", self.accepted.clone());
+        registry.register("outcomes", "Devices, by the outcome of a notification", self.outcomes.clone());
+    }
+
+    fn count_accepted(&self, request: &Request) {
+        let labels = AcceptedLabels { target: target_name(&request.target), when: request.when.as_str() };
+        self.accepted.get_or_create(&labels).inc();
+    }
+
+    fn count(&self, parts: &[OutcomePart]) {
+        for part in parts {
+            self.outcome(part.outcome).inc_by(part.count);
+        }
+    }
+
+    fn outcome(&self, outcome: Outcome) -> &Counter {
+        // Codes run from 1 without a gap, in the order of ALL.
+        &self.by_outcome[outcome as usize - 1]
+    }
+}
+
+/// The subject that events of this push work name.
+pub(crate) fn subject(work: Work) -> Subject {
+    match work {
+        Work::Notification(id) => Subject::Notification(id),
+        Work::Campaign(id) => Subject::Campaign(id),
+    }
+}
+
+/// Counts outcomes and emits them to the event log.
+pub(crate) struct Outcomes {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    metrics: Metrics,
+    /// Set once, before anything runs, where there is an event log.
+    events: OnceLock<Events>,
+}
+
+impl Outcomes {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics) -> Self {
+        Self { store, clock, metrics, events: OnceLock::new() }
+    }
+
+    /// A second call is ignored.
+    pub(crate) fn attach_events(&self, events: Events) {
+        let _ = self.events.set(events);
+    }
+
+    /// Drops every event while no log is attached.
+    pub(crate) fn events(&self) -> &Events {
+        self.events.get().unwrap_or(&OFF)
+    }
+
+    /// A change of the configuration; the event never holds a secret.
+    pub(crate) fn configured(
+        &self,
+        app: Option<AppId>,
+        (what, change): (&'static str, &'static str),
+        name: Option<&str>,
+    ) {
+        let name = || name.map(Box::from);
+        let event = || Event::Configured(Box::new(Configured { app, what, change, name: name() }));
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// A device was created, or registered again.
+    pub(crate) fn registered(&self, device: &Device) {
+        let event = || {
+            Event::Registered(Box::new(Registered {
+                app: device.app,
+                device: device.num,
+                device_id: device.id.clone(),
+                user: device.user.clone(),
+                service: device.push_token.as_ref().map(|token| token.service),
+            }))
+        };
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// Outcomes that shards report: counted, emitted, and recorded for the trace.
+    pub(crate) fn record(&self, parts: Vec<OutcomePart>) {
+        self.metrics.count(&parts);
+        if self.events().is_on() {
+            for OutcomePart { id, outcome, at, devices, count } in &parts {
+                self.emit(Subject::Notification(*id), *outcome, *at, (devices, *count));
+            }
+        }
+        self.store.record(parts);
+    }
+
+    fn emit(&self, of: Subject, outcome: Outcome, at: Timestamp, (devices, count): (&[DeviceNum], u64)) {
+        self.events().emit(at, || Event::Outcome { of, outcome, devices: devices.into(), count });
+    }
+
+    /// Messages that left inboxes and the push queue.
+    pub(crate) fn departed(&self, departed: &Departed) {
+        for DepartedPart { of, outcome, at, devices, count } in &departed.parts {
+            self.metrics.outcome(*outcome).inc_by(*count);
+            self.emit(subject(*of), *outcome, *at, (devices, *count));
+        }
+        for (outcome, count) in &departed.beyond {
+            self.metrics.outcome(*outcome).inc_by(*count);
+            self.emit(Subject::Several, *outcome, self.clock.now(), (&[], *count));
+        }
+    }
+
+    /// Outcomes of push work. `service` is the push service that answered, if one did.
+    pub(crate) fn pushed(
+        &self,
+        of: Subject,
+        service: Option<PushService>,
+        part: &PushPart,
+        trace: Option<TraceId>,
+    ) {
+        let count = part.devices.len() as u64;
+        self.metrics.outcome(part.outcome).inc_by(count);
+        let (outcome, reason) = (part.outcome, part.reason);
+        let devices = || part.devices.as_slice().into();
+        let answered = matches!(
+            outcome,
+            Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect
+        );
+        let event = || match service.filter(|_| answered) {
+            Some(service) => Event::PushAnswered { of, service, outcome, reason, devices: devices(), trace },
+            None => Event::Outcome { of, outcome, devices: devices(), count },
+        };
+        if count > 0 {
+            self.events().emit(self.clock.now(), event);
+        }
+    }
+
+    pub(crate) fn push_sent(
+        &self,
+        of: Subject,
+        service: PushService,
+        devices: impl Iterator<Item = DeviceNum>,
+        trace: Option<TraceId>,
+    ) {
+        let event = || Event::PushSent { of, service, devices: devices.collect(), trace };
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// Counts the confirmations of notifications that the store knew, and emits who confirmed them.
+    pub(crate) fn acked(&self, acks: &[Ack], acked: &[Acked]) {
+        let count = acked.iter().map(|acked| acked.count).sum();
+        self.metrics.outcome(Outcome::Acked).inc_by(count);
+        if !self.events().is_on() || count == 0 {
+            return;
+        }
+        let known: std::collections::HashSet<NotificationId> =
+            acked.iter().filter(|acked| acked.count > 0).map(|acked| acked.id).collect();
+        let each = acks.iter().flat_map(|ack| ack.ids.iter().map(|id| (*id, ack.device)));
+        let mut confirmed: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
+        confirmed.sort_unstable();
+        self.events().emit(self.clock.now(), || Event::Acked(confirmed.into()));
+    }
+
+    /// The user of a device opened these for the first time.
+    pub(crate) fn opened(&self, device: DeviceNum, opened: &[NotificationId], at: Timestamp) {
+        self.metrics.outcome(Outcome::Opened).inc_by(opened.len() as u64);
+        for id in opened {
+            let event = || Event::Outcome {
+                of: Subject::Notification(*id),
+                outcome: Outcome::Opened,
+                devices: Box::new([device]),
+                count: 1,
+            };
+            self.events().emit(at, event);
+        }
+    }
+
+    /// A notification was accepted.
+    pub(crate) fn accepted(
+        &self,
+        request: &Request,
+        (app, campaign): (AppId, Option<CampaignId>),
+        accepted: &noroshi_store::Accepted,
+    ) {
+        let id = accepted.message.id;
+        self.metrics.count_accepted(request);
+        let event = || {
+            Event::Accepted(Box::new(Accepted {
+                app,
+                id,
+                campaign,
+                target: target_name(&request.target),
+                targets: accepted.targets,
+                when: request.when.as_str(),
+                push: push_name(request.push.mode),
+                urgency: request.urgency.as_str(),
+                kept: accepted.kept(),
+                trace: request.trace.map(|context| context.trace),
+            }))
+        };
+        // One time for all events, so that the acceptance sorts first.
+        let now = self.clock.now();
+        self.events().emit(now, event);
+        self.metrics.count(&accepted.parts);
+        for OutcomePart { outcome, devices, count, .. } in &accepted.parts {
+            self.emit(Subject::Notification(id), *outcome, now, (devices, *count));
+        }
+        self.departed(&accepted.departed);
+    }
+
+    pub(crate) fn routed(&self, id: NotificationId, to: Routed) {
+        self.events().emit(self.clock.now(), || Event::Routed { id, to });
+    }
+
+    /// Campaigns whose last batch is finished. The caller that removed the batch reports it.
+    pub(crate) fn campaigns_done(&self, done: &[(AppId, CampaignId)]) {
+        for (app, campaign) in done {
+            tracing::info!(%campaign, "a campaign is done");
+            self.campaign_changed(*app, *campaign, CampaignState::Done.as_str());
+        }
+    }
+
+    pub(crate) fn campaign_changed(&self, app: AppId, campaign: CampaignId, step: &'static str) {
+        self.events().emit(self.clock.now(), || Event::Campaign { app, campaign, step });
+    }
+}
+
+pub(crate) fn target_name(target: &Target) -> &'static str {
+    match target {
+        Target::Users(_) => "users",
+        Target::Devices(_) => "devices",
+        Target::Topic(_) => "topic",
+        Target::Condition(_) => "condition",
+        Target::Everyone => "everyone",
+    }
+}
+
+pub(crate) fn push_name(mode: PushMode) -> &'static str {
+    match mode {
+        PushMode::Never => "never",
+        PushMode::Always => "always",
+        PushMode::Fallback => "fallback",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_its_own_counter() {
+        let metrics = Metrics::default();
+        for outcome in Outcome::ALL {
+            metrics.outcome(outcome).inc_by(outcome as u64);
+        }
+        for outcome in Outcome::ALL {
+            let labels = OutcomeLabels { outcome: outcome.as_str() };
+            assert_eq!(metrics.outcomes.get_or_create(&labels).get(), outcome as u64);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Whether a publish, or one more row of something, has room.
+//!
+//! Admitted room counts as used at once. The caller settles it after the write; dropped, it is released ([`Held`]). To
+//! publish in order, await each decision before the next ([`crate::Delivery::begin_publish`]). The store decides on room
+//! in inboxes, when it processes its queue ([`Gate`]).
+
+use std::sync::{Arc, OnceLock};
+
+use noroshi_store::Gate;
+use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
+use parking_lot::Mutex;
+
+use super::app::{OfApp, Rate};
+use super::reservation::{Held, Reservation};
+use super::usage::Usage;
+use crate::context::Context;
+use crate::error::{Error, OverQuota};
+
+/// Who publishes.
+#[derive(Clone)]
+pub enum Origin {
+    /// A request of a provider or a device.
+    Client,
+    /// A front, which took a token of the app's rate when it accepted the message.
+    Front(InOrder),
+    /// A batch of a campaign, which has its own rate. It must not overflow inboxes.
+    Campaign,
+    /// The node itself, which is never refused.
+    Node,
+}
+
+/// Messages of one app that a front forwards together, in order. If inboxes have no room for one of them, the following
+/// ones are refused as well, even if there is room by then: otherwise they would overtake it before it is sent again.
+#[derive(Clone, Default)]
+pub struct InOrder(Arc<Predecessors>);
+
+/// What the earlier messages of the batch left behind.
+#[derive(Default)]
+struct Predecessors {
+    /// The app whose limits apply to an earlier message in the store's queue.
+    limited: OnceLock<Arc<OfApp>>,
+    /// Why an earlier message was refused.
+    refused: OnceLock<OverQuota>,
+}
+
+/// Room for inbox rows, reserved when the store knows their number.
+struct Inboxes {
+    of_app: Arc<OfApp>,
+    row_bytes: u64,
+    order: Option<InOrder>,
+    answer: Mutex<Option<Result<Reservation, OverQuota>>>,
+}
+
+impl Inboxes {
+    /// `None`: the request writes to no inbox, or inboxes are not limited.
+    fn of(request: &Request, origin: Origin, of_app: Option<Arc<OfApp>>) -> Option<Self> {
+        let is_named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
+        if !is_named || request.when != When::Stored {
+            return None;
+        }
+        let quotas = [Quota::InboxRows, Quota::InboxBytes];
+        let limited = of_app.filter(|of_app| quotas.iter().any(|quota| of_app.limit_of(*quota).is_some()));
+        let (of_app, order) = match origin {
+            Origin::Front(order) => {
+                // Also if the limits were removed in the meantime.
+                let limited = limited.or_else(|| order.0.limited.get().cloned())?;
+                (order.0.limited.get_or_init(|| limited).clone(), Some(order))
+            }
+            Origin::Client | Origin::Campaign | Origin::Node => (limited?, None),
+        };
+        Some(Self { of_app, row_bytes: content_bytes(request), order, answer: Mutex::default() })
+    }
+
+    /// The store asks in the order of its queue.
+    fn passes(&self, rows: u64) -> bool {
+        let mut answer = self.answer.lock();
+        // A repeated transaction asks again.
+        *answer = None;
+        let reserved = self.reserve(rows);
+        let passes = reserved.is_ok();
+        *answer = Some(reserved);
+        passes
+    }
+
+    fn reserve(&self, rows: u64) -> Result<Reservation, OverQuota> {
+        let refused = self.order.as_ref().map(|order| &order.0.refused);
+        if let Some(over) = refused.and_then(|refused| refused.get()) {
+            return Err(*over);
+        }
+        let wanted = [(Quota::InboxRows, rows), (Quota::InboxBytes, rows.saturating_mul(self.row_bytes))];
+        let reserved = Reservation::hold(&self.of_app, &wanted);
+        if let (Some(refused), Err(over)) = (refused, &reserved) {
+            refused.get_or_init(|| *over);
+        }
+        reserved
+    }
+}
+
+/// Room for a publish.
+#[derive(Default)]
+pub(crate) struct Room {
+    held: Held,
+    /// The bucket from which a token was taken.
+    rate: Option<(Arc<OfApp>, Rate)>,
+    inboxes: Option<Arc<Inboxes>>,
+}
+
+impl Room {
+    /// The gate that the store asks before it writes to inboxes.
+    pub(crate) fn gate(&self) -> Option<Gate> {
+        let inboxes = self.inboxes.clone()?;
+        Some(Gate::new(move |rows| inboxes.passes(rows)))
+    }
+
+    /// The publish was committed.
+    pub(crate) fn settle(self) {
+        self.held.settle();
+        if let Some(Ok(reserved)) = self.inboxes.and_then(|inboxes| inboxes.answer.lock().take()) {
+            reserved.settle();
+        }
+    }
+
+    /// The publish was a replay of an earlier one, and used nothing.
+    pub(crate) fn give_back(self) {
+        if let Some((of_app, rate)) = self.rate {
+            of_app.give_back(rate);
+        }
+    }
+
+    /// Why the gate refused.
+    pub(crate) fn refused(self) -> Option<OverQuota> {
+        self.inboxes?.answer.lock().take()?.err()
+    }
+}
+
+/// Admits publishes, and single rows such as campaigns.
+pub(crate) struct PublishAdmission {
+    context: Arc<Context>,
+    usage: Arc<Usage>,
+}
+
+impl PublishAdmission {
+    pub(crate) fn new(context: Arc<Context>, usage: Arc<Usage>) -> Self {
+        Self { context, usage }
+    }
+
+    pub(crate) async fn admit(&self, app: AppId, request: &Request, origin: Origin) -> Result<Room, Error> {
+        if matches!(origin, Origin::Node) {
+            return Ok(Room::default());
+        }
+        let of_app = self.usage.counted(app).await?;
+        let mut room = match &of_app {
+            Some(of_app) => self.admit_except_inboxes(of_app, request, &origin).await?,
+            None => Room::default(),
+        };
+        room.inboxes = Inboxes::of(request, origin, of_app).map(Arc::new);
+        Ok(room)
+    }
+
+    /// Decides on everything but inboxes.
+    async fn admit_except_inboxes(
+        &self,
+        of_app: &Arc<OfApp>,
+        request: &Request,
+        origin: &Origin,
+    ) -> Result<Room, Error> {
+        let mut room = Room::default();
+        let rate = match origin {
+            Origin::Client => Rate::Publishes,
+            Origin::Front(_) => Rate::Relayed,
+            Origin::Campaign | Origin::Node => return Ok(room),
+        };
+        // Deliveries are charged afterwards: an app in debt publishes nothing new.
+        of_app.check_debt(Quota::DeliveriesPerSecond)?;
+        of_app.take_of(rate, 1)?;
+        room.rate = Some((of_app.clone(), rate));
+        if let Target::Topic(topic) = &request.target {
+            let unknown = self.usage.unknown_topics(of_app, std::iter::once(topic)).await?;
+            room.held.add_topics(of_app, unknown.iter())?;
+        }
+        if let Some(reserved) = self.hold_retained(of_app, request).await? {
+            room.held.add(reserved);
+        }
+        Ok(room)
+    }
+
+    /// A message that replaces one of at least its size needs no room.
+    async fn hold_retained(
+        &self,
+        of_app: &Arc<OfApp>,
+        request: &Request,
+    ) -> Result<Option<Reservation>, Error> {
+        let quota = Quota::RetainedBytes;
+        let everyone = Topic::everyone();
+        let topic = match &request.target {
+            Target::Topic(topic) => topic,
+            Target::Everyone => &everyone,
+            _ => return Ok(None),
+        };
+        if !request.retain || of_app.limit_of(quota).is_none() {
+            return Ok(None);
+        }
+        let bytes = content_bytes(request);
+        let wanted = [(quota, bytes)];
+        if let Ok(reserved) = Reservation::try_hold(of_app, &wanted) {
+            return Ok(Some(reserved));
+        }
+        let present = self.context.store.retained(of_app.app(), topic, self.context.now()).await?;
+        let parts = |message: &noroshi_types::Message| {
+            [&message.notification, &message.data]
+                .into_iter()
+                .flatten()
+                .map(|text| text.as_str().len() as u64)
+                .sum::<u64>()
+        };
+        match present.is_some_and(|present| parts(&present) >= bytes) {
+            true => Ok(None),
+            false => Ok(Some(Reservation::hold(of_app, &wanted)?)),
+        }
+    }
+
+    /// One more row that counts under `quota`.
+    pub(crate) async fn admit_one(&self, app: AppId, quota: Quota) -> Result<Held, Error> {
+        let mut held = Held::default();
+        if let Some(of_app) = self.usage.counted(app).await? {
+            held.add(Reservation::hold(&of_app, &[(quota, 1)])?);
+        }
+        Ok(held)
+    }
+}
+
+/// The size of the content, as the store counts it.
+fn content_bytes(request: &Request) -> u64 {
+    [&request.notification, &request.data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::quota::{Limits, Quotas as Overrides};
+    use noroshi_types::{AppName, Push, Ttl, Urgency, UserId};
+
+    use super::*;
+    use crate::quota::Metrics;
+
+    fn request() -> Request {
+        Request {
+            target: Target::Users(vec![UserId::parse("u1").expect("a user")]),
+            when: When::Stored,
+            ttl: Ttl::new(std::time::Duration::from_secs(60)).expect("a ttl"),
+            urgency: Urgency::Normal,
+            waits_for_use: false,
+            collapse_key: None,
+            retain: false,
+            notification: None,
+            data: None,
+            push: Push::default(),
+            trace: None,
+        }
+    }
+
+    fn app() -> Arc<OfApp> {
+        Arc::new(OfApp::new(AppId(1), AppName::parse("a").expect("a name"), Metrics::default()))
+    }
+
+    fn limit(of_app: &OfApp, rows: Option<u64>) {
+        let mut limits = Limits::default();
+        limits.set(Quota::InboxRows, rows);
+        of_app.limit(limits, Overrides::default());
+        of_app.counts.end(&of_app.counts.begin(), &[(Quota::InboxRows, 0)]);
+    }
+
+    #[test]
+    fn no_message_overtakes_a_refused_one() {
+        let of_app = app();
+        limit(&of_app, Some(1));
+        let order = InOrder::default();
+        let inboxes = |of_app| Inboxes::of(&request(), Origin::Front(order.clone()), of_app);
+        let [first, second, third] = [0; 3].map(|_| inboxes(Some(of_app.clone())).expect("a limit"));
+        assert!(first.passes(1) && !second.passes(1));
+        limit(&of_app, None);
+        let fourth = inboxes(None).expect("an earlier one is limited");
+        assert!(!third.passes(1) && !fourth.passes(1), "there is room, but the second message comes again");
+        let over = fourth.answer.lock().take().expect("asked").err().expect("refused");
+        assert_eq!((over.quota, over.limit), (Quota::InboxRows, 1), "as the second was");
+
+        let of_client = |of_app| Inboxes::of(&request(), Origin::Client, of_app);
+        assert!(of_client(Some(of_app.clone())).is_none() && of_client(None).is_none(), "nothing is limited");
+        drop(first);
+        limit(&of_app, Some(1));
+        assert!(of_client(Some(of_app)).expect("a limit").passes(1), "messages of clients are independent");
+        assert!(Inboxes::of(&request(), Origin::Front(InOrder::default()), None).is_none());
+    }
+}

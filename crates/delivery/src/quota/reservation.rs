@@ -1,0 +1,107 @@
+//! Reserved room of an app: it counts as used until it is settled or released.
+
+use std::sync::Arc;
+
+use noroshi_types::Quota;
+
+use super::app::OfApp;
+use super::counts::{RETRY_AFTER, Refused};
+use crate::error::OverQuota;
+
+/// Room for rows that are being written. Dropped, it is released.
+#[must_use]
+pub struct Reservation {
+    of: Arc<OfApp>,
+    reserved: Vec<(Quota, u64)>,
+}
+
+impl Reservation {
+    /// Reserves all of `wanted`, or nothing. Counts a refusal.
+    pub(super) fn hold(of_app: &Arc<OfApp>, wanted: &[(Quota, u64)]) -> Result<Self, OverQuota> {
+        let refuse = |Refused { quota, limit }| of_app.refuse(quota, limit, RETRY_AFTER);
+        Self::try_hold(of_app, wanted).map_err(refuse)
+    }
+
+    /// As [`Reservation::hold`], without counting a refusal.
+    pub(super) fn try_hold(of_app: &Arc<OfApp>, wanted: &[(Quota, u64)]) -> Result<Self, Refused> {
+        let limited = wanted.iter().filter(|(quota, _)| of_app.limit_of(*quota).is_some());
+        let reserved: Vec<_> = limited.copied().collect();
+        of_app.counts.reserve(&reserved, |quota| of_app.limit_of(quota))?;
+        Ok(Self { of: of_app.clone(), reserved })
+    }
+
+    /// The rows were committed.
+    pub fn settle(mut self) {
+        let reserved = std::mem::take(&mut self.reserved);
+        self.of.counts.settle(&reserved, true);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.reserved.is_empty() {
+            self.of.counts.settle(&self.reserved, false);
+        }
+    }
+}
+
+/// New topics that a request may create. Dropped, they are unknown again: a request that created one of them meanwhile
+/// was not charged, which the next count corrects.
+struct Claim {
+    of: Arc<OfApp>,
+    topics: Vec<u64>,
+}
+
+impl Claim {
+    fn new(of: Arc<OfApp>, topics: Vec<u64>) -> Self {
+        Self { of, topics }
+    }
+
+    /// The topics were created.
+    fn settle(mut self) {
+        self.topics.clear();
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.topics.is_empty() {
+            self.of.topics.forget(&self.topics);
+        }
+    }
+}
+
+/// Room for one request. Dropped, it is released.
+#[must_use]
+#[derive(Default)]
+pub struct Held {
+    reserved: Vec<Reservation>,
+    topics: Option<Claim>,
+}
+
+impl Held {
+    /// The rows were committed.
+    pub fn settle(self) {
+        self.reserved.into_iter().for_each(Reservation::settle);
+        if let Some(topics) = self.topics {
+            topics.settle();
+        }
+    }
+
+    pub(super) fn add(&mut self, reserved: Reservation) {
+        self.reserved.push(reserved);
+    }
+
+    /// Adds room for those of the topics that are new. The store does not know any of them.
+    pub(super) fn add_topics<'a>(
+        &mut self,
+        of_app: &Arc<OfApp>,
+        unknown: impl Iterator<Item = &'a noroshi_types::Topic>,
+    ) -> Result<(), OverQuota> {
+        let reserve = |new: u64| Reservation::hold(of_app, &[(Quota::Topics, new)]);
+        let (reserved, claimed) = of_app.topics.claim(unknown, reserve)?;
+        self.reserved.push(reserved);
+        self.topics = Some(Claim::new(of_app.clone(), claimed));
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Counts in the store what limited apps hold, one app after the other, so that all counts take a small part of one
+//! reader's time ([`super::counts`]). Apps without such limits are never counted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_types::{AppId, Quota, Topic};
+
+use super::app::{OfApp, Shown};
+use super::{Quotas, counts};
+use crate::context::Context;
+use crate::error::Error;
+
+/// How often the task looks for apps whose count is due.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a batch of logins waits for the first count of an app. Its new devices are then told to retry.
+const FIRST_COUNT_TIMEOUT: Duration = Duration::from_millis(250);
+
+pub(crate) struct Usage {
+    context: Arc<Context>,
+    quotas: Arc<Quotas>,
+}
+
+impl Usage {
+    pub(crate) fn new(context: Arc<Context>, quotas: Arc<Quotas>) -> Self {
+        Self { context, quotas }
+    }
+
+    /// Counts apps as they are due. Never ends.
+    pub(crate) async fn run(&self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            for of_app in self.quotas.all_limited().into_iter().filter(|of_app| of_app.counts.is_due()) {
+                if let Err(error) = self.count(&of_app).await {
+                    tracing::warn!(app = %of_app.name(), %error, "could not count the rows of an app; retrying");
+                }
+            }
+        }
+    }
+
+    /// Counts, unless another caller just did. Awaited by callers that cannot decide without a count: after a start, and
+    /// after a limit was set on a quota that was not counted before. After a failed count it fails at once for a while,
+    /// so that the callers that waited for that count do not each run one that fails.
+    async fn count(&self, of_app: &Arc<OfApp>) -> Result<(), Error> {
+        let _one = of_app.counts.counting.lock().await;
+        if !of_app.counts.is_due() {
+            return if of_app.counts.is_counted() { Ok(()) } else { Err(Error::Overloaded) };
+        }
+        let (wanted, noted) = (of_app.counts.wanted(), of_app.counts.begin());
+        match self.context.store.usage(of_app.app(), &wanted, self.context.now()).await {
+            Ok(counted) => of_app.counts.end(&noted, &counted),
+            Err(error) => {
+                of_app.counts.fail(noted.began.elapsed());
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The app, if it has any limit.
+    pub(super) fn limited(&self, app: AppId) -> Option<Arc<OfApp>> {
+        self.quotas.limited(app)
+    }
+
+    /// The app, if it has any limit, with every count that its limits need.
+    pub(super) async fn counted(&self, app: AppId) -> Result<Option<Arc<OfApp>>, Error> {
+        let Some(of_app) = self.quotas.limited(app) else { return Ok(None) };
+        if !of_app.counts.is_counted() {
+            self.count(&of_app).await?;
+        }
+        Ok(Some(of_app))
+    }
+
+    /// Whether the app was counted, now or after a short wait. A count that takes longer continues.
+    pub(super) async fn counted_soon(self: &Arc<Self>, of_app: &Arc<OfApp>) -> bool {
+        if of_app.counts.is_counted() {
+            return true;
+        }
+        let counts = &of_app.counts;
+        let is_idle = counts.counting.try_lock().is_ok();
+        let _ = tokio::time::timeout(FIRST_COUNT_TIMEOUT, async {
+            match is_idle {
+                true => {
+                    let (usage, of) = (self.clone(), of_app.clone());
+                    drop(self.context.runtime.spawn(async move { usage.count(&of).await }).await);
+                }
+                // Waits for the count that runs.
+                false => drop(counts.counting.lock().await),
+            }
+        })
+        .await;
+        counts.is_counted()
+    }
+
+    /// Those of the topics that are new to the store, if their number is limited.
+    pub(super) async fn unknown_topics<'a>(
+        &self,
+        of_app: &OfApp,
+        topics: impl Iterator<Item = &'a Topic>,
+    ) -> Result<BTreeSet<Topic>, Error> {
+        if of_app.limit_of(Quota::Topics).is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let perhaps = of_app.topics.unknown(topics);
+        if perhaps.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let unknown: BTreeSet<Topic> =
+            self.context.store.unknown_topics(of_app.app(), &perhaps).await?.into_iter().collect();
+        of_app.topics.learn(perhaps.iter().filter(|topic| !unknown.contains(*topic)));
+        Ok(unknown)
+    }
+
+    /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's next
+    /// round waits for the answers of all apps.
+    pub(crate) async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
+        if let Some(of_app) = self.quotas.limited(app)
+            && !self.counted_soon(&of_app).await
+            && let Some(quota) = of_app.counts.uncounted()
+        {
+            let limit = of_app.limit_of(quota).unwrap_or(u64::MAX);
+            return Err(super::OverQuota { quota, limit, after: counts::RETRY_AFTER }.into());
+        }
+        Ok(())
+    }
+
+    /// The quotas of an app with the use that is known without a count; `None` for an app that was removed.
+    pub(crate) fn known(&self, app: AppId) -> Option<Vec<Shown>> {
+        Some(self.quotas.app(app)?.shown(|_| None))
+    }
+
+    /// The quotas of an app with its use; `None` for an app that was removed. `all` also counts quotas without a limit,
+    /// which reads everything that the app holds.
+    pub(crate) async fn shown(&self, app: AppId, all: bool) -> Result<Option<Vec<Shown>>, Error> {
+        let Some(of_app) = self.quotas.app(app) else { return Ok(None) };
+        if !of_app.counts.is_counted() || of_app.counts.is_due() {
+            self.count(&of_app).await?;
+        }
+        let missing: Vec<Quota> =
+            Quota::STORED.into_iter().filter(|quota| all && of_app.limit_of(*quota).is_none()).collect();
+        let counted = self.context.store.usage(app, &missing, self.context.now()).await?;
+        let of = |quota| counted.iter().find(|(counted, _)| *counted == quota).map(|(_, used)| *used);
+        Ok(Some(of_app.shown(of)))
+    }
+}
