@@ -1,4 +1,4 @@
-//! Every body that the API reads: no panic, and what is accepted keeps its bounds.
+//! Every body that the API parses: no panic, and accepted values respect their limits.
 
 #![no_main]
 

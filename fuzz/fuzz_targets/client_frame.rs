@@ -1,6 +1,5 @@
-//! Any text is a frame within its limits or an error of bounded length, and nothing that is not JSON is a
-//! frame: serde_json's own reading is the judge. The same text is read as a server's frame, as our own
-//! clients do.
+//! Any text is a frame within its limits or an error of bounded length, and only JSON is a frame, as judged
+//! by serde_json. The same text is also parsed as a server frame, as our own clients do.
 
 #![no_main]
 

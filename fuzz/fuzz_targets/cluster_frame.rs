@@ -1,5 +1,5 @@
-//! Any bytes are a frame of another node as far as they can be read: nothing panics, nothing is allocated
-//! that the bytes do not hold, and what was read says the same when it is written and read again.
+//! Any bytes parse as a frame of another node as far as possible: no panic, no allocation beyond the input,
+//! and the parsed frame round-trips.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut frame = vec![VERSION];
     frame.extend_from_slice(bytes);
     let decoded = wire::decode(&frame);
-    // A record takes five bytes at least.
+    // A record takes at least five bytes.
     assert!(decoded.records.len() + decoded.unknown + decoded.malformed <= bytes.len() / 5 + 1);
     for record in decoded.records {
         let again = wire::decode(&Frame::from(&record).into_bytes());

@@ -1,6 +1,5 @@
-//! Any text is a condition within its limits or an error; a condition keeps its text and means the same
-//! when it is read again. Evaluation is tried on every subset of its topics, which finds a tree that is
-//! deeper than the limits promise.
+//! Any text is a condition within its limits or an error; a condition keeps its text and its meaning when it
+//! is parsed again. Evaluation with every subset of its topics detects trees that are deeper than the limit.
 
 #![no_main]
 
@@ -15,7 +14,7 @@ fuzz_target!(|text: &str| {
     let topics = condition.topics();
     assert!((1..=limits::CONDITION_TOPICS_MAX).contains(&topics.len()));
     assert_eq!(condition.matches_none(), condition.matches(|_| false));
-    // Every subset of the topics can be asked.
+    // Every subset of the topics.
     for subset in 0u32..1 << topics.len() {
         condition.matches(|topic| {
             topics.iter().position(|named| *named == topic).is_some_and(|i| subset >> i & 1 == 1)

@@ -1,6 +1,6 @@
-//! Any body means the same to the payload decoder in one piece and in many, and what it holds is bounded by
-//! what arrived. What was read is heard by a session that polls, as are requests and time in any order: one
-//! end, and no answer that nobody waits for. The first byte chooses the size of the pieces.
+//! The payload decoder gives the same result for a body in one piece and in many, and buffers at most what
+//! arrived. A polling session then processes the packets, requests and time in any order: one end, and no
+//! response without a pending poll. The first byte chooses the size of the pieces.
 
 #![no_main]
 
@@ -20,28 +20,28 @@ const CONFIG: Config = Config {
     queue_packets_max: 10,
 };
 
-/// What was heard, as text: packets do not outlive the buffer.
+/// Renders the packets as text, since they do not outlive the buffer.
 fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), PacketError>) {
     let mut decoder = Decoder::new();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut on = |packet: Packet<'_>| {
-        heard.push(format!("{packet:?}"));
+        received.push(format!("{packet:?}"));
         ControlFlow::Continue(())
     };
     for piece in bytes.chunks(piece) {
         let result = decoder.feed(piece, PAYLOAD_BYTES_MAX, &mut on);
         assert!(decoder.held_bytes() <= 2 * PAYLOAD_BYTES_MAX);
         if let Err(error) = result {
-            return (heard, Err(error));
+            return (received, Err(error));
         }
     }
     let result = decoder.finish(&mut on).map(drop);
     assert_eq!(decoder.held_bytes(), 0);
-    (heard, result)
+    (received, result)
 }
 
-/// Each record is an input: a number is time, a letter a request, anything else a packet of a POST, of the
-/// WebSocket that probes, or of the session's.
+/// Each record is an input: a number is time, a letter a request, anything else a packet from a POST, the
+/// probing WebSocket, or the session's WebSocket.
 fn converse(bytes: &[u8]) {
     let mut session = Session::polling(CONFIG.ping_interval_ms);
     let (mut now_ms, mut waits, mut ended) = (0, false, false);
@@ -75,9 +75,9 @@ fn converse(bytes: &[u8]) {
                 else {
                     continue;
                 };
-                let heard = session.handle_packet(packet, now_ms, &CONFIG, &mut out);
-                assert!(heard.is_none() || !ended);
-                if let Some(Data::Text(text)) = heard {
+                let received = session.handle_packet(packet, now_ms, &CONFIG, &mut out);
+                assert!(received.is_none() || !ended);
+                if let Some(Data::Text(text)) = received {
                     session.push(Outgoing::message(Data::Text(text)), &CONFIG, &mut out);
                     session.flush(&mut out);
                 }
@@ -85,7 +85,7 @@ fn converse(bytes: &[u8]) {
         }
         for output in &out {
             match output {
-                Output::Answer(_) => assert!(std::mem::take(&mut waits), "an answer that nobody waits for"),
+                Output::Answer(_) => assert!(std::mem::take(&mut waits), "a response without a pending poll"),
                 Output::Ended(_) => assert!(!std::mem::replace(&mut ended, true), "one end"),
                 Output::Frame(_) | Output::Upgraded | Output::Probe(_) => assert!(!ended),
                 Output::EndProbe => {}

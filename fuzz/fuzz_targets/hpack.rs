@@ -1,6 +1,6 @@
-//! Any header blocks are fields or an error. What was read is written again by the encoder and read back by
-//! another decoder, through tables that evict and change their sizes: both must stay in step. The first byte
-//! chooses the tables' sizes; a block ends where its length byte says.
+//! Any header blocks decode to fields or an error. The fields are encoded again and decoded by another
+//! decoder, with tables that evict and change their sizes: both tables must stay equal. The first byte
+//! chooses the table sizes; a length byte precedes each block.
 
 #![no_main]
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (block, after) = after.split_at(after.len().min(usize::from(*len)));
         rest = after;
         let Some(fields) = read(&mut strange, block) else { return };
-        // Fields of an index each, of up to the table's size.
+        // Indexed fields of up to the table's size each.
         if fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > 1 << 16 {
             return;
         }

@@ -1,8 +1,7 @@
-//! Any bytes a server may send mean the same to the HTTP/2 client in one piece and in many: the same events,
-//! the same bytes written back, the same error. Every request ends once at most, and what is open is counted.
-//! The first byte chooses the size of the pieces, and a greeting to come first, so that little is spent on
-//! finding one: none, or one after which bodies wait for their streams' windows, or for the connection's. The
-//! rest is the wire.
+//! The HTTP/2 client gives the same result for any server bytes in one piece and in many: equal events,
+//! output and error. Every request ends at most once, and the count of open requests is correct. The first
+//! byte chooses the size of the pieces and a greeting, so that the fuzzer need not find one: none, or one
+//! after which bodies wait for stream windows or for the connection window. The rest is the wire.
 
 #![no_main]
 
@@ -58,7 +57,7 @@ fn feed(mode: u8, bytes: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, Result<()
     ended.extend(client.into_open().iter().map(|key| key.0));
     ended.sort_unstable();
     assert!(ended.into_iter().eq(0..REQUESTS));
-    // An event of the connection may come once for several pieces of news that came together.
+    // A connection event may combine several changes that arrived together.
     events.retain(|event| event.key().is_some());
     (events, output, result)
 }

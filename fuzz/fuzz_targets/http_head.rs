@@ -1,6 +1,5 @@
-//! Any bytes are a head, an incomplete head or a refusal; what was accepted keeps its limits and does not
-//! depend on what follows it. Whatever a head leads to, the handshake and the query included, is tried on
-//! it as well.
+//! Any bytes are a head, an incomplete head or an error; an accepted head respects the limits and does not
+//! depend on what follows. The handshake and query functions are run on accepted heads.
 
 #![no_main]
 
@@ -31,6 +30,6 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(out.starts_with(b"HTTP/1.1 4"));
         }
     }
-    // The client's side of the handshake reads a stranger's bytes too.
+    // The client side of the handshake parses untrusted bytes too.
     let _ = ws::check_upgrade_response(bytes, "AQIDBAUGBwgJCgsMDQ4PEC==");
 });

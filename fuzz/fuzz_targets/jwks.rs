@@ -1,4 +1,4 @@
-//! JWK sets, as an app gives them or its identity provider serves them.
+//! JWK sets, as configured for an app or served by its identity provider.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! App JWTs: a whole token, or its parts (one a line) so that the fuzzer need not learn base64 first.
+//! App JWTs: a whole token, or its parts, one per line, so that the fuzzer need not learn base64 first.
 #![no_main]
 
 use base64::Engine;

@@ -1,7 +1,7 @@
-//! Whatever a client sends, and whenever the service answers: what is written are whole packets that a client
-//! of its version can read, nothing follows the last word, packet ids in use are not given twice, and what is
-//! held is bounded. The first byte chooses how the conversation begins; each other byte that is no part of a
-//! packet is an answer of the service, a message, or the connection's end and return.
+//! Whatever a client sends and whenever the service answers: the output consists of whole packets that a
+//! client of the version can parse, nothing follows the closing packet, packet ids in use are not reused, and
+//! memory is bounded. The first byte chooses how the conversation starts; each further byte outside of a
+//! packet is a result of the service, a message, or a disconnect and reconnect.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ use noroshi_types::{
     Urgency, When,
 };
 
-/// CONNECT and SUBSCRIBE `#` with QoS 2 of both versions, so that little is spent on finding them.
+/// CONNECT and SUBSCRIBE `#` with QoS 2 of both versions, so that the fuzzer need not find them.
 const GREETINGS: [&[u8]; 3] = [
     b"",
     b"\x10\x0D\x00\x04MQTT\x04\x00\x00\x3C\x00\x01c\x82\x06\x00\x01\x00\x01#\x02",
@@ -111,7 +111,7 @@ impl Node {
     }
 
     fn check(&mut self, out: &[u8]) {
-        assert!(!self.over || out.is_empty(), "after the last word");
+        assert!(!self.over || out.is_empty(), "output after the closing packet");
         let version = self.conversation.version();
         let mut decoder = Decoder::new();
         let read = decoder.feed(out, usize::MAX, &mut |frame| {
@@ -179,7 +179,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     feed(&mut node, greeting);
-    // A length, then as many bytes of wire, then one of the service.
+    // A length, then as many bytes of wire, then one byte for the service.
     let mut rest = bytes;
     while let [length, after @ ..] = rest {
         let (wire, after) = after.split_at(after.len().min(usize::from(length % 64)));

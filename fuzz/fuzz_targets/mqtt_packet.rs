@@ -1,6 +1,6 @@
-//! Any bytes mean the same to the MQTT decoder in one piece and in many, what it holds is bounded by what
-//! arrived, and every packet that can be read is read the same once it is written. The first byte chooses the
-//! version, the second the size of the pieces; the rest is the wire.
+//! The MQTT decoder gives the same result for any bytes in one piece and in many, buffers at most what
+//! arrived, and every parsed packet round-trips. The first byte chooses the version, the second the size of
+//! the pieces; the rest is the wire.
 
 #![no_main]
 
@@ -11,10 +11,10 @@ use noroshi_protocol::mqtt::{Connect, Decoder, Frame, Packet, Version, Violation
 
 const PACKET_BYTES_MAX: usize = 4096;
 
-/// What was heard, as text: packets do not outlive the buffer.
+/// Renders the packets as text, since they do not outlive the buffer.
 fn feed(version: Version, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), Violation>) {
     let mut decoder = Decoder::new();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut fed = 0;
     for piece in bytes.chunks(piece) {
         fed += piece.len();
@@ -23,20 +23,20 @@ fn feed(version: Version, bytes: &[u8], piece: usize) -> (Vec<String>, Result<()
             if let Ok(packet) = &packet {
                 written(version, packet);
             }
-            heard.push(format!("{:?} {packet:?}", frame.body));
+            received.push(format!("{:?} {packet:?}", frame.body));
             ControlFlow::Continue(())
         });
         assert!(decoder.held_bytes() <= 2 * fed.min(PACKET_BYTES_MAX) + 64, "{} held", decoder.held_bytes());
         assert_eq!(decoder.is_idle(), decoder.held_bytes() == 0);
         if result.is_err() {
             assert!(decoder.is_idle());
-            return (heard, result);
+            return (received, result);
         }
     }
-    (heard, Ok(()))
+    (received, Ok(()))
 }
 
-/// Writes a packet and reads it again.
+/// Encodes a packet and parses it again.
 fn written(version: Version, packet: &Packet<'_>) {
     let version = match packet {
         Packet::Connect(Connect { version, .. }) => *version,

@@ -1,6 +1,6 @@
-//! Any text is a packet or an error, and a packet is the same when it is written and read again. Lines are
-//! messages of a device, decisions and time for one conversation: nothing is asked of the session core before
-//! a log-in or after the end, and what is held is bounded. The public suites' echo hears the same messages.
+//! Any text is a packet or an error, and packets round-trip. Lines are messages of a device, results and time
+//! for one conversation: no request to the session core before a log-in or after the end, and bounded memory.
+//! The public suites' echo processes the same messages.
 
 #![no_main]
 
@@ -93,7 +93,7 @@ fn converse(bytes: &[u8]) {
             }
         }
         assert!(echoed.iter().all(|action| matches!(action, Action::Send(_) | Action::Close(_))));
-        // The window's places, the attachments' and the limit.
+        // The window's entries, the attachments' entries and the size limit.
         assert!(conversation.held_bytes() <= 2 * 17 * limits::INBOX_ROWS as usize + 4000);
     }
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Any text is a pattern of a topic rule or an error within it. A filter that rules allow matches no topic that they
-//! forbid, whatever the device's user and claims are, and neither a user nor a claim widens a pattern.
+//! Any text is a pattern of a topic rule or an error within it. An allowed filter matches no topic that the
+//! rules deny, whatever the device's user and claims, and neither a user nor a claim widens a pattern.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use noroshi_protocol::mqtt::{TopicFilter, filter_matches};
 use noroshi_types::rule::{Action, Allow, ClaimName, Claims, Decision, Pattern, Rule, Subject, TopicRules};
 use noroshi_types::{DeviceId, Topic, UserId};
 
-/// Rules with whom they allow, a filter, a topic, the user, the claim `team` and the claim `topics`.
+/// Rules with the allowed parties, a filter, a topic, the user, the claim `team` and the claim `topics`.
 type Input<'a> = (Vec<(&'a str, u8)>, &'a str, &'a str, &'a str, &'a str, Vec<&'a str>);
 
 fuzz_target!(|input: Input<'_>| {
@@ -18,7 +18,7 @@ fuzz_target!(|input: Input<'_>| {
         match Pattern::parse(text) {
             Ok(pattern) => {
                 assert_eq!(pattern.as_str(), *text);
-                // Without a webhook a rule cannot say "ask".
+                // A rule with "ask" requires a webhook.
                 let allow = [Allow::Anyone, Allow::Token, Allow::Server][usize::from(*allow) % 3];
                 rules.push(Rule { pattern, allow });
             }

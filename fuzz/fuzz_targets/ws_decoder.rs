@@ -1,6 +1,6 @@
-//! Any bytes mean the same to the WebSocket decoder in one piece and in many, and what it holds is bounded
-//! by what arrived; what a compressed message becomes is bounded too. The first byte chooses the role and whether messages
-//! may be compressed, the second the size of the pieces; the rest is the wire.
+//! The WebSocket decoder gives the same result for any bytes in one piece and in many, and buffers at most
+//! what arrived; the size of inflated messages is limited too. The first byte chooses the role and whether
+//! messages may be compressed, the second the size of the pieces; the rest is the wire.
 
 #![no_main]
 
@@ -11,15 +11,15 @@ use noroshi_protocol::ws::{Decoder, Inflater, Input, Role, Terms, WsError};
 
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// What was heard, as text: inputs do not outlive the buffer.
+/// Renders the inputs as text, since they do not outlive the buffer.
 fn feed(terms: Terms, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), WsError>) {
     let (mut decoder, mut inflater) = (Decoder::new(), Inflater::default());
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut fed = 0;
     for piece in bytes.chunks(piece) {
         fed += piece.len();
         let result = decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
-            heard.push(match input {
+            received.push(match input {
                 Input::Deflated(message) => {
                     let inflated = inflater.inflate(message, MESSAGE_BYTES_MAX);
                     if let Ok(Input::Binary(bytes)) = inflated {
@@ -40,10 +40,10 @@ fn feed(terms: Terms, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), Ws
         assert_eq!(decoder.is_idle(), decoder.held_bytes() == 0);
         if result.is_err() {
             assert!(decoder.is_idle());
-            return (heard, result);
+            return (received, result);
         }
     }
-    (heard, Ok(()))
+    (received, Ok(()))
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,6 +1,6 @@
-//! Whatever an XMPP client says, and however the session answers, the conversation neither panics nor grows
-//! beyond its limits, and what it says is XML that a client can read. Lines that begin with a control byte are
-//! the session's, the others the client's; the first byte chooses framing and configuration.
+//! Whatever an XMPP client sends and however the session core answers, the conversation neither panics nor
+//! exceeds its limits, and its output is XML that a client can parse. Lines that start with a control byte
+//! are the session core's, the others the client's; the first byte chooses framing and configuration.
 
 #![no_main]
 
@@ -9,10 +9,11 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use noroshi_protocol::ws;
-use noroshi_protocol::xmpp::action::{Action, Answer, Refusal, Resumed};
 use noroshi_protocol::xmpp::config::{Config, Context, Framing, Security};
 use noroshi_protocol::xmpp::xml::{Limits, Scope, parse_element};
-use noroshi_protocol::xmpp::{Conversation, Framer, Input, Output, Suspended};
+use noroshi_protocol::xmpp::{
+    Action, Answer, Conversation, Framer, Input, Output, Refusal, Resumed, Suspended,
+};
 use noroshi_types::{CloseReason, DeviceId, NotificationId};
 
 struct Peer {
@@ -33,8 +34,8 @@ impl Peer {
         self.asked.extend(out.actions);
     }
 
-    /// What goes out is whole elements that the client's reader takes.
-    fn check(&self, said: &[u8]) {
+    /// Checks that the output consists of whole elements that the client's parser accepts.
+    fn check(&self, output: &[u8]) {
         let scope = Scope::default();
         let check = |text: &str, scope| {
             assert!(parse_element(text, scope, &Limits::default()).is_ok(), "{text}");
@@ -43,23 +44,23 @@ impl Peer {
         match self.framing {
             Framing::WebSocket => {
                 let result =
-                    ws::Decoder::new().feed(ws::Role::Client, &mut said.to_vec(), 1 << 20, &mut |input| {
+                    ws::Decoder::new().feed(ws::Role::Client, &mut output.to_vec(), 1 << 20, &mut |input| {
                         let ws::Input::Text(text) = input else { panic!("{input:?}") };
                         check(text, None)
                     });
                 assert_eq!(result, Ok(()));
             }
             Framing::Stream => {
-                let result = Framer::new().feed(said, &Limits::default(), &mut |input| match input {
+                let result = Framer::new().feed(output, &Limits::default(), &mut |input| match input {
                     Input::Element(text) => check(text, Some(&scope)),
                     _ => ControlFlow::Continue(()),
                 });
-                assert_eq!(result, Ok(said.len()));
+                assert_eq!(result, Ok(output.len()));
             }
         }
     }
 
-    fn say(&mut self, text: &[u8]) {
+    fn send(&mut self, text: &[u8]) {
         if self.framing == Framing::WebSocket {
             let Ok(text) = std::str::from_utf8(text) else { return };
             return self.call(|it, cx, out| it.receive(cx, Input::Element(text), out));
@@ -77,7 +78,7 @@ impl Peer {
         self.framer = framer;
     }
 
-    /// The session's turn.
+    /// The session core's turn.
     fn answer(&mut self, how: u8) {
         let device = DeviceId::parse("d1").expect("it is one");
         match how {
@@ -140,7 +141,7 @@ fuzz_target!(|bytes: &[u8]| {
     for line in bytes.split(|byte| *byte == b'\n') {
         match line {
             [how @ 0..=9, ..] => peer.answer(*how),
-            text => peer.say(text),
+            text => peer.send(text),
         }
     }
 });

@@ -1,6 +1,6 @@
-//! Any bytes mean the same to the XMPP framer in one piece and in many, what it holds is bounded, and what it
-//! takes for an element the reader takes for one or refuses: it never finds two, and what it reads can be
-//! written and read again. The first byte is the size of the pieces; the rest is the wire.
+//! The XMPP framer gives the same result for any bytes in one piece and in many, and its memory is bounded.
+//! What it reports as one element the parser accepts as one or rejects, but never splits, and parsed elements
+//! round-trip. The first byte is the size of the pieces; the rest is the wire.
 
 #![no_main]
 
@@ -12,13 +12,13 @@ use noroshi_protocol::xmpp::{Framer, Input};
 
 const LIMITS: Limits = Limits { element_bytes_max: 4096, depth_max: 16, attributes_max: 16, nodes_max: 256 };
 
-/// What was heard, as text, without white space: that is told once a piece.
+/// Renders the pieces as text, without white space, which is reported once per piece.
 fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Option<XmlError>) {
-    let (mut framer, mut heard) = (Framer::new(), Vec::new());
+    let (mut framer, mut received) = (Framer::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         let result = framer.feed(piece, &LIMITS, &mut |input| {
             if input != Input::Whitespace {
-                heard.push(format!("{input:?}"));
+                received.push(format!("{input:?}"));
             }
             match input {
                 Input::Element(text) => {
@@ -38,10 +38,10 @@ fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Option<XmlError>) {
         assert!(framer.held_bytes() <= 2 * LIMITS.element_bytes_max + 64, "{framer:?}");
         if let Err(error) = result {
             assert!(framer.is_idle());
-            return (heard, Some(error));
+            return (received, Some(error));
         }
     }
-    (heard, None)
+    (received, None)
 }
 
 fuzz_target!(|bytes: &[u8]| {

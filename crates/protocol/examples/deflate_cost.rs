@@ -1,5 +1,5 @@
-//! What compressed messages of WebSockets cost (docs/performance.md): compressing one by level, inflating it, and what a
-//! message made to be expensive takes until it is refused or done.
+//! Measures the cost of compressed WebSocket messages (docs/performance.md): compression by level, inflation,
+//! and the time that a message crafted to be expensive takes until it is rejected or inflated.
 //!
 //! ```sh
 //! cargo run -p noroshi-protocol --release --example deflate_cost
@@ -15,7 +15,8 @@ use noroshi_protocol::ws::{Deflated, Inflater, Opcode};
 const ROUNDS: u32 = 200;
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// A `msg` frame's JSON of so many bytes: a notification, and data in which hardly anything repeats but names.
+/// The JSON of a `msg` frame of the given size: a notification with data in which little but field names
+/// repeats.
 fn message(bytes: usize) -> Vec<u8> {
     let mut json = String::from(
         r#"{"t":"msg","id":"01890a5d-ac96-774b-bcce-b302099a8057","topic":"orders/eu/4711","epoch":"0000002a","offset":7,"ack":true,"sent_at":"2026-11-25T17:31:19.123Z","notification":{"title":"Your parcel is on its way","body":"It arrives tomorrow between 10:00 and 12:00. You can change the place of delivery until midnight."},"data":{"#,
@@ -39,7 +40,7 @@ fn deflate(compressor: &mut CompressorOxide, plain: &[u8], out: &mut Vec<u8>) {
     out.truncate(written - FLUSH_END.len());
 }
 
-/// The middle of some rounds.
+/// The median time of a fixed number of rounds.
 fn median(mut work: impl FnMut()) -> Duration {
     let mut took: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
@@ -72,9 +73,9 @@ fn main() {
             );
         }
     }
-    // Blocks with the fixed code and nothing in them take 10 bits each.
+    // Empty blocks with the fixed code take 10 bits each.
     let empty = [0x02, 0x08, 0x20, 0x80, 0x00].repeat(MESSAGE_BYTES_MAX / 5);
-    // A flush after every 254 bytes: two blocks each, about as many as are let through.
+    // A flush after every 254 bytes: two blocks each, close to the largest number that is accepted.
     let mut runs = Vec::new();
     let mut compressor = CompressorOxide::new(create_comp_flags_from_zip_params(1, -15, 0));
     for _ in 0..MESSAGE_BYTES_MAX / 254 {
@@ -83,7 +84,7 @@ fn main() {
         runs.extend_from_slice(&block[..written]);
     }
     runs.truncate(runs.len() - FLUSH_END.len());
-    for (what, payload) in [("nothing but empty blocks", &empty), ("254 bytes a flush", &runs)] {
+    for (what, payload) in [("empty blocks only", &empty), ("a flush every 254 bytes", &runs)] {
         let mut result = String::new();
         let took = median(|| {
             let message = Deflated { opcode: Opcode::Binary, payload };

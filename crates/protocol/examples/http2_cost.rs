@@ -1,6 +1,6 @@
-//! What a push costs in this layer: `cargo run --release -p noroshi-protocol --example http2_cost`. Requests
-//! as APNs wants them are encoded, and answers as it gives them decoded, `streams` in flight at a time; no
-//! socket and no TLS. Prints nanoseconds per request.
+//! Measures what a push costs in this layer: `cargo run --release -p noroshi-protocol --example http2_cost`.
+//! Encodes requests in the form that APNs expects and decodes responses in the form that APNs sends, with
+//! `streams` in flight at a time, without socket and TLS. Prints nanoseconds per request.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// An answer: its status and id alone, or with a reason as body.
+/// A response: status and id only, or with a reason as body.
 fn answer(encoder: &mut hpack::Encoder, out: &mut Vec<u8>, stream: u32, good: bool) {
     let mut block = Vec::new();
     encoder.begin(&mut block);
@@ -64,15 +64,15 @@ fn main() {
         written += client.output().len();
         client.output().clear();
 
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         for i in 0..STREAMS {
             let stream = 2 * (round * STREAMS + i) as u32 + 1;
-            answer(&mut encoder, &mut said, stream, i % 10 != 0);
+            answer(&mut encoder, &mut received, stream, i % 10 != 0);
         }
-        // What the peer's window lacks is given back now and then, as servers do.
-        frame(&mut said, 8, 0, 0, &((body.len() * STREAMS) as u32).to_be_bytes());
+        // Restores the peer's window now and then, as servers do.
+        frame(&mut received, 8, 0, 0, &((body.len() * STREAMS) as u32).to_be_bytes());
         let start = Instant::now();
-        for read in said.chunks(16 << 10) {
+        for read in received.chunks(16 << 10) {
             client.receive(read).expect("good answers");
             while let Some(event) = client.poll_event() {
                 answers += usize::from(matches!(event, Event::Response { .. }));

@@ -1,9 +1,11 @@
-//! How a request or a log-in names the app whose JWT it brings, beside the token itself.
+//! How a request or a log-in names the app whose JWT it carries, besides the token itself.
 //!
-//! HTTP, WebSocket, server-sent events and long polling: `?app=NAME`, or the header `Noroshi-App`, or the host name
-//! `NAME.DOMAIN` where the node has a domain for that (`server.app_domain`); the first of them that is there counts.
-//! MQTT and XMPP carry one user name and one password: `DEVICE?app=NAME` says what `?app=NAME` says in a URL. A name
-//! selects keys and permits nothing: the token is verified with them, and has to be for that app.
+//! HTTP, WebSocket, server-sent events and long polling use `?app=NAME`, the header `Noroshi-App`, or the
+//! host name `NAME.DOMAIN` if the node has a domain for that (`server.app_domain`); the first one present
+//! applies.
+//! MQTT and XMPP carry one user name and one password: the user name `DEVICE?app=NAME` corresponds to
+//! `?app=NAME` in a URL. The name only selects the keys that verify the token, which must have been issued
+//! for that app.
 
 use std::borrow::Cow;
 
@@ -11,10 +13,10 @@ use noroshi_types::AppName;
 
 pub const HEADER: &str = "noroshi-app";
 
-/// What ends the device's name in a user name.
+/// Separates the device from the app in a user name.
 const MARK: &str = "?app=";
 
-/// The app that an HTTP request names, by its query parameter `app`, its header [`HEADER`], or its `Host`.
+/// The app that an HTTP request names by its query parameter `app`, its header [`HEADER`], or its `Host`.
 pub fn of_request<'a>(
     query: Option<Cow<'a, str>>,
     header: Option<&'a str>,
@@ -26,17 +28,18 @@ pub fn of_request<'a>(
         .or_else(|| of_host(host?, domain?).map(Cow::Owned))
 }
 
-/// `shop` of the host `shop.push.example.com:443` and the domain `push.example.com`. Host names have no case.
+/// Returns `shop` for the host `shop.push.example.com:443` and the domain `push.example.com`. Host names are
+/// case-insensitive.
 fn of_host(host: &str, domain: &str) -> Option<String> {
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     let host = name.map_or(host, |(host, _)| host).to_ascii_lowercase();
     let label = host.strip_suffix(&domain.to_ascii_lowercase())?.strip_suffix('.')?;
-    // A name has no dot: there is one label.
+    // An app name contains no dot, so this also rejects more than one label.
     AppName::parse(label).ok().map(|_| label.to_owned())
 }
 
-/// The device, and the app if the user name has one. A name that ends in anything else than `?app=` and an app's name
-/// is a device's as a whole.
+/// Splits a user name into the device and, if present, the app. A name that does not end in `?app=` and a
+/// valid app name is a device name as a whole.
 pub(crate) fn split_user(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once(MARK) {
         Some((device, app)) if AppName::parse(app).is_ok() => (device, Some(app)),
@@ -49,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_an_app() {
+    fn app_comes_from_query_header_or_host() {
         let domain = Some("push.example.com");
         let check = |query: Option<&'static str>, header, host, expected: Option<&str>| {
             let named = of_request(query.map(Cow::Borrowed), header, host, domain);
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_name_may_end_in_an_app() {
+    fn user_name_carries_the_app() {
         assert_eq!(split_user("d1"), ("d1", None));
         assert_eq!(split_user("d1?app=shop-2"), ("d1", Some("shop-2")));
         assert_eq!(split_user("?app=shop"), ("", Some("shop")));

@@ -1,7 +1,7 @@
-//! The HTTP paths by which devices connect. The gateway answers them, and the API passes requests for them to the gateway:
-//! both ask here. Paths that only conformance suites use are the gateway's own.
+//! The HTTP paths on which devices connect. The gateway serves them and the API forwards requests for them to
+//! the gateway; both use this table. Paths that only conformance suites use are in the gateway.
 
-/// What answers a request for one of these paths.
+/// The handler of a request for one of these paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DevicePath {
     /// A WebSocket that carries the native protocol.
@@ -17,7 +17,7 @@ pub enum DevicePath {
 }
 
 impl DevicePath {
-    /// None: the path is the API's, whatever the method.
+    /// Returns `None` if the path belongs to the API, whatever the method.
     pub fn at(path: &str) -> Option<Self> {
         Some(match path {
             "/v1/connect" => Self::Native,
@@ -29,7 +29,7 @@ impl DevicePath {
         })
     }
 
-    /// None: the API answers the request. Engine.IO answers every method itself.
+    /// Returns `None` if the API answers the request. Engine.IO answers every method itself.
     pub fn of(method: &str, path: &str) -> Option<Self> {
         Self::at(path).filter(|found| method == "GET" || *found == Self::EngineIo)
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_method_decides_except_for_engine_io() {
+    fn method_decides_except_for_engine_io() {
         assert_eq!(DevicePath::of("GET", "/v1/events"), Some(DevicePath::Events));
         assert_eq!(DevicePath::of("HEAD", "/v1/events"), None);
         assert_eq!(DevicePath::of("OPTIONS", "/socket.io"), Some(DevicePath::EngineIo));

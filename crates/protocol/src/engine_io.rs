@@ -1,5 +1,5 @@
-//! Engine.IO protocol v4, the server's side: the transport under Socket.IO. One session speaks over a
-//! WebSocket, or over HTTP long polling until it moves to a WebSocket.
+//! The server side of Engine.IO protocol v4, the transport under Socket.IO. A session runs over a WebSocket,
+//! or over HTTP long polling until it upgrades to a WebSocket.
 //!
 //! ```text
 //!   head ── request ── Request ──┐
@@ -7,9 +7,9 @@
 //!   WebSocket message ── Packet ─┘                └────── Data ── socket_io
 //! ```
 //!
-//! Reading order: [`packet`], [`payload`], [`mod@request`], [`handshake`], [`session`], [`answer`]. The document
-//! meant by "EIO" is the protocol's own (socket.io repository, `docs/engine.io-protocol/v4-current.md`); its
-//! sections are cited by name. CORS, keep-alive and the sockets are whose who owns the connections.
+//! Reading order: [`packet`], [`payload`], [`mod@request`], [`handshake`], [`session`], [`answer`]. "EIO"
+//! refers to the protocol specification (socket.io repository, `docs/engine.io-protocol/v4-current.md`),
+//! whose sections are cited by name. The owner of the connections handles CORS, keep-alive and sockets.
 
 pub mod answer;
 pub mod handshake;

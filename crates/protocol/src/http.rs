@@ -1,9 +1,9 @@
-//! The head of an HTTP/1.1 request, as the gateway needs it: enough to route a connection to WebSocket,
-//! SSE or the API, and to read a token. Bodies and everything else of HTTP belong to whoever takes the
-//! connection over. The bytes stay with the caller; the head borrows them.
+//! The head of an HTTP/1.1 request, as far as the gateway needs it: to route a connection to WebSocket, SSE
+//! or the API, and to read a token. The owner of the connection handles bodies and the rest of HTTP. The head
+//! borrows the caller's bytes.
 //!
-//! Invariants: no more than `Limits::head_bytes` are looked at; a query that was accepted decodes to
-//! UTF-8; `Debug` shows neither headers nor query, which may hold tokens.
+//! Invariants: at most `Limits::head_bytes` are read; an accepted query decodes to UTF-8; `Debug` shows
+//! neither headers nor query, which may hold tokens.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,12 +15,12 @@ mod request_id;
 pub use problem::{REFUSALS, Refusal, push_problem};
 pub use request_id::is_request_id;
 
-/// Bounds of a request head.
+/// Limits of a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Request line and headers with the empty line.
+    /// Size of request line, headers and the empty line.
     pub head_bytes: usize,
-    /// Header lines.
+    /// Number of header lines.
     pub headers: usize,
 }
 
@@ -34,11 +34,11 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Head<'a> {
     pub method: &'a str,
-    /// Without the query, as it was sent (percent-encoded).
+    /// Without the query, percent-encoded as received.
     pub path: &'a str,
-    /// What follows the `?`, as it was sent; [`Head::query_value`] decodes.
+    /// The part after `?`, as received; [`Head::query_value`] decodes it.
     pub query: Option<&'a str>,
-    /// 0 or 1 of HTTP/1.x.
+    /// 0 or 1, of HTTP/1.x.
     pub minor_version: u8,
     headers: Vec<httparse::Header<'a>>,
 }
@@ -70,7 +70,8 @@ impl HeadError {
     }
 }
 
-/// Reads the head at the start of `bytes`: the head and its length, or `None` while it is incomplete.
+/// Parses the head at the start of `bytes`. Returns the head and its length, or `None` while it is
+/// incomplete.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Head<'a>, usize)>, HeadError> {
     let window = &bytes[..bytes.len().min(limits.head_bytes)];
     let mut headers = vec![httparse::EMPTY_HEADER; limits.headers];
@@ -79,11 +80,11 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Head<'a>, u
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if window.len() < limits.head_bytes => return Ok(None),
         Ok(httparse::Status::Partial) => return Err(HeadError::TooLong),
-        Err(error) => return Err(refused(error)),
+        Err(error) => return Err(malformed(error)),
     };
     let (Some(method), Some(target), Some(minor_version)) = (request.method, request.path, request.version)
     else {
-        return Err(HeadError::Malformed("the request line is not complete"));
+        return Err(HeadError::Malformed("the request line is incomplete"));
     };
     let header_count = request.headers.len();
     headers.truncate(header_count);
@@ -110,7 +111,7 @@ fn origin_form(target: &str) -> Option<&str> {
     rest.find('/').map(|at| &rest[at..])
 }
 
-fn refused(error: httparse::Error) -> HeadError {
+fn malformed(error: httparse::Error) -> HeadError {
     HeadError::Malformed(match error {
         httparse::Error::TooManyHeaders => return HeadError::TooManyHeaders,
         httparse::Error::HeaderName => "a header name has characters that are not allowed",
@@ -123,12 +124,12 @@ fn refused(error: httparse::Error) -> HeadError {
 }
 
 impl<'a> Head<'a> {
-    /// The first header of this name; absent if its value is not UTF-8.
+    /// The first header with this name; `None` if its value is not UTF-8.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.header_values(name).next()
     }
 
-    /// Every header of this name, in order, whatever its bytes.
+    /// Every header with this name, in order, as bytes.
     pub fn header_bytes(&self, name: &str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         self.headers
             .iter()
@@ -136,7 +137,7 @@ impl<'a> Head<'a> {
             .map(|header| header.value)
     }
 
-    /// Every header of this name whose value is UTF-8, in order.
+    /// Every header with this name whose value is UTF-8, in order.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.headers
             .iter()
@@ -144,7 +145,7 @@ impl<'a> Head<'a> {
             .filter_map(|header| std::str::from_utf8(header.value).ok())
     }
 
-    /// Whether a comma-separated header lists `token`, in any case.
+    /// Whether a comma-separated header lists `token`, ignoring case.
     pub fn has_token(&self, header: &str, token: &str) -> bool {
         self.header_values(header)
             .flat_map(|value| value.split(','))

@@ -1,9 +1,9 @@
-//! HTTP/2 (RFC 9113) with HPACK (RFC 7541) for the end that makes requests: what a push service is spoken to
-//! with. Sans-IO: the owner of the socket hands in the bytes it read and writes what is in `output`.
+//! HTTP/2 (RFC 9113) with HPACK (RFC 7541), client side only: for requests to push services. Sans-IO: the
+//! owner of the socket passes in the bytes it read and writes the contents of `output`.
 //!
-//! Only what a push needs, and that exactly: requests with a body known beforehand, responses handed over
-//! whole. No server push (refused), no priorities (ignored), no CONNECT, no HEAD, no upgrade from HTTP/1.1;
-//! trailers are checked and dropped. Time belongs to the caller: it cancels what takes too long and pings.
+//! Implements exactly what a push needs: requests with a body known beforehand, and responses delivered
+//! whole. No server push (rejected), no priorities (ignored), no CONNECT, no HEAD, no upgrade from HTTP/1.1;
+//! trailers are checked and dropped. The caller owns time: it cancels slow requests and sends pings.
 //!
 //! Reading order: [`connection`], [`headers`], [`mod@error`], [`hpack`].
 

@@ -1,6 +1,6 @@
-//! Bytes to packets and packets to bytes: everything a connection says, without a socket, a clock or
-//! randomness. Callers hand in bytes they read and get values; they hand in values and get bytes to
-//! write. Limits are arguments and are checked before anything is allocated.
+//! Wire protocols without IO: parsers, encoders and state machines that use no socket, clock or randomness.
+//! Callers pass in received bytes and get values, or pass in values and get bytes to write. Limits are
+//! arguments and are checked before anything is allocated.
 //!
 //! ```text
 //!   bytes ── http::parse ──┬─ ws::upgrade ── ws::Decoder ── native::parse_client_frame ── values
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Reading order: [`http`], [`ws`], [`native`], [`sse`]; then [`engine_io`] and [`socket_io`] on top of it;
-//! [`mqtt`]; [`xmpp`]; [`http2`] stands alone, as it is the only one that makes requests. Transport and conversation are
-//! two axes: `ws` knows nothing of the JSON inside, `native` nothing of frames.
+//! [`mqtt`]; [`xmpp`]; [`http2`], the only client. Transport and conversation are independent: `ws` does not
+//! know the JSON inside frames, `native` does not know frames.
 
 pub mod app_name;
 pub mod device_path;

@@ -1,4 +1,5 @@
-//! MQTT 3.1.1 and 5.0, the server's side (and what tests and load generators need of a client's).
+//! The server side of MQTT 3.1.1 and 5.0, and the parts of the client side that tests and load generators
+//! need.
 //!
 //! ```text
 //!   bytes ── Decoder ── Frame ── Conversation::receive ──┬── bytes
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! Reading order: [`Decoder`], [`Packet`], [`Properties`], [`TopicFilter`]; [`Conversation`], [`Action`],
-//! [`Outgoing`], [`Publication`]; [`last_word`]. Reason codes, return codes and topic rules of MQTT are known
-//! here and nowhere else. Section numbers are those of MQTT 5 where no other version is named.
+//! [`Outgoing`], [`Publication`]; [`close_codes`]. Only this module knows the reason codes, return codes and
+//! topic rules of MQTT. Section numbers refer to MQTT 5 unless another version is named.
 
 mod action;
 mod close;
@@ -18,6 +19,7 @@ mod flight;
 mod frame;
 mod outgoing;
 mod packet;
+mod packet_type;
 mod property;
 mod publication;
 mod reader;
@@ -28,18 +30,19 @@ mod violation;
 mod writer;
 
 pub use action::{
-    Action, Answer, LogIn, LogInRefused, LoggedIn, OfferedWill, Owed, Parting, PublishRefused, Saved,
+    Action, Answer, ConnectionEnd, LogIn, LogInRefused, LoggedIn, OfferedWill, Owed, PublishRefused, Saved,
     ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnsubscribeRequest, Will,
 };
-pub use close::{LastWord, last_word};
+pub use close::{CloseCodes, close_codes};
 pub use config::{Config, WILDCARDS_MAX};
 pub use conversation::{Cause, Conversation, Delivery};
-pub use frame::{Decoder, Frame, PacketType, VAR_INT_MAX};
+pub use frame::{Decoder, Frame};
 pub use outgoing::Outgoing;
 pub use packet::{
     Ack, Auth, ConnAck, Connect, Disconnect, Filters, LastWill, Packet, Publish, Qos, RetainHandling, SubAck,
     Subscribe, SubscribeOptions, Unsubscribe, Version,
 };
+pub use packet_type::PacketType;
 pub use property::{Properties, Property, PropertyList, Value};
 pub use publication::{Publication, ShareCopy};
 pub use reason::ReasonCode;
@@ -49,6 +52,7 @@ pub use topic::{
     share_filter,
 };
 pub use violation::Violation;
+pub use writer::VAR_INT_MAX;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Socket.IO protocol v5, the server's side: packets over Engine.IO messages, and the conversation of a
+//! The server side of Socket.IO protocol v5: packets over Engine.IO messages, and the conversation of a
 //! device with the service.
 //!
 //! ```text
@@ -6,16 +6,16 @@
 //!   Message ── Notification (shared) + Conversation::deliver (ack id) ── bytes
 //! ```
 //!
-//! Reading order: [`packet`], [`assembler`], [`encode`], [`notification`], [`conversation`]; [`echo`] is what
-//! the public test suites expect to talk to. The document meant by "SIO" is the protocol's own (socket.io
-//! repository, `docs/socket.io-protocol/v5-current.md`); its sections are cited by name.
+//! Reading order: [`packet`], [`assembler`], [`encode`], [`notification`], [`conversation`]; [`echo`] is the
+//! application that the public test suites expect. "SIO" refers to the protocol specification (socket.io
+//! repository, `docs/socket.io-protocol/v5-current.md`), whose sections are cited by name.
 //!
-//! # What a device says and hears
-//! It connects to the namespace `/` with `{"token":"…"}`; `app`, `topics` (subscriptions of this connection)
-//! and `offsets` are optional. It emits `subscribe`, `unsubscribe`, `ack`, `presence` and `token`, each with
-//! the object of the native frame of that kind without its `t` (or a name, an id, a list of them, where
-//! nothing else is said), and hears `notification`, `recovered`, `error` and `close`. Subscriptions by
-//! `subscribe` last as long as the connection, whether it was recovered or not.
+//! # Events
+//! A device connects to the namespace `/` with `{"token":"…"}`; `app`, `topics` (subscriptions of this
+//! connection) and `offsets` are optional. It emits `subscribe`, `unsubscribe`, `ack`, `presence` and
+//! `token`, each with the object of the corresponding native frame without `t` (or just a name, an id or a
+//! list of them, if that is the only field). It receives `notification`, `recovered`, `error` and `close`.
+//! Subscriptions made with `subscribe` last as long as the connection, recovered or not.
 
 pub mod action;
 pub mod assembler;

@@ -1,17 +1,17 @@
-//! Server-sent events (HTML Living Standard §9.2): the stream that `EventSource` reads. A message is the
-//! same JSON object as on the native WebSocket.
+//! Server-sent events (HTML Living Standard §9.2): the stream for `EventSource`. A message is the same JSON
+//! object as on the native WebSocket.
 //!
-//! Invariant: `id:` is written only for messages kept as `stored`, so a `Last-Event-ID` always names a
-//! place that can be resumed from. No input can break out of its `data:` line.
+//! Invariant: `id:` is written only for `stored` messages, so a client can always resume from its
+//! `Last-Event-ID`. No input can break out of its `data:` line.
 
 use noroshi_types::{Invalid, Message, NotificationId, When};
 
 use crate::http::Head;
 use crate::native;
 
-/// Appends the head of the endless response. The token never travels in a cookie, so any origin may read.
+/// Appends the head of the endless response. Any origin may read it, since tokens are never sent in cookies.
 pub fn push_response_head(out: &mut Vec<u8>, gzip: bool) {
-    // X-Accel-Buffering: a reverse proxy that collects an endless answer would deliver nothing.
+    // X-Accel-Buffering: a buffering reverse proxy would never deliver an endless response.
     let coding = if gzip { "Content-Encoding: gzip\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{coding}Vary: Accept-Encoding\r\n\
@@ -21,12 +21,12 @@ pub fn push_response_head(out: &mut Vec<u8>, gzip: bool) {
     out.extend_from_slice(head.as_bytes());
 }
 
-/// Appends how long the client waits before it comes back.
+/// Appends the client's reconnect delay.
 pub fn push_retry(out: &mut Vec<u8>, retry_ms: u64) {
     out.extend_from_slice(format!("retry: {retry_ms}\n\n").as_bytes());
 }
 
-/// A message, encoded once and shared by a fan-out.
+/// A message, encoded once for all recipients.
 pub fn event(message: &Message) -> Vec<u8> {
     let json = native::message_json(message);
     let mut out = Vec::with_capacity(json.len() + 72); // "event: msg", "id: " with a UUID, "data: "
@@ -47,19 +47,19 @@ pub fn named(event: &str, json: &[u8], out: &mut Vec<u8>) {
     push_data(out, json);
 }
 
-/// A comment line: heard by proxies and sockets, ignored by clients.
+/// A comment line, which keeps proxies and sockets alive and is ignored by clients.
 pub fn keep_alive() -> &'static [u8] {
     b": keep-alive\n\n"
 }
 
-/// The `Last-Event-ID` header, or the query value `last_event_id` for clients that cannot set it.
+/// The `Last-Event-ID` header, or the query parameter `last_event_id` for clients that cannot set headers.
 pub fn last_event_id(head: &Head<'_>) -> Result<Option<NotificationId>, Invalid> {
     let given = head.header("last-event-id").map(Into::into).or_else(|| head.query_value("last_event_id"));
     // An EventSource whose id was reset sends an empty one, or none.
     given.filter(|id| !id.is_empty()).map(|id| NotificationId::parse(&id)).transpose()
 }
 
-/// A line break would end the field: each line gets its own, and the client joins them again.
+/// A line break would end the field, so each line gets its own field; the client joins them again.
 fn push_data(out: &mut Vec<u8>, json: &[u8]) {
     for line in json.split(|byte| matches!(byte, b'\n' | b'\r')) {
         out.extend_from_slice(b"data: ");
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// What an `EventSource` makes of a stream: HTML Living Standard §9.2.6, for whole events.
+    /// Interprets a stream as `EventSource` does: HTML Living Standard §9.2.6, for whole events.
     fn interpret(stream: &str) -> Vec<(String, String, String)> {
         let (mut events, mut event, mut data, mut id) =
             (Vec::new(), String::new(), Vec::new(), String::new());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_stored_message_has_an_id() {
+    fn only_stored_messages_have_an_id() {
         let json = r#"{"t":"msg","id":"01890a5d-ac96-774b-bcce-b302099a8057","data":{ "a":   1 },"#;
         let stored = String::from_utf8(event(&message(When::Stored))).unwrap();
         let expected = format!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_begins_with_its_head_and_may_rest() {
+    fn stream_starts_with_its_head_and_keeps_alive() {
         let mut out = Vec::new();
         push_response_head(&mut out, false);
         push_retry(&mut out, 1500);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_where_it_was() {
+    fn client_sends_its_last_event_id() {
         let check = |query: &str, header: &str| {
             let text = format!("GET /v1/events{query} HTTP/1.1\r\n{header}\r\n");
             let (head, _) = http::parse(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();

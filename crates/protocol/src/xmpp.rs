@@ -1,6 +1,6 @@
-//! XMPP between a device and the service (RFC 6120, RFC 6121), as a document over TCP or framed on a WebSocket
-//! (RFC 7395). An account is a device: `device@domain`, its token the password; its notifications come as
-//! messages, topics are the nodes of a PubSub service.
+//! XMPP between a device and the service (RFC 6120, RFC 6121), as a document over TCP or framed on a
+//! WebSocket (RFC 7395). An account is a device: `device@domain` with its token as password. Notifications
+//! are messages, topics are nodes of a PubSub service.
 //!
 //! ```text
 //!   bytes ── xml::Framer ── Input ── Conversation ── Output { bytes, actions }
@@ -12,8 +12,8 @@
 //! Reading order: [`xml`], [`config`], [`action`], [`conversation`]; then [`sasl`] and [`scram`], [`presence`],
 //! [`jid`], [`encode`], [`close`].
 //!
-//! Not here: who has which token, and what a topic holds. A device has an empty roster and talks to nobody;
-//! [`accounts`] is for suites that need more.
+//! Out of scope: token storage and topic contents. A device has an empty roster and no contacts; [`accounts`]
+//! implements more for conformance suites.
 
 pub mod accounts;
 pub mod action;
@@ -27,14 +27,16 @@ pub mod jid;
 mod management;
 pub mod namespace;
 pub mod presence;
+mod refusal;
 pub mod sasl;
 pub mod scram;
 pub mod xml;
 
 pub use accounts::Accounts;
-pub use action::{Action, Answer, Credentials, Delivery, Output, Refusal, Request, Resumed};
+pub use action::{Action, Answer, Credentials, Delivery, Output, Request, Resumed};
 pub use archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 pub use config::{Config, Context, Framing, Security};
 pub use conversation::{Conversation, resource_of};
 pub use management::Suspended;
+pub use refusal::Refusal;
 pub use xml::{Framer, Input};

@@ -1,4 +1,4 @@
-//! What a decision by topic rules costs: the last of 16 rules with variables decides.
+//! Measures a decision by topic rules: the last of 16 rules with variables decides.
 //!
 //! `cargo run --release -p noroshi-types --example rule_cost`
 

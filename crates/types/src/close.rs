@@ -1,48 +1,48 @@
-//! Why a connection ended: one closed table. Every way out of a connection names exactly one of
-//! these; the metric label, the log, the WebSocket close code and the advice to the client all come
-//! from here. The operator page `docs/close-reasons.md` is this table as text.
+//! Why a connection ended: one closed enum. Every end of a connection has exactly one reason, which
+//! determines the metric label, the log entry, the WebSocket close code and the advice to the client. The
+//! operator page `docs/close-reasons.md` contains this table.
 
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CloseReason {
-    /// The node is being emptied.
+    /// The node is draining.
     Drain,
-    /// A newer connection of the same device took over.
+    /// A newer connection of the same device replaced this one.
     Replaced,
-    /// The token's lifetime ended.
+    /// The token expired.
     Expired,
     /// The device was deleted or its tokens were revoked.
     Revoked,
-    /// The token is not valid.
+    /// The token is invalid.
     Unauthorized,
     /// No token arrived in time.
     AuthTimeout,
-    /// Nothing was heard for too long.
+    /// The client sent nothing within the timeout.
     PingTimeout,
-    /// The client did not take what was sent.
+    /// The client read too slowly.
     SlowConsumer,
-    /// Too many frames a second, or too many log-ins of the client or its app failed.
+    /// Too many frames per second, or too many failed log-ins of the client or its app.
     RateLimited,
-    /// A message that is not what the protocol allows here.
+    /// A message that violates the protocol.
     BadMessage,
-    /// The node has no room for one more connection now.
+    /// The node cannot accept another connection.
     Overloaded,
-    /// The app has used up its quota.
+    /// The app has exhausted its quota.
     QuotaExceeded,
-    /// The app's topic rules changed, and the session kept too little of its token to decide by the new ones.
+    /// The app's topic rules changed, and the session did not keep the claims that the new ones need.
     RulesChanged,
-    /// Our own failure.
+    /// An internal error.
     Internal,
-    /// A frame that breaks RFC 6455.
+    /// A frame that violates RFC 6455.
     ProtocolError,
     /// Text that is not UTF-8.
     InvalidUtf8,
-    /// A frame or message over the limit.
+    /// A frame or message above the size limit.
     TooBig,
-    /// The client said good-bye.
+    /// The client closed the connection.
     PeerClosed,
-    /// The transport broke.
+    /// The transport failed.
     PeerReset,
 }
 
@@ -94,8 +94,8 @@ impl CloseReason {
         }
     }
 
-    /// The code in the WebSocket close frame: 4000 to 4099 are private use (RFC 6455 §7.4.2), the
-    /// others are RFC 6455 §7.4.1. `None` where the peer ended it and no frame is sent.
+    /// The code in the WebSocket close frame: 4000 to 4099 are private use (RFC 6455 §7.4.2), the others are
+    /// from RFC 6455 §7.4.1. `None` if the peer ended the connection, since no frame is sent.
     pub fn websocket_code(self) -> Option<u16> {
         Some(match self {
             CloseReason::Drain => 4000,
@@ -119,7 +119,7 @@ impl CloseReason {
         })
     }
 
-    /// Whether coming back with the same token can succeed.
+    /// Whether reconnecting with the same token can succeed.
     pub fn may_reconnect(self) -> bool {
         match self {
             CloseReason::Replaced
@@ -144,28 +144,28 @@ impl CloseReason {
         }
     }
 
-    /// One sentence, at most 123 bytes: a close frame carries 125 less the code (RFC 6455 §5.5).
+    /// One sentence of at most 123 bytes: a close frame carries 125 including the code (RFC 6455 §5.5).
     pub fn explain(self) -> &'static str {
         match self {
-            CloseReason::Drain => "this node is being emptied; connect again after the delay told",
-            CloseReason::Replaced => "a newer connection of the same device took over",
+            CloseReason::Drain => "the node is draining; reconnect after the given delay",
+            CloseReason::Replaced => "a newer connection of the same device replaced this one",
             CloseReason::Expired => "the token expired; connect with a new one",
             CloseReason::Revoked => "the device was deleted or its tokens were revoked",
             CloseReason::Unauthorized => "the token is not valid",
-            CloseReason::AuthTimeout => "no connect frame with a token arrived in time",
-            CloseReason::PingTimeout => "nothing was heard from the client for too long",
-            CloseReason::SlowConsumer => "the client did not take what was sent",
-            CloseReason::RateLimited => "too many frames a second, or too many failed log-ins",
-            CloseReason::BadMessage => "a message that the protocol does not allow here",
-            CloseReason::Overloaded => "no room for one more connection now",
-            CloseReason::QuotaExceeded => "the app has used up its quota; reconnect after the given delay",
+            CloseReason::AuthTimeout => "no frame with a token arrived in time",
+            CloseReason::PingTimeout => "the client sent nothing within the timeout",
+            CloseReason::SlowConsumer => "the client did not read fast enough",
+            CloseReason::RateLimited => "too many frames per second, or too many failed log-ins",
+            CloseReason::BadMessage => "a message violates the protocol",
+            CloseReason::Overloaded => "the node cannot accept another connection now",
+            CloseReason::QuotaExceeded => "the app has exhausted its quota; reconnect after the given delay",
             CloseReason::RulesChanged => "the app's topic rules changed; reconnect after the given delay",
-            CloseReason::Internal => "the service failed",
-            CloseReason::ProtocolError => "a frame breaks the WebSocket protocol",
-            CloseReason::InvalidUtf8 => "a text message is not UTF-8",
-            CloseReason::TooBig => "a message is over the size limit",
+            CloseReason::Internal => "internal error",
+            CloseReason::ProtocolError => "a frame violates the WebSocket protocol",
+            CloseReason::InvalidUtf8 => "a text message is not valid UTF-8",
+            CloseReason::TooBig => "a message exceeds the size limit",
             CloseReason::PeerClosed => "the client closed the connection",
-            CloseReason::PeerReset => "the transport broke",
+            CloseReason::PeerReset => "the transport failed",
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_table_is_complete_and_unambiguous() {
+    fn table_is_complete_and_unambiguous() {
         let names: BTreeSet<_> = CloseReason::ALL.iter().map(|r| r.as_str()).collect();
         assert_eq!(names.len(), CloseReason::ALL.len());
         let codes: Vec<_> = CloseReason::ALL.iter().filter_map(|r| r.websocket_code()).collect();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_page_is_this_table() {
+    fn operator_page_matches_this_table() {
         let rows: Vec<String> = CloseReason::ALL
             .into_iter()
             .map(|reason| {

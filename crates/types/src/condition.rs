@@ -1,13 +1,13 @@
 //! Topic conditions in FCM's syntax: `'a' in topics && ('b' in topics || !('c' in topics))`.
 //!
-//! `!` binds tightest, then `&&`, then `||`. The text is bounded in length, topics and depth before
-//! a node is made, so a hostile condition costs nothing.
+//! `!` binds tightest, then `&&`, then `||`. Length, topics and depth are limited before a node is allocated,
+//! so a hostile condition is cheap.
 
 use std::fmt;
 
 use crate::{Invalid, Topic, limits};
 
-/// A checked condition; it keeps the text it was read from.
+/// A parsed condition, which keeps its original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     text: Box<str>,
@@ -26,7 +26,7 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         if text.len() > limits::CONDITION_BYTES_MAX {
             return Err(Invalid::new(format!(
-                "a condition is at most {} bytes long",
+                "a condition must be at most {} bytes long",
                 limits::CONDITION_BYTES_MAX
             )));
         }
@@ -34,7 +34,7 @@ impl Condition {
         let root = parser.any()?;
         match parser.rest().is_empty() {
             true => Ok(Self { text: text.into(), root }),
-            false => Err(parser.expected("&&, || or the end")),
+            false => Err(parser.expected("&&, || or the end of the condition")),
         }
     }
 
@@ -46,17 +46,17 @@ impl Condition {
         &self.root
     }
 
-    /// Whether a device with these subscriptions is meant.
+    /// Whether the condition matches a device with these subscriptions.
     pub fn matches(&self, subscribed: impl Fn(&Topic) -> bool) -> bool {
         self.root.matches(&subscribed)
     }
 
-    /// Whether devices without a single subscription are meant too (`!('a' in topics)`).
+    /// Whether the condition matches devices without any subscription (`!('a' in topics)`).
     pub fn matches_none(&self) -> bool {
         self.matches(|_| false)
     }
 
-    /// Every topic named, each once.
+    /// All topics that it contains, without duplicates.
     pub fn topics(&self) -> Vec<&Topic> {
         let mut topics = Vec::new();
         self.root.collect(&mut topics);
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > limits::CONDITION_DEPTH_MAX {
             return Err(Invalid::new(format!(
-                "a condition is nested at most {} deep",
+                "a condition must be nested at most {} levels deep",
                 limits::CONDITION_DEPTH_MAX
             )));
         }
@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
         self.topics += 1;
         if self.topics > limits::CONDITION_TOPICS_MAX {
             return Err(Invalid::new(format!(
-                "a condition names at most {} topics",
+                "a condition may contain at most {} topics",
                 limits::CONDITION_TOPICS_MAX
             )));
         }
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_negation_alone_means_devices_without_subscriptions() {
+    fn negation_matches_devices_without_subscriptions() {
         assert!(Condition::parse("!('a' in topics)").is_ok_and(|c| c.matches_none()));
         assert!(Condition::parse("'a' in topics").is_ok_and(|c| !c.matches_none()));
     }
 
     #[test]
-    fn errors_say_where() {
+    fn errors_state_the_position() {
         let check = |text: &str, part: &str| {
             let error = Condition::parse(text).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,27 +1,29 @@
-//! Which variant of an experiment a user gets: the same at every node, at every start and in every language that
+//! Assigns a user to a variant of an experiment: deterministic across nodes, restarts and any language that
 //! can multiply 64-bit numbers.
 //!
-//! Weighted rendezvous hashing: each variant draws a number from a hash of (experiment, variant, user), scaled by its
-//! weight, and the smallest wins. So a user moves only to or from a variant whose weight changed: those between two others
-//! stay where they are, which ranges over one hash do not give. The hash names the experiment, so experiments are
-//! independent of each other. Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (SPAA 2005), the
-//! logarithmic method: -ln(u) / weight is exponential with that rate, and of exponentials the chance to be the
-//! smallest is the share of the rate.
+//! Uses weighted rendezvous hashing: each variant gets a number from a hash of (experiment, variant, user),
+//! scaled by its weight, and the smallest wins. A change of weight therefore moves users only to or from that
+//! variant; users between two other variants stay, unlike with ranges over a single hash. The hash includes
+//! the experiment, so experiments are independent of each other. This is the logarithmic method of
+//! Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (SPAA 2005): -ln(u) / weight is
+//! exponential with that rate, and the probability that an exponential is the smallest is its share of the
+//! rates.
 
 use crate::hash::{BEGIN, fnv, mix};
 use crate::{DeviceId, Label, UserId};
 
-/// Who is given a variant: the user on all devices or, where nobody is logged in, the device.
+/// Who is assigned: the user on all devices or, without a logged-in user, the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject<'a> {
     User(&'a UserId),
     Device(&'a DeviceId),
 }
 
-/// The variants of one experiment, ready to be drawn from.
+/// The variants of one experiment, prepared for assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variants {
-    /// Hash of experiment and variant, and one by the weight; in the order of the definition, weight 0 left out.
+    /// Index in the definition, hash of experiment and variant, and the reciprocal of the weight. Variants of
+    /// weight 0 are omitted.
     draws: Vec<(usize, u64, f64)>,
 }
 
@@ -30,10 +32,10 @@ impl<'a> Subject<'a> {
         user.map_or(Self::Device(device), Self::User)
     }
 
-    fn hash(self, begun: u64) -> u64 {
+    fn hash(self, hash: u64) -> u64 {
         match self {
-            Self::User(user) => fnv(fnv(begun, b"u"), user.as_str().as_bytes()),
-            Self::Device(device) => fnv(fnv(begun, b"d"), device.as_str().as_bytes()),
+            Self::User(user) => fnv(fnv(hash, b"u"), user.as_str().as_bytes()),
+            Self::Device(device) => fnv(fnv(hash, b"d"), device.as_str().as_bytes()),
         }
     }
 }
@@ -41,24 +43,24 @@ impl<'a> Subject<'a> {
 impl Variants {
     /// Names and weights, in the order of the definition.
     pub fn new<'a>(experiment: &Label, variants: impl IntoIterator<Item = (&'a Label, u32)>) -> Self {
-        let begun = fnv(fnv(BEGIN, experiment.as_str().as_bytes()), b"\0");
+        let hash = fnv(fnv(BEGIN, experiment.as_str().as_bytes()), b"\0");
         let draw = |(at, (name, weight)): (usize, (&Label, u32))| {
-            let begun = fnv(fnv(begun, name.as_str().as_bytes()), b"\0");
-            (weight > 0).then(|| (at, begun, 1.0 / f64::from(weight)))
+            let hash = fnv(fnv(hash, name.as_str().as_bytes()), b"\0");
+            (weight > 0).then(|| (at, hash, 1.0 / f64::from(weight)))
         };
         Self { draws: variants.into_iter().enumerate().filter_map(draw).collect() }
     }
 
-    /// The variant's place in the definition; none if every weight is 0.
+    /// The index of the assigned variant in the definition; `None` if every weight is 0.
     pub fn draw(&self, subject: Subject<'_>) -> Option<usize> {
-        let scores = self.draws.iter().map(|(at, begun, scale)| (*at, score(subject.hash(*begun)) * scale));
+        let scores = self.draws.iter().map(|(at, hash, scale)| (*at, score(subject.hash(*hash)) * scale));
         scores.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
     }
 }
 
-/// -ln(u), with u uniform in (0, 1): from the 53 bits that a double holds.
+/// -ln(u), with u uniform in (0, 1), from the 53 bits that a double represents exactly.
 fn score(hash: u64) -> f64 {
-    // (x + 0.5) / 2^53 is never 0 and never 1.
+    // (x + 0.5) / 2^53 is never 0 or 1.
     let uniform = ((mix(hash) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -uniform.ln()
 }
@@ -88,7 +90,7 @@ mod tests {
         (0..USERS).map(draw).collect()
     }
 
-    /// Pearson's statistic of counts against shares.
+    /// Pearson's chi-squared statistic of counts against shares.
     fn chi_square(counts: &[usize], expected: &[f64]) -> f64 {
         counts
             .iter()
@@ -98,14 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_those_of_the_weights() {
+    fn shares_follow_the_weights() {
         for weights in [[1, 1, 1], [1, 2, 7], [900_000, 90_000, 10_000]] {
             let sum = weights.iter().sum::<u32>();
             let draws = draws("checkout", &[("a", weights[0]), ("b", weights[1]), ("c", weights[2])]);
             let mut counts = [0; 3];
             draws.iter().for_each(|at| counts[*at] += 1);
             let expected = weights.map(|weight| USERS as f64 * f64::from(weight) / f64::from(sum));
-            // 2 degrees of freedom: above 13.8 once in a thousand (the users are fixed, so it is now or never).
+            // 2 degrees of freedom: above 13.8 with probability 0.1 % (the users are fixed, so the result is
+            // deterministic).
             assert!(chi_square(&counts, &expected) < 13.8, "{weights:?}: {counts:?}");
         }
     }
@@ -115,12 +118,12 @@ mod tests {
         let of = |experiment| draws(experiment, &[("a", 1), ("b", 1)]);
         let mut counts = [0; 4];
         of("first").iter().zip(of("second")).for_each(|(one, other)| counts[one * 2 + other] += 1);
-        // 3 degrees of freedom: above 16.3 once in a thousand.
+        // 3 degrees of freedom: above 16.3 with probability 0.1 %.
         assert!(chi_square(&counts, &[USERS as f64 / 4.0; 4]) < 16.3, "{counts:?}");
     }
 
     #[test]
-    fn a_weight_moves_users_only_to_or_from_its_own_variant() {
+    fn changed_weight_moves_users_only_to_or_from_its_variant() {
         let before = draws("checkout", &[("a", 10), ("b", 10), ("c", 10)]);
         let check = |weights: &[(&str, u32)], moves: &dyn Fn(usize, usize) -> bool| {
             let moved = before.iter().zip(draws("checkout", weights)).filter(|(was, is)| *was != is);
@@ -137,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_drawn_once_is_drawn_for_ever() {
-        // Others compute the same: these are what a program in another language drew.
+    fn assignments_are_stable() {
+        // Expected values from an implementation in another language.
         let two = variants("checkout-button", &[("control", 50), ("green", 50)]);
         let drawn: Vec<_> =
             (1..=8).map(|number| two.draw(Subject::User(&user(number))).expect("one")).collect();
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_weight_nobody_is_in_it() {
+    fn zero_weights_assign_nobody() {
         assert_eq!(variants("x", &[("a", 0)]).draw(Subject::User(&user(1))), None);
     }
 }

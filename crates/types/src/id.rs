@@ -1,6 +1,6 @@
-//! Identifiers. Each is its own type, so a user can never be passed where a device is expected.
-//! Text ids are bounded, free of control characters and cheap to move; numeric ids are the store's
-//! own short names; those of devices are seen outside in the event log alone (docs/events.md).
+//! Identifiers, each with its own type, so that a user cannot be passed instead of a device. Text ids are
+//! bounded, free of control characters and cheap to move. Numeric ids are assigned by the store; outside of
+//! it, only device numbers are visible, in the event log (docs/events.md).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{Invalid, limits};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AppId(pub u32);
 
-/// The store's number of a device, unique over all apps and never used twice.
+/// The store's number of a device, unique across apps and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceNum(pub u64);
 
@@ -22,21 +22,21 @@ pub struct KeyId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CredentialId(pub u64);
 
-/// The store's number of a Web Push endpoint, never used twice.
+/// The store's number of a Web Push endpoint, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub u64);
 
-/// The store's number of a batch of recipients on its way to a push service.
+/// The store's number of a batch of push recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchId(pub u64);
 
-/// A campaign: UUIDv7, drawn when it is made.
+/// A campaign: a UUIDv7, generated at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CampaignId(pub uuid::Uuid);
 
 impl CampaignId {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a campaign id is a UUID"))
+        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a campaign id must be a UUID"))
     }
 
     pub fn as_bytes(&self) -> &[u8; 16] {
@@ -54,7 +54,7 @@ impl fmt::Display for CampaignId {
     }
 }
 
-/// What outlives a socket: unique within one run of a node, shown as 16 hex digits.
+/// A session, which outlives its connection: unique within one run of a node, displayed as 16 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
@@ -64,13 +64,13 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time they were accepted.
+/// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time of acceptance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NotificationId(pub uuid::Uuid);
 
 impl NotificationId {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a notification id is a UUID"))
+        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a notification id must be a UUID"))
     }
 
     pub fn as_bytes(&self) -> &[u8; 16] {
@@ -101,11 +101,11 @@ macro_rules! text_id {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Checks length and characters before anything is allocated.
+            /// Checks length and characters before allocating.
             pub fn parse(text: &str) -> Result<Self, Invalid> {
                 let check: fn(&str) -> Result<(), &'static str> = $check;
                 if text.is_empty() || text.len() > $max {
-                    return Err(Invalid::new(format!("{} is 1 to {} bytes long, got {}", $what, $max, text.len())));
+                    return Err(Invalid::new(format!("{} must be 1 to {} bytes long, got {}", $what, $max, text.len())));
                 }
                 check(text).map_err(|rule| Invalid::new(format!("{} {rule}", $what)))?;
                 Ok(Self(text.into()))
@@ -134,7 +134,7 @@ fn no_control(text: &str) -> Result<(), &'static str> {
 fn slug(text: &str) -> Result<(), &'static str> {
     match text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         true => Ok(()),
-        false => Err("may contain a-z, 0-9 and '-' only"),
+        false => Err("may only contain a-z, 0-9 and '-'"),
     }
 }
 
@@ -142,24 +142,24 @@ fn label(text: &str) -> Result<(), &'static str> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
     match text.bytes().all(fits) {
         true => Ok(()),
-        false => Err("may contain a-z, 0-9, '-', '_' and '.' only"),
+        false => Err("may only contain a-z, 0-9, '-', '_' and '.'"),
     }
 }
 
 text_id!(
-    /// The person, in the app's own words.
+    /// A person, identified by the app.
     UserId, "a user id", limits::USER_ID_BYTES_MAX, no_control
 );
 text_id!(
-    /// One installed app.
+    /// One installation of an app.
     DeviceId, "a device id", limits::DEVICE_ID_BYTES_MAX, no_control
 );
 text_id!(
-    /// A tenant's name, as operators type it.
+    /// A tenant's name, as typed by operators.
     AppName, "an app name", limits::APP_NAME_BYTES_MAX, slug
 );
 text_id!(
-    /// Of an experiment, one of its variants, or a maintenance notice: as operators type it and apps' code names it.
+    /// The name of an experiment, variant or maintenance notice, used by operators and in apps' code.
     Label, "a name", limits::LABEL_BYTES_MAX, label
 );
 
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_id_has_a_length_and_no_control_characters() {
+    fn text_ids_are_bounded_and_without_control_characters() {
         assert!(UserId::parse("u1").is_ok());
         assert!(UserId::parse("日本").is_ok());
         assert!(UserId::parse("").is_err());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_id_is_a_uuid() {
+    fn notification_id_must_be_a_uuid() {
         let text = "01890a5d-ac96-774b-bcce-b302099a8057";
         assert_eq!(NotificationId::parse(text).map(|id| id.to_string()), Ok(text.to_owned()));
         assert!(NotificationId::parse("n1").is_err());

@@ -1,22 +1,22 @@
-//! A piece of JSON that is carried, not looked into.
+//! A JSON value that is passed through without interpretation.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// Valid JSON text, checked by whoever parsed the request it came in. It is copied once when it
-/// is accepted and shared from then on: a fan-out to a million devices holds it once.
+/// Valid JSON text, validated when its request was parsed. It is copied once and shared afterwards: a fan-out
+/// to a million devices holds one copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Bytes);
 
 impl JsonText {
-    /// `text` must be one valid JSON value: it is spliced into frames as it is.
+    /// `text` must be exactly one valid JSON value: it is inserted into frames verbatim.
     pub fn from_valid(text: impl Into<String>) -> Self {
         Self(Bytes::from(text.into()))
     }
 
     pub fn as_str(&self) -> &str {
-        // Only built from a String and never cut.
+        // Always created from a `String` and never sliced.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -29,14 +29,14 @@ impl JsonText {
     }
 }
 
-/// The offset of an escape that is half of a surrogate pair, such as `"\ud800"`, in valid JSON. Such a text is no Unicode
-/// (RFC 7493 §2.1): most clients refuse to parse it or lose it. Text without a `\` costs one look at each byte.
+/// The offset of an unpaired surrogate escape, such as `"\ud800"`, in valid JSON. Such a text is invalid
+/// Unicode (RFC 7493 §2.1): most clients reject or corrupt it. Text without `\` costs one scan.
 pub fn lone_surrogate(json: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = json.get(at..)?.iter().position(|byte| *byte == b'\\') {
         let escape = at + found;
         at = match unit(json, escape) {
-            // A high surrogate and the low one that belongs to it.
+            // A high surrogate must be followed by its low surrogate.
             Some(0xD800..=0xDBFF) => match unit(json, escape + 6) {
                 Some(0xDC00..=0xDFFF) => escape + 12,
                 _ => return Some(escape),
@@ -50,7 +50,7 @@ pub fn lone_surrogate(json: &[u8]) -> Option<usize> {
     None
 }
 
-/// The UTF-16 unit that the escape at this offset stands for, if it is `\u` and four digits.
+/// The UTF-16 unit of the escape at this offset, if it is `\u` with four digits.
 fn unit(json: &[u8], at: usize) -> Option<u32> {
     let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?))
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_a_surrogate_pair_is_found() {
+    fn unpaired_surrogates_are_found() {
         for whole in [
             "",
             "1",
             r#""a""#,
             r#""\ud83d\ude00""#,
             r#""\uD83D\uDE00\u0041\n""#,
-            // Not an escape: the backslash before it is one.
+            // Not an escape: the backslash itself is escaped.
             r#""\\ud800""#,
             r#"["\ud7ff","\ue000"]"#,
         ] {

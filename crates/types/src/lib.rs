@@ -1,22 +1,22 @@
-//! Values that cannot be wrong: every id, topic, message, policy and limit is checked when it is
-//! made, so the crates behind it never check again.
+//! Domain values that are always valid: every id, topic, message, policy and limit is checked at
+//! construction, so other crates never check again.
 //!
 //! ```text
 //!   id ─┐
 //!   topic ─┬─ target ─┐
-//!   json ──┼─ message ─┴─ request (what a provider asks for)
-//!   time ──┘            outcome (what became of it on one device)
-//!   push (push services, and where one finds a device)
-//!   experiment (which variant is whose)
-//!   quota (what an app may use, and token buckets)
-//!   rule (which device may use which topic)
-//!   trace (of which trace a request is a part)
-//!   recent (a bounded map that evicts what was not used lately)
-//!   close (why a connection ended)   limits (every bound, with its reason)
+//!   json ──┼─ message ─┴─ request (what a provider sends)
+//!   time ──┘            outcome (its result on one device)
+//!   push (push services and device tokens)
+//!   experiment (assignment of variants)
+//!   quota (limits of an app, token buckets)
+//!   rule (access to topics)
+//!   trace (W3C trace context)
+//!   recent (a bounded map)
+//!   close (why a connection ended)   limits (every limit, with its reason)
 //! ```
 //!
-//! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`experiment`], [`close`], [`limits`].
-//! No IO, no clock, no randomness: time is an argument here.
+//! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`experiment`], [`close`],
+//! [`limits`]. No IO, no clock, no randomness: time is an argument.
 
 pub mod close;
 pub mod condition;
@@ -60,8 +60,8 @@ pub use time::{Timestamp, Ttl};
 pub use topic::{Epoch, Position, Topic};
 pub use trace::TraceContext;
 
-/// Why a text was refused where a value was expected. The message is public: it names the rule and
-/// the limit, never the value (which may be a secret).
+/// Why a text is not a valid value. The message is public: it states the rule and the limit, but never the
+/// value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub std::borrow::Cow<'static, str>);

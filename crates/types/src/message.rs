@@ -1,16 +1,16 @@
-//! A notification on its way to devices: what a frame is encoded from.
+//! A notification on its way to devices: the input for encoding frames.
 
 use crate::{AppId, JsonText, NotificationId, Position, Timestamp, Topic, Urgency, When};
 
-/// Where a topic message stands in its topic.
+/// A message's position in its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPosition {
     pub topic: Topic,
     pub position: Position,
 }
 
-/// One notification, the same for every recipient. It is shared (`Arc<Message>`) by all of them and
-/// encoded once per protocol.
+/// One notification, equal for all recipients, which share it (`Arc<Message>`). It is encoded once per
+/// protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub id: NotificationId,
@@ -19,21 +19,21 @@ pub struct Message {
     pub urgency: Urgency,
     /// Set for messages to a topic and to everyone.
     pub topic: Option<TopicPosition>,
-    /// The object of `title`, `body`, … as the provider sent it.
+    /// The object with `title`, `body`, …, as sent by the provider.
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
-    /// When it was accepted.
+    /// The time of acceptance.
     pub sent_at: Timestamp,
-    /// Not delivered from this moment on.
+    /// Not delivered after this time.
     pub expires_at: Timestamp,
-    /// A push service is asked where the device does not confirm.
+    /// A push follows if the device does not confirm.
     pub push_waits: bool,
-    /// It stays in the inbox of a connected device until that is in use.
+    /// It stays in the inbox of an idle connected device until the device is in use.
     pub waits_for_use: bool,
 }
 
 impl Message {
-    /// What is kept until confirmed asks for a confirmation, and what a push waits behind.
+    /// Whether the device must confirm it: stored messages, and those with a pending push.
     pub fn wants_ack(&self) -> bool {
         self.when == When::Stored || self.push_waits
     }

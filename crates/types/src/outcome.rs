@@ -1,21 +1,21 @@
-//! What became of a notification on one device.
+//! The outcomes of a notification on one device.
 
-/// One step of a notification on a device. The trace of a device is the list of these with their
-/// times; the counts of a notification are their sums. Values are the store's and never change.
+/// One step of a notification on a device. A device's trace lists these with their times; a notification's
+/// counts are their sums. The values are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Outcome {
-    /// Kept in the device's inbox.
+    /// Stored in the device's inbox.
     Kept = 1,
     /// Written to the device's connection.
     Written = 2,
     /// Confirmed by the device; its inbox row is gone.
     Acked = 3,
-    /// Not connected, and the policy keeps nothing for who is away.
+    /// Not connected, and the policy does not store.
     Offline = 4,
-    /// Connected but not in use, and the policy is `active`.
+    /// Connected but idle, and the policy is `active`.
     Inactive = 5,
-    /// Dropped because the connection did not take what was sent before.
+    /// Dropped because the connection was too slow.
     Slow = 6,
     /// The ttl ended before the device confirmed it.
     Expired = 7,
@@ -23,29 +23,30 @@ pub enum Outcome {
     Collapsed = 8,
     /// Cancelled before the device confirmed it.
     Cancelled = 9,
-    /// Pushed out of a full inbox by newer notifications.
+    /// Evicted from a full inbox by newer notifications.
     Evicted = 10,
-    /// No such user or device.
+    /// The user or device does not exist.
     Unknown = 11,
-    /// A push service was asked for, and none is configured.
+    /// Push was requested, but no push service is configured.
     PushUnconfigured = 12,
-    /// A push service took it.
+    /// A push service accepted it.
     Pushed = 13,
-    /// A push service refused it for good; the reason is recorded with it.
+    /// A push service rejected it permanently; the reason is recorded.
     PushRefused = 14,
-    /// The push service says that the token is gone; it was removed.
+    /// The push service reported that the token no longer exists; it was removed.
     PushTokenGone = 15,
-    /// The push service says that the token belongs elsewhere; it is set aside until it is registered anew.
+    /// The push service reported that the token belongs elsewhere; it is suspended until it is registered
+    /// again.
     PushTokenSuspect = 16,
-    /// Push was asked for, and the device has no push token.
+    /// Push was requested, but the device has no push token.
     NoPushToken = 17,
     /// The device confirmed in time: no push was needed.
     PushNotNeeded = 18,
-    /// The ttl ended before a push service took it.
+    /// The ttl ended before a push service accepted it.
     PushExpired = 19,
-    /// Its user opened it on the device, which says nothing of whether the device confirmed it.
+    /// The user opened it on the device, whether or not the device confirmed it.
     Opened = 20,
-    /// Of a variant of a campaign to which nothing is sent.
+    /// The device's campaign variant sends nothing.
     HeldOut = 21,
 }
 
@@ -74,7 +75,7 @@ impl Outcome {
         Outcome::HeldOut,
     ];
 
-    /// The name in the API, in metrics and in logs.
+    /// The name in the API, metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Kept => "kept",
@@ -101,32 +102,36 @@ impl Outcome {
         }
     }
 
-    /// One sentence for an operator who asks why.
+    /// One sentence of explanation for operators.
     pub fn explain(self) -> &'static str {
         match self {
             Outcome::Kept => "kept in the device's inbox until it confirms",
             Outcome::Written => "written to the device's connection",
             Outcome::Acked => "confirmed by the device",
-            Outcome::Offline => "the device was not connected and the policy keeps nothing for who is away",
-            Outcome::Inactive => "the device was connected but not in use, and the policy is \"active\"",
-            Outcome::Slow => "dropped: the connection had not taken what was sent before",
+            Outcome::Offline => "the device was not connected and the policy does not store messages",
+            Outcome::Inactive => "the device was connected but idle, and the policy is \"active\"",
+            Outcome::Slow => "dropped: the connection was too slow",
             Outcome::Expired => "the ttl ended before the device confirmed it",
             Outcome::Collapsed => "replaced by a newer notification with the same collapse key",
             Outcome::Cancelled => "cancelled before the device confirmed it",
-            Outcome::Evicted => "pushed out of the device's full inbox by newer notifications",
-            Outcome::Unknown => "no such user or device",
-            Outcome::PushUnconfigured => "a push service was asked for, and the app has no credential for it",
-            Outcome::Pushed => "the push service took it",
-            Outcome::PushRefused => "the push service refused it for good",
-            Outcome::PushTokenGone => "the push service says that the device's token is gone; it was removed",
-            Outcome::PushTokenSuspect => {
-                "the push service says that the device's token belongs elsewhere; it is set aside"
+            Outcome::Evicted => "evicted from the device's full inbox by newer notifications",
+            Outcome::Unknown => "the user or device does not exist",
+            Outcome::PushUnconfigured => {
+                "push was requested, but the app has no credential for the push service"
             }
-            Outcome::NoPushToken => "push was asked for, and the device has no push token",
+            Outcome::Pushed => "the push service accepted it",
+            Outcome::PushRefused => "the push service rejected it permanently",
+            Outcome::PushTokenGone => {
+                "the push service reported that the device's token no longer exists; it was removed"
+            }
+            Outcome::PushTokenSuspect => {
+                "the push service reported that the device's token belongs elsewhere; it is suspended"
+            }
+            Outcome::NoPushToken => "push was requested, but the device has no push token",
             Outcome::PushNotNeeded => "the device confirmed in time: no push was needed",
-            Outcome::PushExpired => "the ttl ended before the push service took it",
-            Outcome::Opened => "opened by its user on the device",
-            Outcome::HeldOut => "held out: the device is of a variant to which the campaign sends nothing",
+            Outcome::PushExpired => "the ttl ended before the push service accepted it",
+            Outcome::Opened => "opened by the user on the device",
+            Outcome::HeldOut => "held out: the device's variant receives nothing from the campaign",
         }
     }
 
@@ -140,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_read_back() {
+    fn codes_round_trip() {
         for outcome in Outcome::ALL {
             assert_eq!(Outcome::from_code(outcome as u8), Some(outcome));
         }

@@ -1,18 +1,18 @@
-//! Percent-encoding as a rule (RFC 3986 §2.1): every `%` is followed by two hexadecimal digits, and what they stand for is
-//! UTF-8. A text that breaks it has no single meaning, so it is refused rather than guessed.
+//! Validates percent-encoding (RFC 3986 §2.1): every `%` is followed by two hexadecimal digits, and the
+//! decoded text is UTF-8. Other texts have no unambiguous meaning and are rejected.
 
-/// What breaks the rule, and where.
+/// The violation and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// The offset of the `%`.
     #[error("the `%` at byte {0} is not followed by two hexadecimal digits")]
     Escape(usize),
     /// The offset, in the decoded text, of the first byte that is not UTF-8.
-    #[error("the escapes do not make UTF-8 at byte {0} of the decoded text")]
+    #[error("the escapes do not form valid UTF-8 at byte {0} of the decoded text")]
     Utf8(usize),
 }
 
-/// Text without a `%` costs one look at each byte and no memory.
+/// Text without `%` costs one scan and no memory.
 pub fn check(text: &str) -> Result<(), Wrong> {
     let bytes = text.as_bytes();
     let Some(mut at) = bytes.iter().position(|byte| *byte == b'%') else { return Ok(()) };
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_escape_is_two_digits_and_all_of_it_is_utf8() {
+    fn escapes_must_be_two_digits_and_form_utf8() {
         for right in ["", "/v1/topics/a", "/v1/topics/a%2Fb%2f", "q=%E6%97%A5", "日%41", "a+b"] {
             assert_eq!(check(right), Ok(()), "{right}");
         }

@@ -1,13 +1,13 @@
-//! Whether a device or user can hear us now.
+//! Whether a device or user can receive messages now.
 
-/// What a connection says of itself; the presence of a user is the highest of its devices.
+/// The presence of a connection; the presence of a user is the highest of its devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Presence {
     /// No connection.
     Offline,
-    /// Connected, not in use.
+    /// Connected but idle.
     Idle,
-    /// Connected and in use; a new connection is active until it says otherwise.
+    /// Connected and in use; a new connection is active until it reports otherwise.
     Active,
 }
 

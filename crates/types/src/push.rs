@@ -1,11 +1,11 @@
-//! Push services, and where one finds a device.
+//! Push services, and a device's address at one.
 //!
-//! What a token looks like inside is the affair of the push service's own folder in `push`; here it is
-//! carried with what the store and the decisions need to know of it.
+//! The format of tokens is defined in the push service's folder in `push`; here tokens are opaque, with the
+//! attributes that the store and decisions need.
 
 use crate::JsonText;
 
-/// Who reaches a device that is not connected. Values are the store's and never change.
+/// A service that reaches devices without a connection. The values are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PushService {
@@ -17,7 +17,7 @@ pub enum PushService {
 impl PushService {
     pub const ALL: [PushService; 3] = [PushService::Apns, PushService::Fcm, PushService::WebPush];
 
-    /// The name in the API, in metrics and in logs.
+    /// The name in the API, metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             PushService::Apns => "apns",
@@ -35,7 +35,7 @@ impl PushService {
     }
 }
 
-/// Which of APNs' two worlds a token belongs to; the other services have `Production` alone.
+/// APNs' environment of a token; other services only have `Production`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum PushEnvironment {
@@ -63,7 +63,7 @@ impl PushEnvironment {
     }
 }
 
-/// A push service's address of a device: the JSON object of the API, checked there and kept as it came.
+/// A device's address at a push service: the JSON object from the API, validated there and stored verbatim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushToken {
     pub service: PushService,
@@ -71,7 +71,7 @@ pub struct PushToken {
     pub json: JsonText,
 }
 
-/// Who goes first. A higher lane overtakes a lower one at the next batch, never inside one.
+/// The priority of a push batch. A higher lane overtakes a lower one between batches, never within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Lane {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_codes_read_back() {
+    fn names_and_codes_round_trip() {
         for service in PushService::ALL {
             assert_eq!(PushService::parse(service.as_str()), Some(service));
             assert_eq!(PushService::from_code(service as u8), Some(service));

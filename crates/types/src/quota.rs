@@ -1,38 +1,38 @@
-//! Quotas of an app: their names, their limits, and the arithmetic of token buckets.
+//! Quotas of an app: names, limits, and token-bucket arithmetic.
 //!
-//! A limit of a quota is a number or "unlimited". An app may override the node's default for each quota; what it does
-//! not override it inherits. [`Quotas`] holds overrides, [`Limits`] what applies.
+//! A limit is a number or "unlimited". An app may override the node's default of each quota and inherits the
+//! others. [`Quotas`] contains overrides, [`Limits`] the effective limits.
 //!
-//! [`Bucket`] is a generic cell rate algorithm (GCRA, ATM Forum TM 4.1 §4.4.4.2): one number, the moment at which all
-//! tokens are back. Time is an argument. Counters, and where limits are enforced, are `delivery`'s.
+//! [`Bucket`] is a generic cell rate algorithm (GCRA, ATM Forum TM 4.1 §4.4.4.2): a single number, the time
+//! at which the bucket is full. Time is an argument. `delivery` owns counters and enforcement.
 
 use std::time::Duration;
 
 use crate::Invalid;
 
-/// What an app may use up. The order is that of the documentation and of every list.
+/// A resource that an app consumes. The order is that of the documentation and of every list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Quota {
-    /// Open connections of devices.
+    /// Open device connections.
     Connections,
     ConnectsPerSecond,
     Devices,
-    /// Topics that one device subscribes to, durable subscriptions and those of its connection together.
+    /// Topics that one device subscribes to, durably and per connection together.
     SubscriptionsPerDevice,
-    /// Topics that the store knows.
+    /// Topics in the store.
     Topics,
     PublishesPerSecond,
     /// Messages written to connections.
     DeliveriesPerSecond,
-    /// Messages that wait in inboxes, one for each device.
+    /// Messages in inboxes, counted per device.
     InboxRows,
-    /// Their content, counted once for each device.
+    /// Content of these messages, counted per device.
     InboxBytes,
     RetainedBytes,
-    /// Campaigns that are scheduled, running or paused.
+    /// Scheduled, running or paused campaigns.
     Campaigns,
-    /// Messages handed to push services.
+    /// Messages passed to push services.
     PushesPerSecond,
     /// Web Push endpoints of devices.
     Endpoints,
@@ -42,9 +42,9 @@ pub enum Quota {
     Keys,
 }
 
-/// The largest limit that JSON numbers carry exactly (RFC 8259 §6).
+/// The largest limit that JSON numbers represent exactly (RFC 8259 §6).
 pub const LIMIT_MAX: u64 = (1 << 53) - 1;
-/// The largest rate: a token then takes a nanosecond.
+/// The largest rate: one token per nanosecond.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl Quota {
@@ -68,7 +68,7 @@ impl Quota {
         Quota::Keys,
     ];
 
-    /// Those whose use the store counts.
+    /// The quotas whose usage the store counts.
     pub const STORED: [Quota; 8] = [
         Quota::Devices,
         Quota::Topics,
@@ -80,7 +80,7 @@ impl Quota {
         Quota::Experiments,
     ];
 
-    /// The name in JSON, in metrics, in the configuration (`quotas.<name>`) and on the command line.
+    /// The name in JSON, metrics, the configuration (`quotas.<name>`) and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Quota::Connections => "connections",
@@ -105,7 +105,7 @@ impl Quota {
         Self::ALL.into_iter().find(|quota| quota.as_str() == name)
     }
 
-    /// A token bucket rather than a count.
+    /// Whether it is a token bucket instead of a count.
     pub fn is_rate(self) -> bool {
         matches!(
             self,
@@ -116,7 +116,7 @@ impl Quota {
         )
     }
 
-    /// Each node enforces it for itself; of the others all nodes that share a store count the same things.
+    /// Whether each node enforces it separately; the others are counted across all nodes that share a store.
     pub fn is_per_node(self) -> bool {
         self.is_rate() || self == Quota::Connections
     }
@@ -125,26 +125,28 @@ impl Quota {
         if self.is_rate() { RATE_MAX } else { LIMIT_MAX }
     }
 
-    /// A limit that an operator wrote.
+    /// Validates a limit set by an operator.
     pub fn check(self, limit: u64) -> Result<u64, Invalid> {
         match limit <= self.limit_max() {
             true => Ok(limit),
-            false => {
-                Err(Invalid::new(format!("a limit of {} is at most {}", self.as_str(), self.limit_max())))
-            }
+            false => Err(Invalid::new(format!(
+                "the limit of {} must be at most {}",
+                self.as_str(),
+                self.limit_max()
+            ))),
         }
     }
 }
 
-/// How much of something an app may use.
+/// A limit of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Unlimited,
-    /// At most so much; 0 refuses everything.
+    /// At most this much; 0 rejects everything.
     Most(u64),
 }
 
-/// The overrides of an app; none for what it inherits.
+/// The overrides of an app; `None` where it inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quotas([Option<Limit>; Quota::COUNT]);
 
@@ -161,13 +163,13 @@ impl Quotas {
         self.0.iter().all(Option::is_none)
     }
 
-    /// Those that are overridden.
+    /// The overridden quotas.
     pub fn iter(&self) -> impl Iterator<Item = (Quota, Limit)> {
         Quota::ALL.into_iter().filter_map(|quota| Some((quota, self.get(quota)?)))
     }
 }
 
-/// What applies to an app; none: unlimited.
+/// The effective limits of an app; `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits([Option<u64>; Quota::COUNT]);
 
@@ -180,7 +182,7 @@ impl Limits {
         self.0[quota as usize] = limit;
     }
 
-    /// These as defaults below what an app overrides.
+    /// Applies an app's overrides on top of these defaults.
     #[must_use]
     pub fn below(mut self, overrides: &Quotas) -> Self {
         for (quota, limit) in overrides.iter() {
@@ -200,18 +202,18 @@ impl Limits {
     }
 }
 
-/// Tokens of one second, which refill at `per_second`. `0` refuses everything.
+/// A bucket of one second's tokens that refills at `per_second`. `0` rejects everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
-    /// When all tokens are back, in nanoseconds of the caller's clock, which never goes back.
+    /// When the bucket is full, in nanoseconds of the caller's monotonic clock.
     full_at_ns: u64,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A debt is repaid within this time, however much was charged: one message to very many devices must not silence an app
-/// for hours.
+/// A debt is repaid within this time, whatever its size: one message to very many devices must not block an
+/// app for hours.
 const DEBT_MAX_NS: u64 = 900 * SECOND_NS;
-/// How long an app waits that may do nothing at all.
+/// The retry delay for an app with a limit of 0.
 const NEVER: Duration = Duration::from_secs(60);
 
 impl Bucket {
@@ -223,13 +225,14 @@ impl Bucket {
         self.full_at_ns
     }
 
-    /// The bucket without `count` tokens, or how long until they are there. Nothing is taken then.
+    /// Takes `count` tokens and returns the new bucket, or the time until they are available, taking nothing.
     pub fn take(self, per_second: u64, count: u64, now: Duration) -> Result<Self, Duration> {
         if per_second == 0 {
             return Err(NEVER);
         }
         let taken = self.charge(per_second, count, now);
-        // Everything at once, but for a request that is larger than the bucket: that one takes a full bucket into debt.
+        // Up to a full bucket at once; a request that is larger than the bucket needs a full one and leaves a
+        // debt.
         let span_ns = cost_ns(per_second, per_second.max(count)).max(SECOND_NS);
         match taken.missing_ns(now).saturating_sub(span_ns) {
             0 => Ok(taken),
@@ -237,20 +240,20 @@ impl Bucket {
         }
     }
 
-    /// The bucket without `count` tokens, also where that leaves a debt.
+    /// Takes `count` tokens even if that leaves a debt.
     #[must_use]
     pub fn charge(self, per_second: u64, count: u64, now: Duration) -> Self {
         let missing_ns = self.missing_ns(now).saturating_add(cost_ns(per_second, count)).min(DEBT_MAX_NS);
         Self { full_at_ns: ns(now).saturating_add(missing_ns) }
     }
 
-    /// The bucket with `count` tokens more than it has, at most full: what was taken was not used.
+    /// Returns `count` unused tokens, up to a full bucket.
     #[must_use]
     pub fn give_back(self, per_second: u64, count: u64) -> Self {
         Self { full_at_ns: self.full_at_ns.saturating_sub(cost_ns(per_second, count)) }
     }
 
-    /// How long until the bucket is out of debt; zero if it is.
+    /// How long until the debt is repaid; zero without debt.
     pub fn debt(self, per_second: u64, now: Duration) -> Duration {
         if per_second == 0 {
             return NEVER;
@@ -258,13 +261,13 @@ impl Bucket {
         Duration::from_nanos(self.missing_ns(now).saturating_sub(SECOND_NS))
     }
 
-    /// Tokens that are taken and not back.
+    /// Tokens that were taken and have not been refilled.
     pub fn used(self, per_second: u64, now: Duration) -> u64 {
         let used = u128::from(self.missing_ns(now)) * u128::from(per_second) / u128::from(SECOND_NS);
         u64::try_from(used).unwrap_or(u64::MAX)
     }
 
-    /// How long until all tokens are back.
+    /// How long until the bucket is full.
     fn missing_ns(self, now: Duration) -> u64 {
         self.full_at_ns.saturating_sub(ns(now))
     }
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_stands_before_the_default() {
+    fn override_takes_precedence_over_the_default() {
         let mut defaults = Limits::default();
         defaults.set(Quota::Devices, Some(10));
         defaults.set(Quota::Topics, Some(10));
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_tokens_may_come_at_once_and_they_refill_evenly() {
+    fn burst_of_one_second_is_allowed_and_refills_evenly() {
         let mut bucket = Bucket::default();
         for _ in 0..10 {
             bucket = bucket.take(10, 1, NOW).expect("a full bucket");
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_larger_than_the_bucket_passes_a_full_bucket() {
+    fn request_larger_than_the_bucket_passes_a_full_bucket() {
         let bucket = Bucket::default().take(10, 50, NOW).expect("a full bucket");
         assert_eq!(bucket.take(10, 1, NOW), Err(Duration::from_millis(4_100)));
         let small = Bucket::default().take(10, 1, NOW).expect("one");
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_may_be_taken_again() {
+    fn returned_tokens_may_be_taken_again() {
         let empty = Bucket::default().take(10, 10, NOW).expect("a full bucket");
         let one = empty.give_back(10, 1);
         assert_eq!(one.used(10, NOW), 9);
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_is_repaid() {
+    fn debt_is_repaid() {
         let bucket = Bucket::default().charge(100, 250, NOW);
         assert_eq!(bucket.debt(100, NOW), Duration::from_millis(1_500));
         assert_eq!(bucket.debt(100, later(1_500)), Duration::ZERO);
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_refuses_everything() {
+    fn zero_rejects_everything() {
         assert!(Bucket::default().take(0, 1, NOW).is_err());
         assert!(!Bucket::default().debt(0, NOW).is_zero());
     }

@@ -1,7 +1,7 @@
-//! A map with a bound that forgets what was not used lately.
+//! A bounded map that evicts entries that were not used recently.
 //!
-//! It keeps two halves. New and used entries go into the young one; when that is full the old one is dropped and the
-//! young one becomes old. So an entry in use stays, and both insertion and eviction take constant time.
+//! It has two halves. New and used entries go into the young half; when it is full, the old half is dropped
+//! and the young one becomes old. Entries in use stay, and insertion and eviction take constant time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ pub struct Recent<K, V> {
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    /// Holds at most `entries_max` entries, and never forgets the `entries_max / 2` used last.
+    /// Holds at most `entries_max` entries, and always keeps the `entries_max / 2` used last.
     pub fn new(entries_max: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), half_max: (entries_max / 2).max(1) }
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_forgets_what_was_not_used_lately() {
+    fn entries_not_used_recently_are_evicted() {
         let mut recent = Recent::new(8);
         recent.insert("kept", 0);
         for number in 0..100 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_there_once() {
+    fn entries_are_unique() {
         let mut recent = Recent::new(4);
         for key in [1, 2, 3, 1] {
             recent.insert(key, key);

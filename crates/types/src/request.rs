@@ -1,10 +1,10 @@
-//! What a provider asks for: to whom, when, and how.
+//! A provider's request: recipients, delivery policy and content.
 
 use std::time::Duration;
 
 use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId};
 
-/// Who is meant. Lists are non-empty and free of duplicates: the API sees to it.
+/// The recipients. The API guarantees non-empty lists without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Users(Vec<UserId>),
@@ -15,7 +15,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// How many were named; none for topics, whose subscribers are found at the edge.
+    /// The number of named recipients; `None` for topics and conditions, whose subscribers are matched by the
+    /// gateways.
     pub fn named_count(&self) -> Option<u64> {
         match self {
             Target::Users(users) => Some(users.len() as u64),
@@ -25,15 +26,15 @@ impl Target {
     }
 }
 
-/// The presence gate: who may hear it.
+/// The presence policy: which recipients receive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum When {
-    /// Devices in use now.
+    /// Devices in use.
     Active = 1,
     /// Connected devices.
     Connected = 2,
-    /// Every device: kept in its inbox, or in the topic's log, until `ttl`.
+    /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
     Stored = 3,
 }
 
@@ -83,12 +84,12 @@ impl Urgency {
 pub enum PushMode {
     #[default]
     Never,
-    /// Only where the device did not confirm within `after`.
+    /// Only if the device does not confirm within `after`.
     Fallback,
     Always,
 }
 
-/// What push services shall do, with each service's own fields passed through.
+/// Instructions for push services, with service-specific fields passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Push {
     pub mode: PushMode,
@@ -98,23 +99,23 @@ pub struct Push {
     pub webpush: Option<JsonText>,
 }
 
-/// A checked request to notify.
+/// A validated request to notify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub target: Target,
     pub when: When,
     pub ttl: Ttl,
     pub urgency: Urgency,
-    /// Connected devices hear it while they are in use; one that is idle, when it is in use again. Without
-    /// effect where nothing is kept for the device, and for topics.
+    /// Idle connected devices receive it when they are in use again. No effect for messages that are not
+    /// stored, and for topics.
     pub waits_for_use: bool,
     pub collapse_key: Option<Box<str>>,
-    /// Topics only: keep as the topic's retained message.
+    /// For topics only: replace the topic's retained message.
     pub retain: bool,
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub push: Push,
-    /// Of whose trace it is a part: kept with it, for what is done later.
+    /// The trace that the request belongs to, stored for later work on the notification.
     pub trace: Option<TraceContext>,
 }
 

@@ -1,14 +1,14 @@
-//! Topic rules: who may subscribe and publish to which topics of an app.
+//! Topic rules: which devices may subscribe and publish to which topics of an app.
 //!
-//! An app has two ordered lists, one for each [`Action`]. Each [`Rule`] has a [`Pattern`] and says who is allowed. The
-//! first rule whose pattern matches the topic decides; if none matches, the answer is no. Without a list nothing is
-//! decided here ([`Decision::Unruled`]).
+//! An app has an ordered list for each [`Action`]. Each [`Rule`] has a [`Pattern`] and states who is allowed.
+//! The first rule whose pattern matches the topic decides; if none matches, access is denied. Without a list
+//! there is no decision ([`Decision::Unruled`]).
 //!
-//! A topic filter with wildcards is allowed only if a rule that allows it matches every topic that the filter can match,
-//! and no earlier rule could forbid one of them.
+//! A topic filter with wildcards is allowed only if an allowing rule matches every topic that the filter can
+//! match, and no earlier rule could deny one of them.
 //!
-//! Reading order: [`pattern`], [`claims`], then this file. Nothing here asks a webhook: [`Decision::Ask`] tells the
-//! caller to.
+//! Reading order: [`pattern`], [`claims`], then this file. This module does not call webhooks:
+//! [`Decision::Ask`] tells the caller to do so.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,11 +24,11 @@ mod tests;
 pub use claims::{ClaimName, Claims};
 pub use pattern::Pattern;
 
-/// Rules of an app for subscribing and publishing together.
+/// Rules per app, for subscribing and publishing together.
 pub const RULES_MAX: usize = 256;
 /// The rules of an app as JSON: 256 patterns of 128 bytes, with their keys and the webhook.
 pub const RULES_BYTES_MAX: usize = 64 << 10;
-/// Claims that the rules of one app name: a session keeps these and no others.
+/// Claims that the rules of one app use: sessions keep only these.
 pub const CLAIMS_MAX: usize = 16;
 
 /// What a device wants to do with a topic.
@@ -49,16 +49,16 @@ impl Action {
     }
 }
 
-/// Whom a rule allows.
+/// Who is allowed by a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Allow {
     /// Every device of the app.
     Anyone,
-    /// A device whose JWT lists the topic in its claim `topics`.
+    /// Devices whose JWT lists the topic in its claim `topics`.
     Token,
-    /// API keys; no device.
+    /// Only API keys, no devices.
     Server,
-    /// Whom the app's webhook allows.
+    /// Devices that the app's webhook allows.
     Ask,
 }
 
@@ -85,14 +85,14 @@ pub struct Rule {
     pub allow: Allow,
 }
 
-/// Who answers for rules that say [`Allow::Ask`]. `Debug` does not show the secret.
+/// The webhook for rules with [`Allow::Ask`]. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: String,
-    /// Signs the requests.
+    /// The key that signs requests.
     pub secret: Vec<u8>,
     pub timeout: Duration,
-    /// How long an answer counts that does not say so itself.
+    /// The default lifetime of an answer.
     pub expires_in: Duration,
 }
 
@@ -115,7 +115,7 @@ pub struct TopicRules {
     needs: Needs,
 }
 
-/// What the rules have to know of a device beyond its id.
+/// The attributes of a device that the rules need, apart from its id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Needs {
     pub user: bool,
@@ -126,7 +126,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Whether a session that kept what `self` names knows enough for `other`.
+    /// Whether a session that kept what `self` names has everything that `other` needs.
     pub fn covers(&self, other: &Needs) -> bool {
         (self.user || !other.user)
             && (self.topics || !other.topics)
@@ -134,16 +134,16 @@ impl Needs {
     }
 }
 
-/// The device that a rule is evaluated for.
+/// The device for which rules are evaluated.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub device: &'a DeviceId,
     pub user: Option<&'a UserId>,
-    /// None for a device token, which carries no claims.
+    /// `None` for a device token, which has no claims.
     pub claims: Option<&'a Claims>,
 }
 
-/// What the rules say. Rules are numbered from 0, in their list.
+/// The decision. Rules are numbered from 0 within their list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The app has no rules for this action.
@@ -158,7 +158,7 @@ pub enum Decision {
     Denied(Denied),
 }
 
-/// Why a device may not.
+/// Why access is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
     /// No rule matches.
@@ -167,7 +167,7 @@ pub enum Denied {
     Server { rule: usize },
     /// The device's JWT does not list the topic.
     NotInToken { rule: usize },
-    /// The rule matches some of the topics that a filter with wildcards matches, and does not allow them.
+    /// The rule matches a part of the topics of a wildcard filter, and does not allow them.
     Overlap { rule: usize },
 }
 
@@ -182,12 +182,12 @@ impl Denied {
         }
     }
 
-    /// For people.
+    /// The text for people.
     pub fn text(self) -> &'static str {
         match self {
             Denied::NoRule => "no topic rule of the app allows it",
             Denied::Server { .. } => "only API keys may do this",
-            Denied::NotInToken { .. } => "the claim topics of the device's JWT does not list it",
+            Denied::NotInToken { .. } => "the claim \"topics\" of the device's JWT does not list it",
             Denied::Overlap { .. } => "the filter matches topics that the device may not subscribe to",
         }
     }
@@ -200,14 +200,14 @@ impl Denied {
     }
 }
 
-/// Why two lists are not the rules of an app.
+/// Why the lists are not valid rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
-    #[error("an app has at most {RULES_MAX} topic rules")]
+    #[error("an app may have at most {RULES_MAX} topic rules")]
     TooMany,
-    #[error("topic rules name at most {CLAIMS_MAX} claims")]
+    #[error("topic rules may use at most {CLAIMS_MAX} claims")]
     TooManyClaims,
-    #[error("a rule has \"allow\": \"ask\", but the rules have no webhook (\"ask\")")]
+    #[error("a rule has \"allow\": \"ask\", but the rules define no webhook (\"ask\")")]
     NoWebhook,
 }
 
@@ -238,7 +238,7 @@ impl TopicRules {
         Ok(Self { subscribe, publish, webhook, needs })
     }
 
-    /// For rules that cannot be read: no device may do anything.
+    /// For rules that cannot be parsed: denies every device.
     pub fn denying_all() -> Self {
         Self { subscribe: Some(Vec::new()), publish: Some(Vec::new()), ..Self::default() }
     }
@@ -258,7 +258,7 @@ impl TopicRules {
         &self.needs
     }
 
-    /// Whether a device may do something with a topic.
+    /// Decides whether a device may perform an action on a topic.
     pub fn decide(&self, action: Action, topic: &str, subject: Subject<'_>) -> Decision {
         let Some(rules) = self.rules(action) else { return unruled(topic) };
         let matching = rules.iter().position(|rule| rule.pattern.matches(topic, subject));
@@ -274,7 +274,8 @@ impl TopicRules {
         }
     }
 
-    /// Whether a device may subscribe to a topic filter in MQTT's syntax: to everything that it can match.
+    /// Decides whether a device may subscribe to an MQTT topic filter, that is, to everything that it can
+    /// match.
     pub fn decide_filter(&self, filter: &str, subject: Subject<'_>) -> Decision {
         if !filter.contains(['+', '#']) {
             return self.decide(Action::Subscribe, filter, subject);
@@ -292,7 +293,8 @@ impl TopicRules {
                     Allow::Token => Decision::Denied(Denied::NotInToken { rule: number }),
                 };
             }
-            // Some of its topics end here: those have to be allowed, and the rest goes on to the next rule.
+            // The rule applies to a part of the filter's topics: it must allow those, and the next rules
+            // decide the rest.
             if rule.allow != Allow::Anyone && rule.pattern.overlaps(filter, subject) {
                 return Decision::Denied(Denied::Overlap { rule: number });
             }
@@ -301,7 +303,7 @@ impl TopicRules {
     }
 }
 
-/// Without rules for an action: names with `$` first are open by a rule alone.
+/// The decision without rules for an action: names that start with `$` require a rule.
 fn unruled(name: &str) -> Decision {
     match needs_rule(name) {
         true => Decision::Denied(Denied::NoRule),

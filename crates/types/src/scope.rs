@@ -1,4 +1,4 @@
-//! What an API key may do.
+//! The permissions of API keys.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Scope {
         Self::ALL
             .into_iter()
             .find(|scope| scope.as_str() == text)
-            .ok_or_else(|| Invalid::new("a scope is one of publish, devices, read, admin"))
+            .ok_or_else(|| Invalid::new("a scope must be one of publish, devices, read, admin"))
     }
 }
 
@@ -62,7 +62,7 @@ impl Scopes {
         Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
-    /// For the store: one bit a scope.
+    /// The representation in the store: one bit per scope.
     pub fn bits(self) -> u8 {
         self.0
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_a_set() {
+    fn scopes_form_a_set() {
         let scopes: Scopes = [Scope::Read, Scope::Publish].into_iter().collect();
         assert!(scopes.contains(Scope::Publish) && scopes.contains(Scope::Read));
         assert!(!scopes.contains(Scope::Admin));

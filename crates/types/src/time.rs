@@ -1,11 +1,11 @@
-//! Points in time and lifetimes. The clock itself lives outside: everything here is told the time.
+//! Points in time and lifetimes. There is no clock here: callers pass the time.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Invalid, limits};
 
-/// Milliseconds since 1970-01-01T00:00:00Z; shown as RFC 3339 in UTC with milliseconds.
+/// Milliseconds since 1970-01-01T00:00:00Z; displayed as RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
@@ -14,7 +14,7 @@ impl Timestamp {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Reads a time as RFC 3339 writes it; none if it is before 1970.
+    /// Parses an RFC 3339 time; `None` if it is before 1970.
     pub fn parse(text: &str) -> Option<Self> {
         let time: jiff::Timestamp = text.parse().ok()?;
         u64::try_from(time.as_millisecond()).ok().map(Self)
@@ -35,8 +35,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// How long a notification is worth delivering: 0 (now or never) to 28 days (RFC 8030 §5.2; FCM's
-/// own maximum is the same).
+/// How long a notification may be delivered: 0 (now or never) to 28 days (RFC 8030 §5.2; also FCM's maximum).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ttl(Duration);
 
@@ -44,7 +43,7 @@ impl Ttl {
     pub fn new(duration: Duration) -> Result<Self, Invalid> {
         match duration <= limits::TTL_MAX {
             true => Ok(Self(duration)),
-            false => Err(Invalid::new("a ttl is at most 28 days (\"28d\")")),
+            false => Err(Invalid::new("a ttl must be at most 28 days (\"28d\")")),
         }
     }
 
@@ -59,11 +58,11 @@ impl Default for Ttl {
     }
 }
 
-/// Reads `"90s"`, `"250ms"`, `"10m"`, `"24h"`, `"7d"` or a bare number of seconds.
+/// Parses `"90s"`, `"250ms"`, `"10m"`, `"24h"`, `"7d"` or a plain number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
     let wrong = || {
         Invalid::new(
-            "a duration is a whole number with a unit: \"250ms\", \"90s\", \"10m\", \"24h\" or \"7d\"",
+            "a duration must be a whole number with a unit: \"250ms\", \"90s\", \"10m\", \"24h\" or \"7d\"",
         )
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -80,7 +79,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
     number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// Writes a duration the way [`parse_duration`] reads it, in the largest unit that is exact.
+/// Formats a duration for [`parse_duration`], in the largest unit that is exact.
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     for (unit, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
@@ -111,20 +110,20 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_they_are_read() {
+    fn durations_round_trip() {
         for text in ["250ms", "90s", "10m", "36h", "7d", "0ms"] {
             assert_eq!(parse_duration(text).map(format_duration), Ok(text.to_owned()));
         }
     }
 
     #[test]
-    fn a_timestamp_is_rfc_3339() {
+    fn timestamps_are_rfc_3339() {
         assert_eq!(Timestamp(1_700_000_000_123).to_string(), "2023-11-14T22:13:20.123Z");
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
     }
 
     #[test]
-    fn a_ttl_has_a_maximum() {
+    fn ttl_has_a_maximum() {
         assert!(Ttl::new(Duration::ZERO).is_ok());
         assert!(Ttl::new(limits::TTL_MAX).is_ok());
         assert!(Ttl::new(limits::TTL_MAX + Duration::from_secs(1)).is_err());

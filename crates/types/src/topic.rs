@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Invalid, limits};
 
-/// A pub-sub address. UTF-8 without control characters and without the wildcards `+` and `#`, so
-/// every topic is also a valid MQTT topic name (MQTT 5 §4.7); of names starting with `$` some are the
-/// service's own, and the others need a topic rule. Cloning is cheap.
+/// A pub-sub address: UTF-8 without control characters and without the wildcards `+` and `#`, so every topic
+/// is a valid MQTT topic name (MQTT 5 §4.7). Names that start with `$` are reserved for the service or
+/// require a topic rule. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Topic(Arc<str>);
 
-/// The first level of names that are the service's own, or MQTT's.
+/// The first levels of names that are reserved for the service or MQTT.
 const SERVICE_LEVELS: [&str; 6] =
     [limits::EVERYONE_TOPIC, limits::MAINTENANCE_TOPIC, "$noroshi", "$share", "$queue", "$SYS"];
 
@@ -24,7 +24,7 @@ impl Topic {
         Self::check(text)
     }
 
-    /// A topic that may exist: also one with `$` first, which an app's topic rules open to its devices.
+    /// Parses any possible topic, including names with `$` that an app's topic rules may open to its devices.
     pub fn parse_any(text: &str) -> Result<Self, Invalid> {
         match text.starts_with('$') && !needs_rule(text) {
             true => Self::parse_subscription(text),
@@ -34,7 +34,7 @@ impl Topic {
 
     fn check(text: &str) -> Result<Self, Invalid> {
         if !fits(text) {
-            let rule = format!("a topic is 1 to {} bytes long, got {}", bytes_max(), text.len());
+            let rule = format!("a topic must be 1 to {} bytes long, got {}", bytes_max(), text.len());
             return Err(Invalid::new(rule));
         }
         if text.chars().any(|c| c.is_control() || c == '+' || c == '#') {
@@ -43,7 +43,7 @@ impl Topic {
         Ok(Self(text.into()))
     }
 
-    /// A topic to subscribe to: also one of the service's own that is open to every device.
+    /// Parses a topic to subscribe to, including the service's topics that are open to every device.
     pub fn parse_subscription(text: &str) -> Result<Self, Invalid> {
         match text == limits::MAINTENANCE_TOPIC {
             true => Ok(Self::maintenance()),
@@ -51,7 +51,7 @@ impl Topic {
         }
     }
 
-    /// On which the service tells an app's maintenance notices: nobody else publishes to it.
+    /// The topic of an app's maintenance notices, to which only the service publishes.
     pub fn maintenance() -> Self {
         Self(limits::MAINTENANCE_TOPIC.into())
     }
@@ -65,7 +65,7 @@ impl Topic {
         &*self.0 == limits::EVERYONE_TOPIC
     }
 
-    /// For names read back from the store, where only checked ones were written.
+    /// For names from the store, which contains valid ones only.
     pub fn from_trusted(text: &str) -> Self {
         Self(text.into())
     }
@@ -75,31 +75,33 @@ impl Topic {
     }
 }
 
-/// An operator's choice for the whole node: every protocol, the API, rules and the store take the same names.
+/// The operator's limit for the whole node: all protocols, the API, rules and the store accept the same
+/// names.
 static BYTES_MAX: AtomicUsize = AtomicUsize::new(limits::TOPIC_BYTES_MAX);
 
-/// How long names of topics, filters and patterns may be.
+/// The limit of topic names, filters and patterns.
 pub fn bytes_max() -> usize {
     BYTES_MAX.load(Ordering::Relaxed)
 }
 
-/// Raises or lowers it, to [`limits::TOPIC_BYTES_CEILING`] at most. Called once, before the node reads its first name.
+/// Changes the limit, to [`limits::TOPIC_BYTES_CEILING`] at most. Must be called before the node parses its
+/// first name.
 pub fn set_bytes_max(bytes_max: usize) {
     BYTES_MAX.store(bytes_max.min(limits::TOPIC_BYTES_CEILING), Ordering::Relaxed);
 }
 
-/// Whether a name has a length that names may have.
+/// Whether a name has a valid length.
 pub fn fits(name: &str) -> bool {
     (1..=bytes_max()).contains(&name.len())
 }
 
-/// Whether a topic or topic filter is one of the service's own: no rule counts for it.
+/// Whether a topic or topic filter is reserved for the service, so that no rule applies to it.
 pub fn is_services_own(name: &str) -> bool {
     name.starts_with('$') && SERVICE_LEVELS.contains(&name.split('/').next().unwrap_or_default())
 }
 
-/// Whether a topic or topic filter is open only to devices that a topic rule of their app allows (MQTT 5 §4.7.2 leaves
-/// names with `$` first to the server).
+/// Whether a topic or topic filter is only open to devices that a topic rule allows (MQTT 5 §4.7.2 leaves
+/// names that start with `$` to the server).
 pub fn needs_rule(name: &str) -> bool {
     name.starts_with('$') && !is_services_own(name)
 }
@@ -110,14 +112,14 @@ impl fmt::Display for Topic {
     }
 }
 
-/// One life of a topic's log, drawn at random when the topic is first used. Offsets of different
-/// epochs cannot be compared: a client that comes with another epoch has missed everything.
+/// The incarnation of a topic's log, random at first use. Offsets of different epochs are not comparable: a
+/// client with another epoch has missed everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u32);
 
 impl Epoch {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let wrong = || Invalid::new("an epoch is 8 hex digits");
+        let wrong = || Invalid::new("an epoch must be 8 hex digits");
         if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -131,8 +133,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A place in a topic's log: everything up to and including `offset` is behind it. Offsets start
-/// at 1, so offset 0 is the place before the first message.
+/// A position in a topic's log: everything up to and including `offset` lies before it. Offsets start at 1,
+/// so offset 0 is the position before the first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     pub epoch: Epoch,
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_has_limits() {
+    fn topics_are_limited() {
         assert!(Topic::parse("news/日本").is_ok());
         for bad in ["", "$everyone", "a+b", "a/#", "a\0b", &"x".repeat(256)] {
             assert!(Topic::parse(bad).is_err(), "{bad:?}");
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_dollar_need_a_rule_or_are_the_services_own() {
+    fn names_with_a_dollar_are_reserved_or_need_a_rule() {
         for name in ["$app/state", "$", "$noroshi2", "$Share/a"] {
             assert!(needs_rule(name) && !is_services_own(name), "{name}");
             assert!(Topic::parse(name).is_err() && Topic::parse_subscription(name).is_err(), "{name}");
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_eight_hex_digits() {
+    fn epoch_is_eight_hex_digits() {
         assert_eq!(Epoch::parse("0000002a"), Ok(Epoch(42)));
         assert_eq!(Epoch(42).to_string(), "0000002a");
         for bad in ["", "2a", "+000002a", "0000002g", "0000002a0"] {

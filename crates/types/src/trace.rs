@@ -1,7 +1,8 @@
-//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context-1/>): of which trace a request is a part. Pure.
+//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context-1/>): the trace that a request belongs
+//! to.
 //!
-//! Headers that keep a rule not are as good as none: whoever sent them is answered as if there were no trace, never with an
-//! error. Ids are drawn elsewhere. What other tracing systems say in `tracestate` is [`state`]'s.
+//! Invalid headers are ignored: the request is handled as if it had no trace, never with an error. Ids are
+//! generated elsewhere. `tracestate` is in [`state`].
 
 pub mod state;
 
@@ -17,16 +18,17 @@ pub struct TraceId([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId([u8; 8]);
 
-/// A place in a trace: what is done next is a child of `parent`.
+/// A position in a trace: subsequent work is a child of `parent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     pub trace: TraceId,
     pub parent: SpanId,
-    /// Whether the caller may have recorded its part (§3.2.2.5). The one flag of level 1: others are not passed on.
+    /// Whether the caller may have recorded its part (§3.2.2.5). The only flag of level 1; others are not
+    /// propagated.
     pub sampled: bool,
 }
 
-/// Kept with each notification that has one.
+/// Stored with each notification that has a trace.
 const _: () = assert!(size_of::<Option<TraceContext>>() <= 25);
 
 /// `version-trace_id-parent_id-flags` of version 00.
@@ -56,10 +58,10 @@ impl SpanId {
 }
 
 impl TraceContext {
-    /// As stored: trace, parent, flags.
+    /// The stored form: trace, parent, flags.
     pub const STORED_BYTES: usize = 16 + 8 + 1;
 
-    /// Of all `traceparent` headers of a request: there is exactly one of them, or no trace.
+    /// From all `traceparent` headers of a request: valid only if there is exactly one.
     pub fn of_headers<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let value = values.next()?;
         match values.next() {
@@ -68,9 +70,9 @@ impl TraceContext {
         }
     }
 
-    /// A value of `traceparent` (§3.2). Of a version to come its first four fields are read (§3.2.4).
+    /// Parses a value of `traceparent` (§3.2). For unknown versions, the first four fields are used (§3.2.4).
     pub fn parse(value: &[u8]) -> Option<Self> {
-        // Optional white space around a header's value is none of its (RFC 9110 §5.5).
+        // Optional white space around a header's value is not part of it (RFC 9110 §5.5).
         let value = value.trim_ascii();
         let (fields, rest) = value.split_at_checked(LENGTH)?;
         let [version] = hex(&fields[..2])?;
@@ -99,7 +101,7 @@ impl TraceContext {
         bytes
     }
 
-    /// Reads what [`TraceContext::to_stored`] wrote.
+    /// Parses the output of [`TraceContext::to_stored`].
     pub fn from_stored(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::STORED_BYTES] = bytes.try_into().ok()?;
         let (trace, rest) = bytes.split_first_chunk()?;
@@ -112,7 +114,7 @@ impl TraceContext {
     }
 }
 
-/// Lower-case digits alone (§3.2.2.1).
+/// Only lower-case digits (§3.2.2.1).
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -129,7 +131,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The value of `traceparent`, in version 00.
+/// The value of `traceparent` in version 00.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{}-{:02x}", self.trace, self.parent, u8::from(self.sampled) * SAMPLED)

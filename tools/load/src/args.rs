@@ -1,5 +1,5 @@
-//! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
-//! so that the plain command measures what the documentation states.
+//! The command line of `noroshi bench`, and the checks that need no server. The defaults reproduce the
+//! measurements in the documentation.
 
 mod events;
 mod homing;
@@ -24,7 +24,7 @@ pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 pub(crate) use tenants::Tenants;
 
-/// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
+/// Measures a node: starts one in a temporary folder, or uses the one given by --server.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// False for the processes that another one measures with.
+    /// False for the helper processes of a measurement.
     pub fn measures(&self) -> bool {
         !matches!(self.scenario, Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_))
     }
@@ -44,39 +44,41 @@ pub(crate) enum Scenario {
     Direct(Direct),
     /// Topic messages to all devices: time to reach all, CPU per delivery
     Broadcast(Broadcast),
-    /// Accepting stored notifications for devices that are away: inbox rows/s
+    /// Storing notifications for offline devices: inbox rows/s
     Stored(Stored),
-    /// The first call of an app (GET /v1/me): cold, warm, and with many experiments that do not concern it
+    /// The first call of an app (GET /v1/me): cold, warm, and with many unrelated experiments
     Me(Me),
-    /// Log-ins per second, and what one costs
+    /// Log-ins per second, and CPU per log-in
     Connect(Connect),
-    /// Memory per idle connection, and CPU while nothing happens
+    /// Memory per idle connection, and idle CPU
     Idle(Idle),
-    /// All devices gone at once: time until the server is clean, CPU per connection
+    /// All devices disconnect at once: time until the server has released them, CPU per connection
     Disconnect(Disconnect),
-    /// All devices come back at once while publishing: time until they are, latency meanwhile
+    /// All devices reconnect at once while messages are published: time until all are back, latency meanwhile
     Storm(Storm),
-    /// Subscribers that read slowly or not at all: what the healthy ones notice, memory per slow one
+    /// Subscribers that read slowly or not at all: effect on the others, memory per slow one
     Slow(Slow),
-    /// Two apps: what a steady one notices of one that does everything it may as fast as it can
+    /// Two apps: effect of one that uses its resources as fast as possible on a steady one
     Tenants(Tenants),
     /// TLS handshakes, full and resumed, and memory per idle TLS connection
     Tls(Tls),
-    /// Pushes through the client of push services, to a fake of APNs or to --server: latency, rate, CPU per push
+    /// Pushes to a fake APNs or to --server: latency, rate, CPU per push
     Push(Push),
-    /// A campaign of a node with a fake of APNs behind it: rate over the run, memory, breaking news in the middle
+    /// A campaign on a node with a fake APNs: rate over time, memory, an urgent message in the middle
     Campaign(Campaign),
-    /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, what an engine is asked for each, a gateway that ends
+    /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, engine queries per operation, failure of
+    /// a gateway
     Homing(Box<Homing>),
-    /// The event log: events to files, what telling costs, request latency with a slow sink, an outage of Firehose
+    /// The event log: events to files, cost of emitting, request latency with a slow sink, an outage of
+    /// Firehose
     Events(Box<Events>),
-    /// The bare epoll loop that --floor compares with
+    /// The bare epoll loop used by --floor
     #[command(hide = true)]
     Floor(Floor),
-    /// One process of the client, told what to do on standard input
+    /// One client process, controlled through standard input
     #[command(hide = true)]
     Worker,
-    /// Another command of this executable, ended with the process that started it
+    /// Runs another command of this executable, bound to the lifetime of the parent process
     #[command(hide = true)]
     Bound(Bound),
 }
@@ -91,7 +93,7 @@ pub(crate) struct Bound {
 pub(crate) struct Floor {
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: std::net::SocketAddr,
-    /// Sockets that a request to users is written to
+    /// Sockets to write per request to users
     #[arg(long, default_value_t = 150)]
     pub(crate) deliveries: usize,
 }
@@ -99,49 +101,49 @@ pub(crate) struct Floor {
 /// Options of every scenario.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Common {
-    /// The server to drive; without it one is started and stopped again
+    /// The server to measure; by default one is started and stopped
     #[arg(long, value_name = "URL", group = "running", requires_all = ["key", "jwt_secret"])]
     pub(crate) server: Option<String>,
-    /// Its admin address, asked whether it is ready, and for metrics
+    /// Its admin address, for readiness and metrics
     #[arg(long, value_name = "URL", requires = "server")]
     pub(crate) admin: Option<String>,
     /// Its API key
     #[arg(long, env = "NOROSHI_DEV_KEY", hide_env_values = true)]
     pub(crate) key: Option<String>,
-    /// The app's HS256 secret, to sign the devices' tokens with
+    /// The app's HS256 secret, which signs the devices' tokens
     #[arg(long, env = "NOROSHI_DEV_JWT_SECRET", hide_env_values = true)]
     pub(crate) jwt_secret: Option<String>,
-    /// Its process on this machine: without it there are no figures of CPU and memory
+    /// The server's process on this machine, for CPU and memory figures
     #[arg(long, requires = "running")]
     pub(crate) pid: Option<u32>,
-    /// The app the tokens are for
+    /// The app of the tokens
     #[arg(long, default_value = "dev")]
     pub(crate) app: String,
-    /// The folder in which the data folder of a server that is started here is made [default: the system's temporary folder]
+    /// Parent of the data folder of a started server [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
-    /// A setting of the server that is started here, as for `noroshi serve`
+    /// A setting of the started server, as for `noroshi serve`
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "server")]
     pub(crate) set: Vec<String>,
-    /// The server that is started here speaks TLS, with a certificate made for it; see also --ca
+    /// The started server uses TLS with a generated certificate; see also --ca
     #[arg(long, conflicts_with = "server")]
     pub(crate) tls: bool,
-    /// PEM file of the certificates to trust, where --server is https://… and not of a public authority
+    /// PEM file of trusted certificates, for a --server with https://… and a private authority
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(crate) ca: Option<PathBuf>,
-    /// What the names of devices, users and topics begin with
+    /// Prefix of the names of devices, users and topics
     #[arg(long, default_value = "bench")]
     pub(crate) name: String,
-    /// How often to measure; medians are shown
+    /// Number of measurements; results are medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// Rest before each measurement
+    /// Pause before each measurement
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) settle: Duration,
-    /// Processes of the client, each with its share of the devices and requests
+    /// Client processes, which share devices and requests
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) processes: u16,
-    /// Log-ins on their way at a time
+    /// Concurrent log-ins
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) handshakes: u32,
     /// Print the result as JSON; the table goes to standard error
@@ -149,41 +151,41 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-/// How requests are made.
+/// The pacing of requests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Pacing {
-    /// Requests per second, due at fixed moments whatever the server does; without it as many as it takes
+    /// Requests per second at fixed times, independent of responses; unlimited by default
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Time before each measurement that is not counted
+    /// Time before each measurement that is excluded
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub(crate) warm_up: Duration,
-    /// Time measured
+    /// Duration of each measurement
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) duration: Duration,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Direct {
-    /// Devices that are connected, each of a user of its own
+    /// Connected devices, each with its own user
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Users named by a request
+    /// Users per request
     #[arg(long, default_value_t = 300)]
     pub(crate) targets: usize,
-    /// Share of them that is connected, 0 to 1
+    /// Share of these users that is connected, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub(crate) connected_share: f64,
     /// Bytes of `data`
     #[arg(long, default_value_t = 200)]
     pub(crate) payload: usize,
-    /// Stored messages are acked by the devices, and kept for those that are away
+    /// Devices ack stored messages; offline devices keep them in their inbox
     #[arg(long, value_enum, default_value = "connected")]
     pub(crate) when: When,
-    /// Requests in flight at most
+    /// Maximum requests in flight
     #[arg(long, default_value_t = 16)]
     pub(crate) in_flight: usize,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
+    /// Alternately measure a bare epoll loop that writes the same frames to as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -196,13 +198,13 @@ pub(crate) struct Direct {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Broadcast {
-    /// Devices that are connected and subscribed
+    /// Connected and subscribed devices
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Messages published at once, with one request
+    /// Messages per round, published with one request
     #[arg(long, default_value_t = 1)]
     pub(crate) messages: u32,
-    /// How often that is done in each measurement, each time after all have arrived
+    /// Rounds per measurement; each starts after all messages have arrived
     #[arg(long, default_value_t = 20)]
     pub(crate) rounds: u32,
     /// Bytes of `data`
@@ -211,7 +213,7 @@ pub(crate) struct Broadcast {
     /// Stored messages are kept in the topic's log
     #[arg(long, value_enum, default_value = "connected")]
     pub(crate) when: When,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
+    /// Alternately measure a bare epoll loop that writes the same frames to as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -224,16 +226,16 @@ pub(crate) struct Broadcast {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Stored {
-    /// Devices that are away, each of a user of its own
+    /// Offline devices, each with its own user
     #[arg(long, default_value_t = 10_000)]
     pub(crate) devices: usize,
-    /// Users named by a request
+    /// Users per request
     #[arg(long, default_value_t = 100)]
     pub(crate) targets: usize,
     /// Bytes of `data`
     #[arg(long, default_value_t = 200)]
     pub(crate) payload: usize,
-    /// Requests in flight at most
+    /// Maximum requests in flight
     #[arg(long, default_value_t = 64)]
     pub(crate) in_flight: usize,
     #[command(flatten)]
@@ -244,10 +246,10 @@ pub(crate) struct Stored {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connect {
-    /// Devices that log in
+    /// Devices to log in
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
+    /// Alternately measure a bare epoll loop that writes the same frames to as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -260,13 +262,13 @@ pub(crate) struct Connect {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Idle {
-    /// Connections at which memory is read; the slope over them is the memory of one
+    /// Connection counts at which memory is read; the slope is the memory per connection
     #[arg(long, value_delimiter = ',', default_value = "1000,5000,10000,15000")]
     pub(crate) counts: Vec<usize>,
-    /// Time over which CPU is measured with all connections idle
+    /// Duration of the CPU measurement with all connections idle
     #[arg(long, default_value = "20s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
+    /// Alternately measure a bare epoll loop that writes the same frames to as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -277,19 +279,19 @@ pub(crate) struct Idle {
     pub(crate) foreign: Foreign,
 }
 
-/// Largest number of users in one request that the API takes.
+/// The API's limit of users per request.
 const TARGETS_MAX: usize = 10_000;
-/// More provider connections help nobody.
+/// More provider connections have no benefit.
 const IN_FLIGHT_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 40;
 
 impl Common {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name(&self.name)?;
-        // Made here it would stay behind, and a word that is mistyped would be measured on another disk.
+        // A missing folder is not created: it would remain, and a mistyped path would measure another disk.
         match &self.data {
             Some(folder) if !folder.is_dir() => {
-                Err(usage(format!("--data {}: there is no such folder", folder.display())))
+                Err(usage(format!("--data {}: the folder does not exist", folder.display())))
             }
             _ => Ok(()),
         }
@@ -300,7 +302,7 @@ impl Pacing {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.rate {
             Some(rate) if !(rate.is_finite() && (0.001..=1e6).contains(&rate)) => {
-                Err(usage("--rate is a number of requests per second from 0.001 to 1000000"))
+                Err(usage("--rate must be 0.001 to 1000000 requests per second"))
             }
             _ if self.duration.is_zero() => Err(usage("--duration must not be zero")),
             _ => Ok(()),
@@ -312,22 +314,25 @@ fn check_name(name: &str) -> Result<(), Error> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain) {
         true => Ok(()),
-        false => Err(usage(format!("--name is 1 to {NAME_BYTES_MAX} of a-z, 0-9 and '-'"))),
+        false => Err(usage(format!("--name must be 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and '-'"))),
     }
 }
 
-/// The options that several scenarios share, each with its bounds.
+/// Checks of options that several scenarios share.
 pub(crate) fn check_counts(
     devices: usize,
     targets: usize,
     payload: usize,
     in_flight: usize,
 ) -> Result<(), Error> {
-    check(devices > 0, "at least one device is needed")?;
-    check((1..=TARGETS_MAX).contains(&targets), "--targets is 1 to 10000: what one request may name")?;
-    check(payload >= DATA_BYTES_MIN, "--payload is at least 36 bytes: it carries the time it was sent")?;
-    check(payload <= 1 << 20, "--payload is at most 1048576 bytes")?;
-    check((1..=IN_FLIGHT_MAX).contains(&in_flight), "--in-flight is 1 to 1024")
+    check(devices > 0, "at least one device is required")?;
+    check((1..=TARGETS_MAX).contains(&targets), "--targets must be 1 to 10000, the API's limit")?;
+    check(
+        payload >= DATA_BYTES_MIN,
+        "--payload must be at least 36 bytes, since it contains the time of sending",
+    )?;
+    check(payload <= 1 << 20, "--payload must be at most 1048576 bytes")?;
+    check((1..=IN_FLIGHT_MAX).contains(&in_flight), "--in-flight must be 1 to 1024")
 }
 
 pub(crate) fn check(holds: bool, rule: &'static str) -> Result<(), Error> {
@@ -340,7 +345,7 @@ fn usage(rule: impl Into<String>) -> Error {
 
 /// `10s`, `500ms`, `2m` or plain seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let rule = || format!("{text:?} is no duration: write 10s, 500ms or 2m");
+    let rule = || format!("{text:?} is not a duration: write 10s, 500ms or 2m");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| rule())?;
     let ms_per_unit = match &text[digits.len()..] {
@@ -349,7 +354,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         "m" => 60_000,
         _ => return Err(rule()),
     };
-    let ms = number.checked_mul(ms_per_unit).filter(|ms| *ms <= 86_400_000).ok_or("a day is the longest")?;
+    let ms =
+        number.checked_mul(ms_per_unit).filter(|ms| *ms <= 86_400_000).ok_or("the maximum is one day")?;
     Ok(Duration::from_millis(ms))
 }
 
@@ -381,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_needs_its_key_and_secret() {
+    fn server_requires_key_and_secret() {
         assert!(parse("direct --server http://h:1 --key k --jwt-secret s").is_ok());
         assert!(parse("direct --server http://h:1 --key k").is_err());
         assert!(parse("direct --pid 1").is_err());
@@ -389,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_takes_the_place_of_ours() {
+    fn foreign_server_replaces_ours() {
         assert!(parse("connect --websocket ws://h:1 --hello a --hello b --pid 1 --floor").is_ok());
         for line in [
             "connect --websocket ws://h:1 --server http://h:1 --key k --jwt-secret s",
@@ -404,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_as_a_list() {
+    fn counts_are_a_list() {
         let Ok(Scenario::Idle(idle)) = parse("idle --counts 10,20") else { panic!("idle") };
         assert_eq!(idle.counts, [10, 20]);
     }
@@ -424,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_does_not_exist_is_not_made() {
+    fn missing_folder_is_not_created() {
         let missing = std::env::temp_dir().join("noroshi-load-no-such-folder");
         for (folder, is_right) in [(std::env::temp_dir(), true), (missing.clone(), false)] {
             let Ok(Scenario::Direct(direct)) = parse(&format!("direct --data {}", folder.display())) else {

@@ -1,6 +1,5 @@
-//! A cell on this machine: gateway and API nodes of our own executable with PostgreSQL and Redis beside them, given by
-//! their URLs or started here from the programs that are installed. Nodes are dropped, and so stopped, before the
-//! engines they would miss.
+//! A cell on this machine: gateway and API nodes of our own executable, with PostgreSQL and Redis, which are
+//! given by URL or started from installed programs. Nodes are dropped, and so stopped, before the engines.
 
 mod engines;
 
@@ -10,14 +9,14 @@ use crate::Error;
 use crate::args::Homing;
 use crate::http::Origin;
 use crate::process::{Cpu, Process};
+use crate::program::{Owned, Signals};
 use crate::redis::Redis;
 use crate::server::{free_port, random_hex, serve, wait_until_ready};
-use crate::started::{Owned, Signals};
 
 pub(crate) struct Cell {
     pub(crate) gateways: Vec<CellNode>,
     pub(crate) apis: Vec<CellNode>,
-    /// None where its commands cannot be counted.
+    /// `None` if its commands cannot be counted.
     pub(crate) redis: Option<Redis>,
     pub(crate) key: String,
     pub(crate) jwt_secret: String,
@@ -65,7 +64,7 @@ impl Cell {
         };
         let (key, jwt_secret) = (random_hex(16)?, random_hex(32)?);
         let shared = Shared { args, postgres_url, redis_url, key: &key, jwt_secret: &jwt_secret, parent };
-        // The first makes the schema.
+        // The first one creates the schema.
         let apis = (1..=args.apis).map(|n| shared.node("api", n, &args.set_api)).collect::<Result<_, _>>()?;
         let gateways = (1..=args.gateways + args.spare)
             .map(|n| shared.node("gateway", n, &args.set_gateway))
@@ -84,31 +83,31 @@ impl Cell {
         })
     }
 
-    /// Named in the report.
+    /// The description for the report.
     pub(crate) fn describe(&self) -> String {
         self.described.clone()
     }
 
-    /// The first node that is gone, and how.
+    /// The first node that exited, with its status and log.
     pub(crate) fn exited(&self) -> Option<(String, String, String)> {
         self.gateways.iter().chain(&self.apis).find_map(|node| {
             let status = node.started.exited()?;
-            Some((node.name.clone(), status, node.started.last_words()))
+            Some((node.name.clone(), status, node.started.log_end()))
         })
     }
 
-    /// CPU of PostgreSQL, where it was started here: of its postmaster, of the processes that it has, and of those it had.
+    /// CPU time of a PostgreSQL started here: the postmaster, its processes, and those that have ended.
     pub(crate) fn postgres_cpu(&self) -> Option<Cpu> {
         self.postgres.as_ref()?.process().cpu_with_children()
     }
 
-    /// Whether PostgreSQL was started here: only then is its CPU known.
+    /// Whether PostgreSQL was started here: otherwise its CPU time is unknown.
     pub(crate) fn has_postgres(&self) -> bool {
         self.postgres.is_some()
     }
 }
 
-/// What all nodes have in common.
+/// The settings that all nodes share.
 struct Shared<'a> {
     args: &'a Homing,
     postgres_url: String,

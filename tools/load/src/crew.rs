@@ -1,5 +1,5 @@
-//! The worker processes of a measurement, told what to do and asked what came of it. Every worker gets its
-//! share; reports are merged here, so scenarios see one client however many processes it has.
+//! The worker processes of a measurement: sends them commands and merges their reports, so that scenarios see
+//! a single client. Each worker gets its share of devices and requests.
 
 mod member;
 mod rehome;
@@ -31,21 +31,21 @@ impl Crew {
         Ok(crew)
     }
 
-    /// CPU time of all workers so far; none if one is gone.
+    /// CPU time of all workers so far; `None` if one has exited.
     pub(crate) fn cpu(&self) -> Option<Cpu> {
         self.members.iter().map(|member| member.process().cpu()).sum()
     }
 
-    fn tell(&mut self, command: impl Fn(Partition) -> Command) -> Result<(), Error> {
+    fn send(&mut self, command: impl Fn(Partition) -> Command) -> Result<(), Error> {
         let count = self.members.len();
-        partitions(count).zip(&mut self.members).try_for_each(|(part, member)| member.tell(&command(part)))
+        partitions(count).zip(&mut self.members).try_for_each(|(part, member)| member.send(&command(part)))
     }
 
     fn reports(&mut self) -> Result<Vec<Report>, Error> {
         self.members.iter_mut().map(Member::report).collect()
     }
 
-    /// Brings up devices until there are `devices` in all; an error if that fails.
+    /// Connects devices until there are `devices` in total.
     pub(crate) fn connect(
         &mut self,
         devices: usize,
@@ -53,7 +53,7 @@ impl Crew {
         timeout: Duration,
     ) -> Result<Connected, Error> {
         let deadline_ns = clock::now_ns() + clock::ns(timeout);
-        self.tell(|partition| Command::Connect {
+        self.send(|partition| Command::Connect {
             devices: partition.share(devices),
             handshakes_max: partition.share(handshakes_max).max(1),
             deadline_ns,
@@ -87,10 +87,10 @@ impl Crew {
         Ok(whole)
     }
 
-    /// Begins to publish; the plan is the whole of it.
+    /// Starts to publish; the plan is for all workers together.
     pub(crate) fn publish(&mut self, plan: &Plan) -> Result<(), Error> {
         let count = self.members.len();
-        self.tell(|partition| {
+        self.send(|partition| {
             let pace = match plan.pace {
                 Pace::Rate(per_second) => Pace::Rate(per_second / count as f64),
                 Pace::Max => Pace::Max,
@@ -100,7 +100,7 @@ impl Crew {
         })
     }
 
-    /// Waits for the end of what [`Crew::publish`] began.
+    /// Waits for the result of [`Crew::publish`].
     pub(crate) fn published(&mut self) -> Result<Published, Error> {
         let part = |report| match report {
             Report::Published(part) => Some(*part),
@@ -108,7 +108,7 @@ impl Crew {
         };
         let mut whole = together(self.reports()?, part, Published::add)?;
         if whole.deliveries_ever < whole.expected_ever && self.members.len() > 1 {
-            // A worker that was done may have got what another's requests caused.
+            // A finished worker may have received messages of another worker's requests.
             self.receive(0, Duration::ZERO)?;
             let late = self.received()?;
             whole.deliveries_ever += late.deliveries;
@@ -117,13 +117,13 @@ impl Crew {
         Ok(whole)
     }
 
-    /// Begins to wait until every device has had `each` messages since it connected.
+    /// Starts to wait until every device has received `each` messages since it connected.
     pub(crate) fn receive(&mut self, each: u32, timeout: Duration) -> Result<(), Error> {
         let deadline_ns = clock::now_ns() + clock::ns(timeout);
-        self.tell(|_| Command::Receive { each, deadline_ns })
+        self.send(|_| Command::Receive { each, deadline_ns })
     }
 
-    /// Waits for the end of what [`Crew::receive`] began.
+    /// Waits for the result of [`Crew::receive`].
     pub(crate) fn received(&mut self) -> Result<Received, Error> {
         let part = |report| match report {
             Report::Received(part) => Some(*part),
@@ -140,7 +140,7 @@ impl Crew {
     }
 
     pub(crate) fn disconnect(&mut self) -> Result<(), Error> {
-        self.tell(|_| Command::Disconnect)?;
+        self.send(|_| Command::Disconnect)?;
         self.reports().map(drop)
     }
 }
@@ -149,7 +149,7 @@ fn partitions(count: usize) -> impl Iterator<Item = Partition> {
     (0..count).map(move |index| Partition { index, count })
 }
 
-/// One report of those of several workers; `part` is none for a report of something else.
+/// Merges the reports of several workers; `part` returns `None` for an unexpected report.
 fn together<T>(
     reports: impl IntoIterator<Item = Report>,
     part: impl Fn(Report) -> Option<T>,
@@ -164,27 +164,30 @@ fn together<T>(
 }
 
 fn out_of_order() -> Error {
-    let why = "a report belongs to another command".to_owned();
-    Error::Worker { why, said: String::new() }
+    let why = "the report does not match the command".to_owned();
+    Error::Worker { why, stderr: String::new() }
 }
 
 fn not_connected(wanted: usize, connected: &Connected) -> Error {
     let seconds = (clock::now_ns() - connected.first_open_ns.min(clock::now_ns())) as f64 / 1e9;
     let reasons = match connected.failed.is_empty() {
-        true => "The others were not answered. ".to_owned(),
-        false => format!("Attempts that failed: {}. ", show_reasons(&connected.failed)),
+        true => "The others got no response. ".to_owned(),
+        false => format!("Failed attempts: {}. ", show_reasons(&connected.failed)),
     };
-    let said = |text: &str| connected.failed.keys().any(|reason| reason.contains(text));
-    let advice = if said("HTTP 401") || said("HTTP 403") {
-        "The server refuses the tokens: is --jwt-secret the secret of app --app?"
-    } else if said("HTTP 503 unavailable") {
-        "The server is starting, stopping or being drained: see its log"
-    } else if said("HTTP 429") || said("HTTP 503") {
+    let failed_with = |text: &str| connected.failed.keys().any(|reason| reason.contains(text));
+    let advice = if failed_with("HTTP 401") || failed_with("HTTP 403") {
+        "The server rejects the tokens: is --jwt-secret the secret of the app in --app?"
+    } else if failed_with("HTTP 503 unavailable") {
+        "The server is starting, stopping or draining: see its log"
+    } else if failed_with("HTTP 429") || failed_with("HTTP 503") {
         "The server admits fewer log-ins at a time (lower --handshakes, or raise its connects per second), or has no \
          room for more connections (see its log)"
-    } else if said("connection refused") {
-        "Nothing listens there: is the server running?"
-    } else if said("connection reset") || said("connection closed") || connected.failed.is_empty() {
+    } else if failed_with("connection refused") {
+        "The connection was refused: is the server running?"
+    } else if failed_with("connection reset")
+        || failed_with("connection closed")
+        || connected.failed.is_empty()
+    {
         "The server may be at its limit of open files or connections: see its log and `ulimit -Hn`, or ask for \
          fewer with --connections"
     } else {

@@ -1,11 +1,12 @@
-//! One device as the load generator plays it: it connects, says with its [`Speech`] who it is and what it wants to
-//! hear, and counts what it gets. It holds nothing while idle; what all devices of a worker need ([`Shared`])
-//! exists once. [`crate::engine`] owns the sockets' readiness, [`crate::speech`] what the bytes mean.
+//! One simulated device: it connects, logs in and subscribes through its [`Speech`], and counts what it
+//! receives. It holds no buffers while idle; resources for all devices of a worker ([`Shared`]) exist once.
+//! [`crate::engine`] handles socket readiness, [`crate::speech`] interprets the bytes.
 
 use std::io::{self, ErrorKind};
 
 use noroshi_protocol::ws::Inflater;
 
+use crate::connection::{Ended, HANDSHAKE_DONE, Reading, Stage};
 use crate::dialect::Dialect;
 use crate::payload::StampFinder;
 use crate::seen::Seen;
@@ -14,15 +15,15 @@ use crate::speech::{Login, Speech, Turn};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// What every device of a worker uses while it is its turn.
+/// Resources that the devices of a worker use in turn.
 pub(crate) struct Shared {
-    /// Subscribed to after log-in, for as long as the connection lasts.
+    /// Subscribed after the log-in, until the connection ends.
     pub(crate) topic: Option<String>,
     dialect: Dialect,
     pub(crate) seen: Seen,
     stamp: StampFinder,
     read: Box<[u8]>,
-    /// What to send, empty between turns.
+    /// Bytes to send, empty between turns.
     out: Vec<u8>,
     /// Quoted ids to ack with one frame, empty between turns.
     acks: Vec<u8>,
@@ -44,70 +45,21 @@ impl Shared {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// TLS is set up, and nothing will be said inside.
-    Handshaking,
-    /// The first answer is awaited: of an upgrade, a stream or MQTT's CONNECT.
-    Opening,
-    /// It is not known yet whether the server lets the device in.
-    LoggingIn,
-    /// The answer to the subscription, or to what was asked behind it, is awaited.
-    Subscribing,
-    Ready,
-}
-
-/// Why a connection is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) reason: String,
-    /// A later attempt may succeed.
-    pub(crate) retry: bool,
-    /// When the server said to come back.
-    pub(crate) after_ms: Option<u64>,
-}
-
-/// The reason of a connection that was opened for its handshake.
-pub(crate) const HANDSHAKE_DONE: &str = "handshake done";
-
-/// What a device does with bytes that arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Takes them all at once.
-    Eager,
-    /// Takes some when it is told to ([`Device::sip`]); its messages are not counted.
-    Slow,
-}
-
-impl Ended {
-    pub(crate) fn lasting(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), retry: false, after_ms: None }
-    }
-
-    pub(crate) fn passing(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), retry: true, after_ms: None }
-    }
-
-    pub(crate) fn io(error: &io::Error) -> Self {
-        Self::passing(error.kind().to_string())
-    }
-}
-
 pub(crate) struct Device {
     pub(crate) socket: Socket,
-    /// When it began to connect.
+    /// When it started to connect.
     pub(crate) opened_ns: u64,
     speech: Speech,
     stage: Stage,
     pub(crate) reading: Reading,
     /// Messages since it connected.
     received: u32,
-    /// What the socket did not take; at first how the speech begins.
+    /// Bytes that the socket did not accept; initially the first bytes of the protocol.
     unsent: Vec<u8>,
 }
 
 impl Device {
-    /// Begins to connect.
+    /// Starts to connect.
     pub(crate) fn open(
         route: Route<'_>,
         dialect: &Dialect,
@@ -129,7 +81,7 @@ impl Device {
         })
     }
 
-    /// Begins to connect for the sake of the TLS handshake alone.
+    /// Starts to connect for a TLS handshake only.
     pub(crate) fn open_handshake(route: Route<'_>, opened_ns: u64) -> io::Result<Self> {
         let device = Self::begin(route, (Speech::silent(), Vec::new()), opened_ns)?;
         Ok(Self { stage: Stage::Handshaking, ..device })
@@ -143,18 +95,18 @@ impl Device {
         self.received
     }
 
-    /// Publishes `text` to everybody.
-    pub(crate) fn say(&mut self, text: &str, shared: &Shared) -> Result<(), Ended> {
-        self.speech.say(text, &shared.dialect, shared.topic.as_deref(), &mut self.unsent);
+    /// Publishes `text` to all devices.
+    pub(crate) fn publish(&mut self, text: &str, shared: &Shared) -> Result<(), Ended> {
+        self.speech.publish(text, &shared.dialect, shared.topic.as_deref(), &mut self.unsent);
         self.handle_writable()
     }
 
-    /// Whether the socket has not taken everything yet.
+    /// Whether unsent bytes remain.
     pub(crate) fn is_sending(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// The socket takes bytes again.
+    /// Handles a writable socket.
     pub(crate) fn handle_writable(&mut self) -> Result<(), Ended> {
         while !self.unsent.is_empty() {
             match self.socket.write(&self.unsent) {
@@ -164,15 +116,15 @@ impl Device {
                 Err(error) => return Err(Ended::io(&error)),
             }
         }
-        self.unsent = Vec::new(); // nothing is held while idle
+        self.unsent = Vec::new(); // releases the buffer while idle
         self.socket.flush().map(drop).map_err(|error| Ended::io(&error))
     }
 
-    /// The socket has bytes, or its end.
+    /// Handles a readable or closed socket.
     pub(crate) fn handle_readable(&mut self, peer_closed: bool, shared: &mut Shared) -> Result<(), Ended> {
         loop {
             match self.socket.read(&mut shared.read) {
-                Ok(0) => return Err(Ended::passing(format!("connection closed while {}", self.doing()))),
+                Ok(0) => return Err(Ended::temporary(format!("connection closed while {}", self.doing()))),
                 Ok(len) => {
                     self.handle_bytes(len, shared)?;
                     if self.socket.is_drained(len, READ_BYTES, peer_closed) {
@@ -186,20 +138,20 @@ impl Device {
         }
     }
 
-    /// A handshake is over for both sides once the server has said the first thing behind it, a ticket
-    /// (RFC 8446 §4.6.1): it has the client's Finished by then.
+    /// A handshake is complete on both sides once the server's session ticket arrives (RFC 8446 §4.6.1),
+    /// since the server has the client's Finished by then.
     fn handle_drained(&mut self) -> Result<(), Ended> {
         if self.stage != Stage::Handshaking || !self.socket.has_ticket() {
             return Ok(());
         }
         self.stage = Stage::Ready;
-        Err(Ended::passing(HANDSHAKE_DONE))
+        Err(Ended::temporary(HANDSHAKE_DONE))
     }
 
     /// Reads at most `bytes`.
-    pub(crate) fn sip(&mut self, bytes: usize, shared: &mut Shared) -> Result<(), Ended> {
+    pub(crate) fn read_bytes(&mut self, bytes: usize, shared: &mut Shared) -> Result<(), Ended> {
         match self.socket.read(&mut shared.read[..bytes]) {
-            Ok(0) => Err(Ended::passing(format!("connection closed while {}", self.doing()))),
+            Ok(0) => Err(Ended::temporary(format!("connection closed while {}", self.doing()))),
             Ok(len) => self.handle_bytes(len, shared),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
             Err(error) => Err(Ended::io(&error)),
@@ -208,7 +160,7 @@ impl Device {
 
     fn doing(&self) -> &'static str {
         match self.stage {
-            Stage::Handshaking => "shaking hands",
+            Stage::Handshaking => "performing the TLS handshake",
             Stage::Opening => "opening",
             Stage::LoggingIn => "logging in",
             Stage::Subscribing => "subscribing",
@@ -230,7 +182,7 @@ impl Device {
             received: &mut self.received,
             reading: self.reading,
         };
-        let heard = self.speech.hear(&mut read[..len], &mut turn);
+        let heard = self.speech.handle_bytes(&mut read[..len], &mut turn);
         if !shared.out.is_empty() {
             self.unsent.append(&mut shared.out);
             self.handle_writable()?;

@@ -1,19 +1,19 @@
-//! How devices speak: one of the protocols that Noroshi speaks, or what a server that other people wrote wants to
-//! hear. It is a part of the set-up that every process of the client gets; [`crate::speech`] speaks it.
+//! The protocol of the devices: one of Noroshi's, or the configured protocol of a foreign server. It is part
+//! of the setup of every client process; [`crate::speech`] implements it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::jwt::Signer;
 
-/// Stands for the name of the device.
+/// Placeholder for the device name.
 pub(crate) const DEVICE: &str = "{device}";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Dialect {
-    /// Noroshi's own, over WebSocket.
+    /// Noroshi's native protocol over WebSocket.
     #[default]
     Native,
-    /// The same, compressed where the server agrees.
+    /// The native protocol, compressed if the server agrees.
     Deflated,
     /// Server-sent events.
     Events,
@@ -21,13 +21,13 @@ pub(crate) enum Dialect {
     SocketIo,
     Mqtt(Mqtt),
     Xmpp(Xmpp),
-    /// Text frames over WebSocket, as the command line describes them.
+    /// Text frames over WebSocket, as configured on the command line.
     Frames(Frames),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mqtt {
-    /// Subscribed to by every device, besides the topic of all.
+    /// Subscribed by every device, in addition to the common topic.
     pub(crate) inbox: Option<String>,
     pub(crate) password: Password,
 }
@@ -36,35 +36,35 @@ pub(crate) struct Mqtt {
 pub(crate) struct Xmpp {
     pub(crate) domain: String,
     pub(crate) password: Password,
-    /// The topic's node has to be made before anybody subscribes to it.
+    /// Whether the topic's node must be created before the first subscription.
     pub(crate) makes_node: bool,
 }
 
-/// What a device logs in with.
+/// The credential of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Password {
-    /// The token that Noroshi's app signed for it.
+    /// The token signed for Noroshi's app.
     Token,
-    /// The same for all but for the name in it.
+    /// A fixed text, apart from the device name.
     Text(String),
-    /// It says no name either.
+    /// Neither user name nor password.
     None,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frames {
-    /// Of the upgrade request, with its query.
+    /// Path and query of the upgrade request.
     pub(crate) path: String,
-    /// Text frames, in this order.
+    /// Text frames to send, in order.
     pub(crate) hello: Vec<String>,
-    /// A text frame with this in it tells a device that it is in; none: the upgrade does.
+    /// The device is ready after a text frame with this content; `None`: after the upgrade.
     pub(crate) ready: Option<String>,
-    /// A text frame that is the first is answered with the second.
+    /// Replies: a text frame equal to the first is answered with the second.
     pub(crate) answers: Vec<(String, String)>,
 }
 
 impl Dialect {
-    /// What `device` logs in with, if it does.
+    /// The credential of `device`, if any.
     pub(crate) fn secret(&self, device: &str, signer: &Signer, now_s: u64) -> Option<String> {
         let password = match self {
             Dialect::Native | Dialect::Deflated | Dialect::Events | Dialect::SocketIo => &Password::Token,
@@ -79,7 +79,7 @@ impl Dialect {
         }
     }
 
-    /// Whether messages carry [`crate::payload::push_plain_data`]: they were not made by Noroshi's API.
+    /// Whether messages carry [`crate::payload::push_plain_data`], since they do not come from Noroshi's API.
     pub(crate) fn is_plain(&self) -> bool {
         match self {
             Dialect::Native | Dialect::Deflated | Dialect::Events | Dialect::SocketIo => false,
@@ -90,7 +90,7 @@ impl Dialect {
         }
     }
 
-    /// The same for the device that publishes, the first of all to come.
+    /// The variant for the publishing device, which connects first.
     pub(crate) fn of_publisher(&self) -> Self {
         match self {
             Dialect::Xmpp(xmpp) => Dialect::Xmpp(Xmpp { makes_node: true, ..xmpp.clone() }),

@@ -1,6 +1,6 @@
-//! A worker's event loop: the sockets of its devices and providers, a timer that is exact to the
-//! microsecond, and a wake for commands. One thread, one epoll, one read buffer; what happened is left in
-//! lists that the running task drains.
+//! A worker's event loop: the sockets of its devices and providers, a timer with microsecond precision, and a
+//! waker for commands. One thread, one epoll, one read buffer; events are left in lists that the running task
+//! drains.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,8 @@ use rustix::time::{
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::device::{Device, Ended, Reading, Shared};
+use crate::connection::{Ended, Reading};
+use crate::device::{Device, Shared};
 use crate::dialect::Dialect;
 use crate::homes::Homes;
 use crate::jwt::Signer;
@@ -29,16 +30,16 @@ use crate::stats::Latency;
 use crate::tls::{Connector, Handshakes};
 use crate::{Error, http::Origin};
 
-/// Devices are numbered from 0; a process cannot have as many.
+/// Device numbers start at 0 and stay below this.
 const SENDERS: usize = 1 << 24;
 const TIMER: Token = Token(1 << 25);
 const WAKER: Token = Token((1 << 25) + 1);
-/// Small, so that a request that is due waits for few devices.
+/// Small, so that a due request waits for few devices.
 const EVENTS_PER_TURN: usize = 256;
-/// Of some 28,000 ports an address has by default: the kernel's search for a free one stays short.
+/// Of about 28,000 ports per address by default: the kernel's search for a free one stays short.
 const CONNECTIONS_PER_SOURCE: u32 = 2_000;
 
-/// An address of 127.1.0.1 to 127.250.254.254, the same for equal numbers.
+/// An address from 127.1.0.1 to 127.250.254.254, determined by the number.
 fn source(number: u32) -> Ipv4Addr {
     let (third, fourth) = (number / 254 % 254, number % 254);
     let second = number / (254 * 254) % 250;
@@ -46,28 +47,28 @@ fn source(number: u32) -> Ipv4Addr {
     Ipv4Addr::new(127, octet(second), octet(third), octet(fourth))
 }
 
-/// Who the devices are and where they connect.
+/// The identities of the devices, and the server's addresses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) origin: Origin,
-    /// Nodes that devices connect to; none: `origin`.
+    /// Nodes that devices connect to; empty: `origin`.
     #[serde(default)]
     pub(crate) homes: Vec<Origin>,
-    /// The last of them, which nobody connects to at first.
+    /// The number of spare nodes at the end of `homes`, unused at first.
     #[serde(default)]
     pub(crate) spare_homes: usize,
-    /// Nodes that requests go to, by turns of the workers; none: `origin`.
+    /// Nodes that receive requests, in turn by worker; empty: `origin`.
     #[serde(default)]
     pub(crate) providers: Vec<Origin>,
     pub(crate) names: Names,
     pub(crate) signer: Signer,
     pub(crate) api_key: String,
-    /// Subscribed to by every device.
+    /// Subscribed by every device.
     pub(crate) topic: Option<String>,
-    /// How devices speak.
+    /// The protocol of the devices.
     pub(crate) dialect: Dialect,
-    /// Where the addresses of all workers begin: elsewhere each time, since the ports of those that an
-    /// earlier measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
+    /// Start of the workers' source addresses: different for each measurement, since the ports of an earlier
+    /// one are in TIME_WAIT, and searching for free ones among them takes milliseconds.
     pub(crate) sources_start: u32,
 }
 
@@ -75,29 +76,29 @@ pub(crate) struct Engine {
     poll: Poll,
     events: Events,
     timer: OwnedFd,
-    /// What the timer is set to; 0 if it is not.
+    /// The time of the timer; 0 if it is not set.
     timer_ns: u64,
     setup: Arc<Setup>,
-    /// None: the server is spoken to without TLS.
+    /// `None`: without TLS.
     pub(crate) connector: Option<Connector>,
     partition: Partition,
     pub(crate) shared: Shared,
     devices: Vec<Option<Device>>,
-    /// Which of several homes each device connects to.
+    /// The node that each device connects to.
     homes: Homes,
     senders: Vec<Sender>,
-    /// Connections that have an address of [`source`].
+    /// The number of connections with an address of [`source`].
     sources_used: u32,
-    /// Devices that are on their way in, and that are in.
+    /// Connecting devices, and ready devices.
     pub(crate) opening: usize,
     pub(crate) ready: usize,
-    /// From the first packet to `ready`, or to the subscription.
+    /// Time from the first packet to `ready`, or to the subscription.
     pub(crate) log_in: Latency,
     pub(crate) last_log_in_ns: u64,
     pub(crate) handshakes: Handshakes,
-    /// Devices from this number on connect as over a narrow network.
+    /// Devices from this number on connect with small socket buffers.
     pub(crate) narrow_from: usize,
-    /// Since they were last drained.
+    /// Since the last drain.
     pub(crate) ended: Vec<(usize, Ended)>,
     pub(crate) answers: Vec<Answer>,
 }
@@ -145,7 +146,7 @@ impl Engine {
         self.partition
     }
 
-    /// Waits for events, at most until `wake_ns`, and handles them.
+    /// Waits for events until `wake_ns` at the latest, and handles them.
     pub(crate) fn turn(&mut self, wake_ns: u64) -> Result<(), Error> {
         let timeout = match wake_ns {
             u64::MAX => None,
@@ -182,7 +183,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles what has happened so far.
+    /// Handles all pending events.
     pub(crate) fn catch_up(&mut self) -> Result<(), Error> {
         loop {
             self.turn(0)?;
@@ -192,23 +193,23 @@ impl Engine {
         }
     }
 
-    /// Publishes `text` to everybody as device `number`, if it is there; waits for the socket to take it at most until
-    /// `deadline_ns`.
-    pub(crate) fn say(&mut self, number: usize, text: &str, deadline_ns: u64) -> Result<(), Error> {
+    /// Publishes `text` to all devices through device `number`, if it is connected; waits for the socket
+    /// until `deadline_ns` at the latest.
+    pub(crate) fn publish(&mut self, number: usize, text: &str, deadline_ns: u64) -> Result<(), Error> {
         let ended = |reason: &str| Error::Ended(reason.to_owned());
         let device = self.devices.get_mut(number).and_then(Option::as_mut);
-        let device = device.ok_or_else(|| ended("it is no longer open"))?;
-        device.say(text, &self.shared).map_err(|why| ended(&why.reason))?;
+        let device = device.ok_or_else(|| ended("the connection is closed"))?;
+        device.publish(text, &self.shared).map_err(|why| ended(&why.reason))?;
         while self.devices[number].as_ref().ok_or_else(|| ended("it was closed"))?.is_sending() {
             if clock::now_ns() >= deadline_ns {
-                return Err(ended("the server does not take what is published"));
+                return Err(ended("the server does not read what is published"));
             }
             self.turn(deadline_ns)?;
         }
         Ok(())
     }
 
-    /// epoll's own timeout counts in milliseconds.
+    /// epoll's own timeout has a resolution of milliseconds.
     fn set_timer(&mut self, wake_ns: u64) -> Result<(), Error> {
         if self.timer_ns == wake_ns {
             return Ok(());
@@ -222,7 +223,7 @@ impl Engine {
             .map_err(|errno| Error::System { what: "timerfd", source: errno.into() })
     }
 
-    /// TLS sessions belong to whoever's turn it is.
+    /// Selects the TLS sessions of the current device.
     fn take_turn(&self, number: usize) {
         if let Some(connector) = &self.connector {
             connector.turn_of(number);
@@ -254,29 +255,29 @@ impl Engine {
         }
     }
 
-    /// From now on it takes what arrives only in sips.
+    /// From now on, the device reads only through `read_bytes`.
     pub(crate) fn slow_down(&mut self, number: usize) {
         if let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) {
             device.reading = Reading::Slow;
         }
     }
 
-    /// A slow device takes at most `bytes` of what has arrived.
-    pub(crate) fn sip(&mut self, number: usize, bytes: usize) {
+    /// A slow device reads at most `bytes`.
+    pub(crate) fn read_bytes(&mut self, number: usize, bytes: usize) {
         let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) else { return };
-        if let Err(ended) = device.sip(bytes, &mut self.shared) {
+        if let Err(ended) = device.read_bytes(bytes, &mut self.shared) {
             self.remove(number);
             self.ended.push((number, ended));
         }
     }
 
-    /// When a device began to connect that is not ready yet.
+    /// When a device that is not ready yet started to connect.
     pub(crate) fn opening_since_ns(&self, number: usize) -> Option<u64> {
         let device = self.devices.get(number)?.as_ref()?;
         (!device.is_ready()).then_some(device.opened_ns)
     }
 
-    /// Ends a connection as a device does that loses its network: without a closing handshake.
+    /// Ends a connection like a network loss: without a closing handshake.
     pub(crate) fn remove(&mut self, number: usize) {
         let Some(device) = self.devices.get_mut(number).and_then(Option::take) else { return };
         match device.is_ready() {
@@ -285,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Begins to connect this worker's device `number`.
+    /// Starts to connect this worker's device `number`.
     pub(crate) fn open(&mut self, number: usize) {
         let name = self.setup.names.connected(self.partition.global(number));
         let source = self.next_source();
@@ -302,7 +303,7 @@ impl Engine {
         self.add(number, opened);
     }
 
-    /// Begins a TLS handshake as device `number`, which ends as `HANDSHAKE_DONE` where all is well.
+    /// Starts a TLS handshake as device `number`, which ends with `HANDSHAKE_DONE` on success.
     pub(crate) fn open_handshake(&mut self, number: usize) {
         let source = self.next_source();
         self.take_turn(number);
@@ -333,12 +334,12 @@ impl Engine {
         }
     }
 
-    /// On one machine connections come from many addresses of 127.0.0.0/8, each with its own ports.
+    /// On one machine, connections use many addresses of 127.0.0.0/8, each with its own ports.
     fn next_source(&mut self) -> Option<SocketAddr> {
         if !matches!(self.setup.origin.address, SocketAddr::V4(address) if address.ip().is_loopback()) {
             return None;
         }
-        // Each worker has addresses of its own, by the rule that gives it its devices.
+        // Each worker has its own addresses, distributed like its devices.
         let own = self.partition.global((self.sources_used / CONNECTIONS_PER_SOURCE) as usize) as u32;
         let number = self.setup.sources_start.wrapping_add(own);
         self.sources_used = self.sources_used.wrapping_add(1);
@@ -353,35 +354,35 @@ impl Engine {
         self.ended.clear();
     }
 
-    /// Numbers of the devices that are in.
+    /// The numbers of the ready devices.
     pub(crate) fn ready_devices(&self) -> impl Iterator<Item = usize> {
         let devices = self.devices.iter().enumerate();
         devices.filter(|(_, device)| device.as_ref().is_some_and(Device::is_ready)).map(|(number, _)| number)
     }
 
-    /// Which of the first `count` devices have no connection.
+    /// The devices among the first `count` without a connection.
     pub(crate) fn missing_devices(&self, count: usize) -> impl Iterator<Item = usize> {
         (0..count).filter(|number| self.devices.get(*number).is_none_or(Option::is_none))
     }
 
-    /// How many devices that are connected have received at least `count` messages.
+    /// The number of connected devices that have received at least `count` messages.
     pub(crate) fn devices_with(&self, count: u32) -> usize {
         self.devices.iter().flatten().filter(|device| device.is_ready() && device.received() >= count).count()
     }
 
-    /// How many devices that are in have this home.
+    /// The number of ready devices with this home.
     pub(crate) fn ready_at(&self, home: usize) -> usize {
         self.ready_devices().filter(|number| self.homes.of(*number) == home).count()
     }
 
-    /// Where this worker's requests go.
+    /// The target of this worker's requests.
     pub(crate) fn provider(&self) -> &Origin {
         let providers = &self.setup.providers;
         let turn = self.partition.index % providers.len().max(1);
         providers.get(turn).unwrap_or(&self.setup.origin)
     }
 
-    /// As many provider connections as requests may be in flight.
+    /// Creates as many provider connections as requests may be in flight.
     pub(crate) fn set_senders(&mut self, count: usize) {
         let address = self.provider().address;
         self.senders.truncate(count);
@@ -411,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbouring_numbers_have_addresses_of_their_own_that_a_host_may_use() {
+    fn adjacent_numbers_have_distinct_valid_addresses() {
         for start in [0, 254 * 254 - 2, u32::MAX - 1] {
             let sources: Vec<_> = (0..4).map(|n| source(start.wrapping_add(n))).collect();
             assert!(sources.iter().all(|source| source.is_loopback() && !source.octets().contains(&0)));

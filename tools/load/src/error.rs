@@ -1,11 +1,10 @@
-//! Why a measurement could not be made, by what the person at the terminal does next. A server that is
-//! merely slow is no error: that is a result.
+//! Why a measurement failed, grouped by what the user does next. A slow server is a result, not an error.
 
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line: another value is needed.
+    /// The command line needs another value.
     #[error("{0}")]
     Usage(String),
     #[error(
@@ -20,14 +19,14 @@ pub enum Error {
          or for fewer --devices"
     )]
     NodeFiles { wanted: usize, files_max: u64, reserved: u64 },
-    /// The server that was started here, with its last words.
+    /// The started server failed, with the end of its log.
     #[error("the server did not start: {why}\n{log}")]
     Start { why: String, log: String },
     #[error("cannot prepare the folder {}: {source}", path.display())]
     Folder { path: PathBuf, source: std::io::Error },
     #[error("cannot reach {url}: {source}")]
     Unreachable { url: String, source: std::io::Error },
-    /// An answer that makes the measurement pointless.
+    /// A response that makes the measurement pointless.
     #[error("{request} was answered with {status}: {body}")]
     Refused { request: String, status: u16, body: String },
     #[error("the answer to {request} is not HTTP/1.1 as expected: {what}")]
@@ -37,28 +36,28 @@ pub enum Error {
     #[error("{missing} of {expected} messages did not arrive within {seconds:.0} s: {hint}")]
     NotDelivered { missing: u64, expected: u64, seconds: f64, hint: String },
     #[error(
-        "{left} of {connections} connections are still held by the server {seconds:.0} s after they were closed"
+        "the server still holds {left} of {connections} connections {seconds:.0} s after they were closed"
     )]
     NotClean { left: u64, connections: usize, seconds: f64 },
-    #[error("{kept} inbox rows are kept of {accepted} that were accepted: see the server's log")]
+    #[error("only {kept} of {accepted} accepted inbox rows are stored: see the server's log")]
     NotKept { kept: u64, accepted: u64 },
     #[error("no request was accepted during the measurement. {reasons}")]
     NothingAccepted { reasons: String },
-    #[error("the connection to publish on ended: {0}")]
+    #[error("the publishing connection ended: {0}")]
     Ended(String),
-    #[error("process {0} is gone or may not be read: is --pid the server's?")]
+    #[error("process {0} does not exist or is not readable: is --pid the server's?")]
     NoProcess(u32),
-    /// The kernel refused something a client needs: epoll, a timer, a thread.
+    /// The kernel rejected a client operation: epoll, a timer, a thread.
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
-    /// What was measured is not within what was asked for.
+    /// The result exceeds the requested margin.
     #[error("{0}")]
     NotWithin(String),
     #[error("the event log: {0}")]
     Events(String),
-    /// One of our own processes, with what it wrote to standard error.
-    #[error("the client failed: {why}{said}")]
-    Worker { why: String, said: String },
+    /// A client process failed, with its standard error.
+    #[error("the client failed: {why}{stderr}")]
+    Worker { why: String, stderr: String },
 }
 
 impl Error {

@@ -1,12 +1,12 @@
-//! The physical floor: the least a server can do that puts the same frames on the same kind of sockets. One
-//! bare epoll loop accepts, answers upgrades, and writes each published message to its sockets with one
-//! `write` each. It checks no token, keeps nothing, knows no device: what Noroshi costs above it is the price
-//! of being a service, and every figure is shown as a ratio to it.
+//! The baseline: a minimal server that writes the same frames to the same kind of sockets. A bare epoll loop
+//! accepts connections, answers upgrades, and writes each published message with one `write` per socket. It
+//! checks no tokens and stores nothing; the difference to Noroshi is the cost of the service, and all figures
+//! are shown as ratios.
 //!
-//! It understands exactly what this load generator sends. A body whose `to` names a topic goes to every open
-//! WebSocket; one that names users goes to as many random sockets as `--deliveries` says. `GET /connections`
-//! answers how many WebSockets are open. A socket that does not take a whole frame is closed: here nobody
-//! reads slowly.
+//! It understands only the requests of this load generator. A body whose `to` names a topic is written to
+//! every open WebSocket; one that names users to `--deliveries` random sockets. `GET /connections` returns
+//! the number of open WebSockets. A socket that does not accept a whole frame is closed, since no client of
+//! this scenario reads slowly.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,17 +27,17 @@ const EVENTS: usize = 1_024;
 const BACKLOG: i32 = 8_192;
 const READ_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// For the key of RFC 6455 §1.3, which the devices use.
+/// The response for the key of RFC 6455 §1.3, which the devices use.
 const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const READY: &[u8] = br#"{"t":"ready","device":"floor","session":"0000000000000000","ping_s":25}"#;
 const PONG: &[u8] = br#"{"t":"pong"}"#;
-/// What Noroshi puts in front of and behind `data`.
+/// Noroshi's fields before and after `data`.
 const MESSAGE: &[u8] = br#"{"t":"msg","id":"019aa5b0-0000-7000-8000-000000000000","#;
 const MESSAGE_PLACE: &[u8] = br#""topic":"bench-topic","epoch":"0123abcd","offset":1000,"#;
 const SENT_AT: &[u8] = br#","sent_at":"2026-01-01T00:00:00.000Z"}"#;
 
-/// Serves until its process ends.
+/// Serves until the process ends.
 pub(crate) fn run(listen: SocketAddr, deliveries: usize) -> Result<(), Error> {
     Process::end_with_parent(Signal::KILL)?;
     let mut floor = Floor::new(listen, deliveries).map_err(Error::system("the floor's socket"))?;
@@ -46,7 +46,7 @@ pub(crate) fn run(listen: SocketAddr, deliveries: usize) -> Result<(), Error> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Its request is not complete.
+    /// The request is incomplete.
     Request,
     WebSocket,
 }
@@ -58,7 +58,7 @@ struct Floor {
     sockets: Vec<Option<(TcpStream, Kind)>>,
     free: Vec<usize>,
     open_count: usize,
-    /// Requests that did not come in one read.
+    /// Requests that need more than one read.
     partial: HashMap<usize, Vec<u8>>,
     /// The open WebSockets, unless `stale`.
     draw: Draw,
@@ -171,7 +171,7 @@ impl Floor {
         }
     }
 
-    /// A device says something: a subscription, with the ping behind it that wants its answer.
+    /// Handles a device's subscription with the ping after it.
     fn handle_frames(&mut self, at: usize, bytes: &[u8]) {
         match bytes[0] & 0x0F {
             0x1 => {
@@ -241,7 +241,7 @@ impl Floor {
     }
 }
 
-/// Whether a request is all there, its body included.
+/// Whether a request is complete, including its body.
 fn is_complete(bytes: &[u8]) -> bool {
     let Some(head_len) = memmem::find(bytes, b"\r\n\r\n") else { return false };
     let length = memmem::find(&bytes[..head_len], b"Content-Length: ").map_or(0, |at| {
@@ -251,7 +251,7 @@ fn is_complete(bytes: &[u8]) -> bool {
     bytes.len() >= (head_len + 4).saturating_add(length)
 }
 
-/// The frame Noroshi writes for a request, of the same length to some bytes.
+/// The frame that Noroshi writes for a request, of approximately the same length.
 fn push_message(frame: &mut Vec<u8>, body: &[u8], to_topic: bool) {
     let data = memmem::find(body, br#""data":"#).map_or(&[][..], |at| &body[at..body.len() - 1]);
     let place = if to_topic { MESSAGE_PLACE } else { b"" };
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_complete_with_its_body() {
+    fn request_is_complete_with_its_body() {
         let request = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
         for len in 0..request.len() {
             assert!(!is_complete(&request[..len]), "{len}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_carries_the_data_of_its_request() {
+    fn message_carries_the_data_of_its_request() {
         let mut frame = Vec::new();
         push_message(
             &mut frame,

@@ -1,15 +1,15 @@
-//! Which of several nodes a device connects to. At first they are dealt evenly to all but the spare ones; a device
-//! whose connection ended, or that was not let in, tries another one, drawn so that the devices of a node that died
-//! spread over all others.
+//! Assigns devices to one of several nodes. Initially they are distributed evenly over all nodes except the
+//! spare ones; a device whose connection ended or was rejected moves to another node, chosen so that the
+//! devices of a failed node spread over all others.
 
 /// Devices are numbered within their worker.
 #[derive(Debug)]
 pub(crate) struct Homes {
     count: usize,
-    /// The others are spare.
+    /// The number of initial nodes; the others are spare.
     first: usize,
     seed: u64,
-    /// Those that have left their first home: where they are now, and how often they left.
+    /// Devices that left their first node: the current node, and the number of moves.
     moved: Vec<Option<(u32, u32)>>,
 }
 
@@ -18,7 +18,7 @@ impl Homes {
         Self { count, first: count.saturating_sub(spare).max(1), seed, moved: Vec::new() }
     }
 
-    /// 0 where there is no choice.
+    /// 0 if there is only one.
     pub(crate) fn of(&self, number: usize) -> usize {
         match self.moved.get(number).copied().flatten() {
             Some((home, _)) => home as usize,
@@ -26,7 +26,7 @@ impl Homes {
         }
     }
 
-    /// It tries another one next.
+    /// Moves a device to another node.
     pub(crate) fn leave(&mut self, number: usize) {
         if self.count < 2 {
             return;
@@ -41,7 +41,7 @@ impl Homes {
     }
 }
 
-/// The last step of splitmix64: neighbouring numbers are spread.
+/// The finalizer of splitmix64, which spreads adjacent numbers.
 fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_of_a_node_that_died_spread_over_all_others() {
+    fn devices_of_a_failed_node_spread_over_all_others() {
         let mut homes = Homes::new(10, 0, 3);
         let lost: Vec<usize> = (0..10_000).filter(|number| homes.of(*number) == 4).collect();
         assert_eq!(lost.len(), 1_000);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_one_is_for_those_who_leave() {
+    fn spare_nodes_are_used_after_a_move() {
         let mut homes = Homes::new(3, 1, 5);
         assert!((0..100).all(|number| homes.of(number) < 2));
         (0..100).for_each(|number| homes.leave(number));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_let_in_tries_everywhere() {
+    fn rejected_device_tries_every_node() {
         let mut homes = Homes::new(3, 0, 0);
         let mut tried = [false; 3];
         for _ in 0..30 {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn one_home_is_never_left() {
+    fn single_home_is_never_left() {
         for count in [0, 1] {
             let mut homes = Homes::new(count, 0, 0);
             homes.leave(7);

@@ -1,4 +1,4 @@
-//! The machine the figures were taken on, and how many connections one process may hold there.
+//! The machine of the measurement, and the number of connections that a process may hold.
 
 use std::fs;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Open files of a process besides its connections: the program, logs, epoll, HTTP.
+/// Open files of a process apart from its connections: the program, logs, epoll, HTTP.
 const FILES_RESERVED: u64 = 200;
 
-/// What a node that is only a gateway keeps for itself and for HTTP.
+/// Files that a gateway-only node reserves for itself and HTTP.
 const NODE_FILES_RESERVED: u64 = 768;
 
-/// Printed with every result: a figure without its machine says nothing.
+/// Printed with every result, since figures depend on the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Host {
     pub(crate) cores: usize,
@@ -36,7 +36,7 @@ impl Host {
     }
 }
 
-/// The value of `name:` in a file of such lines.
+/// The value of `name:` in a file with one field per line.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -44,13 +44,13 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A value that is followed by `kB`, in KiB.
+/// A value followed by `kB`, in KiB.
 pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Raises the soft limit of open files to the hard one, which child processes inherit, and returns what
-/// holds then; none if there is no limit.
+/// Raises the soft limit of open files to the hard one, which child processes inherit. Returns the effective
+/// limit; `None` if unlimited.
 pub(crate) fn raise_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -60,7 +60,7 @@ pub(crate) fn raise_files() -> Option<u64> {
     }
 }
 
-/// Checks that `connections` fit into as many processes as there are for them.
+/// Checks that `connections` fit into `processes` processes.
 pub(crate) fn make_room_for(connections: usize, processes: usize) -> Result<(), Error> {
     let each = connections.div_ceil(processes.max(1));
     match raise_files() {
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_than_files_are_refused_before_they_are_tried() {
+    fn too_many_connections_are_rejected_before_connecting() {
         let error = make_room_for(usize::MAX / 2, 2).unwrap_err().to_string();
         assert!(error.contains("ulimit") && error.contains("--processes"), "{error}");
         let files = raise_files().unwrap_or(u64::MAX).min(1 << 40) as usize;
         assert!(make_room_for(files, 1).is_err());
-        assert!(make_room_for(files, 2).is_ok(), "each process has a limit of its own");
+        assert!(make_room_for(files, 2).is_ok(), "the limit applies per process");
         assert!(make_room_in_nodes(files, 1).unwrap_err().to_string().contains("--spare"));
-        assert!(make_room_in_nodes(files, 2).is_ok(), "each node has a limit of its own");
+        assert!(make_room_in_nodes(files, 2).is_ok(), "the limit applies per node");
     }
 }

@@ -1,6 +1,6 @@
-//! HTTP/1.1 as a provider's backend speaks it: requests written in one piece, answers parsed without a
-//! socket ([`Response::parse`]), and a blocking client for everything that is not measured. The measured
-//! requests go through [`crate::sender`], which shares the parser.
+//! An HTTP/1.1 client like a provider's backend: requests are written in one piece, responses parsed without
+//! a socket ([`Response::parse`]), and a blocking client serves everything that is not measured. Measured
+//! requests use [`crate::sender`], which shares the parser.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,33 +11,33 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::Error;
 use crate::tls::{Connector, Trust};
 
-/// An answer's head; larger ones are refused.
+/// Limit of a response head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// An answer's body; a batch of 10,000 results is about 1 MB.
+/// Limit of a response body; a batch of 10,000 results takes about 1 MB.
 const BODY_BYTES_MAX: usize = 64 << 20;
 const HEADERS_MAX: usize = 64;
-/// A batch of registrations waits for the disk, nothing else takes as long.
+/// Sufficient for a batch of registrations, the slowest request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where requests go.
+/// A server's address.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
-    /// As in the `Host` header.
+    /// The value of the `Host` header.
     pub(crate) host: String,
-    /// None: without TLS.
+    /// `None`: without TLS.
     pub(crate) trust: Option<Trust>,
 }
 
 impl Origin {
-    /// From `http://host:port` or `https://host:port`, with nothing behind it but a slash.
+    /// Parses `http://host:port` or `https://host:port`, with an optional trailing slash.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         use std::net::ToSocketAddrs;
         let (host, port, trust) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(host), _) => (host, 80, None),
             (None, Some(host)) => (host, 443, Some(Trust::Public)),
             (None, None) => {
-                return Err(Error::Usage(format!("{url}: give http://host:port or https://host:port")));
+                return Err(Error::Usage(format!("{url}: expected http://host:port or https://host:port")));
             }
         };
         let host = host.strip_suffix('/').unwrap_or(host);
@@ -49,18 +49,18 @@ impl Origin {
         Ok(Self { address, host: host.to_owned(), trust })
     }
 
-    /// Another address of the same server, `host:port`, which speaks TLS as this one does.
+    /// Another address `host:port` of the same server, with the same TLS settings.
     pub(crate) fn beside(&self, address: &str) -> Result<Self, Error> {
         let other = Self::parse_address(address)?;
         Ok(Self { trust: self.trust.clone(), ..other })
     }
 
-    /// From `host:port`, which speaks no HTTP.
+    /// Parses `host:port` of a server without HTTP.
     pub(crate) fn parse_address(address: &str) -> Result<Self, Error> {
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         match port {
             Some(_) => Self::parse(&format!("http://{address}")),
-            None => Err(Error::Usage(format!("{address}: give host:port"))),
+            None => Err(Error::Usage(format!("{address}: expected host:port"))),
         }
     }
 
@@ -68,13 +68,13 @@ impl Origin {
         format!("{}://{}", if self.trust.is_some() { "https" } else { "http" }, self.host)
     }
 
-    /// What makes TLS sessions with it, if it speaks TLS.
+    /// The TLS client for it, if it uses TLS.
     pub(crate) fn connector(&self) -> Result<Option<Connector>, Error> {
         self.trust.as_ref().map(|trust| Connector::new(trust, &self.host)).transpose()
     }
 }
 
-/// What the client says; `key` is the provider's API key.
+/// A request; `key` is the provider's API key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
@@ -84,7 +84,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Appends the whole request.
+    /// Appends the complete request.
     pub(crate) fn push(&self, out: &mut Vec<u8>, host: &str, body: &[u8]) {
         let Request { method, path, key, content_type } = self;
         let head = format!(
@@ -97,17 +97,17 @@ impl Request<'_> {
     }
 }
 
-/// An answer and how many bytes it took.
+/// A response and its length in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// The server closes the connection behind it.
+    /// The server closes the connection afterwards.
     pub(crate) close: bool,
-    /// When to come back, where it says so in seconds (RFC 9110 §10.2.3).
+    /// The retry delay in seconds, if any (RFC 9110 §10.2.3).
     pub(crate) retry_after_s: Option<u64>,
     pub(crate) len: usize,
-    /// `ETag`, where there is one.
+    /// `ETag`, if any.
     pub(crate) tag: Option<String>,
 }
 
@@ -119,7 +119,7 @@ enum Framing {
 }
 
 impl Response {
-    /// None until the answer is complete. `ended`: no more bytes will come.
+    /// `None` until the response is complete. `ended`: no more bytes will arrive.
     pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Self>, &'static str> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
@@ -133,7 +133,7 @@ impl Response {
         };
         let status = head.code.unwrap_or_default();
         if status < 200 {
-            // RFC 9110 §15.2: interim answers come before the real one.
+            // RFC 9110 §15.2: interim responses precede the final one.
             let rest = Self::parse(&bytes[head_len..], ended)?;
             return Ok(rest.map(|response| Self { len: response.len + head_len, ..response }));
         }
@@ -160,7 +160,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).chars().take(500).collect()
     }
 
-    /// The stable `code` of a problem document, for counting refusals by their cause.
+    /// The stable `code` of a problem document, to count rejections by cause.
     pub(crate) fn problem_code(&self) -> String {
         #[derive(serde::Deserialize)]
         struct Problem {
@@ -206,7 +206,7 @@ fn framing(status: u16, headers: &[httparse::Header<'_>]) -> Result<Framing, &'s
     }
 }
 
-/// The body and its length on the wire (RFC 9112 §7.1), once the last chunk and its trailers are there.
+/// The body and its encoded length (RFC 9112 §7.1), once the last chunk and its trailers have arrived.
 fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
     let mut body = Vec::new();
     let mut at = 0;
@@ -233,14 +233,14 @@ fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
         }
         let Some(chunk) = bytes.get(at..at + size + 2) else { return Ok(None) };
         if &chunk[size..] != b"\r\n" {
-            return Err("a chunk does not end where it said");
+            return Err("a chunk has the wrong length");
         }
         body.extend_from_slice(&chunk[..size]);
         at += size + 2;
     }
 }
 
-/// One keep-alive connection that waits for every answer.
+/// A keep-alive connection that waits for every response.
 pub(crate) struct Client {
     origin: Origin,
     stream: Option<Wire>,
@@ -260,7 +260,8 @@ impl Wire {
         }
     }
 
-    /// 0 is the end; RFC 8446 §6.1 asks for close_notify before it, which an answer's length makes needless.
+    /// 0 is the end; RFC 8446 §6.1 requires a preceding close_notify, which is unnecessary for responses with
+    /// a length.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(stream) => stream.read(into),
@@ -283,13 +284,13 @@ impl Client {
         self.send(&bytes, request.path)
     }
 
-    /// [`Client::request`] for answers that must be a success.
+    /// [`Client::request`] for responses that must be a success.
     pub(crate) fn expect_success(&mut self, request: Request<'_>, body: &[u8]) -> Result<Response, Error> {
         let response = self.request(request, body)?;
         response.expect_success(request.method, request.path)
     }
 
-    /// POST with headers of its own, for servers that are not ours; the answer must be a success.
+    /// POST with custom headers, for foreign servers; the response must be a success.
     pub(crate) fn post(
         &mut self,
         path: &str,
@@ -309,7 +310,7 @@ impl Client {
     fn send(&mut self, request: &[u8], path: &str) -> Result<Response, Error> {
         let reused = self.stream.is_some();
         match self.exchange(request) {
-            // A kept connection may have been closed while it was idle: once more on a new one.
+            // A kept connection may have been closed while idle: retries once on a new one.
             Err(Failed::Io(_)) if reused => self.exchange(request),
             result => result,
         }
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_end_where_their_framing_says() {
+    fn responses_end_according_to_their_framing() {
         check(
             b"HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\n\r\n{\"id\":\"abc\"}",
             202,
@@ -402,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_length_ends_with_the_connection() {
+    fn response_without_length_ends_with_the_connection() {
         let bytes = b"HTTP/1.1 500 Internal Server Error\r\n\r\noops";
         assert_eq!(Response::parse(bytes, false), Ok(None));
         assert_eq!(Response::parse(bytes, true).unwrap().unwrap().body, b"oops");
     }
 
     #[test]
-    fn broken_answers_are_told() {
+    fn malformed_responses_are_reported() {
         for bytes in [
             &b"SSH-2.0-OpenSSH\r\n\r\n"[..],
             b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_named_by_its_code() {
+    fn rejection_is_named_by_its_code() {
         let response = |body: &str| {
             let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\n";
             let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_the_address_of_a_server() {
+    fn origin_is_the_address_of_a_server() {
         let origin = Origin::parse("http://127.0.0.1:8080/").unwrap();
         assert_eq!(
             (origin.address, origin.url()),

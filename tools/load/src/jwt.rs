@@ -1,5 +1,5 @@
-//! Device credentials signed here, as an app's own login service would: JWTs with HS256 (RFC 7515,
-//! RFC 7519). The service makes the device on its first log-in.
+//! Signs device credentials like an app's login service: JWTs with HS256 (RFC 7515, RFC 7519). The service
+//! creates a device at its first log-in.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ struct Claims<'a> {
     exp: u64,
 }
 
-/// Signs for one app.
+/// Signs tokens for one app.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Secret", into = "Secret")]
 pub(crate) struct Signer {
@@ -48,7 +48,7 @@ impl Signer {
         Secret { secret: secret.to_owned(), app: app.to_owned() }.into()
     }
 
-    /// A token for a user's device of the same name.
+    /// A token for a device and a user with the same name.
     pub(crate) fn token(&self, name: &str, now_unix_seconds: u64) -> String {
         let exp = now_unix_seconds + LIFETIME_SECONDS;
         let claims = Claims { sub: name, device: name, aud: &self.secret.app, exp };
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_user_device_app_and_end() {
+    fn token_names_user_device_app_and_expiry() {
         let token = Signer::new("s", "dev").token("bench-7", 1_000);
         let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
         let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();

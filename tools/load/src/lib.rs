@@ -1,7 +1,6 @@
-//! The load generator behind `noroshi bench`: it connects devices over real sockets, in any protocol that
-//! Noroshi speaks, publishes through the HTTP API, and says what the server delivered, how late, and at
-//! what cost in CPU and memory. It is as cheap as it can be itself, since on one machine it competes with
-//! what it measures.
+//! The load generator behind `noroshi bench`: it connects devices over real sockets in any protocol of
+//! Noroshi, publishes through the HTTP API, and reports what the server delivered, with latency and cost in
+//! CPU and memory. It is as cheap as possible, since on one machine it competes with the server.
 //!
 //! ```text
 //!   Args ── scenario ── Server (its own, or a running one)
@@ -11,13 +10,13 @@
 //! ```
 //!
 //! Reading order: `args`, `scenario` and one scenario, `crew`, `worker` with its tasks, `engine`, then
-//! `device` with `dialect` and `speech`, and `sender`. Messages carry the time they were due (`clock`);
-//! workers share nothing and get their part of the whole (`partition`).
+//! `device` with `dialect` and `speech`, and `sender`. Messages contain the time they were due (`clock`);
+//! workers share nothing and get a part of the work (`partition`).
 
 mod args;
-mod asking;
 mod cell;
 mod clock;
+mod connection;
 mod crew;
 mod device;
 mod dialect;
@@ -32,16 +31,17 @@ mod metrics;
 mod partition;
 mod payload;
 mod process;
+mod program;
 mod publisher;
 mod redis;
 mod report;
+mod request_loop;
 mod scenario;
 mod seen;
 mod sender;
 mod server;
 mod socket;
 mod speech;
-mod started;
 mod stats;
 mod target;
 mod tls;
@@ -52,11 +52,11 @@ mod tests;
 
 pub use args::Args;
 pub use error::Error;
-pub use started::abandon;
+pub use program::abandon;
 
 use args::Scenario;
 
-/// Measures as asked and prints the result on standard output.
+/// Runs a measurement and prints the result on standard output.
 pub fn run(args: Args) -> Result<(), Error> {
     let mut verdict = None;
     let (report, json) = match &args.scenario {
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         },
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
-        Scenario::Bound(bound) => return Err(started::run_bound(&bound.words)),
+        Scenario::Bound(bound) => return Err(program::run_bound(&bound.words)),
     };
     if json {
         eprintln!("{}", report.table());

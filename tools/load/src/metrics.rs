@@ -1,5 +1,5 @@
-//! What a node says of itself on its admin address: single figures out of the text format that Prometheus
-//! reads. Asking costs the node a little, so scenarios ask before and after what they measure.
+//! Reads single figures of a node's admin address in the Prometheus text format. A scrape costs the node a
+//! little, so scenarios read before and after a measurement.
 
 use crate::Error;
 use crate::http::{Client, Origin, Request};
@@ -10,7 +10,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Reads them for the first time.
+    /// Reads the metrics for the first time.
     pub(crate) fn open(admin: &Origin) -> Result<Self, Error> {
         let mut metrics = Self { client: Client::new(admin.clone())?, text: String::new() };
         metrics.refresh()?;
@@ -23,12 +23,12 @@ impl Metrics {
         Ok(())
     }
 
-    /// Of all labels together; 0 for a metric that does not show yet.
+    /// The sum over all labels; 0 for a missing metric.
     pub(crate) fn sum(&self, name: &str) -> f64 {
         self.sum_of(name, "")
     }
 
-    /// Of the lines with `label`, written as `name="value"`.
+    /// The sum of the lines with `label`, in the form `name="value"`.
     pub(crate) fn sum_of(&self, name: &str, label: &str) -> f64 {
         sum(&self.text, name, label)
     }

@@ -1,5 +1,5 @@
-//! A worker's part of the whole: workers share nothing, so that they may as well be processes. Each has
-//! every n-th device and its share of the requests, which go to its own devices alone.
+//! A worker's part of the work: workers share nothing, so they may be processes. Each has every n-th device
+//! and its share of the requests, which target its own devices only.
 
 /// `0 <= index < count`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -9,12 +9,12 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// This worker's share of `total` equal things.
+    /// This worker's share of `total` equal items.
     pub(crate) fn share(self, total: usize) -> usize {
         total / self.count + usize::from(self.index < total % self.count)
     }
 
-    /// The number among all of this worker's own `number`.
+    /// The global number of this worker's item `number`.
     pub(crate) fn global(self, number: usize) -> usize {
         number * self.count + self.index
     }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_the_whole_and_no_device_has_two_workers() {
+    fn shares_add_up_and_devices_have_one_worker() {
         for (total, count) in [(10_000, 3), (2, 4), (0, 1), (7, 7)] {
             let parts: Vec<_> = (0..count).map(|index| Partition { index, count }).collect();
             let mut numbers: Vec<usize> = parts

@@ -1,12 +1,12 @@
-//! What is published: messages that carry the time of their making, and requests that name some devices
-//! that are connected and some that are away.
+//! The contents of published messages, which contain the time of their creation, and of requests to connected
+//! and offline devices.
 
 use std::io::Write;
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-/// In front of the nanoseconds of [`crate::clock::now_ns`].
+/// Precedes the nanoseconds of [`crate::clock::now_ns`].
 const STAMP: &[u8] = b"\"ns\":";
 const PLAIN_STAMP: &[u8] = b"noroshi-ns-";
 /// `{"ns":…,"pad":""}` with twenty digits; the plain form is shorter.
@@ -21,7 +21,7 @@ pub(crate) fn push_data(out: &mut Vec<u8>, stamp_ns: u64, bytes: usize) {
     out.extend_from_slice(b"\"}");
 }
 
-/// Appends the same for servers that put it anywhere: letters, digits and '-', which nobody escapes.
+/// Appends the plain form for foreign servers: letters, digits and '-', which are never escaped.
 pub(crate) fn push_plain_data(out: &mut Vec<u8>, stamp_ns: u64, bytes: usize) {
     let end = out.len() + bytes;
     out.extend_from_slice(PLAIN_STAMP);
@@ -29,7 +29,7 @@ pub(crate) fn push_plain_data(out: &mut Vec<u8>, stamp_ns: u64, bytes: usize) {
     out.resize(end.max(out.len()), b'x');
 }
 
-/// Finds the stamp of a message, wherever the service put its `data`.
+/// Finds the time stamp in a message, wherever the server put its `data`.
 #[derive(Debug, Clone)]
 pub(crate) struct StampFinder {
     finder: memmem::Finder<'static>,
@@ -41,7 +41,7 @@ impl StampFinder {
         Self::of(STAMP)
     }
 
-    /// Of [`push_plain_data`].
+    /// For [`push_plain_data`].
     pub(crate) fn plain() -> Self {
         Self::of(PLAIN_STAMP)
     }
@@ -54,7 +54,7 @@ impl StampFinder {
         self.number(text, self.finder.find(text)?)
     }
 
-    /// For servers that put several messages into a frame.
+    /// For servers that combine messages in one frame.
     pub(crate) fn find_all<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
         self.finder.find_iter(text).filter_map(move |at| self.number(text, at))
     }
@@ -66,11 +66,11 @@ impl StampFinder {
     }
 }
 
-/// Draws without repetition: the first entries of an order that is shuffled as it is drawn from.
+/// Draws without repetition, by shuffling lazily.
 #[derive(Debug)]
 pub(crate) struct Draw {
     order: Vec<u32>,
-    /// xorshift64: which devices are meant need not be unpredictable, only spread.
+    /// xorshift64: the selection need not be unpredictable, only spread.
     state: u64,
 }
 
@@ -90,7 +90,7 @@ impl Draw {
         &self.order[..count]
     }
 
-    /// All numbers, in the order that drawing left.
+    /// All numbers, in their current order.
     pub(crate) fn all(&self) -> &[u32] {
         &self.order
     }
@@ -103,7 +103,7 @@ impl Draw {
     }
 }
 
-/// Names of devices and their users: a device's user has its name.
+/// Names of devices and their users: a device's user has the same name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Names {
     pub(crate) prefix: String,
@@ -119,7 +119,7 @@ impl Names {
     }
 }
 
-/// `when` as the API spells it, with what it means for a device that is connected.
+/// `when` as in the API, for connected devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum When {
     #[default]
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_json_of_the_size_asked_for_and_carries_its_stamp() {
+    fn data_is_json_of_the_requested_size_with_its_stamp() {
         for (stamp, bytes) in [(0, 200), (u64::MAX, DATA_BYTES_MIN), (123_456_789, 4_096)] {
             let mut out = b"before".to_vec();
             push_data(&mut out, stamp, bytes);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_data_survives_any_quoting_and_several_share_a_frame() {
+    fn plain_data_survives_quoting_and_combined_frames() {
         let mut out = Vec::new();
         push_plain_data(&mut out, u64::MAX, 100);
         assert_eq!(out.len(), 100);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_never_repeats_and_reaches_everyone() {
+    fn draws_never_repeat_and_reach_everyone() {
         let mut draw = Draw::new(0..50, 9);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..100 {

@@ -1,6 +1,6 @@
-//! What a process has used so far, from `/proc/<pid>`: CPU time, user and system apart, and resident
-//! memory. CPU time is counted by the kernel in ticks of 10 ms, so a window of a second or more is
-//! needed for two digits.
+//! The resource usage of a process from `/proc/<pid>`: CPU time, user and system separately, and resident
+//! memory. The kernel counts CPU time in ticks of 10 ms, so a measurement needs at least a second for two
+//! significant digits.
 
 use std::fs;
 use std::iter::Sum;
@@ -11,7 +11,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::Error;
 use crate::host::kib_field;
 
-/// CPU time used up to a moment, or between two.
+/// CPU time up to a point in time, or between two.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Cpu {
     pub(crate) user_us: f64,
@@ -46,7 +46,7 @@ impl Sum for Cpu {
     }
 }
 
-/// A process that is watched.
+/// A measured process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -57,25 +57,25 @@ impl Process {
         Self { pid: std::process::id() }
     }
 
-    /// This one ends by `signal` when its parent does, however that ends: nobody else would stop it.
+    /// Ends this process with `signal` when its parent ends, however that happens.
     pub(crate) fn end_with_parent(signal: Signal) -> Result<(), Error> {
         set_parent_process_death_signal(Some(signal))
             .map_err(|errno| Error::System { what: "a signal at the parent's death", source: errno.into() })
     }
 
-    /// One that can be watched.
+    /// Fails if the process cannot be measured.
     pub(crate) fn running(pid: u32) -> Result<Self, Error> {
         let process = Self { pid };
         process.cpu().map(|_| process).ok_or(Error::NoProcess(pid))
     }
 
-    /// None once the process is gone.
+    /// `None` if the process has exited.
     pub(crate) fn cpu(self) -> Option<Cpu> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         parse_cpu(&stat, rustix::param::clock_ticks_per_second())
     }
 
-    /// With that of its children, those that have ended and were waited for too.
+    /// Includes its children that have exited and were waited for.
     pub(crate) fn cpu_with_children(self) -> Option<Cpu> {
         let ticks = rustix::param::clock_ticks_per_second();
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
@@ -95,7 +95,7 @@ impl Process {
         Some(kib_field(&status, "VmRSS")? * 1024)
     }
 
-    /// How many files it has open: since Linux 6.2 the folder's size says so, before it its entries.
+    /// The number of open files: since Linux 6.2 from the folder's size, before by counting entries.
     pub(crate) fn open_files(self) -> Option<u64> {
         let path = format!("/proc/{}/fd", self.pid);
         match fs::metadata(&path).ok()?.len() {
@@ -104,7 +104,7 @@ impl Process {
         }
     }
 
-    /// How many files it may have open.
+    /// The limit of open files.
     pub(crate) fn files_max(self) -> Option<u64> {
         let limits = fs::read_to_string(format!("/proc/{}/limits", self.pid)).ok()?;
         let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -112,13 +112,13 @@ impl Process {
     }
 }
 
-/// CPU time in seconds that the whole machine has spent working since it started.
+/// CPU time in seconds that the whole machine has spent since boot.
 pub(crate) fn machine_busy_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     parse_busy(&stat, rustix::param::clock_ticks_per_second())
 }
 
-/// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted in them.
+/// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; later fields are included in these.
 fn parse_busy(stat: &str, ticks_per_second: u64) -> Option<f64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().take(8);
     let ticks = fields.map(str::parse::<u64>).collect::<Result<Vec<_>, _>>().ok()?;
@@ -126,8 +126,8 @@ fn parse_busy(stat: &str, ticks_per_second: u64) -> Option<f64> {
     Some((user + nice + system + irq + softirq + steal) as f64 / ticks_per_second as f64)
 }
 
-/// proc_pid_stat(5): utime and stime are fields 14 and 15. The second field is the name in brackets and
-/// may contain anything, so counting starts behind its last bracket.
+/// proc_pid_stat(5): utime and stime are fields 14 and 15. The second field is the name in brackets, which
+/// may contain anything, so counting starts after its last bracket.
 fn parse_cpu(stat: &str, ticks_per_second: u64) -> Option<Cpu> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_read_behind_a_name_with_spaces_and_brackets() {
+    fn cpu_time_is_parsed_after_a_name_with_spaces_and_brackets() {
         let stat = "42 (a ) b) S 1 42 42 0 -1 4194560 2713 0 0 0 250 75 0 0 20 0 4 0 100 0 0";
         let cpu = parse_cpu(stat, 100).unwrap();
         assert_eq!(cpu, Cpu { user_us: 2_500_000.0, system_us: 750_000.0 });
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_works_while_it_neither_idles_nor_waits() {
+    fn busy_time_excludes_idle_and_iowait() {
         let stat = "cpu  100 10 200 9999 888 5 25 60 7 7\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(parse_busy(stat, 100), Some(4.0));
         assert_eq!(parse_busy("intr 1", 100), None);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_be_watched() {
+    fn this_process_can_be_measured() {
         let this = Process::this();
         assert!(this.cpu().is_some());
         assert!(this.resident_bytes().unwrap() > 100_000);

@@ -1,5 +1,5 @@
-//! Publishing to everybody who is connected, one message or a burst, in the way the target wants it. What
-//! is measured begins here, so this waits for the answer and for nothing else.
+//! Publishes a message or a burst to all connected devices, in the target's protocol. The measurement starts
+//! here, so publishing waits for the response only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::payload::{Names, When, push_plain_data, push_topic_body};
 use crate::target::{DATA, Publish};
 use crate::{Error, clock};
 
-/// For the device that publishes.
+/// For the publishing device.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a burst of it.
+/// For a burst.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) enum Publisher {
-    /// Noroshi's API, or what answers as it does.
+    /// Noroshi's API, or a server with the same API.
     Topic {
         client: Client,
         key: String,
@@ -47,11 +47,11 @@ impl Publisher {
             Publish::Post { origin, path, headers, body } => {
                 Self::Post { client: Client::new(origin)?, path, headers, body }
             }
-            Publish::Say(text) => Self::Device { engine: Box::new(connect(setup)?), text },
+            Publish::Frame(text) => Self::Device { engine: Box::new(connect(setup)?), text },
         })
     }
 
-    /// Sends `messages` at once, each with `data_bytes` of data that carry `stamp_ns`.
+    /// Sends `messages` at once, each with `data_bytes` of data that contain `stamp_ns`.
     pub(crate) fn publish(
         &mut self,
         messages: u32,
@@ -80,22 +80,22 @@ impl Publisher {
                 (0..messages).try_for_each(|_| client.post(path, headers, body.as_bytes()).map(drop))
             }
             Publisher::Device { engine, text } => {
-                // What came meanwhile, pings among it.
+                // Handles other traffic, such as pings.
                 engine.catch_up()?;
                 let text = text.replace(DATA, &data);
                 let deadline_ns = clock::now_ns() + clock::ns(SEND_TIMEOUT);
-                (0..messages).try_for_each(|_| engine.say(0, &text, deadline_ns))
+                (0..messages).try_for_each(|_| engine.publish(0, &text, deadline_ns))
             }
         }
     }
 }
 
 fn no_publisher(reason: &str) -> Error {
-    let reasons = format!("It is the one to publish on: {reason}");
+    let reasons = format!("The publishing connection failed: {reason}");
     Error::NotConnected { wanted: 1, connected: 0, seconds: 0.0, reasons, advice: String::new() }
 }
 
-/// An engine with one device.
+/// An engine with a single device.
 fn connect(setup: &Setup) -> Result<Engine, Error> {
     let prefix = format!("{}-publisher", setup.names.prefix);
     let dialect = setup.dialect.of_publisher();
@@ -108,7 +108,7 @@ fn connect(setup: &Setup) -> Result<Engine, Error> {
             return Err(no_publisher(&ended.reason));
         }
         if clock::now_ns() >= deadline_ns {
-            return Err(no_publisher("it is not ready in time (--hello, --ready)"));
+            return Err(no_publisher("it did not become ready in time (--hello, --ready)"));
         }
         engine.turn(deadline_ns)?;
     }

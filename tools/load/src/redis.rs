@@ -1,5 +1,5 @@
-//! What Redis says of itself: commands it processed and CPU it used, by `INFO`. One blocking connection that speaks
-//! RESP2, enough to ask; it counts itself out.
+//! Reads the usage of a Redis server with `INFO`: processed commands and CPU time. One blocking RESP2
+//! connection, whose own commands are excluded.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,10 +10,10 @@ use crate::Error;
 use crate::process::Cpu;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Far above what INFO answers.
+/// Far above the size of INFO's response.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What one server has done since it started.
+/// The usage of a server since its start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Done {
     pub(crate) commands: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// From this moment to a later one, without the question itself.
+    /// The usage from this point to a later one, excluding the INFO command.
     pub(crate) fn until(&self, later: &Done) -> Done {
         let calls = later.calls.iter().map(|(name, count)| {
             (name.clone(), count.saturating_sub(self.calls.get(name).copied().unwrap_or_default()))
@@ -40,7 +40,7 @@ impl Done {
         names.iter().filter_map(|name| self.calls.get(*name)).sum()
     }
 
-    /// Commands that change what is kept; a script counts as what it calls.
+    /// Commands that write; for a script, the commands that it calls.
     pub(crate) fn writes(&self) -> u64 {
         self.of(&[
             "set", "setex", "psetex", "mset", "del", "unlink", "hset", "hdel", "zadd", "zrem", "pexpire",
@@ -48,7 +48,7 @@ impl Done {
         ])
     }
 
-    /// `mget 120, set 8`, the most frequent first.
+    /// `mget 120, set 8`, most frequent first.
     pub(crate) fn shown(&self) -> String {
         let mut calls: Vec<(&String, &u64)> = self.calls.iter().collect();
         calls.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
@@ -66,13 +66,12 @@ pub(crate) struct Redis {
 impl Redis {
     /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`
     pub(crate) fn open(url: &str) -> Result<Self, Error> {
-        let rule =
-            || Error::Usage("--redis is redis://HOST:PORT where its commands are to be counted".to_owned());
+        let rule = || Error::Usage("--redis must be redis://HOST:PORT to count its commands".to_owned());
         let rest = url.strip_prefix("redis://").ok_or_else(rule)?;
         let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let place = place.split(['/', '?']).next().unwrap_or_default();
         let address = if place.contains(':') { place.to_owned() } else { format!("{place}:6379") };
-        // The password is not shown.
+        // Omits the password.
         let shown = format!("redis://{address}");
         let unreachable = |source| Error::Unreachable { url: shown.clone(), source };
         let stream = TcpStream::connect(&address).map_err(unreachable)?;
@@ -109,7 +108,7 @@ impl Redis {
         }
     }
 
-    /// A simple or bulk string, or the error it answers.
+    /// A simple or bulk string, or the error response.
     fn answer(&mut self) -> std::io::Result<Result<String, String>> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -122,19 +121,19 @@ impl Redis {
             '$' => {
                 let len: usize = rest.parse().unwrap_or(usize::MAX);
                 if len > ANSWER_BYTES_MAX {
-                    return Err(std::io::Error::other("an answer is too long"));
+                    return Err(std::io::Error::other("a response is too long"));
                 }
                 let mut bytes = vec![0; len + 2];
                 self.stream.read_exact(&mut bytes)?;
                 bytes.truncate(len);
                 Ok(Ok(String::from_utf8_lossy(&bytes).into_owned()))
             }
-            _ => Err(std::io::Error::other("it does not answer as Redis does")),
+            _ => Err(std::io::Error::other("the response is not RESP2")),
         }
     }
 }
 
-/// The text of `INFO all`.
+/// Parses the text of `INFO all`.
 fn parse(text: &str) -> Done {
     let mut done = Done::default();
     let seconds = |value: &str| value.parse::<f64>().unwrap_or_default() * 1e6;
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_between_two_moments_is_counted_without_asking() {
+    fn usage_between_two_points_excludes_info() {
         let info = |commands: u64, sets: u64, infos: u64| {
             parse(&format!(
                 "# Stats\r\ntotal_commands_processed:{commands}\r\n# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:{}.25\r\n\
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_url() {
+    fn address_is_a_url() {
         assert!(matches!(Redis::open("localhost:1"), Err(Error::Usage(_))));
         let Err(Error::Unreachable { url, .. }) = Redis::open("redis://:secret@127.0.0.1:1/0") else {
             panic!("it is there")

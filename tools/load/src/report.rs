@@ -1,7 +1,7 @@
-//! Results for people and for programs: named figures with their units, one value a repetition, the
-//! median shown with the range, under the command, the machine and the versions they belong to. Where the
-//! floor was measured too, its figures stand beside, with the ratio to it: that of each repetition to the
-//! floor's next to it in time, of which the median is shown, since the machine drifts between repetitions.
+//! Results for people and programs: named figures with units, one value per repetition, displayed as median
+//! and range below the command, machine and versions. If the floor was measured too, its figures and the
+//! ratio to it are included: each repetition is compared with the adjacent repetition of the floor, since the
+//! machine drifts, and the median of these ratios is displayed.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::stats::{Latency, PERCENTILES, median};
 
-/// In any unit the least that is measured; nothing is a multiple of what is shown as 0.00.
+/// The smallest divisor in any unit: values that are displayed as 0.00 have no ratio.
 const DIVISOR_MIN: f64 = 0.01;
 
-/// One measured value of one repetition.
+/// One value of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Value {
     pub(crate) name: &'static str,
@@ -20,11 +20,11 @@ pub(crate) struct Value {
     pub(crate) value: f64,
 }
 
-/// The figures of one repetition, in the order they are shown.
+/// The figures of one repetition, in display order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
     all: Vec<Value>,
-    /// The least CPU of the server that one of them was made from.
+    /// The smallest CPU time of the server that a value is based on.
     cpu_us_min: Option<f64>,
 }
 
@@ -43,12 +43,12 @@ impl Values {
         }
     }
 
-    /// A value is made from so much CPU of the server.
+    /// Records that a value is based on this much CPU time of the server.
     pub(crate) fn count_cpu(&mut self, us: f64) {
         self.cpu_us_min = Some(self.cpu_us_min.map_or(us, |least| least.min(us)));
     }
 
-    /// The percentiles and the maximum, in milliseconds, under names that begin alike.
+    /// Pushes the percentiles and the maximum in milliseconds.
     pub(crate) fn push_latency(&mut self, names: &LatencyNames, latency: &Latency) {
         if latency.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl Values {
     }
 }
 
-/// What a latency's figures are called; the percentiles are those of [`PERCENTILES`].
+/// The names of a latency's figures; the percentiles are those of [`PERCENTILES`].
 pub(crate) struct LatencyNames {
     pub(crate) percentiles: [&'static str; PERCENTILES.len()],
     pub(crate) max: &'static str,
@@ -87,21 +87,21 @@ pub(crate) const LOG_IN: LatencyNames = LatencyNames {
 /// A figure over all repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// The name as programs write it.
+    /// The name in machine-readable output.
     pub(crate) key: String,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) median: f64,
-    /// In the order they were taken.
+    /// In the order of measurement.
     pub(crate) values: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<Column>,
-    /// To the floor.
+    /// The ratio to the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<Column>,
 }
 
-/// What stands beside a figure.
+/// An additional column of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Column {
     pub(crate) median: f64,
@@ -109,7 +109,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// None for no values.
+    /// `None` without values.
     fn new(values: Vec<f64>) -> Option<Self> {
         (!values.is_empty()).then(|| Self { median: median(&values), values })
     }
@@ -121,20 +121,20 @@ pub(crate) struct ReportDocument {
     /// As typed, without secrets.
     pub(crate) command: String,
     pub(crate) version: &'static str,
-    /// False for a debug build, whose figures say nothing.
+    /// False for a debug build, whose figures are meaningless.
     pub(crate) optimized: bool,
     pub(crate) host: Host,
     pub(crate) server: String,
-    /// What it is compared with.
+    /// The description of the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<String>,
     pub(crate) figures: Vec<Figure>,
-    /// What the reader has to know to believe the figures.
+    /// Caveats that the reader needs to interpret the figures.
     pub(crate) notes: Vec<String>,
 }
 
-/// Joins the repetitions by name. A figure that not every repetition has keeps the values it has. `floor` is
-/// empty, or has as many repetitions, each taken beside its equal.
+/// Joins the repetitions by name. A figure missing in some repetitions keeps its other values. `floor` is
+/// empty, or has as many repetitions, each adjacent to its counterpart.
 pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for value in repetitions.iter().flat_map(|values| &values.all) {
@@ -157,21 +157,23 @@ pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
     figures
 }
 
-/// How far CPU can be believed, where that is not far: the kernel counts it in ticks of 10 ms.
+/// A note about the precision of CPU times if it is low: the kernel counts ticks of 10 ms.
 pub(crate) fn cpu_note(repetitions: &[Values]) -> Option<String> {
     let least_us = repetitions.iter().filter_map(|values| values.cpu_us_min).reduce(f64::min)?;
-    let ticks = "CPU is counted in ticks of 10 ms";
+    let ticks = "CPU time is counted in ticks of 10 ms";
     match least_us / 1e6 {
         seconds if seconds >= 1.0 => None,
-        seconds if seconds < 0.01 => Some(format!("{ticks}: in a repetition the server used less than one")),
+        seconds if seconds < 0.01 => {
+            Some(format!("{ticks}: in one repetition the server used less than one tick"))
+        }
         seconds => {
             let percent = (1.0 / seconds).ceil();
-            Some(format!("{ticks}: over the {seconds:.2} s of a repetition it is exact to {percent:.0} %"))
+            Some(format!("{ticks}: over {seconds:.2} s per repetition the precision is {percent:.0} %"))
         }
     }
 }
 
-/// A figure in cores tells the circumstances of a repetition, which are not compared.
+/// Figures in cores describe the conditions of a repetition and are not compared.
 fn ratio(value: &Value, repetitions: &[Values], floor: &[Values]) -> Option<Column> {
     if value.unit == "cores" {
         return None;
@@ -181,7 +183,7 @@ fn ratio(value: &Value, repetitions: &[Values], floor: &[Values]) -> Option<Colu
     Column::new(pairs.filter(|(_, to)| *to >= DIVISOR_MIN).map(|(of, to)| of / to).collect())
 }
 
-/// `delivery latency p99.9` is `delivery_latency_p99_9`.
+/// `delivery latency p99.9` becomes `delivery_latency_p99_9`.
 fn key(name: &str) -> String {
     let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     words.join("_").to_lowercase()
@@ -189,7 +191,7 @@ fn key(name: &str) -> String {
 
 impl ReportDocument {
     pub(crate) fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("text and finite numbers are JSON")
+        serde_json::to_string_pretty(self).expect("text and finite numbers serialize to JSON")
     }
 
     pub(crate) fn table(&self) -> String {
@@ -223,7 +225,7 @@ impl ReportDocument {
             None => self.server.clone(),
         };
         let Host { cores, memory_mib, kernel, cpu } = &self.host;
-        let build = if self.optimized { "" } else { ", DEBUG BUILD: figures say nothing" };
+        let build = if self.optimized { "" } else { ", DEBUG BUILD: figures are meaningless" };
         let mut text = format!(
             "noroshi bench {} · version {}{build}\n{}\nserver: {}\nhost: {cores} cores ({cpu}), {memory_mib} MiB, \
              Linux {kernel}\n{table}",
@@ -237,7 +239,7 @@ impl ReportDocument {
     }
 }
 
-/// The median, and the range where there is one.
+/// The median, and the range of several values.
 fn push_cells(row: &mut Vec<Cell>, column: Option<(f64, &[f64])>, unit: &str, several: bool) {
     let Some((median, values)) = column else {
         return row.extend((0..if several { 3 } else { 1 }).map(|_| Cell::new("")));
@@ -254,12 +256,12 @@ fn number(shown: String) -> Cell {
     Cell::new(shown).set_alignment(CellAlignment::Right)
 }
 
-/// What has no unit is a count, and has no digits behind the point unless it lies between two of them.
+/// Values without unit are counts, displayed without decimals unless they lie between two integers.
 fn show_in(unit: &str, value: f64) -> String {
     if unit.is_empty() && value.fract() == 0.0 { show_whole(value) } else { show(value) }
 }
 
-/// Three or four digits that matter.
+/// Three or four significant digits.
 fn show(value: f64) -> String {
     match value.abs() {
         100.0.. => show_whole(value),
@@ -268,7 +270,7 @@ fn show(value: f64) -> String {
     }
 }
 
-/// Thousands apart.
+/// With thousands separators.
 fn show_whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_medians_ranges_and_units_and_programs_every_value() {
+    fn table_shows_medians_and_ranges_and_json_every_value() {
         let report = report();
         let table = report.table();
         for part in ["61,234", "50,000", "70,000", "1/s", "a note", "6.1", "0.1.0"] {
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn each_repetition_is_compared_with_the_floor_beside_it() {
+    fn repetitions_are_compared_with_the_adjacent_floor() {
         let floor = [
             repetition(100_000.0, Some(0.0)),
             repetition(50_000.0, Some(1.0)),
@@ -349,7 +351,7 @@ mod tests {
         let ratio = figures[0].ratio.as_ref().unwrap();
         assert_eq!((ratio.values.as_slice(), ratio.median), (&[0.6, 1.0, 0.8][..], 0.8));
         assert_eq!(figures[0].floor.as_ref().unwrap().median, 100_000.0);
-        // Nothing is a multiple of zero, and what only one of them has is not compared.
+        // There is no ratio to zero, or for figures that only one side has.
         assert_eq!(figures[1].ratio.as_ref().unwrap().values, [3.0]);
 
         let report = ReportDocument { floor: Some("a loop".to_owned()), figures, ..report() };
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn circumstances_and_what_is_too_small_to_measure_are_not_compared() {
+    fn cores_and_tiny_values_are_not_compared() {
         let repetition = |others: f64, cpu: f64| {
             let mut values = Values::default();
             values.push("CPU of everything else on this machine", "cores", others);
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_that_is_hardly_measured_says_so() {
+    fn imprecise_cpu_times_are_noted() {
         let repetition = |us: f64| {
             let mut values = Values::default();
             values.count_cpu(5e6);
@@ -397,13 +399,13 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_build_says_so() {
+    fn debug_build_is_marked() {
         let report = ReportDocument { optimized: false, ..report() };
         assert!(report.table().contains("DEBUG"));
     }
 
     #[test]
-    fn numbers_have_the_digits_that_matter() {
+    fn numbers_have_significant_digits() {
         for (value, shown) in [
             (0.0, "0.00"),
             (1.234, "1.23"),
@@ -417,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_whole_unless_they_lie_between_two() {
+    fn counts_are_integers_unless_between_two() {
         for (value, unit, shown) in [
             (0.0, "", "0"),
             (20.0, "", "20"),

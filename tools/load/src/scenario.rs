@@ -1,5 +1,5 @@
-//! What every scenario does around its own measurement: the server, the clients, devices that are away,
-//! samples of CPU and memory, and the report.
+//! The common part of all scenarios: server, clients, offline devices, samples of CPU and memory, and the
+//! report.
 
 pub(crate) mod broadcast;
 pub(crate) mod campaign;
@@ -35,27 +35,27 @@ use crate::target::Target;
 use crate::worker::{Connected, show_reasons};
 use crate::{Error, clock};
 
-/// Lines of one registration request; half of what the API takes.
+/// Lines per registration request; half of the API's limit.
 const REGISTRATIONS_PER_REQUEST: usize = 5_000;
-/// For the slowest log-ins worth measuring.
+/// The slowest rate of log-ins that is measured.
 const LOG_INS_PER_SECOND_MIN: u64 = 250;
 
 pub(crate) use compare::{Measurement, Subject, run};
 
-/// What a scenario asks of its target and clients.
+/// A scenario's requirements for target and clients.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Needs {
-    /// Most connections at a time.
+    /// The maximum number of concurrent connections.
     pub(crate) connections: usize,
-    /// Devices subscribe to it, if there is one.
+    /// The topic that devices subscribe to, if any.
     pub(crate) topic: Option<String>,
-    /// Sockets that the floor writes a request to users to.
+    /// Sockets that the floor writes per request to users.
     pub(crate) deliveries: usize,
-    /// What is published, if anything is.
+    /// The policy of published messages.
     pub(crate) when: When,
 }
 
-/// A server and the clients that are about to load it.
+/// A server and the clients that generate its load.
 pub(crate) struct Bench<'a> {
     pub(crate) common: &'a Common,
     pub(crate) crew: Crew,
@@ -66,7 +66,7 @@ pub(crate) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// For a target that is there; [`Subject::check`] was asked before.
+    /// For an existing target; requires a previous [`Subject::check`].
     pub(crate) fn new(common: &'a Common, target: Target, needs: Needs) -> Result<Self, Error> {
         let processes = usize::from(common.processes);
         let (api_key, jwt_secret) = target.credentials();
@@ -87,7 +87,7 @@ impl<'a> Bench<'a> {
         Ok(Self { common, crew, target, setup, notes })
     }
 
-    /// Runs `measure`; if it fails because a server started here is gone, says that instead.
+    /// Runs `measure`; if it fails because a started server exited, returns that cause instead.
     pub(crate) fn attempt<T>(
         mut self,
         measure: impl FnOnce(&mut Self) -> Result<T, Error>,
@@ -98,12 +98,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Says so if a server started here is gone, which then is the cause.
+    /// Returns the exit of a started server as the cause of an error, if it exited.
     pub(crate) fn explain(&mut self, error: Error) -> Error {
         match self.target.exited() {
             Some(status) => {
-                let why = format!("it started, then ended with {status} ({error})");
-                Error::Start { why, log: self.target.last_words() }
+                let why = format!("it started, then exited with {status} ({error})");
+                Error::Start { why, log: self.target.log_end() }
             }
             None => error,
         }
@@ -113,12 +113,12 @@ impl<'a> Bench<'a> {
         Outcome { server: self.target.describe(), notes: self.notes, floor: None }
     }
 
-    /// A provider that waits for each answer.
+    /// A provider connection that waits for each response.
     pub(crate) fn provider(&self) -> Result<Client, Error> {
         Client::new(self.setup.origin.clone())
     }
 
-    /// What publishes to everybody.
+    /// The publisher to all devices.
     pub(crate) fn publisher(&self) -> Result<Publisher, Error> {
         match self.target.publish()? {
             Some(publish) => Publisher::foreign(publish, &self.setup),
@@ -134,7 +134,7 @@ impl<'a> Bench<'a> {
         std::thread::sleep(self.common.settle);
     }
 
-    /// Connects devices until there are `devices`.
+    /// Connects devices until there are `devices` in total.
     pub(crate) fn connect(&mut self, devices: usize) -> Result<Connected, Error> {
         progress(&format!("connecting {devices} devices"));
         let (handshakes, timeout) = (self.common.handshakes as usize, connect_timeout(devices));
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
         self.note_connected(connected)
     }
 
-    /// The same for `steady` devices of the client's first process and `others` of all others.
+    /// The same for `steady` devices of the first client process and `others` of the other processes.
     fn connect_apart(&mut self, steady: usize, others: usize) -> Result<Connected, Error> {
         progress(&format!("connecting {steady} and {others} devices"));
         let (handshakes, timeout) = (self.common.handshakes as usize, connect_timeout(steady + others));
@@ -154,13 +154,12 @@ impl<'a> Bench<'a> {
         let connected = connected.map_err(|error| self.with_server_limit(error))?;
         if !connected.failed.is_empty() {
             let failed = show_reasons(&connected.failed);
-            self.notes.push(format!("log-ins that failed and were repeated: {failed}"));
+            self.notes.push(format!("failed and repeated log-ins: {failed}"));
         }
         Ok(connected)
     }
 
-    /// Connects devices until there is the last of `counts`, and returns the server's resident bytes at
-    /// each count.
+    /// Connects devices up to the last of `counts`, and returns the server's resident bytes at each count.
     pub(crate) fn connect_and_weigh(&mut self, counts: &[usize]) -> Result<Vec<(f64, f64)>, Error> {
         let mut points = Vec::new();
         for count in counts {
@@ -173,24 +172,24 @@ impl<'a> Bench<'a> {
         Ok(points)
     }
 
-    /// Adds the server's own limit to what is known of a failure to connect.
+    /// Adds the server's file limit to the advice for a connection failure.
     fn with_server_limit(&self, error: Error) -> Error {
         let files_max = self.target.process().and_then(Process::files_max);
         match (error, files_max) {
             (Error::NotConnected { wanted, connected, seconds, reasons, advice }, Some(files_max)) => {
-                let advice = format!("{advice} (the server may have {files_max} files open)");
+                let advice = format!("{advice} (the server may open {files_max} files)");
                 Error::NotConnected { wanted, connected, seconds, reasons, advice }
             }
             (error, _) => error,
         }
     }
 
-    /// Registers `count` devices that never connect, where devices are kept.
+    /// Registers `count` devices that never connect, if the target stores devices.
     pub(crate) fn register_away(&self, count: usize) -> Result<(), Error> {
         if count == 0 || !self.target.keeps_devices() {
             return Ok(());
         }
-        progress(&format!("registering {count} devices that are away"));
+        progress(&format!("registering {count} offline devices"));
         let names = &self.setup.names;
         register(&mut self.provider()?, &self.setup.api_key, count, |number| {
             let name = names.away(number);
@@ -198,7 +197,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Rows in the inboxes of the first `count` devices that are away.
+    /// Rows in the inboxes of the first `count` offline devices.
     pub(crate) fn rows_kept(&self, count: usize) -> Result<u64, Error> {
         #[derive(serde::Deserialize)]
         struct Me {
@@ -213,14 +212,16 @@ impl<'a> Bench<'a> {
             let request =
                 Request { method: "GET", path: "/v1/me", key: &token, content_type: "application/json" };
             let response = consumer.expect_success(request, b"")?;
-            let malformed =
-                |_| Error::Malformed { request: "GET /v1/me".to_owned(), what: "it has no number \"inbox\"" };
+            let malformed = |_| Error::Malformed {
+                request: "GET /v1/me".to_owned(),
+                what: "the number \"inbox\" is missing",
+            };
             rows += serde_json::from_slice::<Me>(&response.body).map_err(malformed)?.inbox;
         }
         Ok(rows)
     }
 
-    /// The server's CPU time so far, if it can be known.
+    /// The server's CPU time so far, if known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
         self.target.process()?.cpu()
     }
@@ -230,7 +231,7 @@ fn connect_timeout(devices: usize) -> Duration {
     Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN)
 }
 
-/// Registers `count` devices, a line of JSON each.
+/// Registers `count` devices, one JSON line each.
 fn register(
     provider: &mut Client,
     api_key: &str,
@@ -252,7 +253,7 @@ fn register(
     Ok(())
 }
 
-/// Every line of the answer has to name a device.
+/// Checks that every line of the response names a device.
 fn check_registered(body: &[u8], count: usize) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
     struct Line {
@@ -278,12 +279,12 @@ fn not_registered(body: &str) -> Error {
     }
 }
 
-/// What of a bench outlives it.
+/// The parts of a bench that outlive it.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) server: String,
     pub(crate) notes: Vec<String>,
-    /// What the floor did by turns with it.
+    /// The floor's alternating repetitions.
     pub(crate) floor: Option<Compared>,
 }
 
@@ -299,7 +300,7 @@ pub(crate) struct Load {
     pub(crate) clients: f64,
 }
 
-/// CPU of the server and of the client, all its processes together, from one moment on.
+/// A sample of the CPU times of the server and all client processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     at_ns: u64,
@@ -330,7 +331,7 @@ impl Sample {
         self.server_until(later).map(|cpu| cpu.total_us() / 1e6 / self.seconds_until(later))
     }
 
-    /// What both sides used from this sample to a later one, in cores.
+    /// The usage of both sides up to a later sample, in cores.
     pub(crate) fn load_until(self, later: Sample) -> Option<Load> {
         let client = self.client.zip(later.client).map(|(from, to)| to - from);
         Some(Load {
@@ -339,7 +340,7 @@ impl Sample {
         })
     }
 
-    /// CPU of the server from this sample to a later one, for each of `count` things.
+    /// CPU of the server up to a later sample, per item.
     pub(crate) fn push_cpu_each(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
         if let Some(cpu) = self.server_until(later).filter(|_| count > 0) {
             values.count_cpu(cpu.total_us());
@@ -349,13 +350,13 @@ impl Sample {
         }
     }
 
-    /// [`Sample::push_cpu_each`], and what both sides used in cores.
+    /// [`Sample::push_cpu_each`], and the usage of both sides in cores.
     pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
         self.push_cpu_each(later, names, count, values);
         self.push_cores(later, values);
     }
 
-    /// What both sides used, in cores.
+    /// The usage of both sides, in cores.
     pub(crate) fn push_cores(self, later: Sample, values: &mut Values) {
         let seconds = self.seconds_until(later);
         let server = self.server_until(later);
@@ -366,14 +367,14 @@ impl Sample {
         if let (Some(server), Some(client)) = (server, client) {
             let machine = self.machine_seconds.zip(later.machine_seconds);
             let machine = machine.map(|(from, to)| (to - from) / seconds);
-            // The three were not read at quite the same moment.
+            // The three values were not read at exactly the same time.
             let others = machine.map(|machine| (machine - cores(server) - cores(client)).max(0.0));
             values.push_some("CPU of everything else on this machine", "cores", others);
         }
     }
 }
 
-/// What the CPU of one thing is called.
+/// The names of CPU figures per item.
 pub(crate) struct CpuNames {
     total: &'static str,
     user: &'static str,
@@ -396,7 +397,7 @@ pub(crate) const PER_ROW: CpuNames = CpuNames {
     system: "server CPU per inbox row, kernel",
 };
 
-/// Puts repetitions and circumstances together.
+/// Combines repetitions and conditions in a report.
 pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Outcome) -> ReportDocument {
     let (floor, floor_repetitions) = outcome.floor.map(|floor| (floor.server, floor.repetitions)).unzip();
     let floor_repetitions = floor_repetitions.unwrap_or_default();
@@ -418,7 +419,7 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
 
 const SECRETS: [&str; 5] = ["--key", "--jwt-secret", "--publish-header", "--operator-token", "--password"];
 
-/// The command as typed, without what must not be shown.
+/// The command as typed, without secrets.
 fn command_line(words: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut secret_follows = false;
@@ -435,7 +436,7 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
     shown.join(" ")
 }
 
-/// A word on standard error, which is not the result.
+/// Prints progress on standard error.
 pub(crate) fn progress(text: &str) {
     eprintln!("noroshi bench: {text}");
 }
@@ -445,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_shown_without_its_secrets() {
+    fn command_is_shown_without_secrets() {
         let words = [
             "/opt/noroshi",
             "bench",
@@ -463,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn every_registration_must_have_made_a_device() {
+    fn every_registration_must_create_a_device() {
         assert!(check_registered(b"{\"device\":\"a\",\"token\":\"t\"}\n{\"device\":\"b\"}\n", 2).is_ok());
         assert!(check_registered(b"{\"device\":\"a\"}\n", 2).is_err());
         let error =

@@ -1,32 +1,32 @@
-//! What the devices of a worker have received: the one place the hot path writes to. Counts run from the
-//! start of the worker; latencies are taken inside a window of time.
+//! The messages that a worker's devices have received: the only state that the hot path writes. Counts start
+//! with the worker; latencies are recorded within a time window.
 
 use crate::clock;
 use crate::stats::Latency;
 
-/// 8 MB; whoever asks does it often.
+/// 8 MB between two requests of the crew.
 const KEPT_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Messages since the worker started.
     pub(crate) total: u64,
-    /// What of it earlier reports have told.
-    told: u64,
-    /// Messages that arrived inside the window, of which `latency` holds one value each.
+    /// The part of it that earlier reports contained.
+    reported: u64,
+    /// Messages that arrived within the window; `latency` contains one value for each.
     pub(crate) in_window: u64,
-    /// Payload bytes of the frames that arrived inside the window.
+    /// Payload bytes of the frames that arrived within the window.
     pub(crate) bytes: u64,
     pub(crate) latency: Latency,
     /// When the last message arrived.
     pub(crate) last_ns: u64,
-    /// Messages of this measurement are stamped after it; older ones come from an inbox or a topic log.
+    /// Messages of this measurement have later time stamps; older ones come from an inbox or a topic log.
     started_ns: u64,
     window: std::ops::Range<u64>,
-    /// How many messages each device is to have, and how many devices have them.
+    /// The number of messages that each device must receive, and the number of devices that have.
     goal: u32,
     pub(crate) at_goal: usize,
-    /// Stamps of `stored` messages, from the moment they were asked for.
+    /// Time stamps of `stored` messages, since they were first requested.
     kept: Option<Vec<u64>>,
 }
 
@@ -34,7 +34,7 @@ impl Seen {
     pub(crate) fn new() -> Self {
         Self {
             total: 0,
-            told: 0,
+            reported: 0,
             in_window: 0,
             bytes: 0,
             latency: Latency::new(),
@@ -47,7 +47,7 @@ impl Seen {
         }
     }
 
-    /// A device got a `stored` message.
+    /// Records a `stored` message.
     pub(crate) fn stored(&mut self, stamp_ns: Option<u64>) {
         if let (Some(kept), Some(stamp_ns)) = (&mut self.kept, stamp_ns)
             && kept.len() < KEPT_MAX
@@ -56,12 +56,12 @@ impl Seen {
         }
     }
 
-    /// Stamps of the `stored` messages since this was last asked; at first none.
+    /// Time stamps of the `stored` messages since the last call; none at first.
     pub(crate) fn take_kept(&mut self) -> Vec<u64> {
         self.kept.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// A device got its message number `received`, made at `stamp_ns`.
+    /// Records a device's message number `received`, created at `stamp_ns`.
     pub(crate) fn message(&mut self, received: u32, stamp_ns: Option<u64>, bytes: usize) {
         let now_ns = clock::now_ns();
         self.total += 1;
@@ -77,12 +77,12 @@ impl Seen {
         }
     }
 
-    /// Messages that no report has told, which this one does.
-    pub(crate) fn tell(&mut self) -> u64 {
-        self.total - std::mem::replace(&mut self.told, self.total)
+    /// Returns the number of messages since the last report.
+    pub(crate) fn take_unreported(&mut self) -> u64 {
+        self.total - std::mem::replace(&mut self.reported, self.total)
     }
 
-    /// Forgets what was in the window and opens the next.
+    /// Clears the window's results and opens the next window.
     pub(crate) fn open_window(&mut self, window: std::ops::Range<u64>) {
         self.window = window;
         self.in_window = 0;
@@ -90,7 +90,7 @@ impl Seen {
         self.latency = Latency::new();
     }
 
-    /// Sets how many messages each device is to have; `at_goal` of them have that many already.
+    /// Sets the number of messages that each device must receive; `at_goal` devices already have.
     pub(crate) fn set_goal(&mut self, goal: u32, at_goal: usize) {
         self.goal = goal;
         self.at_goal = at_goal;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_window_is_measured_and_everything_is_counted() {
+    fn window_is_measured_and_everything_is_counted() {
         let mut seen = Seen::new();
         let start = seen.started_ns;
         seen.open_window(0..1);
@@ -122,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn every_message_is_told_once() {
+    fn every_message_is_reported_once() {
         let mut seen = Seen::new();
         seen.open_window(0..1);
         (1..=3).for_each(|received| seen.message(received, None, 10));
-        assert_eq!((seen.tell(), seen.tell()), (3, 0));
+        assert_eq!((seen.take_unreported(), seen.take_unreported()), (3, 0));
         seen.message(4, None, 10);
-        assert_eq!((seen.tell(), seen.total), (1, 4));
+        assert_eq!((seen.take_unreported(), seen.total), (1, 4));
     }
 
     #[test]
-    fn stored_messages_are_told_one_by_one_once_they_were_asked_for() {
+    fn stored_messages_are_reported_individually_on_request() {
         let mut seen = Seen::new();
         seen.stored(Some(1));
         assert!(seen.take_kept().is_empty());

@@ -1,5 +1,5 @@
-//! One provider connection in the event loop: a request at a time over keep-alive HTTP/1.1, opened again
-//! when the server ends it. How many there are bounds the requests in flight.
+//! A provider connection in the event loop: one request at a time over keep-alive HTTP/1.1, reopened when the
+//! server closes it. The number of connections limits the requests in flight.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use crate::tls::Connector;
 
 const READ_BYTES: usize = 16 << 10;
 
-/// A request that waits for its answer.
+/// A request that waits for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pending {
-    /// When it was meant to go out: a late start counts as latency (no coordinated omission).
+    /// When it was due: a late start counts as latency (no coordinated omission).
     pub(crate) due_ns: u64,
-    /// How many of its targets are connected.
+    /// The number of its connected targets.
     pub(crate) connected: u64,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) pending: Pending,
     pub(crate) at_ns: u64,
-    /// The cause where it was not accepted.
+    /// The cause if it was rejected.
     pub(crate) result: Result<(), String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Sender {
     /// `request[written..]` is still to be sent.
     request: Vec<u8>,
     written: usize,
-    /// An incomplete answer.
+    /// An incomplete response.
     received: Vec<u8>,
 }
 
@@ -62,8 +62,8 @@ impl Sender {
         self.pending.is_none()
     }
 
-    /// Sends the request that `write` appends. The answer comes from [`Sender::handle_ready`], unless the
-    /// server cannot even be reached.
+    /// Sends the request that `write` appends. The response comes from [`Sender::handle_ready`], unless the
+    /// server is unreachable.
     pub(crate) fn send(
         &mut self,
         registry: &Registry,
@@ -99,7 +99,7 @@ impl Sender {
         while self.written < self.request.len() {
             match stream.write(&self.request[self.written..]) {
                 Ok(len) => self.written += len,
-                // Also while it still connects; a writable event follows.
+                // Also while connecting; a writable event follows.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     return Ok(());
                 }
@@ -110,7 +110,7 @@ impl Sender {
         stream.flush().map(drop)
     }
 
-    /// Something happened on the socket; at most one request can be answered by it.
+    /// Handles a socket event, which completes at most one request.
     pub(crate) fn handle_ready(&mut self) -> Option<Answer> {
         if let Err(error) = self.flush() {
             return self.fail(&error);
@@ -144,7 +144,7 @@ impl Sender {
         }
         let pending = self.pending.take()?;
         let result = match response.status {
-            // 304: the client has it already.
+            // 304: the client has the current answer.
             200..=299 | 304 => Ok(()),
             _ => Err(response.problem_code()),
         };

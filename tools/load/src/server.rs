@@ -1,5 +1,5 @@
-//! The server that is measured: one that runs already, or one started here from our own executable on a
-//! folder and ports of its own ([`crate::started`]).
+//! The measured server: a running one, or one started here from our own executable, with its own folder and
+//! ports ([`crate::program`]).
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,32 +13,32 @@ use crate::Error;
 use crate::args::{Common, Protocol, Speech};
 use crate::http::{Client, Origin, Request};
 use crate::process::Process;
-use crate::started::{Owned, Signals, remember_folder};
+use crate::program::{Owned, Signals, remember_folder};
 use crate::tls::{self, OwnCertificate, Trust};
 
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Below the ports that the kernel gives to outgoing connections: those of the devices must not take it.
+/// Below the kernel's ephemeral ports, so that connections of the devices do not take it.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 pub(crate) struct Server {
     pub(crate) origin: Origin,
-    /// What devices speak.
+    /// The protocol of the devices.
     pub(crate) protocol: Protocol,
     pub(crate) xmpp_domain: String,
-    /// Where devices connect, if it is not `origin`.
+    /// The devices' address, if it is not `origin`.
     pub(crate) devices: Option<Origin>,
     pub(crate) key: String,
     pub(crate) jwt_secret: String,
-    /// None where it is not known: then there are no figures of CPU and memory.
+    /// `None` if unknown: then there are no CPU and memory figures.
     pub(crate) process: Option<Process>,
-    /// None where it is not known.
+    /// `None` if unknown.
     pub(crate) admin: Option<Origin>,
-    /// Of the one that was started here.
+    /// Set for a started server.
     started: Option<Owned>,
 }
 
 impl Server {
-    /// Finds the server of `common`, or starts one, and waits until it takes traffic.
+    /// Finds the server of `common`, or starts one, and waits until it is ready.
     pub(crate) fn open(common: &Common, speech: &Speech) -> Result<Self, Error> {
         match &common.server {
             Some(url) => Self::attach(common, url, speech),
@@ -55,18 +55,18 @@ impl Server {
         let mut origin = Origin::parse(url)?;
         if let Some(path) = &common.ca {
             let trust = origin.trust.as_mut();
-            *trust.ok_or_else(|| Error::Usage("--ca is for a --server that is https://…".into()))? =
+            *trust.ok_or_else(|| Error::Usage("--ca requires a --server with https://…".into()))? =
                 Trust::read(path)?;
         }
-        let said = |value: &Option<String>| value.clone().unwrap_or_default();
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let devices = speech.address().map(|address| origin.beside(address)).transpose()?;
         Ok(Self {
             origin,
             protocol: speech.protocol(),
             xmpp_domain: speech.xmpp_domain().to_owned(),
             devices,
-            key: said(&common.key),
-            jwt_secret: said(&common.jwt_secret),
+            key: text(&common.key),
+            jwt_secret: text(&common.jwt_secret),
             process,
             admin,
             started: None,
@@ -85,7 +85,7 @@ impl Server {
         let own_address = protocol.has_own_address().then(free_port).transpose()?;
         let own_address = own_address.map(|port| format!("127.0.0.1:{port}"));
         if let Some(address) = &own_address {
-            // --mqtt, or --mqtts where everything speaks TLS.
+            // --mqtt, or --mqtts if everything uses TLS.
             let secure = if common.tls { "s" } else { "" };
             command.args([&format!("--{}{secure}", protocol.as_str()), address]);
         }
@@ -111,7 +111,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What its admin address asks for, if it was started here.
+    /// The token of a started server's admin address.
     pub(crate) fn operator_token(&self) -> Option<String> {
         let path = self.started.as_ref()?.folder().join("data").join("operator.token");
         fs::read_to_string(path).ok().map(|token| token.trim().to_owned())
@@ -122,7 +122,7 @@ impl Server {
         self.started.is_some()
     }
 
-    /// Starts its own server again on the same data, with fresh memory.
+    /// Restarts a started server on the same data, with fresh memory.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
         let Some(started) = &self.started else { return Ok(()) };
         started.restart()?;
@@ -137,17 +137,17 @@ impl Server {
         }
     }
 
-    /// How it ended, if it was started here and did.
+    /// The exit status of a started server that has exited.
     pub(crate) fn exited(&self) -> Option<String> {
         self.started.as_ref()?.exited()
     }
 
-    /// The end of its log, if it was started here.
-    pub(crate) fn last_words(&self) -> String {
-        self.started.as_ref().map(Owned::last_words).unwrap_or_default()
+    /// The end of a started server's log.
+    pub(crate) fn log_end(&self) -> String {
+        self.started.as_ref().map(Owned::log_end).unwrap_or_default()
     }
 
-    /// Named in the report.
+    /// The description for the report.
     pub(crate) fn describe(&self) -> String {
         match &self.started {
             Some(started) => format!("started here, data in {}", started.folder().display()),
@@ -155,14 +155,15 @@ impl Server {
         }
     }
 
-    /// Whether writing to its data folder costs what it costs in production; none if that is not known.
+    /// Whether the data folder is in memory, so that writes are cheaper than in production; `None` if
+    /// unknown.
     pub(crate) fn data_in_memory(&self) -> Option<bool> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
         Some(matches!(file_system(&mounts, self.started.as_ref()?.folder())?, "tmpfs" | "ramfs"))
     }
 }
 
-/// A node of our own executable, which ends with this process; a noroshi.toml in the caller's folder is not meant.
+/// A node of our own executable, bound to this process; ignores a noroshi.toml in the current folder.
 pub(crate) fn serve(
     folder: &Path,
     (http, admin): (u16, u16),
@@ -182,7 +183,7 @@ pub(crate) fn serve(
     Ok(command)
 }
 
-/// Waits until a node takes traffic.
+/// Waits until a node is ready.
 pub(crate) fn wait_until_ready(started: &Owned, admin: &Origin) -> Result<(), Error> {
     let mut client = Client::new(admin.clone())?;
     started.wait_until(START_TIMEOUT, || {
@@ -190,7 +191,7 @@ pub(crate) fn wait_until_ready(started: &Owned, admin: &Origin) -> Result<(), Er
     })
 }
 
-/// With a certificate made for it, which `origin` then trusts.
+/// Enables TLS with a generated certificate, which `origin` then trusts.
 fn speak_tls(command: &mut Command, folder: &Path, origin: &mut Origin) -> Result<(), Error> {
     let own = OwnCertificate::make(folder)?;
     command.arg("--tls-cert").arg(own.certificate).arg("--tls-key").arg(own.key);
@@ -203,7 +204,7 @@ fn readyz() -> Request<'static> {
     Request { method: "GET", path: "/readyz", key: "", content_type: "text/plain" }
 }
 
-/// The file system that `path` is on: that of the longest mount point above it.
+/// The file system of `path`: that of the longest mount point above it.
 fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mounted = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
@@ -215,7 +216,7 @@ fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
         .map(|(_, kind)| kind)
 }
 
-/// A port of 127.0.0.1 that nobody listens on now.
+/// A port of 127.0.0.1 without listener.
 pub(crate) fn free_port() -> Result<u16, Error> {
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrInUse);
     for _ in 0..100 {
@@ -229,7 +230,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     Err(Error::System { what: "a free port from 20000 to 31999", source: last })
 }
 
-/// A new folder in the system's temporary one; whoever asks removes it.
+/// Creates a folder in the system's temporary one; the caller removes it.
 pub(crate) fn temporary_folder() -> Result<PathBuf, Error> {
     let path = std::env::temp_dir().join(format!("noroshi-bench-{}", random_hex(8)?));
     match fs::create_dir_all(&path) {
@@ -241,7 +242,7 @@ pub(crate) fn temporary_folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// A number of no meaning.
+/// A random number.
 pub(crate) fn random_u32() -> Result<u32, Error> {
     let [a, b, c, d, ..] = random_bytes()?;
     Ok(u32::from_be_bytes([a, b, c, d]))
@@ -254,7 +255,7 @@ fn random_bytes() -> Result<[u8; 32], Error> {
     Ok(bytes)
 }
 
-/// `bytes` random bytes, at most 32, as twice as many digits.
+/// `bytes` random bytes, at most 32, in hexadecimal.
 pub(crate) fn random_hex(bytes: usize) -> Result<String, Error> {
     Ok(random_bytes()?.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect())
 }
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_system_is_that_of_the_nearest_mount() {
+    fn file_system_is_that_of_the_nearest_mount() {
         let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /fast tmpfs rw 0 0\n/dev/vdb /fast/disk xfs rw 0 0\n";
         for (path, kind) in
             [("/slow/a", "ext4"), ("/fast/a", "tmpfs"), ("/fast/disk/a", "xfs"), ("/faster", "ext4")]
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_secrets_are_drawn_anew() {
+    fn ports_and_secrets_are_random() {
         assert!(PORTS.contains(&free_port().unwrap()));
         assert_eq!(random_hex(16).unwrap().len(), 32);
         assert_ne!(random_hex(16).unwrap(), random_hex(16).unwrap());

@@ -1,8 +1,8 @@
-//! A non-blocking connection of a device or a provider, plain or with TLS inside, behind reads and writes
-//! that mean the same either way. It knows nothing of what is said over it.
+//! A non-blocking connection of a device or a provider, plain or with TLS, with the same read and write
+//! interface. It does not interpret the bytes.
 //!
-//! Readiness is edge-triggered: after an event, read until `WouldBlock` ([`Socket::is_drained`] says when
-//! that may be skipped) and write or [`Socket::flush`].
+//! Readiness is edge-triggered: after an event, read until `WouldBlock` ([`Socket::is_drained`] tells when
+//! that may be skipped), and write or [`Socket::flush`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::tls::Connector;
 
-/// What Ethernet and IPv6 leave of 1,500 bytes.
+/// The segment size with Ethernet and IPv6 headers within 1,500 bytes.
 const NARROW_SEGMENT_BYTES: u32 = 1_440;
 const NARROW_BUFFER_BYTES: usize = 16 << 10;
 
-/// Where to connect, and how.
+/// The address and options of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) source: Option<SocketAddr>,
-    /// As over an ordinary network. On loopback a segment is 64 KiB, and the kernel's buffers of one
-    /// connection grow to megabytes, which would hide that its reader is slow.
+    /// Simulates an ordinary network. On loopback a segment has 64 KiB, and the kernel's buffers of a
+    /// connection grow to megabytes, which would hide a slow reader.
     pub(crate) narrow: bool,
     pub(crate) tls: Option<&'a Connector>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Begins to connect.
+    /// Starts to connect.
     pub(crate) fn open(route: Route<'_>) -> io::Result<Self> {
         let tls = route.tls.map(Connector::session).transpose()?.map(Box::new);
         Ok(Self { stream: connect(route)?, tls })
@@ -48,19 +48,19 @@ impl Socket {
         self.stream.set_nodelay(true)
     }
 
-    /// Whether a read of `len` bytes into `room` was the last for now. epoll(7): a short read of a stream has
-    /// emptied it, but its end is a read of its own; with TLS a record is as short as its sender liked.
+    /// Whether a read of `len` bytes into `room` was the last for now. epoll(7): a short read has emptied a
+    /// stream, but its end needs another read; with TLS a short read may just be a short record.
     pub(crate) fn is_drained(&self, len: usize, room: usize, peer_closed: bool) -> bool {
         self.tls.is_none() && len < room && !peer_closed
     }
 
-    /// How the TLS handshake went, once it is over.
+    /// The kind of the TLS handshake, once complete.
     pub(crate) fn handshake(&self) -> Option<HandshakeKind> {
         let tls = self.tls.as_ref()?;
         tls.handshake_kind().filter(|_| !tls.is_handshaking())
     }
 
-    /// Whether the handshake is over and left a ticket behind, as the last message of TLS 1.2's does.
+    /// Whether the handshake is complete and left a ticket, which is the last message of TLS 1.2.
     pub(crate) fn has_ticket(&self) -> bool {
         let done = |tls: &ClientConnection| match tls.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => tls.tls13_tickets_received() > 0,
@@ -69,7 +69,7 @@ impl Socket {
         self.tls.as_ref().is_some_and(|tls| !tls.is_handshaking() && done(tls))
     }
 
-    /// Sends what was taken and is not sent; false if the socket did not take all of it.
+    /// Sends pending bytes; returns false if the socket did not accept all of them.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         while tls.wants_write() {
@@ -77,7 +77,7 @@ impl Socket {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // While it connects; a writable event follows.
+                // While connecting; a writable event follows.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     return Ok(false);
                 }
@@ -87,7 +87,7 @@ impl Socket {
         Ok(true)
     }
 
-    /// Takes plain bytes; with TLS all of them once nothing older waits.
+    /// Writes plain bytes; with TLS all of them unless older ones are pending.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.tls.is_none() {
             return self.stream.write(bytes);
@@ -101,13 +101,13 @@ impl Socket {
         Ok(len)
     }
 
-    /// Plain bytes; 0 is the end, with or without a farewell.
+    /// Reads plain bytes; 0 is the end, with or without close_notify.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some(tls) = &mut self.tls else { return self.stream.read(into) };
             match tls.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // RFC 8446 §6.1 asks for close_notify; without it the frames inside still have lengths.
+                // RFC 8446 §6.1 requires close_notify; without it the frames inside still have lengths.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 done => return done,
             }
@@ -115,7 +115,7 @@ impl Socket {
                 return Ok(0);
             }
             let processed = tls.process_new_packets();
-            let flushed = self.flush(); // an alert, if it was an error
+            let flushed = self.flush(); // sends an alert in case of an error
             processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             flushed?;
         }
@@ -129,7 +129,7 @@ fn connect(Route { to, source, narrow, .. }: Route<'_>) -> io::Result<TcpStream>
     }
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if narrow {
-        // Both are told in the first packet.
+        // Both are announced in the first packet.
         socket.set_tcp_mss(NARROW_SEGMENT_BYTES)?;
         socket.set_recv_buffer_size(NARROW_BUFFER_BYTES)?;
     }

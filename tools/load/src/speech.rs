@@ -1,9 +1,9 @@
-//! What a device says and understands, bytes in and bytes out: one speech for each [`Dialect`], behind the same
-//! three calls. It holds nothing while the device is idle but what an unfinished frame takes; what all
-//! devices of a worker need comes with each [`Turn`]. [`crate::device`] owns the socket.
+//! The protocol of a device, bytes in and bytes out: one implementation per [`Dialect`], with the same three
+//! operations. It holds nothing while the device is idle except an incomplete frame; resources that a
+//! worker's devices share are passed with each [`Turn`]. [`crate::device`] owns the socket.
 //!
 //! ```text
-//!   begin ──► first bytes      hear(bytes, Turn) ──► answers, counts, a later stage, or the end
+//!   begin ──► first bytes      handle_bytes(bytes, Turn) ──► answers, counts, a later stage, or the end
 //!   WebSocket ─┬─ native        Events      Mqtt      Xmpp
 //!              ├─ socket_io
 //!              └─ frames
@@ -14,12 +14,13 @@ mod frames;
 mod mqtt;
 mod native;
 mod socket_io;
+mod text_frame;
 mod websocket;
 mod xmpp;
 
 use noroshi_protocol::ws::Inflater;
 
-use crate::device::{Ended, Reading, Stage};
+use crate::connection::{Ended, Reading, Stage};
 use crate::dialect::Dialect;
 use crate::http::Response;
 use crate::payload::StampFinder;
@@ -33,18 +34,18 @@ use xmpp::Xmpp;
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const RESPONSE_BYTES_MAX: usize = 16 << 10;
 
-/// Who logs in, and where.
+/// The credentials and the server of a log-in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) host: &'a str,
     pub(crate) name: &'a str,
     pub(crate) secret: Option<&'a str>,
-    /// Subscribed to, for as long as the connection lasts.
+    /// Subscribed until the connection ends.
     pub(crate) topic: Option<&'a str>,
 }
 
 impl<'a> Login<'a> {
-    /// For protocols in which Noroshi is the only server.
+    /// For protocols that only Noroshi implements.
     fn token(self) -> &'a str {
         self.secret.unwrap_or_default()
     }
@@ -57,13 +58,13 @@ pub(crate) enum Speech {
     Xmpp(Xmpp),
 }
 
-/// What a speech may use and change while it is its turn.
+/// Resources that a protocol may use and change during its turn.
 pub(crate) struct Turn<'a> {
     pub(crate) dialect: &'a Dialect,
     pub(crate) topic: Option<&'a str>,
     pub(crate) stamp: &'a StampFinder,
     pub(crate) seen: &'a mut Seen,
-    /// To send.
+    /// Bytes to send.
     pub(crate) out: &'a mut Vec<u8>,
     /// Ids to ack with one frame, empty between turns.
     pub(crate) acks: &'a mut Vec<u8>,
@@ -75,7 +76,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// A message came, `bytes` long.
+    /// Records a message of `bytes` bytes.
     fn message(&mut self, stamp_ns: Option<u64>, bytes: usize) {
         *self.received += 1;
         if self.reading == Reading::Eager {
@@ -85,7 +86,7 @@ impl Turn<'_> {
 }
 
 impl Speech {
-    /// How a connection begins, with the first bytes to send.
+    /// Starts a connection. Returns its state and the first bytes to send.
     pub(crate) fn begin(dialect: &Dialect, login: Login<'_>) -> (Self, Vec<u8>) {
         match dialect {
             Dialect::Native | Dialect::Deflated | Dialect::SocketIo | Dialect::Frames(_) => {
@@ -104,35 +105,35 @@ impl Speech {
         }
     }
 
-    /// For a connection on which nothing is said.
+    /// For a connection without application data.
     pub(crate) fn silent() -> Self {
         Self::Events(Events::default())
     }
 
-    /// Takes what the server said.
-    pub(crate) fn hear(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    /// Handles received bytes.
+    pub(crate) fn handle_bytes(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         match self {
-            Speech::WebSocket(speech) => speech.hear(bytes, turn),
-            Speech::Events(speech) => speech.hear(bytes, turn),
-            Speech::Mqtt(speech) => speech.hear(bytes, turn),
-            Speech::Xmpp(speech) => speech.hear(bytes, turn),
+            Speech::WebSocket(speech) => speech.handle_bytes(bytes, turn),
+            Speech::Events(speech) => speech.handle_bytes(bytes, turn),
+            Speech::Mqtt(speech) => speech.handle_bytes(bytes, turn),
+            Speech::Xmpp(speech) => speech.handle_bytes(bytes, turn),
         }
     }
 
-    /// Appends what publishes `text` to everybody, as another server wants it.
-    pub(crate) fn say(&self, text: &str, dialect: &Dialect, topic: Option<&str>, out: &mut Vec<u8>) {
+    /// Appends a message to all devices, for foreign servers.
+    pub(crate) fn publish(&self, text: &str, dialect: &Dialect, topic: Option<&str>, out: &mut Vec<u8>) {
         let topic = topic.unwrap_or_default();
         match (self, dialect) {
             (Speech::Mqtt(_), _) => mqtt::push_publish(out, topic, text),
             (Speech::Xmpp(_), Dialect::Xmpp(of)) => xmpp::push_publish(out, of, topic, text),
             (Speech::WebSocket(_) | Speech::Events(_) | Speech::Xmpp(_), _) => {
-                websocket::push_text(out, text.as_bytes());
+                text_frame::push_text(out, text.as_bytes());
             }
         }
     }
 }
 
-/// Why an upgrade or a stream was refused by HTTP; none until the answer is complete.
+/// Why an upgrade or a stream request was rejected by HTTP; `None` until the response is complete.
 fn refusal(bytes: &[u8], status: u16, head_len: usize) -> Option<Ended> {
     match Response::parse(bytes, false) {
         Ok(None) if bytes.len() < head_len + RESPONSE_BYTES_MAX => None,

@@ -1,14 +1,14 @@
-//! The arithmetic of results: latency histograms, medians over repetitions, and the slope that turns
-//! memory at several counts into memory per connection.
+//! The arithmetic of results: latency histograms, medians over repetitions, and the slope that gives memory
+//! per connection.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Ten minutes; what takes longer is counted as that.
+/// Ten minutes; longer latencies are recorded as this.
 const LATENCY_US_MAX: u64 = 600_000_000;
 
-/// Latencies from 1 µs to 10 minutes with three digits.
-/// Between processes they travel as the values that occurred, each with its count.
+/// Latencies from 1 µs to 10 minutes with three significant digits. Between processes they are transferred as
+/// values with counts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub(crate) struct Latency(Histogram<u64>);
@@ -28,7 +28,7 @@ impl From<Latency> for Vec<(u64, u64)> {
     }
 }
 
-/// Which percentiles are shown, and under which name.
+/// The displayed percentiles with their names.
 pub(crate) const PERCENTILES: [(&str, f64); 4] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 
@@ -37,7 +37,7 @@ impl Latency {
         Self(Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("1 and 3 digits are valid bounds"))
     }
 
-    /// From one moment of [`crate::clock::now_ns`] to another.
+    /// Records the time between two values of [`crate::clock::now_ns`].
     pub(crate) fn record(&mut self, from_ns: u64, to_ns: u64) {
         self.0.saturating_record((to_ns.saturating_sub(from_ns) / 1_000).max(1));
     }
@@ -63,7 +63,7 @@ impl Latency {
     }
 }
 
-/// The middle value; the mean of the two middle ones where their number is even.
+/// The middle value; for an even number of values, the mean of the two middle ones.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -74,7 +74,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Least squares: how much `y` grows with each `x`. None for fewer than two different `x`.
+/// Least squares: the growth of `y` per `x`. `None` for fewer than two different `x`.
 pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_merged_histograms() {
+    fn percentiles_cover_merged_histograms() {
         let (mut a, mut b) = (Latency::new(), Latency::new());
         (1..=50).for_each(|ms| a.record(0, ms * 1_000_000));
         (51..=100).for_each(|ms| b.record(0, ms * 1_000_000));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_the_same_in_another_process() {
+    fn histogram_survives_the_transfer_between_processes() {
         let mut latency = Latency::new();
         (1..=5_000).for_each(|number: u64| latency.record(0, number * number * 1_000));
         let text = serde_json::to_string(&latency).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_beyond_the_scale_counts_as_its_end() {
+    fn latency_beyond_the_scale_is_clamped() {
         let mut latency = Latency::new();
         latency.record(0, u64::MAX);
         latency.record(10, 0);
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
     }
 
     #[test]
-    fn the_slope_ignores_what_was_there_before() {
+    fn slope_ignores_the_offset() {
         let line: Vec<_> = [1_000.0, 5_000.0, 10_000.0].map(|n| (n, 1_100.0f64.mul_add(n, 20e6))).to_vec();
         assert!((slope(&line).unwrap() - 1_100.0).abs() < 1e-6);
         assert_eq!(slope(&[(5.0, 1.0)]), None);

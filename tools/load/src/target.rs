@@ -1,5 +1,5 @@
-//! What is measured: a node of ours, the floor beneath it, or a server that other people wrote. Scenarios do
-//! not know which; they ask here where it is, which process pays for it, and what became of it.
+//! The measured target: a Noroshi node, the floor, or a foreign server. Scenarios do not know which; they use
+//! this interface for its address, its process and its state.
 
 mod bare;
 mod foreign;
@@ -23,12 +23,12 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// The node that `common` names, or one of our own.
+    /// The node that `common` names, or a started one.
     pub(crate) fn node(common: &Common, speech: &Speech) -> Result<Self, Error> {
         Server::open(common, speech).map(Self::Noroshi)
     }
 
-    /// Writes a request to users to `deliveries` sockets.
+    /// The floor, which writes a request to users to `deliveries` sockets.
     pub(crate) fn floor(deliveries: usize) -> Result<Self, Error> {
         BareLoop::start(deliveries).map(Self::Floor)
     }
@@ -37,7 +37,7 @@ impl Target {
         Foreign::new(args, common, speech).map(Self::Foreign)
     }
 
-    /// Where its HTTP is, or what it has in place of it.
+    /// Its HTTP address, or the equivalent.
     pub(crate) fn origin(&self) -> &Origin {
         match self {
             Target::Noroshi(server) => &server.origin,
@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Where devices connect, if it is elsewhere.
+    /// The devices' address, if it differs.
     pub(crate) fn devices(&self) -> Option<&Origin> {
         match self {
             Target::Noroshi(server) => server.devices.as_ref(),
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    /// How devices speak with it; the floor knows nothing but the native protocol.
+    /// The protocol of its devices; the floor supports only the native one.
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
             Target::Noroshi(server) => own_dialect(server.protocol, &server.xmpp_domain),
@@ -63,9 +63,9 @@ impl Target {
         }
     }
 
-    /// How it is published to, unless it is by Noroshi's API.
+    /// How to publish, unless with Noroshi's API.
     pub(crate) fn publish(&self) -> Result<Option<&Publish>, Error> {
-        let rule = "--publish-body says what is published to another server";
+        let rule = "publishing to a foreign server requires --publish-body";
         match self {
             Target::Foreign(Foreign { publish, .. }) => {
                 publish.as_ref().map(Some).ok_or_else(|| Error::Usage(rule.to_owned()))
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// The API key and the secret of tokens; others ask for neither.
+    /// The API key and the secret of tokens; other targets need neither.
     pub(crate) fn credentials(&self) -> (&str, &str) {
         match self {
             Target::Noroshi(server) => (&server.key, &server.jwt_secret),
@@ -82,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Where its metrics can be asked for, if that is known.
+    /// The address of its metrics, if known.
     pub(crate) fn admin(&self) -> Option<&Origin> {
         match self {
             Target::Noroshi(server) => server.admin.as_ref(),
@@ -90,7 +90,7 @@ impl Target {
         }
     }
 
-    /// None where it is not known: then there are no figures of CPU and memory.
+    /// `None` if unknown: then there are no CPU and memory figures.
     pub(crate) fn process(&self) -> Option<Process> {
         match self {
             Target::Noroshi(server) => server.process,
@@ -99,12 +99,12 @@ impl Target {
         }
     }
 
-    /// Whether devices exist there apart from their connections.
+    /// Whether it stores devices.
     pub(crate) fn keeps_devices(&self) -> bool {
         matches!(self, Target::Noroshi(_))
     }
 
-    /// Of the operator of a node that was started here.
+    /// The operator token of a started node.
     pub(crate) fn operator_token(&self) -> Option<String> {
         match self {
             Target::Noroshi(server) => server.operator_token(),
@@ -112,12 +112,12 @@ impl Target {
         }
     }
 
-    /// Whether it keeps devices and was started here.
+    /// Whether it stores devices and was started here.
     pub(crate) fn can_restart(&self) -> bool {
         matches!(self, Target::Noroshi(server) if server.is_own())
     }
 
-    /// Starts it again on the same data, with fresh memory, where that is possible.
+    /// Restarts it on the same data, with fresh memory, if possible.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
         match self {
             Target::Noroshi(server) => server.restart(),
@@ -125,7 +125,7 @@ impl Target {
         }
     }
 
-    /// How it ended, if it was started here and did.
+    /// The exit status, if it was started here and has exited.
     pub(crate) fn exited(&mut self) -> Option<String> {
         match self {
             Target::Noroshi(server) => server.exited(),
@@ -134,29 +134,28 @@ impl Target {
         }
     }
 
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_end(&self) -> String {
         match self {
-            Target::Noroshi(server) => server.last_words(),
-            Target::Floor(_) | Target::Foreign(_) => String::new(), // the floor's went to standard error
+            Target::Noroshi(server) => server.log_end(),
+            Target::Floor(_) | Target::Foreign(_) => String::new(), // the floor writes to standard error
         }
     }
 
-    /// Named in the report.
+    /// The description for the report.
     pub(crate) fn describe(&self) -> String {
         match self {
             Target::Noroshi(server) if server.protocol == Protocol::Native => server.describe(),
             Target::Noroshi(server) => {
-                format!("{}; devices speak {}", server.describe(), server.protocol.as_str())
+                format!("{}; protocol of devices: {}", server.describe(), server.protocol.as_str())
             }
             Target::Foreign(foreign) => foreign.describe(),
             Target::Floor(_) => "a bare epoll loop (noroshi bench floor)".to_owned(),
         }
     }
 
-    /// What the reader has to know of it.
+    /// Caveats for the report.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let in_memory =
-            "the data folder is in memory: what waits for the disk costs less than it will (--data)";
+        let in_memory = "the data folder is in memory: writes are cheaper than on disk (use --data)";
         match self {
             Target::Noroshi(server) if server.data_in_memory() == Some(true) => vec![in_memory.to_owned()],
             _ => Vec::new(),
@@ -164,7 +163,7 @@ impl Target {
     }
 }
 
-/// How a device speaks with a node: it logs in with its token, and hears its inbox.
+/// The protocol with a node: devices log in with their token and receive their inbox.
 fn own_dialect(protocol: Protocol, xmpp_domain: &str) -> Dialect {
     match protocol {
         Protocol::Native => Dialect::Native,

@@ -1,5 +1,4 @@
-//! The load generator against a small server of its own kind, in this process: real sockets, small
-//! numbers, exact counts.
+//! The load generator against a small fake server in this process: real sockets, small numbers, exact counts.
 
 mod fake;
 mod foreign;
@@ -22,18 +21,18 @@ struct Cli {
     args: Args,
 }
 
-/// Not a test: [`crate::crew`] starts this executable again with this name alone.
+/// Not a test: [`crate::crew`] runs this executable with this test name.
 #[test]
 #[ignore = "the worker process of other tests"]
-fn the_worker_of_other_tests() {
+fn worker_process_for_other_tests() {
     let output = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
     crate::worker::run(std::io::stdin(), output).unwrap();
 }
 
-/// Not a test: [`crate::target`] starts this executable again with this name alone.
+/// Not a test: [`crate::target`] runs this executable with this test name.
 #[test]
 #[ignore = "the floor of other tests"]
-fn the_floor_of_other_tests() {
+fn floor_process_for_other_tests() {
     let told = std::env::var("NOROSHI_BENCH_FLOOR").unwrap();
     let (listen, deliveries) = told.split_once(' ').unwrap();
     crate::floor::run(listen.parse().unwrap(), deliveries.parse().unwrap()).unwrap();
@@ -82,7 +81,7 @@ fn direct_counts_every_delivery_and_loses_none() {
         assert!(*requests > 0.0 && *deliveries > 0.0);
     }
     assert!(values(&report, "delivery latency p50")[0] > 0.0);
-    // Half of the ten targets are connected, and each has one device.
+    // Half of the ten targets are connected, with one device each.
     let (requests, written) = server.published();
     assert_eq!(written, requests * 5);
     assert_eq!(server.registered(), 20);
@@ -90,7 +89,7 @@ fn direct_counts_every_delivery_and_loses_none() {
 }
 
 #[test]
-fn a_rate_is_kept_whatever_the_server_does() {
+fn rate_is_independent_of_the_server() {
     let server = FakeServer::start(Behaviour::Well);
     let line = "direct --connections 4 --targets 2 --rate 100 --warm-up 0s --duration 1s --repeat 1";
     let report = measure(&server, line).unwrap();
@@ -113,7 +112,7 @@ fn stored_messages_are_acked() {
 }
 
 #[test]
-fn what_is_never_delivered_is_told() {
+fn undelivered_messages_are_reported() {
     let server = FakeServer::start(Behaviour::Deaf);
     let line = "direct --connections 4 --targets 2 --connected-share 1 --in-flight 2 --warm-up 0s --duration 300ms \
                 --repeat 1";
@@ -122,7 +121,7 @@ fn what_is_never_delivered_is_told() {
 }
 
 #[test]
-fn devices_turned_away_come_back_and_ended_connections_are_opened_again() {
+fn rejected_devices_and_closed_connections_reconnect() {
     let server = FakeServer::start(Behaviour::Moody);
     let line = "direct --connections 6 --targets 2 --connected-share 1 --in-flight 2 --rate 50 --warm-up 0s \
                 --duration 500ms --repeat 1";
@@ -135,7 +134,7 @@ fn devices_turned_away_come_back_and_ended_connections_are_opened_again() {
 }
 
 #[test]
-fn refusals_are_named() {
+fn rejections_are_named() {
     let server = FakeServer::start(Behaviour::Busy);
     let line = "direct --connections 4 --targets 2 --warm-up 0s --duration 200ms --repeat 1";
     let error = measure(&server, line).map(|_| ()).unwrap_err();
@@ -144,7 +143,7 @@ fn refusals_are_named() {
 }
 
 #[test]
-fn a_refused_token_ends_it_at_once_with_advice() {
+fn rejected_token_fails_at_once_with_advice() {
     let server = FakeServer::start(Behaviour::Strict);
     let error = measure(&server, "connect --connections 30").map(|_| ()).unwrap_err().to_string();
     for part in ["of 30", "HTTP 401 unauthorized", "--jwt-secret"] {
@@ -153,7 +152,7 @@ fn a_refused_token_ends_it_at_once_with_advice() {
 }
 
 #[test]
-fn a_broadcast_reaches_every_device_in_every_round() {
+fn broadcast_reaches_every_device_in_every_round() {
     for messages in [1, 5] {
         let server = FakeServer::start(Behaviour::Well);
         let line = format!("broadcast --connections 15 --messages {messages} --rounds 3 --repeat 2");
@@ -177,7 +176,7 @@ fn stored_counts_rows_by_request_and_target() {
 }
 
 #[test]
-fn rows_that_were_accepted_and_not_kept_are_told() {
+fn accepted_but_missing_rows_are_reported() {
     let server = FakeServer::start(Behaviour::Deaf);
     let line =
         "stored --devices 50 --targets 10 --in-flight 4 --rate 500 --warm-up 0s --duration 300ms --repeat 1";
@@ -186,7 +185,7 @@ fn rows_that_were_accepted_and_not_kept_are_told() {
 }
 
 #[test]
-fn every_round_of_connect_logs_everyone_in_again() {
+fn every_round_of_connect_logs_all_devices_in_again() {
     let server = FakeServer::start(Behaviour::Well);
     let report = measure(&server, "connect --connections 12 --handshakes 5 --repeat 2").unwrap();
     assert_eq!(values(&report, "log-ins").len(), 2);
@@ -205,7 +204,7 @@ fn idle_holds_its_connections_and_answers_pings() {
 }
 
 #[test]
-fn the_floor_is_measured_by_turns_and_shown_as_a_ratio() {
+fn floor_is_measured_alternately_and_shown_as_a_ratio() {
     let server = FakeServer::start(Behaviour::Well);
     let pid = std::process::id();
     for (line, figure) in [
@@ -236,7 +235,7 @@ fn the_floor_is_measured_by_turns_and_shown_as_a_ratio() {
 }
 
 #[test]
-fn another_server_is_driven_in_its_own_words() {
+fn foreign_server_is_driven_with_its_own_frames() {
     let server = ForeignServer::start();
     let at = format!(
         "--websocket ws://{}/chat?as={{device}} --hello name:{{device}} --hello join --ready joined --answer 2=3",
@@ -264,7 +263,7 @@ fn another_server_is_driven_in_its_own_words() {
 }
 
 #[test]
-fn another_server_is_not_published_to_unless_told_how() {
+fn publishing_to_a_foreign_server_must_be_configured() {
     let server = ForeignServer::start();
     let error = run(&format!("broadcast --connections 2 --websocket ws://{}/", server.address))
         .map(|_| ())
@@ -273,14 +272,14 @@ fn another_server_is_not_published_to_unless_told_how() {
 }
 
 #[test]
-fn a_server_that_lets_nobody_in_is_given_up_soon() {
+fn server_that_rejects_all_devices_fails_early() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = FakeServer::start(Behaviour::Drained);
     for (address, told) in [(free, "connection refused"), (server.address, "HTTP 503 unavailable")] {
         let line = format!("connect --connections 5000 --server http://{address} --key k --jwt-secret s");
         let started = std::time::Instant::now();
         let Err(Error::NotConnected { connected: 0, reasons, .. }) = run(&line) else { panic!("{told}") };
-        // Without giving up it goes on for 50 s.
+        // Without giving up early it would take 50 s.
         assert!(started.elapsed() < std::time::Duration::from_secs(30), "{:?}", started.elapsed());
         let attempts = reasons.split_once("x ").and_then(|(text, _)| text.rsplit(' ').next());
         let attempts: u64 = attempts.and_then(|count| count.parse().ok()).unwrap();
@@ -289,7 +288,7 @@ fn a_server_that_lets_nobody_in_is_given_up_soon() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn unreachable_server_is_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let line = format!("bench stored --devices 1 --targets 1 --server http://{free} --key k --jwt-secret s");
     let Scenario::Stored(args) = Cli::parse_from(line.split_whitespace()).args.scenario else {

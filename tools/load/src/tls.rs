@@ -1,9 +1,8 @@
-//! TLS as devices and providers speak it: whom they trust, one client configuration a worker, and the
-//! session tickets that make a second handshake a resumed one. A server that is started here gets a
-//! certificate made for it.
+//! TLS of devices and providers: trusted certificates, one client configuration per worker, and the session
+//! tickets for resumption. A started server gets a generated certificate.
 //!
-//! Invariant: a ticket is used once (RFC 8446 §C.4), by the device that it was given to, and each has at
-//! most its newest. Whose turn it is must be told before a session is made or read ([`Connector::turn_of`]).
+//! Invariant: a ticket is used once (RFC 8446 §C.4), by the device that received it, and each device has only
+//! its newest. Call [`Connector::turn_of`] before creating or reading a session.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,15 +20,15 @@ use crate::Error;
 
 /// More devices than a process can have: 65,536 × about 1 KiB = 64 MiB.
 const TICKETS_MAX: usize = 1 << 16;
-/// What a certificate made here is for.
+/// The name in generated certificates.
 pub(crate) const OWN_NAME: &str = "localhost";
 
-/// Whose certificates are believed.
+/// The trusted certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Trust {
-    /// Those that the public authorities signed.
+    /// Those signed by public authorities.
     Public,
-    /// These, and those they signed; DER.
+    /// These, and those that they signed; DER.
     Only(Vec<Vec<u8>>),
 }
 
@@ -41,7 +40,7 @@ impl Trust {
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| rule(error.to_string()))?;
         match certificates.is_empty() {
-            true => Err(rule("it holds no certificate".to_owned())),
+            true => Err(rule("it contains no certificate".to_owned())),
             false => Ok(Self::Only(certificates.iter().map(|certificate| certificate.to_vec()).collect())),
         }
     }
@@ -53,13 +52,13 @@ impl Trust {
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             let added = roots.add(CertificateDer::from_slice(certificate));
-            added.map_err(|error| Error::Usage(format!("the certificate to trust is none: {error}")))?;
+            added.map_err(|error| Error::Usage(format!("a trusted certificate is invalid: {error}")))?;
         }
         Ok(roots)
     }
 }
 
-/// Makes sessions with one server; clones share configuration and tickets.
+/// Creates sessions with one server; clones share configuration and tickets.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     config: Arc<ClientConfig>,
@@ -68,12 +67,12 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// For the server that is called `host`, with or without a port.
+    /// For a server named `host`, with or without a port.
     pub(crate) fn new(trust: &Trust, host: &str) -> Result<Self, Error> {
         let bare = host.rsplit_once(':').map_or(host, |(bare, _)| bare);
         let bare = bare.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
-            .map_err(|_| Error::Usage(format!("{host} is no name that a certificate can be for")))?;
+            .map_err(|_| Error::Usage(format!("{host} is not a valid server name for a certificate")))?;
         let tickets = Arc::new(Tickets::default());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -88,23 +87,23 @@ impl Connector {
     pub(crate) fn session(&self) -> io::Result<ClientConnection> {
         let mut session =
             ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
-        // Requests are bounded where they are made, and taken whole while the handshake is under way.
+        // Requests are bounded elsewhere, and buffered completely during the handshake.
         session.set_buffer_limit(None);
         Ok(session)
     }
 
-    /// Sessions that are made or read from now on belong to `device`.
+    /// Associates the following sessions with `device`.
     pub(crate) fn turn_of(&self, device: usize) {
         self.tickets.pool().turn = device;
     }
 
-    /// Whether sessions from now on may be resumed ones.
+    /// Whether the following sessions may be resumed.
     pub(crate) fn offer_tickets(&self, offer: bool) {
         self.tickets.pool().withheld = !offer;
     }
 }
 
-/// How TLS handshakes went.
+/// Counts of TLS handshakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Handshakes {
     pub(crate) full: u64,
@@ -112,7 +111,7 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    /// None: without TLS.
+    /// `None`: without TLS.
     pub(crate) fn count(&mut self, kind: Option<HandshakeKind>) {
         match kind {
             Some(HandshakeKind::Resumed) => self.resumed += 1,
@@ -134,21 +133,21 @@ impl Handshakes {
 #[derive(Debug, Default)]
 struct Tickets(Mutex<Pool>);
 
-/// Of one server: a worker has only one.
+/// The tickets for one server, since a worker has only one.
 #[derive(Debug, Default)]
 struct Pool {
     group: Option<NamedGroup>,
-    /// The device whose turn it is.
+    /// The current device.
     turn: usize,
-    /// By device; those of TLS 1.2 may be used again.
+    /// By device; those of TLS 1.2 are reusable.
     sessions: HashMap<usize, Tls12ClientSessionValue>,
     tickets: HashMap<usize, Tls13ClientSessionValue>,
-    /// Kept, and not used.
+    /// Stored but not used.
     withheld: bool,
 }
 
 impl Tickets {
-    /// A pool is whole between any two of its statements, so a panic elsewhere leaves it usable.
+    /// A pool is consistent between any two statements, so a panic elsewhere leaves it usable.
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,7 +196,7 @@ impl ClientSessionStore for Tickets {
     }
 }
 
-/// A certificate for [`OWN_NAME`] that signed itself, and its key.
+/// A self-signed certificate for [`OWN_NAME`], and its key.
 pub(crate) struct OwnCertificate {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -205,7 +204,7 @@ pub(crate) struct OwnCertificate {
 }
 
 impl OwnCertificate {
-    /// Makes both and writes them into `folder`, which is there.
+    /// Creates both and writes them into the existing `folder`.
     pub(crate) fn make(folder: &Path) -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::System {
             what: "making a certificate",
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_server_is_its_host_without_the_port() {
+    fn server_name_is_the_host_without_port() {
         for host in ["example.org", "example.org:8443", "127.0.0.1:443", "[::1]:443"] {
             assert!(Connector::new(&Trust::Public, host).is_ok(), "{host}");
         }
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_to_trust_must_hold_a_certificate() {
+    fn trusted_file_must_contain_a_certificate() {
         let path = std::env::temp_dir().join(format!("noroshi-load-ca-{}.pem", std::process::id()));
         assert!(Trust::read(&path).unwrap_err().to_string().contains("--ca"));
         std::fs::write(&path, "nothing").unwrap();

@@ -1,13 +1,13 @@
-//! One worker: a process that owns an [`Engine`] and does one task at a time as the [`crate::crew`] tells
-//! it. Its standard input is [`Start`] and then a [`Command`] a line, its standard output a [`Said`] a line,
-//! all as JSON; moments are absolute, since all processes read one clock. It ends when its input does,
-//! whatever it is doing: nothing it holds outlives the measurement.
+//! A worker: a process that owns an [`Engine`] and executes one task at a time for the [`crate::crew`]. Its
+//! standard input is [`Start`] and then one [`Command`] per line, its standard output one [`Message`] per
+//! line, all in JSON; times are absolute, since all processes share one clock. It exits with its input,
+//! whatever it is doing: none of its state outlives the measurement.
 
-mod comeback;
 mod connect;
 mod handshake;
 mod publish;
 mod receive;
+mod reconnect;
 mod rehome;
 mod slow;
 mod steady;
@@ -28,20 +28,20 @@ use crate::{Error, clock, host};
 
 pub(crate) use publish::Pace;
 
-/// How often something happened, by its cause.
+/// Counts by cause.
 pub(crate) type Reasons = BTreeMap<String, u64>;
 
-/// Who a worker is, and what all its devices have in common.
+/// A worker's part, and the properties that its devices share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) setup: Setup,
     pub(crate) partition: Partition,
 }
 
-/// What to do next. Counts are this worker's share.
+/// The next task. Counts are this worker's share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Command {
-    /// Bring up devices until there are `devices`.
+    /// Connect devices until there are `devices`.
     Connect {
         devices: usize,
         handshakes_max: usize,
@@ -49,20 +49,21 @@ pub(crate) enum Command {
     },
     Publish(publish::Plan),
     Shake(handshake::HandshakePlan),
-    /// Devices from this number on connect as over a narrow network.
+    /// Devices from this number on connect with small socket buffers.
     Narrow {
         from: usize,
     },
     Storm(storm::StormPlan),
-    /// Publish through a storm, until [`Command::End`].
+    /// Publish during a storm, until [`Command::End`].
     Steady(Box<steady::SteadyPlan>),
     End,
     Watch(slow::SlowPlan),
-    /// Come back elsewhere when a node dies, until [`Command::End`] and all are back.
+    /// Reconnect to another node when one fails, until [`Command::End`] and all are back.
     Rehome(rehome::RehomePlan),
-    /// Tell the stamps of `stored` messages since this was last asked.
+    /// Report the time stamps of `stored` messages since the last request.
     Kept,
-    /// Wait until every device has had `each` messages since it connected; with 0, tell what came meanwhile.
+    /// Wait until every device has received `each` messages since it connected; with 0, report the current
+    /// state.
     Receive {
         each: u32,
         deadline_ns: u64,
@@ -70,25 +71,25 @@ pub(crate) enum Command {
     Disconnect,
 }
 
-/// What a worker tells the crew.
+/// A message to the crew.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Said {
+pub(crate) enum Message {
     Started,
     Report(Report),
-    /// Why it ends.
+    /// Why it exits.
     Failed(String),
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     Connected(connect::Connected),
     Published(Box<publish::Published>),
     Received(Box<receive::Received>),
-    Shaken(Box<handshake::Shaken>),
-    Stormed(Box<storm::Stormed>),
-    Steadied(Box<steady::Steadied>),
-    Watched(Box<slow::Watched>),
+    HandshakeResults(Box<handshake::HandshakeResults>),
+    StormResults(Box<storm::StormResults>),
+    SteadyResults(Box<steady::SteadyResults>),
+    SlowResults(Box<slow::SlowResults>),
     Rehomed(Box<rehome::Rehomed>),
     Kept(Vec<u64>),
     Disconnected,
@@ -96,22 +97,22 @@ pub(crate) enum Report {
 }
 
 pub(crate) use connect::Connected;
-pub(crate) use handshake::{HandshakePlan, Shaken};
+pub(crate) use handshake::{HandshakePlan, HandshakeResults};
 pub(crate) use publish::{Plan, Published};
 pub(crate) use receive::Received;
 pub(crate) use rehome::{RehomePlan, Rehomed};
-pub(crate) use slow::{SlowPlan, Watched};
-pub(crate) use steady::{Steadied, SteadyPlan};
-pub(crate) use storm::{StormPlan, Stormed};
+pub(crate) use slow::{SlowPlan, SlowResults};
+pub(crate) use steady::{SteadyPlan, SteadyResults};
+pub(crate) use storm::{StormPlan, StormResults};
 
 enum Task {
-    /// Devices are held: pings are answered.
+    /// Holds the devices: answers pings.
     Rest,
     Connect(connect::Connecting),
     Publish(Box<publish::Publishing>),
     Receive(receive::Receiving),
     Narrow,
-    Shake(handshake::Shaking),
+    Shake(handshake::Handshaking),
     Storm(Box<storm::Storm>),
     Steady(Box<steady::Steady>),
     Watch(Box<slow::Watching>),
@@ -120,7 +121,7 @@ enum Task {
 }
 
 impl Task {
-    /// For a task whose end is not in its plan.
+    /// For a task whose plan has no end.
     fn end(&mut self) {
         match self {
             Task::Steady(steady) => steady.end(),
@@ -130,9 +131,9 @@ impl Task {
     }
 }
 
-/// What a task wants after it was given a turn.
+/// The result of a task's turn.
 pub(crate) enum Step {
-    /// To be asked again after the next event, or at this moment.
+    /// Continue after the next event, or at this time.
     Wait(u64),
     Done(Report),
 }
@@ -141,7 +142,7 @@ pub(crate) enum Step {
 pub(crate) fn run(input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), Error> {
     let result = work(input, &mut output);
     if let Err(error) = &result {
-        say(&mut output, &Said::Failed(error.to_string()))?;
+        send(&mut output, &Message::Failed(error.to_string()))?;
     }
     result
 }
@@ -149,7 +150,7 @@ pub(crate) fn run(input: impl Read + Send + 'static, mut output: impl Write) -> 
 fn work(input: impl Read + Send + 'static, output: &mut impl Write) -> Result<(), Error> {
     let mut input = BufReader::new(input).lines();
     let line = input.next().transpose().map_err(Error::system("reading commands"))?;
-    let rule = "noroshi bench worker is started by the other commands, which tell it what to do";
+    let rule = "noroshi bench worker is started by other commands, which control it";
     let start = line.and_then(|line| serde_json::from_str(&line).ok());
     let Start { setup, partition } = start.ok_or_else(|| Error::Usage(rule.to_owned()))?;
     host::raise_files();
@@ -159,30 +160,30 @@ fn work(input: impl Read + Send + 'static, output: &mut impl Write) -> Result<()
         .name("load-commands".to_owned())
         .spawn(move || listen(input, &commands_end, &waker))
         .map_err(Error::system("a thread"))?;
-    say(output, &Said::Started)?;
+    send(output, &Message::Started)?;
     serve(&mut engine, &commands, output)
 }
 
-/// Hands commands on. Whoever gave them is gone when they end, and so is the reason for this process.
-#[allow(clippy::exit)] // what the other thread is amid is of no use to anybody, and nothing has to be finished
+/// Forwards commands. At the end of input the crew is gone, and this process is no longer needed.
+#[allow(clippy::exit)] // the other thread's work is no longer needed, and nothing requires cleanup
 fn listen(input: Lines<impl BufRead>, commands: &SyncSender<Command>, waker: &Waker) {
     for line in input.map_while(Result::ok) {
         let command = match serde_json::from_str(&line) {
             Ok(command) => command,
             Err(error) => {
-                eprintln!("this is no command ({error}): {line}");
+                eprintln!("invalid command ({error}): {line}");
                 std::process::exit(1);
             }
         };
         if commands.send(command).is_err() || waker.wake().is_err() {
-            return; // the worker failed and says so itself
+            return; // the worker failed and reports it itself
         }
     }
     std::process::exit(0);
 }
 
-fn say(output: &mut impl Write, said: &Said) -> Result<(), Error> {
-    let mut line = serde_json::to_string(said).expect("reports are plain values");
+fn send(output: &mut impl Write, message: &Message) -> Result<(), Error> {
+    let mut line = serde_json::to_string(message).expect("reports are plain values");
     line.push('\n');
     let written = output.write_all(line.as_bytes()).and_then(|()| output.flush());
     written.map_err(Error::system("writing a report"))
@@ -216,7 +217,7 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
             Step::Wait(wake_ns) => engine.turn(wake_ns)?,
             Step::Done(report) => {
                 task = Task::Rest;
-                say(output, &Said::Report(report))?;
+                send(output, &Message::Report(report))?;
             }
         }
     }
@@ -232,19 +233,19 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
             engine.narrow_from = from;
             Task::Narrow
         }
-        Command::Shake(plan) => Task::Shake(handshake::Shaking::new(engine, plan)),
+        Command::Shake(plan) => Task::Shake(handshake::Handshaking::new(engine, plan)),
         Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, plan))),
         Command::Steady(plan) => Task::Steady(Box::new(steady::Steady::new(engine, *plan))),
-        Command::End => Task::Rest, // what was to end has ended
+        Command::End => Task::Rest, // the task has ended already
         Command::Rehome(plan) => Task::Rehome(Box::new(rehome::Rehoming::new(engine, plan))),
         Command::Kept => {
-            engine.catch_up()?; // what has arrived counts
+            engine.catch_up()?; // counts what has arrived
             Task::Kept
         }
         Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),
         Command::Receive { each, deadline_ns } => {
             if each == 0 {
-                engine.catch_up()?; // nothing is waited for: what is there counts
+                engine.catch_up()?; // does not wait: counts what has arrived
             }
             Task::Receive(receive::Receiving::new(engine, each, deadline_ns))
         }
@@ -255,7 +256,7 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
     })
 }
 
-/// Why connections ended since this was last asked.
+/// The reasons of connections that ended since the last call.
 fn drain_ended(engine: &mut Engine, into: &mut Reasons) {
     for (_, ended) in engine.ended.drain(..) {
         *into.entry(ended.reason).or_default() += 1;
@@ -268,13 +269,13 @@ pub(crate) fn add_reasons(into: &mut Reasons, from: Reasons) {
     }
 }
 
-/// `3x HTTP 503 busy, 1x connection reset`; empty for none.
+/// `3x HTTP 503 busy, 1x connection reset`; empty without reasons.
 pub(crate) fn show_reasons(reasons: &Reasons) -> String {
     let shown: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count}x {reason}")).collect();
     shown.join(", ")
 }
 
-/// The earliest moment at which a task that waits for events has to look again.
+/// The latest time at which a waiting task must be resumed.
 fn soon(deadline_ns: u64) -> u64 {
     deadline_ns.max(clock::now_ns() + 1)
 }

@@ -369,7 +369,7 @@ async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
     let mut peer = Peer::dial(&node, 1).await;
     peer.ask(HEADER, FEATURES).await;
     let said = peer.ask(&auth("d1", "nonsense"), "</failure>").await;
-    let text = "<not-authorized/><text xml:lang='en'>the token is not valid, or is another device's</text>";
+    let text = "<not-authorized/><text xml:lang='en'>the token is invalid or belongs to another device</text>";
     assert!(said.contains(text), "{said}");
     peer.ask(&auth("d2", &node.token("d1")), "</failure>").await;
     let expired = node.token_for("d1", Duration::ZERO);
@@ -378,7 +378,7 @@ async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
     assert!(last.contains(">too many failed log-ins on one connection</text>"), "{last}");
     let mut lost = Peer::dial(&node, 1).await;
     let last = lost.ask(&HEADER.replace("localhost", "elsewhere"), "</stream:stream>").await;
-    let text = ">`to` has to be localhost, which is this service's domain</text>";
+    let text = ">`to` must be localhost, this service's domain</text>";
     assert!(last.contains("<host-unknown") && last.contains(text), "{last}");
     // Each refusal counts, also those that the log leaves out.
     assert_eq!(node.metric("noroshi_log_ins_refused_total"), 3);

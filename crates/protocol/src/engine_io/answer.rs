@@ -1,22 +1,22 @@
-//! HTTP answers of long polling, whole: what waited, `ok` to a POST, and errors in the JSON that Engine.IO
-//! clients know. Headers of CORS and of the connection (`Access-Control-Allow-Origin`, `Connection`) come
-//! from whoever owns the connection.
+//! Complete HTTP responses for long polling: queued packets, `ok` for a POST, and errors in the JSON that
+//! Engine.IO clients expect. The owner of the connection supplies the headers for CORS and the connection
+//! (`Access-Control-Allow-Origin`, `Connection`).
 
 use super::payload::Payload;
 use super::request::RequestError;
 
-/// `(name, value)`: no value may contain a line break.
+/// `(name, value)`: values must not contain line breaks.
 pub type Header<'a> = (&'a str, &'a str);
 
 const TEXT: &str = "text/plain; charset=UTF-8";
 
-/// The answer to a poll.
+/// The response to a poll.
 pub fn push_payload(out: &mut Vec<u8>, payload: &Payload, headers: &[Header<'_>]) {
     push_head(out, "200 OK", TEXT, payload.body_bytes(), headers);
     payload.write(out);
 }
 
-/// The answer to the poll that opens a session: `open` is what [`super::push_open`] writes.
+/// The response to the poll that opens a session; `open` is the output of [`super::push_open`].
 pub fn push_text(out: &mut Vec<u8>, open: &[u8], headers: &[Header<'_>]) {
     push_head(out, "200 OK", TEXT, open.len(), headers);
     out.extend_from_slice(open);
@@ -40,7 +40,7 @@ pub fn push_error(out: &mut Vec<u8>, error: RequestError, headers: &[Header<'_>]
 }
 
 fn push_head(out: &mut Vec<u8>, status: &str, content_type: &str, body_bytes: usize, headers: &[Header<'_>]) {
-    // A poll's answer is nobody else's: some proxies keep a GET by its address.
+    // The response to a poll is private; some proxies cache a GET by its URL.
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {body_bytes}\r\n\
          Cache-Control: no-store\r\n"
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_whole() {
+    fn responses_are_complete() {
         let headers = [("A", "b")];
         let mut payload = Payload::of(Outgoing::PING);
         payload.push(Outgoing::Binary(vec![1, 2, 3, 4].into()));

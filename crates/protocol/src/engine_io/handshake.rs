@@ -1,8 +1,8 @@
-//! What the server says first (EIO "Handshake"): the session's id, whether it may move to a WebSocket, and
-//! the numbers both sides keep to.
+//! The server's handshake (EIO "Handshake"): the session id, the available upgrades, and the timing
+//! parameters for both sides.
 //!
-//! A session id is all that a poll is recognised by, so whoever has one has the session: it is 104 bits of
-//! randomness behind the number of the shard that owns the session, and is never shown to others.
+//! The session id is the only credential of a poll, so anyone who knows it controls the session. It consists
+//! of the number of the owning shard and 104 random bits, and is never shown to others.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// As in the JavaScript server. Clients take them from the handshake.
+/// The defaults of the JavaScript server. Clients read them from the handshake.
 pub const PING_INTERVAL: Duration = Duration::from_secs(25);
 pub const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What all sessions keep to; `maxPayload` is also the limit of a WebSocket message.
+/// Parameters of all sessions; `maxPayload` is also the limit of a WebSocket message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     pub ping_interval_ms: u64,
     pub ping_timeout_ms: u64,
-    /// Bytes of one POST, and of one WebSocket message.
+    /// Limit of one POST body and of one WebSocket message, in bytes.
     pub payload_bytes_max: usize,
-    /// Of packets that wait for a poll.
+    /// Limit of the packets queued for a poll, in bytes.
     pub queue_bytes_max: usize,
     pub queue_packets_max: usize,
 }
@@ -33,7 +33,7 @@ impl Default for Config {
             ping_timeout_ms: PING_TIMEOUT.as_millis() as u64,
             payload_bytes_max: noroshi_types::limits::CLIENT_MESSAGE_BYTES,
             queue_bytes_max: noroshi_types::limits::SEND_QUEUE_BYTES,
-            // A full page of a backlog ten times over; the entries themselves are 40 KiB.
+            // Ten times a full page of a backlog; the entries themselves take 40 KiB.
             queue_packets_max: 1_024,
         }
     }
@@ -55,15 +55,15 @@ impl Sid {
         Self(bytes)
     }
 
-    /// `None` for what was never given out, whatever it is.
+    /// Returns `None` for a text that cannot be a session id.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; SID_BYTES];
-        // 20 characters are 120 bits are 15 bytes: there is one text for each.
+        // 20 characters encode 120 bits = 15 bytes, so each id has exactly one text form.
         let whole = text.len() == SID_BYTES / 3 * 4;
         (whole && URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) == Ok(SID_BYTES)).then_some(Self(bytes))
     }
 
-    /// The shard that has the session, if there is one.
+    /// The shard that owns the session, if it exists.
     pub fn shard(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
@@ -76,13 +76,13 @@ impl fmt::Display for Sid {
 }
 
 impl fmt::Debug for Sid {
-    /// Not the id: it is the session's only secret.
+    /// Omits the id, which is the session's only secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sid(shard {}, …)", self.shard())
     }
 }
 
-/// Appends the `open` packet. `upgrades`: the session polls, and may move to a WebSocket.
+/// Appends the `open` packet. `upgrades`: the session polls and may upgrade to a WebSocket.
 pub fn push_open(out: &mut Vec<u8>, sid: &Sid, upgrades: bool, config: &Config) {
     let upgrades = if upgrades { r#"["websocket"]"# } else { "[]" };
     let Config { ping_interval_ms, ping_timeout_ms, payload_bytes_max, .. } = config;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sid_is_one_text_and_names_its_shard() {
+    fn sid_has_one_text_form_and_contains_its_shard() {
         let sid = Sid::new(0x0102, [0xFB; 13]);
         let text = sid.to_string();
         assert_eq!(text, "AQL7-_v7-_v7-_v7-_v7");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn open_is_the_example_of_the_specification() {
+    fn open_matches_the_example_of_the_specification() {
         let sid = Sid::new(1, [0; 13]);
         let config = Config { payload_bytes_max: 1_000_000, ..Config::default() };
         let check = |upgrades, expected: &str| {

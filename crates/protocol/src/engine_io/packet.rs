@@ -1,23 +1,22 @@
-//! One packet (EIO "Packet encoding"): a digit for its type and what follows, or bytes. A packet is a whole
-//! WebSocket message, or a record of a long-polling payload, where bytes travel as `b` and base64.
+//! One packet (EIO "Packet encoding"): a type digit and its data, or bytes. A packet is a whole WebSocket
+//! message, or a record of a long-polling payload, where bytes are encoded as `b` and base64.
 //!
-//! What follows the digit of `close`, `upgrade` and `noop` has no meaning in the specification and is not
-//! looked at.
+//! The data of `close`, `upgrade` and `noop` packets has no meaning in the specification and is ignored.
 
 use bytes::Bytes;
 use noroshi_types::CloseReason;
 
-/// What the layer above said or hears.
+/// The payload of a message packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data<'a> {
     Text(&'a str),
     Binary(&'a [u8]),
 }
 
-/// A packet that was received.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// The server's alone.
+    /// Sent by servers only.
     Open(&'a str),
     Close,
     Ping(&'a str),
@@ -28,7 +27,7 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A text message of a WebSocket.
+    /// Parses a text message of a WebSocket.
     pub fn from_text(text: &'a str) -> Result<Self, PacketError> {
         let mut chars = text.chars();
         let kind = chars.next().ok_or(PacketError::Empty)?;
@@ -45,29 +44,29 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// A binary message of a WebSocket: always a message, "sent as is".
+    /// Parses a binary message of a WebSocket, which is always a message packet, "sent as is".
     pub fn from_binary(bytes: &'a [u8]) -> Self {
         Packet::Message(Data::Binary(bytes))
     }
 }
 
-/// Why bytes are not a packet.
+/// Why bytes are not a valid packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    #[error("a packet without a type")]
+    #[error("the packet has no type")]
     Empty,
-    #[error("a packet type that does not exist")]
+    #[error("the packet type is unknown")]
     UnknownType,
-    #[error("a binary packet that is not base64")]
+    #[error("the binary packet is not valid base64")]
     Base64,
-    #[error("a text packet that is not UTF-8")]
+    #[error("the text packet is not valid UTF-8")]
     InvalidUtf8,
-    #[error("a payload over the size limit")]
+    #[error("the payload exceeds the size limit")]
     TooBig,
 }
 
 impl PacketError {
-    /// Where EIO says so.
+    /// The section of EIO that defines the rule.
     pub fn section(self) -> &'static str {
         match self {
             PacketError::Empty | PacketError::UnknownType => "Protocol",
@@ -85,10 +84,10 @@ impl PacketError {
     }
 }
 
-/// A packet to be sent. Cloning is cheap: a message for many is encoded once.
+/// A packet to send. Cloning is cheap: a message for many sessions is encoded once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outgoing {
-    /// With the digit of its type in front.
+    /// Starts with the type digit.
     Text(Bytes),
     /// A binary message.
     Binary(Bytes),
@@ -100,7 +99,7 @@ impl Outgoing {
     pub const PROBE_ANSWER: Outgoing = Outgoing::Text(Bytes::from_static(b"3probe"));
     pub const NOOP: Outgoing = Outgoing::Text(Bytes::from_static(b"6"));
 
-    /// The message that carries `data`.
+    /// A message packet that carries `data`.
     pub fn message(data: Data<'_>) -> Self {
         match data {
             Data::Text(text) => Outgoing::Text([b"4", text.as_bytes()].concat().into()),
@@ -108,7 +107,7 @@ impl Outgoing {
         }
     }
 
-    /// Bytes that it keeps in memory while it waits.
+    /// Heap bytes that the packet holds while it is queued.
     pub fn held_bytes(&self) -> usize {
         let (Outgoing::Text(bytes) | Outgoing::Binary(bytes)) = self;
         bytes.len()
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_is_a_digit() {
+    fn packet_types_are_digits() {
         let check = |text, expected| assert_eq!(Packet::from_text(text), expected, "{text:?}");
         check("0{}", Ok(Packet::Open("{}")));
         check("1", Ok(Packet::Close));
@@ -134,7 +133,7 @@ mod tests {
         check("5", Ok(Packet::Upgrade));
         check("6", Ok(Packet::Noop));
         check("", Err(PacketError::Empty));
-        // Base64 is long polling's: a WebSocket has binary frames.
+        // Base64 is used by long polling only; a WebSocket has binary frames.
         for unknown in ["7", "9", "abc", "bAQID", " 4", "-1", "\u{1e}", "４hello", "\0"] {
             check(unknown, Err(PacketError::UnknownType));
         }
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_its_digit_and_bytes_have_none() {
+    fn text_messages_have_a_type_digit_and_binary_ones_have_none() {
         assert_eq!(Outgoing::message(Data::Text("hello")), Outgoing::Text("4hello".into()));
         let bytes = Outgoing::message(Data::Binary(&[1, 2]));
         assert_eq!(bytes, Outgoing::Binary(vec![1, 2].into()));

@@ -1,10 +1,10 @@
-//! Payloads of HTTP long polling (EIO "HTTP long-polling", packet encoding): packets with the record
-//! separator between them, bytes as `b` and base64.
+//! Payloads of HTTP long polling (EIO "HTTP long-polling"): packets joined by the record separator, with
+//! bytes encoded as `b` and base64.
 //!
-//! [`Decoder`] takes a body as it arrives and reports whole packets, borrowed from the caller's buffer where
-//! a packet came in one piece. Invariants: nothing is held unless a packet is incomplete; what is held is
-//! part of what was received, and no more than the payload's limit is received. [`Payload`] is what waits
-//! for the next poll; its text is shared with everyone else who is sent the same.
+//! [`Decoder`] accepts a body in arbitrary pieces and reports complete packets, borrowed from the caller's
+//! buffer if a packet arrived in one piece. It buffers only an incomplete packet, and rejects a body above
+//! the payload limit before buffering it. [`Payload`] is the queue for the next poll; packets sent to several
+//! sessions share their text.
 
 use std::ops::ControlFlow;
 
@@ -13,18 +13,19 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::packet::{Outgoing, Packet, PacketError};
 
-/// The record separator of ASCII. It is no part of any UTF-8 sequence, so a body can be cut at it unread.
+/// The ASCII record separator. It is not part of any UTF-8 sequence, so a body can be split before it is
+/// decoded.
 pub const SEPARATOR: u8 = 0x1e;
 const BINARY: u8 = b'b';
 
-/// A body under way.
+/// A body that is being received.
 #[derive(Debug, Default)]
 pub struct Decoder {
     partial: Vec<u8>,
     received_bytes: usize,
 }
 
-// One for each POST under way.
+// Each POST in progress holds one.
 const _: () = assert!(size_of::<Decoder>() <= 32);
 
 impl Decoder {
@@ -32,7 +33,7 @@ impl Decoder {
         Self { partial: Vec::new(), received_bytes: 0 }
     }
 
-    /// Takes the next bytes of the body and calls `on` for every packet that is followed by another one. A
+    /// Consumes the next bytes of the body and calls `on` for every packet whose separator has arrived. A
     /// break from `on` drops the rest.
     pub fn feed(
         &mut self,
@@ -64,7 +65,7 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The body ended: what came last is a packet too.
+    /// Ends the body and decodes the last packet.
     pub fn finish(
         &mut self,
         on: &mut impl FnMut(Packet<'_>) -> ControlFlow<()>,
@@ -73,7 +74,7 @@ impl Decoder {
         decode(&std::mem::take(&mut self.partial), on)
     }
 
-    /// Heap bytes held for a packet that is not complete.
+    /// Heap bytes held for an incomplete packet.
     pub fn held_bytes(&self) -> usize {
         self.partial.capacity()
     }
@@ -91,11 +92,11 @@ fn decode(
     Ok(on(Packet::from_text(text)?))
 }
 
-/// Packets that wait for a poll, in order.
+/// The packets queued for a poll, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Payload {
     packets: Vec<Outgoing>,
-    /// Of the packets as they will be written, without separators.
+    /// Size of the packets as written, without separators.
     encoded_bytes: usize,
 }
 
@@ -145,13 +146,13 @@ impl Payload {
                     let start = out.len();
                     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
                     let encoded = STANDARD.encode_slice(bytes, &mut out[start..]);
-                    encoded.expect("the room is the length of RFC 4648 §4");
+                    encoded.expect("the buffer has the length that RFC 4648 §4 requires");
                 }
             }
         }
     }
 
-    /// For another transport.
+    /// Moves the packets to another transport.
     pub fn into_packets(self) -> impl Iterator<Item = Outgoing> {
         self.packets.into_iter()
     }

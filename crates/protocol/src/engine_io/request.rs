@@ -1,9 +1,9 @@
-//! What an HTTP request on the Engine.IO path asks for (EIO "Request path", "Query parameters"), and the
-//! errors it is refused with. The numbers and texts of errors are those of the JavaScript server, since
-//! clients show them.
+//! Parses an HTTP request on the Engine.IO path (EIO "Request path", "Query parameters") and defines the
+//! errors for rejected requests. Error numbers and texts equal those of the JavaScript server, since clients
+//! show them.
 //!
-//! The path is the caller's. A request with a body says its length, which is checked here: nothing of a
-//! body is read before.
+//! The caller matches the path. A request with a body must state its length, which is checked before any of
+//! the body is read.
 
 use crate::http::Head;
 
@@ -15,20 +15,20 @@ pub enum Transport {
     WebSocket,
 }
 
-/// What is asked for.
+/// The operation that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// A new session.
+    /// Open a new session.
     Open(Transport),
-    /// What waits for the client.
+    /// Receive the packets queued for the client.
     Poll(Sid),
-    /// What the client says: a body of so many bytes, at most `Config::payload_bytes_max`.
+    /// Send packets: a body of `body_bytes`, at most `Config::payload_bytes_max`.
     Post { sid: Sid, body_bytes: usize },
-    /// A WebSocket for a session that polls.
+    /// Open a WebSocket for a polling session.
     Probe(Sid),
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("Transport unknown")]
@@ -50,7 +50,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// `code` of the answer.
+    /// The `code` of the response.
     pub fn code(self) -> u8 {
         match self {
             RequestError::UnknownTransport => 0,
@@ -77,7 +77,7 @@ impl RequestError {
     }
 }
 
-/// Reads a request head. `OPTIONS` (CORS) is not for this function.
+/// Parses a request head. The caller handles `OPTIONS` (CORS).
 pub fn request(head: &Head<'_>, config: &Config) -> Result<Request, RequestError> {
     let transport = match head.query_value("transport").as_deref() {
         Some("polling") => Transport::Polling,
@@ -106,18 +106,19 @@ pub fn request(head: &Head<'_>, config: &Config) -> Result<Request, RequestError
     }
 }
 
-/// RFC 9112 §6: one length, in digits. A body without one would have to be decoded, and no client sends one.
+/// RFC 9112 §6: exactly one length, in digits. A body without one would need transfer decoding, and no client
+/// sends one.
 fn body_bytes(head: &Head<'_>, max: usize) -> Result<usize, RequestError> {
     if head.header("transfer-encoding").is_some() {
         return Err(RequestError::LengthRequired);
     }
     let mut lengths = head.header_values("content-length");
     let length = lengths.next().ok_or(RequestError::LengthRequired)?;
-    // §6.3: two that differ are an attack; two that agree are as good as none that can be relied on.
+    // §6.3: two different lengths are an attack; two equal ones are rejected as well.
     if lengths.next().is_some() || length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(RequestError::BadRequest);
     }
-    // All digits: what does not fit is too long as well.
+    // Only digits, so a number that does not fit is too large.
     length.parse().ok().filter(|length| *length <= max).ok_or(RequestError::TooBig)
 }
 
@@ -139,7 +140,7 @@ mod tests {
     const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 
     #[test]
-    fn sessions_begin_and_go_on() {
+    fn requests_open_and_continue_sessions() {
         let sid = Sid::parse(SID).unwrap();
         check("GET", "?EIO=4&transport=polling&t=N8hyd6w", "", Ok(Request::Open(Transport::Polling)));
         check("GET", "?EIO=4&transport=websocket", UPGRADE, Ok(Request::Open(Transport::WebSocket)));
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_has_the_code_of_the_javascript_server() {
+    fn rejections_have_the_codes_of_the_javascript_server() {
         use RequestError::*;
         check("GET", "", "", Err(UnknownTransport));
         check("GET", "?EIO=4", "", Err(UnknownTransport));
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_its_length_before_it_is_read() {
+    fn body_length_is_checked_before_reading() {
         use RequestError::*;
         let polling = format!("?EIO=4&transport=polling&sid={SID}");
         let length = |headers: &str, error| check("POST", &polling, headers, Err(error));

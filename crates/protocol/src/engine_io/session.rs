@@ -1,13 +1,13 @@
-//! One session (EIO "Protocol"): heartbeat, long polling with one GET and one POST at a time, the move to a
-//! WebSocket, and every way it ends. It owns no socket and no clock: each input comes with the time, and what
-//! is to be done is appended to the caller's list of [`Output`]s.
+//! One session (EIO "Protocol"): heartbeat, long polling with one GET and one POST at a time, the upgrade to
+//! a WebSocket, and every way it ends. It owns neither socket nor clock: each input carries the time, and
+//! actions are appended to the caller's list of [`Output`]s.
 //!
-//! Invariants: [`Output::Answer`] is only for a poll that waits, at most one; [`Output::Ended`] comes once and
-//! nothing is heard from the client after it; what waits for a poll is bounded, except for what the caller
-//! pushes unbounded. On a WebSocket, where nearly all sessions spend their lives, a session is 24 bytes and
-//! holds nothing: callers may write frames themselves then, [`Session::push`] is for who polls.
+//! Invariants: [`Output::Answer`] is emitted only for the one pending poll; [`Output::Ended`] is emitted
+//! once, and no input of the client has an effect after it; the queue for polls is bounded, except for
+//! `push_unbounded`. On a WebSocket, where nearly all sessions spend their lives, a session takes 24 bytes
+//! and no heap; callers may then write frames themselves, [`Session::push`] is for polling sessions.
 //!
-//! A session that ended may still have last words for the next polls: it stays until [`Session::is_gone`].
+//! An ended session may still hold packets for the next polls: keep it until [`Session::is_gone`].
 
 use noroshi_types::CloseReason;
 
@@ -16,20 +16,20 @@ use super::packet::{Data, Outgoing, Packet, PacketError};
 use super::payload::Payload;
 use super::request::RequestError;
 
-/// What the owner of the connections has to do, in order.
+/// Actions for the owner of the connections, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Answer the poll that waits.
+    /// Answer the pending poll.
     Answer(Payload),
     /// Send on the session's WebSocket.
     Frame(Outgoing),
-    /// Send on the WebSocket that probes.
+    /// Send on the probing WebSocket.
     Probe(Outgoing),
-    /// The WebSocket that probes is the session's from here on.
+    /// The probing WebSocket becomes the session's WebSocket.
     Upgraded,
-    /// Close the WebSocket that probes; the session goes on without it.
+    /// Close the probing WebSocket; the session continues without it.
     EndProbe,
-    /// The session is over: close its WebSocket, if it has one, and tell the layer above.
+    /// The session ended: close its WebSocket, if any, and notify the layer above.
     Ended(CloseReason),
 }
 
@@ -37,9 +37,9 @@ pub enum Output {
 enum Phase {
     /// A ping is due at the deadline.
     Quiet,
-    /// Its answer is due at the deadline.
+    /// The pong is due at the deadline.
     Pinged,
-    /// Over, with last words for polls that come before the deadline.
+    /// Ended, but holds packets for polls before the deadline.
     Lingering,
     Gone,
 }
@@ -47,22 +47,22 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
     None,
-    /// A WebSocket came.
+    /// A WebSocket connected.
     Open,
-    /// It was heard and answered: polls end at once, since the client stops polling.
+    /// The probe was answered. Polls end at once, since the client stops polling.
     Answered,
 }
 
-/// What a session has while it polls.
+/// The state of a session while it polls.
 #[derive(Debug)]
 struct Polling {
     queue: Payload,
-    /// A GET waits.
+    /// A GET is pending.
     poll: bool,
-    /// A POST is under way.
+    /// A POST is in progress.
     post: bool,
     probe: Probe,
-    /// What a session that lingers says when the rest is said.
+    /// The last packet of a lingering session, sent when the queue is empty.
     last: Option<Outgoing>,
 }
 
@@ -72,22 +72,22 @@ pub struct Session {
     polling: Option<Box<Polling>>,
     phase: Phase,
     ended: Option<CloseReason>,
-    /// Ended by a mistake or by silence, so a request under way is refused.
+    /// Ended by a protocol error or a timeout, so a request in progress is rejected.
     broken: bool,
 }
 
-// With the conversation on top it has 64 bytes in a connection.
+// Together with the conversation above, it has 64 bytes in a connection.
 const _: () = assert!(size_of::<Session>() <= 24);
 
 type Outputs = Vec<Output>;
 
 impl Session {
-    /// A session that begins on a WebSocket. The first ping may be early, so that not all are due at once.
+    /// Starts a session on a WebSocket. The first ping may be early, to spread the pings of many sessions.
     pub fn websocket(first_ping_at_ms: u64) -> Self {
         Self { deadline_ms: first_ping_at_ms, polling: None, phase: Phase::Quiet, ended: None, broken: false }
     }
 
-    /// A session that begins with long polling; the GET that opened it is answered by the caller.
+    /// Starts a session with long polling; the caller answers the GET that opened it.
     pub fn polling(first_ping_at_ms: u64) -> Self {
         let polling =
             Polling { queue: Payload::new(), poll: false, post: false, probe: Probe::None, last: None };
@@ -99,34 +99,34 @@ impl Session {
         self.polling.is_none() && self.phase != Phase::Gone
     }
 
-    /// Nothing is left of it: its id is unknown from now on.
+    /// Whether nothing remains of the session, so that its id is unknown from now on.
     pub fn is_gone(&self) -> bool {
         self.phase == Phase::Gone
     }
 
-    /// Whether a poll waits for something to be pushed.
+    /// Whether a poll is pending.
     pub fn is_polled(&self) -> bool {
         self.polling.as_ref().is_some_and(|polling| polling.poll)
     }
 
-    /// Bytes that wait for a poll.
+    /// Bytes queued for a poll.
     pub fn queued_bytes(&self) -> usize {
         self.polling.as_ref().map_or(0, |polling| polling.queue.body_bytes())
     }
 
-    /// When [`Session::handle_time`] wants to be called at the latest.
+    /// The latest time for the next call of [`Session::handle_time`].
     pub fn deadline_ms(&self) -> Option<u64> {
         (self.phase != Phase::Gone).then_some(self.deadline_ms)
     }
 
-    /// Pings, and finds out that nothing was heard. Every other input does the same first, so a client that
-    /// is late is late however coarse the caller's timers are.
+    /// Sends pings and detects timeouts. Every other input does the same first, so coarse timers of the
+    /// caller do not extend a client's deadline.
     pub fn handle_time(&mut self, now_ms: u64, config: &Config, out: &mut Outputs) {
         if self.phase == Phase::Quiet && now_ms >= self.deadline_ms {
             self.phase = Phase::Pinged;
             self.deadline_ms += config.ping_timeout_ms;
             if self.polling.as_ref().is_none_or(|polling| polling.poll) {
-                // If it leaves late that is our fault: half of the time is left for the answer.
+                // A delayed ping is the server's fault: the client keeps half of the time for its answer.
                 self.deadline_ms = self.deadline_ms.max(now_ms + config.ping_timeout_ms / 2);
             }
             self.push_unbounded(Outgoing::PING, out);
@@ -135,14 +135,14 @@ impl Session {
         if now_ms >= self.deadline_ms {
             match self.phase {
                 Phase::Pinged => self.end(CloseReason::PingTimeout, out),
-                Phase::Lingering => self.vanish(out),
+                Phase::Lingering => self.finish(out),
                 Phase::Quiet | Phase::Gone => {}
             }
         }
     }
 
-    /// A GET came. `Ok`: it waits, until an [`Output::Answer`], which may be in `out` already; an answer in
-    /// `out` beside an error is for the GET that waited before.
+    /// Handles a GET. `Ok`: it is pending until an [`Output::Answer`], which `out` may already contain. If an
+    /// error is returned, an answer in `out` is for the previous GET.
     pub fn handle_poll(
         &mut self,
         now_ms: u64,
@@ -152,7 +152,7 @@ impl Session {
         self.handle_time(now_ms, config, out);
         match (self.phase, &mut self.polling) {
             (Phase::Gone, _) => Err(RequestError::UnknownSid),
-            (_, None) => Err(RequestError::BadRequest), // it has moved to a WebSocket
+            (_, None) => Err(RequestError::BadRequest), // upgraded to a WebSocket
             (_, Some(polling)) if polling.poll => {
                 // "Receiving data": an error status, and the session is closed.
                 self.end(CloseReason::BadMessage, out);
@@ -161,7 +161,7 @@ impl Session {
             (phase, Some(polling)) => {
                 polling.poll = true;
                 match phase {
-                    Phase::Lingering => self.say_last(out),
+                    Phase::Lingering => self.answer_last(out),
                     _ => {
                         if polling.probe == Probe::Answered && polling.queue.is_empty() {
                             polling.queue.push(Outgoing::NOOP);
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// The client went away while its GET waited.
+    /// The client disconnected while its GET was pending.
     pub fn handle_poll_gone(&mut self, out: &mut Outputs) {
         if let Some(polling) = &mut self.polling {
             polling.poll = false;
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// A POST came; its packets follow by [`Session::handle_packet`], and [`Session::end_post`].
+    /// Handles a POST; its packets follow through [`Session::handle_packet`], then [`Session::end_post`].
     pub fn handle_post(
         &mut self,
         now_ms: u64,
@@ -203,7 +203,7 @@ impl Session {
         Ok(())
     }
 
-    /// The body of a POST ended, or could not be read on. `Ok` is answered with `ok`.
+    /// The body of a POST ended or was invalid. `Ok` is answered with `ok`.
     pub fn end_post(
         &mut self,
         result: Result<(), PacketError>,
@@ -217,21 +217,21 @@ impl Session {
             let too_big = error == PacketError::TooBig;
             return Err(if too_big { RequestError::TooBig } else { RequestError::BadRequest });
         }
-        // One that led to an orderly end was heard all the same.
+        // A POST that led to an orderly end succeeded.
         match self.broken {
             false => Ok(()),
             true => Err(RequestError::BadRequest),
         }
     }
 
-    /// The client went away in the middle of a POST.
+    /// The client disconnected during a POST.
     pub fn handle_post_gone(&mut self, out: &mut Outputs) {
         if self.polling.is_some() {
             self.end(CloseReason::PeerReset, out);
         }
     }
 
-    /// A packet by POST or on the session's WebSocket. What it carries for the layer above is returned.
+    /// Handles a packet from a POST or the session's WebSocket. Returns its data for the layer above.
     pub fn handle_packet<'a>(
         &mut self,
         packet: Packet<'a>,
@@ -249,24 +249,24 @@ impl Session {
                 self.phase = Phase::Quiet;
                 self.deadline_ms = now_ms + config.ping_interval_ms;
             }
-            // One more than was asked for moves nothing.
+            // An unsolicited pong has no effect.
             Packet::Pong(_) | Packet::Noop => {}
             Packet::Close => self.end_by_peer(now_ms, config, out),
-            // "Heartbeat", "Handshake", "Upgrade": the server's, or not the time.
+            // "Heartbeat", "Handshake", "Upgrade": sent by servers only, or at the wrong time.
             Packet::Ping(_) | Packet::Open(_) | Packet::Upgrade => self.end(CloseReason::BadMessage, out),
         }
         None
     }
 
-    /// The session's WebSocket ended without a packet.
+    /// The session's WebSocket ended without a `close` packet.
     pub fn handle_websocket_gone(&mut self, reason: CloseReason, out: &mut Outputs) {
         if self.is_websocket() {
             self.end(reason, out);
         }
     }
 
-    /// A WebSocket came with this session's id. If it is not accepted its handshake is finished nevertheless
-    /// and it is closed ("WebSocket": not more than one for each session).
+    /// Handles a WebSocket that carries this session's id. If it is not accepted, its handshake is still
+    /// completed before it is closed ("WebSocket": at most one per session).
     pub fn accept_probe(&mut self, now_ms: u64, config: &Config, out: &mut Outputs) -> bool {
         self.handle_time(now_ms, config, out);
         match &mut self.polling {
@@ -278,14 +278,14 @@ impl Session {
         }
     }
 
-    /// The WebSocket that probed is gone, or took too long: the session goes on polling.
+    /// The probing WebSocket disconnected or timed out: the session continues polling.
     pub fn handle_probe_gone(&mut self) {
         if let Some(polling) = &mut self.polling {
             polling.probe = Probe::None;
         }
     }
 
-    /// A packet on the WebSocket that probes ("Upgrade"); anything but `2probe` and then `5` ends it.
+    /// Handles a packet on the probing WebSocket ("Upgrade"): only `2probe` followed by `5` is valid.
     pub fn handle_probe_packet(
         &mut self,
         packet: Packet<'_>,
@@ -306,7 +306,7 @@ impl Session {
                 }
                 self.flush(out);
             }
-            (Packet::Upgrade, Probe::Answered) if self.phase == Phase::Lingering => self.say_rest(out),
+            (Packet::Upgrade, Probe::Answered) if self.phase == Phase::Lingering => self.send_rest(out),
             (Packet::Upgrade, Probe::Answered) => self.upgrade(out),
             _ => {
                 polling.probe = Probe::None;
@@ -315,7 +315,7 @@ impl Session {
         }
     }
 
-    /// What waited for a poll leaves on the WebSocket, before anything that comes later.
+    /// Sends the queued packets on the WebSocket, before anything newer.
     fn upgrade(&mut self, out: &mut Outputs) {
         let Some(polling) = self.polling.take() else { return };
         if polling.poll {
@@ -325,8 +325,8 @@ impl Session {
         out.extend(polling.queue.into_packets().map(Output::Frame));
     }
 
-    /// Sends a packet, or keeps it for a poll: [`Session::flush`] answers one that waits already. A client
-    /// that polls too slowly is let go.
+    /// Sends a packet, or queues it for a poll; [`Session::flush`] answers a pending poll. Closes the session
+    /// of a client that polls too slowly.
     pub fn push(&mut self, packet: Outgoing, config: &Config, out: &mut Outputs) {
         if let Some(polling) = &self.polling
             && (polling.queue.packets() >= config.queue_packets_max
@@ -338,7 +338,7 @@ impl Session {
         self.push_unbounded(packet, out);
     }
 
-    /// [`Session::push`] without the limit: for a page of a backlog, sent only when nothing waits.
+    /// [`Session::push`] without the limit: for one page of a backlog, only while the queue is empty.
     pub fn push_unbounded(&mut self, packet: Outgoing, out: &mut Outputs) {
         if self.ended.is_some() {
             return;
@@ -349,7 +349,7 @@ impl Session {
         }
     }
 
-    /// Answers a poll that waits with all there is: called once everything of one turn was pushed.
+    /// Answers a pending poll with the whole queue. Call it once after all pushes of a turn.
     pub fn flush(&mut self, out: &mut Outputs) {
         if let Some(polling) =
             self.polling.as_mut().filter(|polling| polling.poll && !polling.queue.is_empty())
@@ -359,14 +359,14 @@ impl Session {
         }
     }
 
-    /// Ends the session from this side: what was pushed and a `close` packet are left for polls.
+    /// Ends the session from the server's side: queued packets and a `close` packet remain for polls.
     pub fn close(&mut self, reason: CloseReason, now_ms: u64, config: &Config, out: &mut Outputs) {
         if self.ended.is_none() {
             self.linger(Outgoing::CLOSE, reason, now_ms, config, out);
         }
     }
 
-    /// The client said `close`. A poll that waits, or that was sent at the same time, ends with a `noop`.
+    /// The client sent `close`. A pending poll, or one sent at the same time, is answered with a `noop`.
     fn end_by_peer(&mut self, now_ms: u64, config: &Config, out: &mut Outputs) {
         if let Some(polling) = &mut self.polling {
             polling.queue = Payload::new();
@@ -392,42 +392,43 @@ impl Session {
                 polling.last = Some(last);
                 moves = polling.probe == Probe::Answered;
             }
-            None => self.vanish(out),
+            None => self.finish(out),
         }
         if polls {
-            self.say_last(out);
+            self.answer_last(out);
         }
-        // A client whose probe was answered polls no more, and looks for what is left on its WebSocket.
+        // A client whose probe was answered stops polling and expects the remaining packets on its WebSocket.
         if !moves {
             self.end_probe(out);
         }
         out.push(Output::Ended(reason));
     }
 
-    /// Answers the poll that waits with what was pushed, or if that is all said, with the last word. The two
-    /// are not one answer: a client library acts on `close` before it looks at the messages that came with it.
-    fn say_last(&mut self, out: &mut Outputs) {
+    /// Answers the pending poll with the queue, or with the last packet if the queue is empty. They are
+    /// separate responses, because a client library acts on `close` before it reads messages of the same
+    /// payload.
+    fn answer_last(&mut self, out: &mut Outputs) {
         let Some(polling) = &mut self.polling else { return };
         if polling.queue.is_empty() {
             out.extend(polling.last.take().map(|last| Output::Answer(Payload::of(last))));
-            self.vanish(out);
+            self.finish(out);
         } else {
             self.flush(out);
         }
     }
 
-    /// The same on the WebSocket of a client that moved there too late.
-    fn say_rest(&mut self, out: &mut Outputs) {
+    /// Sends the remaining packets on the WebSocket of a client that upgraded too late.
+    fn send_rest(&mut self, out: &mut Outputs) {
         let Some(polling) = &mut self.polling else { return };
         if std::mem::take(&mut polling.poll) {
             out.push(Output::Answer(Payload::of(Outgoing::NOOP)));
         }
         let rest = std::mem::take(&mut polling.queue).into_packets().chain(polling.last.take());
         out.extend(rest.map(Output::Probe));
-        self.vanish(out);
+        self.finish(out);
     }
 
-    /// Ends the session at once: it cannot be talked to any more.
+    /// Ends the session immediately: the client cannot receive anything more.
     fn end(&mut self, reason: CloseReason, out: &mut Outputs) {
         if self.ended.is_some() {
             return;
@@ -439,7 +440,7 @@ impl Session {
         }
         self.end_probe(out);
         out.push(Output::Ended(reason));
-        self.vanish(out);
+        self.finish(out);
     }
 
     fn end_probe(&mut self, out: &mut Outputs) {
@@ -449,8 +450,8 @@ impl Session {
         }
     }
 
-    /// Nothing is left to say, on a WebSocket that probes neither.
-    fn vanish(&mut self, out: &mut Outputs) {
+    /// Nothing remains to be sent, including on a probing WebSocket.
+    fn finish(&mut self, out: &mut Outputs) {
         self.end_probe(out);
         self.polling = None;
         self.phase = Phase::Gone;

@@ -1,18 +1,18 @@
-//! Error answers of the connection itself, before any API handler exists: RFC 9457 problem documents with
-//! the fields, and in the order, of the API's own, whose page of errors lists these codes too. Each is a
-//! whole response that ends the connection; the listener's admission, the head parser and the WebSocket
-//! handshake write them.
+//! Error responses of the connection itself, before any API handler exists: RFC 9457 problem documents with
+//! the fields, in the order, of the API's own; the API's error page lists these codes too. Each is a complete
+//! response that ends the connection. The listener's admission, the head parser and the WebSocket handshake
+//! write them.
 
 use serde::Serialize;
 
-/// What a refusal means, by its code.
+/// The description of an error code.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal {
-    /// The stable name.
+    /// Stable.
     pub code: &'static str,
     pub status: u16,
     pub title: &'static str,
-    /// What a client's developer should know or do; back-quotes mark code.
+    /// What a client developer should know or do; backquotes mark code.
     pub advice: &'static str,
 }
 
@@ -20,108 +20,98 @@ const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &
     Refusal { code, status, title, advice }
 }
 
-/// Every code that is answered with [`push_problem`].
+/// Every code that [`push_problem`] is called with.
 pub const REFUSALS: [Refusal; 19] = [
     refusal(
         "bad_handshake",
         400,
         "Not a WebSocket handshake",
-        "The detail says what is wrong (RFC 6455 §4.2.1).",
+        "The detail names the violated rule (RFC 6455 §4.2.1).",
     ),
     refusal(
         "bad_last_event_id",
         400,
         "The position to resume from is not valid",
-        "Send the `id:` of the last event as it came, or none.",
+        "Send the `id:` of the last event unchanged, or none.",
     ),
-    refusal("bad_topic", 400, "A topic's name is not allowed", "The detail is the rule."),
-    refusal(
-        "malformed_request",
-        400,
-        "The request cannot be understood",
-        "The detail says what is wrong with its head.",
-    ),
+    refusal("bad_topic", 400, "The topic name is not allowed", "The detail states the rule."),
+    refusal("malformed_request", 400, "The request is malformed", "The detail names the error in its head."),
     refusal(
         "too_many_topics",
         400,
-        "More topics than a device may hear",
-        "1,000 at most, durable ones among them.",
+        "Too many topics for one device",
+        "At most 1,000, including durable ones.",
     ),
     refusal(
         "unauthorized",
         401,
         "The credential is missing or not valid",
-        "Missing, unknown, expired or revoked. Get a new one; the same will not work again.",
+        "Missing, unknown, expired or revoked. Obtain a new one; a retry with the same one fails.",
     ),
-    refusal("expired", 401, "The token has expired", "Get a new one; the same will not work again."),
-    refusal("revoked", 401, "The token was revoked", "Get a new one; the same will not work again."),
+    refusal("expired", 401, "The token has expired", "Obtain a new one; a retry with the same one fails."),
+    refusal("revoked", 401, "The token was revoked", "Obtain a new one; a retry with the same one fails."),
     refusal(
         "quota_exceeded",
         429,
         "The app has used up its quota",
-        "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app.",
+        "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the quota.",
     ),
-    refusal("not_found", 404, "There is no such thing", "Also for what belongs to another app."),
+    refusal("not_found", 404, "There is no such thing", "Also returned for resources of another app."),
     refusal(
         "method_not_allowed",
         405,
         "The path does not take this method",
-        "The header `Allow` lists those it takes.",
+        "The `Allow` header lists the supported methods.",
     ),
     refusal(
         "request_timeout",
         408,
-        "The head of the request did not arrive in time",
-        "10 seconds unless the operator chose otherwise. Try again.",
+        "The request head did not arrive in time",
+        "The default timeout is 10 seconds. Retry.",
     ),
     refusal(
         "replaced",
         409,
-        "A newer connection of the device took over",
+        "A newer connection of the device replaced this one",
         "A device has one connection: the newest.",
     ),
     refusal(
         "upgrade_required",
         426,
-        "The address speaks WebSocket",
+        "The address requires WebSocket",
         "Send `Connection: Upgrade` and `Upgrade: websocket`.",
     ),
     refusal(
         "websocket_version",
         426,
         "The WebSocket version is not 13",
-        "`Sec-WebSocket-Version` of the answer names it.",
+        "The `Sec-WebSocket-Version` header of the response states it.",
     ),
     refusal(
         "too_many_requests",
         429,
         "More requests than are allowed",
-        "Try again after `Retry-After`. The detail says whose limit it is.",
+        "Retry after `Retry-After`. The detail names the limit.",
     ),
     refusal(
         "head_too_large",
         431,
-        "The head of the request is too large",
-        "16 KiB and 64 headers at most, unless the operator chose otherwise.",
+        "The request head is too large",
+        "The default limits are 16 KiB and 64 headers.",
     ),
     refusal(
         "overloaded",
         503,
         "The service has more work than it can take now",
-        "Try again after `Retry-After`. Nothing was accepted.",
+        "Retry after `Retry-After`. Nothing was accepted.",
     ),
-    refusal(
-        "unavailable",
-        503,
-        "The service is starting, stopping or drained",
-        "Try again after `Retry-After`.",
-    ),
+    refusal("unavailable", 503, "The service is starting, stopping or drained", "Retry after `Retry-After`."),
 ];
 
 /// RFC 9457 §3.1, and the stable code.
 #[derive(Serialize)]
 struct Problem<'a> {
-    /// The code's place on the node's own page.
+    /// A link to the code on the node's error page.
     r#type: String,
     title: &'a str,
     status: u16,
@@ -129,8 +119,8 @@ struct Problem<'a> {
     detail: &'a str,
 }
 
-/// Appends a whole response that ends the connection. `code` is the stable name, `detail` is public; no
-/// header may contain a line break.
+/// Appends a complete response that ends the connection. `code` is the stable name, `detail` is public;
+/// headers must not contain line breaks.
 pub fn push_problem(
     out: &mut Vec<u8>,
     status: u16,
@@ -142,7 +132,7 @@ pub fn push_problem(
     let known = REFUSALS.iter().find(|refusal| refusal.code == code);
     let title = known.map_or(phrase, |refusal| refusal.title);
     let problem = Problem { r#type: format!("/docs#{code}"), title, status, code, detail };
-    let body = serde_json::to_string(&problem).expect("strings and a number always are JSON");
+    let body = serde_json::to_string(&problem).expect("strings and a number always serialize to JSON");
     let head = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n",
@@ -188,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_has_one_code_and_a_status_with_a_name() {
+    fn refusal_codes_are_unique_and_statuses_have_phrases() {
         for (n, refusal) in REFUSALS.iter().enumerate() {
             assert_ne!(phrase(refusal.status), "Error", "{}", refusal.code);
             assert!(REFUSALS[..n].iter().all(|other| other.code != refusal.code), "{} twice", refusal.code);

@@ -1,10 +1,10 @@
 //! Query strings: `name=value` pairs, percent-encoded UTF-8, with `+` for a space as HTML forms and
-//! `URLSearchParams` write it. A `%` that starts no escape is refused. Whether a whole query is
-//! UTF-8 is checked once when the head is parsed, so a value asked for later is there or absent.
+//! `URLSearchParams` write it. A `%` that does not start an escape is rejected. The head parser validates the
+//! whole query once, so later look-ups cannot fail.
 
 use std::borrow::Cow;
 
-/// The first value of `name`; an empty one where the name stands without `=`.
+/// The first value of `name`; empty if `name` occurs without `=`.
 pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     query
         .split('&')
@@ -13,7 +13,7 @@ pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
         .and_then(|(_, value)| decode(value))
 }
 
-/// `None` if an escape is not two hexadecimal digits, or the escapes do not make UTF-8.
+/// Returns `None` if an escape is not two hexadecimal digits, or the result is not UTF-8.
 pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));

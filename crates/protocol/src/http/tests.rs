@@ -1,6 +1,5 @@
-//! Request heads: what is read from them, and what is refused. Limits are tried at their edge, incomplete
-//! heads at every length, and any bytes at all must give an answer. The query's decoding is here too, since
-//! it is only reached through a head.
+//! Request heads: parsing and rejection. Tests limits at their boundaries, incomplete heads at every length,
+//! and arbitrary bytes. They also cover query decoding, which is only reachable through a head.
 
 use proptest::prelude::*;
 
@@ -22,7 +21,7 @@ fn check_error(bytes: &[u8], status: u16, part: &str) {
 }
 
 #[test]
-fn a_head_is_taken_apart() {
+fn head_is_parsed() {
     let text = "GET /v1/events?topics=a,b&token=t HTTP/1.1\r\nHost: x\r\nACCEPT: text/html, text/event-stream\r\n\
                 Authorization: bearer  abc.def \r\n\r\n";
     let head = head(text);
@@ -37,14 +36,14 @@ fn a_head_is_taken_apart() {
 }
 
 #[test]
-fn tokens_are_found_in_every_header_of_a_name() {
+fn has_token_searches_all_headers_of_a_name() {
     let head = head("GET / HTTP/1.1\r\nConnection: keep-alive\r\nConnection: foo,Upgrade\r\n\r\n");
     assert!(head.has_token("connection", "upgrade"));
     assert_eq!(head.header("connection"), Some("keep-alive"));
 }
 
 #[test]
-fn a_head_is_incomplete_until_its_empty_line() {
+fn head_is_incomplete_until_its_empty_line() {
     let text = b"GET /v1/me HTTP/1.1\r\nHost: x\r\n\r\n";
     for len in 0..text.len() {
         assert!(matches!(parse(&text[..len], &LIMITS), Ok(None)), "{len}");
@@ -55,7 +54,7 @@ fn a_head_is_incomplete_until_its_empty_line() {
 }
 
 #[test]
-fn limits_hold_for_complete_and_incomplete_heads() {
+fn limits_apply_to_complete_and_incomplete_heads() {
     let header = |bytes: usize| format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(bytes - 23));
     assert!(matches!(parse(header(256).as_bytes(), &LIMITS), Ok(Some((_, 256)))));
     check_error(header(257).as_bytes(), 431, "too long");
@@ -67,7 +66,7 @@ fn limits_hold_for_complete_and_incomplete_heads() {
 }
 
 #[test]
-fn broken_heads_are_refused() {
+fn malformed_heads_are_rejected() {
     check_error(b"GET / HTTP/2.0\r\n\r\n", 400, "version");
     check_error(b"\x16\x03\x01\x02\x00\x01", 400, "request line");
     check_error(b"GET / HTTP/1.1\r\nA b: c\r\n\r\n", 400, "header name");
@@ -79,7 +78,7 @@ fn broken_heads_are_refused() {
 }
 
 #[test]
-fn absolute_targets_are_accepted() {
+fn absolute_form_targets_are_accepted() {
     // RFC 9112 §3.2.2
     let head = head("GET http://push.example/v1/connect?a=b HTTP/1.1\r\n\r\n");
     assert_eq!((head.path, head.query), ("/v1/connect", Some("a=b")));
@@ -104,7 +103,7 @@ fn query_values_are_decoded() {
 }
 
 #[test]
-fn a_query_that_is_not_percent_encoded_is_refused() {
+fn invalid_percent_encoding_is_rejected() {
     for query in ["a=100%", "a=%4", "a=%zz", "%zz=1", "token=%ff", "a=%+1"] {
         let text = format!("GET /v1/events?{query} HTTP/1.1\r\n\r\n");
         let refused = parse(text.as_bytes(), &LIMITS).unwrap_err();
@@ -119,7 +118,7 @@ fn debug_shows_no_secret() {
 }
 
 #[test]
-fn a_problem_is_a_whole_response() {
+fn problem_is_a_complete_response() {
     let mut out = Vec::new();
     push_problem(&mut out, 503, "overloaded", "come \"back\"", &[("Retry-After", "3")]);
     let body = r#"{"type":"/docs#overloaded","title":"The service has more work than it can take now","status":503,"code":"overloaded","detail":"come \"back\""}"#;
@@ -133,12 +132,12 @@ fn a_problem_is_a_whole_response() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_give_a_result(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = parse(&bytes, &LIMITS);
     }
 
     #[test]
-    fn encoded_values_come_back(value in "\\PC{0,20}") {
+    fn encoded_values_round_trip(value in "\\PC{0,20}") {
         let encoded: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let text = format!("GET /?a={encoded} HTTP/1.1\r\n\r\n");
         let (head, _) = parse(text.as_bytes(), &Limits::default()).unwrap().unwrap();

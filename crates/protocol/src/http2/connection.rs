@@ -1,12 +1,12 @@
-//! One connection to a server: its requests, its windows, and what it says of itself.
+//! One connection to a server: its streams, flow-control windows and settings.
 //!
-//! The owner calls `request` while there is `room`, hands what it reads to `receive`, takes events until there
-//! are none, and writes `output` after any of these. Every request ends in exactly one `Response` or
-//! `Reset`, or is among `into_open`, unless it was cancelled.
+//! The owner calls `request` while there is `room`, passes received bytes to `receive`, polls events until
+//! there are none, and writes `output` after each of these. Every request ends in exactly one `Response` or
+//! `Reset`, or is returned by `into_open`, unless it was cancelled.
 //!
-//! Invariants: no more streams are open than the peer allows, unless it lowered that since; a body waits
-//! only where a window of the peer is used up; what an unfinished frame, header block or response holds is
-//! bounded by the configuration and grows with the bytes that came, never with a length announced.
+//! Invariants: no more streams are open than the peer allows, unless it lowered the limit since; a body waits
+//! only while a window of the peer is exhausted; buffers for unfinished frames, header blocks and responses
+//! are bounded by the configuration and grow with received bytes, never with an announced length.
 
 use std::collections::VecDeque;
 
@@ -17,6 +17,7 @@ use super::frame::{self, MAX_31_BITS, PREFACE};
 use super::headers::Headers;
 use super::hpack::{self, TABLE_BYTES};
 use super::settings::{WINDOW_BYTES, id};
+pub use super::stream::Key;
 use super::stream::Streams;
 
 mod receive;
@@ -25,78 +26,76 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-/// What we allow the peer.
+/// Limits that we announce to the peer or enforce.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Bytes of a response's body that may be under way; at least 65,535, as the peer may send those before
-    /// it has read our SETTINGS.
+    /// Window of each stream: bytes of a response body that may be in flight. At least 65,535, since the peer
+    /// may send that much before it has read our SETTINGS.
     pub stream_window: u32,
-    /// The same for all streams together; also at least 65,535.
+    /// Window of the whole connection; also at least 65,535.
     pub connection_window: u32,
-    /// A longer body is cut there and its stream cancelled: what is open holds at most this each.
+    /// A longer body is truncated and its stream cancelled, so each open response holds at most this.
     pub response_body_bytes_max: usize,
-    /// Names, values and 32 bytes for each field of a response (RFC 9113 §10.5.1); more are left out.
+    /// Limit of the header list: names, values and 32 bytes per field (RFC 9113 §10.5.1). Fields beyond it
+    /// are dropped.
     pub header_list_bytes_max: usize,
 }
 
-/// The caller's name of a request; those that are open have different ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(pub u64);
-
-/// What a request begins with; the scheme is `https`. The method is not HEAD or CONNECT.
+/// The head of a request; the scheme is `https`. The method must not be HEAD or CONNECT.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     pub method: &'a str,
     pub authority: &'a str,
-    /// Enters the dynamic table when it is that of the request before.
+    /// Enters the dynamic table if it equals the previous request's path.
     pub path: &'a str,
     pub headers: &'a [Field<'a>],
 }
 
-/// A header field of a request. The name is in lower case and none of the fields of RFC 9113 §8.2.2.
+/// A header field of a request. The name is in lower case and not one of RFC 9113 §8.2.2.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
     pub name: &'a str,
     pub value: &'a [u8],
-    /// Whether later requests will have the same: it enters the dynamic table and costs a byte or two then.
+    /// Whether later requests repeat the field. If so, it enters the dynamic table and then costs one or two
+    /// bytes.
     pub indexed: bool,
 }
 
 /// What happened, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The final response; its trailers are dropped.
+    /// The final response, without trailers.
     Response {
         key: Key,
         status: u16,
         headers: Headers,
         body: Bytes,
-        /// Whether headers or body were longer than the configuration allows: the beginning is here.
+        /// Whether headers or body exceeded the configured limits and were cut.
         truncated: bool,
     },
-    /// No response will come: the peer reset the stream, or we did for a response that breaks the rules.
+    /// The request gets no response: the peer reset the stream, or we did because the response was malformed.
     Reset {
         key: Key,
         /// One of [`code`].
         code: u32,
-        /// False if the peer certainly did nothing with the request (RFC 9113 §8.7): safe to send again.
+        /// False if the peer certainly did not process the request (RFC 9113 §8.7): safe to retry.
         processed: bool,
     },
-    /// The peer wants to end the connection; `room` is 0 from now on, what is open goes on. Comes again
-    /// when the peer says more.
+    /// The peer is closing the connection; `room` is 0 from now on, open requests continue. Repeated for
+    /// every GOAWAY of the peer.
     GoAway {
         code: u32,
-        /// At most 1 KiB of it.
+        /// The first 1 KiB of the debug data.
         debug: Bytes,
     },
     /// The answer to the last ping.
     Pong,
-    /// `room` may be another.
+    /// `room` may have changed.
     SettingsChanged,
 }
 
 impl Event {
-    /// Of the request that this event ends.
+    /// The request that this event ends.
     pub fn key(&self) -> Option<Key> {
         match self {
             Event::Response { key, .. } | Event::Reset { key, .. } => Some(*key),
@@ -105,64 +104,67 @@ impl Event {
     }
 }
 
-/// The request was not taken, as `room` was 0.
+/// The request was rejected because `room` was 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no room for another stream")]
+#[error("the connection cannot open another stream")]
 pub struct Closed;
 
-/// Open streams at most, whatever the peer allows: one costs less than 1 KiB with its share of the events,
-/// so 4 MiB a connection. Push services allow up to 1,500.
+/// The limit of open streams, whatever the peer allows. A stream costs less than 1 KiB with its share of the
+/// events, so 4 MiB per connection. Push services allow up to 1,500.
 const STREAMS_MAX: usize = 4096;
-/// RFC 9113 §6.5.2 recommends that servers allow no fewer: the bound until SETTINGS say otherwise.
+/// RFC 9113 §6.5.2 recommends that servers allow no fewer; the limit until SETTINGS arrive.
 const STREAMS_BEFORE_SETTINGS: usize = 100;
-/// Frames that bring nothing (pings, settings, windows, empty data, anything for closed streams) which the
-/// peer may send between two requests or pings of ours: one every 10 s for a day. More is a flood
-/// (RFC 9113 §10.5).
+/// Frames without effect (pings, settings, window updates, empty data, anything for closed streams) that the
+/// peer may send between two of our requests or pings: one every 10 s for a day. More is a flood (RFC 9113
+/// §10.5).
 const IDLE_FRAMES_MAX: u32 = 10_000;
-/// Streams reset by the peer with no response between them: it may refuse a full house twice.
+/// Streams that the peer may reset with no response in between: enough to refuse all open streams twice.
 const RESETS_IN_A_ROW_MAX: u32 = 2 * STREAMS_MAX as u32;
-/// Answers to the peer's frames that wait in the output: a peer that asks without reading (RFC 9113 §10.5).
+/// Queued replies to the peer's frames: a peer that sends without reading exceeds this (RFC 9113 §10.5).
 const REPLIES_BYTES_MAX: usize = 256 * 1024;
 
 pub struct Connection {
     config: Config,
-    /// How many bytes of a header block are read (and left out beyond the list's limit) before it is a flood.
+    /// Bytes of a header block that are decoded (and dropped beyond the list limit) before it counts as a
+    /// flood.
     block_bytes_max: usize,
     encoder: hpack::Encoder,
     decoder: hpack::Decoder,
     streams: Streams,
-    /// Odd; over 2^31-1 when they are used up (RFC 9113 §5.1.1).
+    /// Odd; exceeds 2^31-1 when all ids are used up (RFC 9113 §5.1.1).
     next_id: u32,
     /// The peer's SETTINGS_MAX_CONCURRENT_STREAMS.
     peer_streams: usize,
-    /// The caller's.
+    /// The caller's limit of open streams.
     limit: usize,
     /// The peer's SETTINGS_INITIAL_WINDOW_SIZE.
     peer_window: i32,
-    /// What the peer lets us send on all streams together.
+    /// Bytes that the peer lets us send on all streams together.
     send_window: i32,
-    /// What we let the peer send on all streams together.
+    /// Bytes that we let the peer send on all streams together.
     receive_window: i32,
-    /// Streams with a window of their own that wait for the connection's: 0 whenever one is here.
+    /// Streams with stream window left that wait for the connection window; `send_window` is 0 whenever this
+    /// is not empty.
     queue: VecDeque<u32>,
-    /// The path of the last request.
+    /// The path of the previous request.
     path: String,
     output: Vec<u8>,
-    /// Bytes of `output` that answer the peer's frames, at most: `0 <= replies <= output.len()` between calls.
+    /// Upper bound of the bytes in `output` that reply to the peer's frames: `0 <= replies <= output.len()`
+    /// between calls.
     replies: usize,
-    /// The beginning of a frame whose end is still to come.
+    /// An incomplete frame.
     partial: Vec<u8>,
-    /// A header block that goes on in the next frame (RFC 9113 §6.10).
+    /// A header block that continues in the next frame (RFC 9113 §6.10).
     block: Option<receive::Block>,
     events: VecDeque<Event>,
-    /// Whether the peer's SETTINGS came, which are its first frame (RFC 9113 §3.4).
+    /// Whether the peer's SETTINGS arrived, which must be its first frame (RFC 9113 §3.4).
     greeted: bool,
-    /// Whether one of us sent GOAWAY.
+    /// Whether either side sent GOAWAY.
     leaving: bool,
-    /// Of the peer's GOAWAY: streams above it were not and will not be processed.
+    /// From the peer's GOAWAY: it did not and will not process streams above this id.
     last_id: u32,
     ping: u64,
-    /// Whether the answer to `ping` is still to come.
+    /// Whether the answer to `ping` is pending.
     ping_open: bool,
     idle_frames: u32,
     resets_in_a_row: u32,
@@ -170,7 +172,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The connection preface and our SETTINGS wait in the output.
+    /// Starts with the connection preface and our SETTINGS in the output.
     pub fn new(config: Config) -> Self {
         let window = |bytes: u32| bytes.clamp(WINDOW_BYTES, MAX_31_BITS);
         let config = Config {
@@ -220,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Bytes to be written, in order; the caller takes them out from the front or altogether.
+    /// Bytes to write, in order; the caller drains them from the front.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
@@ -233,24 +235,24 @@ impl Connection {
         self.peer_streams.min(STREAMS_MAX).min(self.limit).saturating_sub(self.streams.len())
     }
 
-    /// Whether `room` will never be more than 0 again: another connection is needed for what is new.
+    /// Whether `room` stays 0 for good, so that new requests need another connection.
     pub fn is_closing(&self) -> bool {
         self.leaving || self.error.is_some() || self.next_id > MAX_31_BITS
     }
 
-    /// A bound of the caller's on open streams, beside the peer's. Those open beyond it go on.
+    /// Sets the caller's limit of open streams, in addition to the peer's. Open streams beyond it continue.
     pub fn limit(&mut self, streams: Option<usize>) {
         self.limit = streams.unwrap_or(usize::MAX);
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Gives a request up: no event of it comes any more, and its key is free.
+    /// Cancels a request: it emits no more events, and its key becomes free.
     pub fn cancel(&mut self, key: Key) {
-        // A search, as a map by key would cost every request for the sake of the few that time out.
+        // A search: an index by key would cost every request for the sake of the few that time out.
         let Some(id) = self.streams.iter().find_map(|(id, stream)| (stream.key == key).then_some(*id)) else {
             return self.events.retain(|event| event.key() != Some(key));
         };
@@ -260,7 +262,7 @@ impl Connection {
         }
     }
 
-    /// Asks whether the peer is there; `Event::Pong` is the answer to the last one asked.
+    /// Checks that the peer is alive; `Event::Pong` answers the last ping.
     pub fn ping(&mut self) {
         if self.error.is_some() {
             return;
@@ -271,7 +273,7 @@ impl Connection {
         frame::push_ping(&mut self.output, 0, self.ping.to_be_bytes());
     }
 
-    /// Tells the peer that nothing new will come. What is open goes on.
+    /// Tells the peer that no new requests follow. Open requests continue.
     pub fn go_away(&mut self) {
         if self.error.is_none() {
             self.leaving = true;
@@ -279,12 +281,12 @@ impl Connection {
         }
     }
 
-    /// How many requests have no response yet.
+    /// The number of requests without a response.
     pub fn open(&self) -> usize {
         self.streams.len()
     }
 
-    /// The connection is lost: the requests whose fate is unknown, in the order they were made.
+    /// Consumes a lost connection and returns the requests with unknown outcome, in the order they were made.
     pub fn into_open(self) -> Vec<Key> {
         let mut open: Vec<(u32, Key)> =
             self.streams.into_iter().map(|(id, stream)| (id, stream.key)).collect();

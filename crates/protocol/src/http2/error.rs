@@ -17,7 +17,7 @@ pub mod code {
     pub const INADEQUATE_SECURITY: u32 = 0xc;
     pub const HTTP_1_1_REQUIRED: u32 = 0xd;
 
-    /// The code's name, for a log or a metric's label.
+    /// The code's name, for logs and metric labels.
     pub fn name(code: u32) -> &'static str {
         match code {
             NO_ERROR => "NO_ERROR",
@@ -39,7 +39,7 @@ pub mod code {
     }
 }
 
-/// Why the peer's bytes end the connection (RFC 9113 §5.4.1). The GOAWAY that says so waits in the output.
+/// Why the peer's bytes end the connection (RFC 9113 §5.4.1). The output contains the matching GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", code::name(*.code))]
 pub struct ConnectionError {
@@ -65,7 +65,7 @@ impl ConnectionError {
         Self::new(code::FLOW_CONTROL_ERROR, reason)
     }
 
-    /// More of something harmless than an honest peer has reason to send.
+    /// The peer sent more of something harmless than an honest peer would.
     pub(super) const fn flood(reason: &'static str) -> Self {
         Self::new(code::ENHANCE_YOUR_CALM, reason)
     }

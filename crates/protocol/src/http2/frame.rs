@@ -1,14 +1,14 @@
-//! Frames (RFC 9113 §4, §6): the header, the payloads of fixed form, and what is written of them.
+//! Frames (RFC 9113 §4, §6): header, padding, and the encoding of the frames that we send.
 
 use super::error::ConnectionError;
 
 pub(super) const HEADER_BYTES: usize = 9;
-/// §4.2: what both ends may send without asking. We neither offer more nor use more.
+/// §4.2: the size that both sides may send without negotiation. We neither announce nor send larger frames.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16_384;
-/// §6.9.1: the largest window, and the largest stream id (§5.1.1).
+/// §6.9.1: the largest window, also the largest stream id (§5.1.1).
 pub(super) const MAX_31_BITS: u32 = (1 << 31) - 1;
-/// What a client sends first (§3.4). No other request shares more than its first two bytes (`PROPFIND`), since the method
-/// `PRI` is reserved (§11.6).
+/// The client's connection preface (§3.4). Since the method `PRI` is reserved (§11.6), no other request
+/// shares more than its first two bytes (`PROPFIND`).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) mod kind {
@@ -64,7 +64,7 @@ impl Header {
     }
 }
 
-/// §6.1: the payload between the pad length and the padding.
+/// §6.1: the payload between pad length and padding.
 pub(super) fn unpad(header: Header, payload: &[u8]) -> Result<&[u8], ConnectionError> {
     if !header.has(flag::PADDED) {
         return Ok(payload);
@@ -72,10 +72,10 @@ pub(super) fn unpad(header: Header, payload: &[u8]) -> Result<&[u8], ConnectionE
     let (&padding, rest) =
         payload.split_first().ok_or(ConnectionError::frame_size("a padded frame without a pad length"))?;
     let len = rest.len().checked_sub(usize::from(padding));
-    len.map(|len| &rest[..len]).ok_or(ConnectionError::protocol("more padding than payload"))
+    len.map(|len| &rest[..len]).ok_or(ConnectionError::protocol("the padding is longer than the payload"))
 }
 
-/// The number of 32 bits that a payload begins with.
+/// The 32-bit number at the start of a payload.
 pub(super) fn number(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
@@ -111,7 +111,7 @@ pub(super) fn push_rst_stream(out: &mut Vec<u8>, stream: u32, code: u32) {
     out.extend_from_slice(&code.to_be_bytes());
 }
 
-/// The last stream id is 0: a server without push opened none (§6.8).
+/// The last stream id is 0: a server without push opens no streams (§6.8).
 pub(super) fn push_go_away(out: &mut Vec<u8>, code: u32, debug: &str) {
     push_header(out, kind::GOAWAY, 0, 0, 8 + debug.len());
     out.extend_from_slice(&0u32.to_be_bytes());

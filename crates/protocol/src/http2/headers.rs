@@ -1,18 +1,18 @@
-//! The header fields of a response, in one allocation, and the rules each has to keep (RFC 9113 §8.2, §8.3).
+//! The header fields of a response in one allocation, and their validation (RFC 9113 §8.2, §8.3).
 
 use std::fmt;
 
-/// Name and value behind their lengths (four bytes each, in the machine's order), one field after the other.
+/// Each field is two lengths (four bytes each, native byte order), then name and value.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<u8>);
 
 impl Headers {
-    /// The value of the first field with that name, which is in lower case.
+    /// The value of the first field with this name, which must be in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Name and value of each field, in their order; names are in lower case, pseudo-header fields left out.
+    /// Name and value of each field, in order; names are in lower case, pseudo-header fields omitted.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
@@ -33,10 +33,10 @@ impl Headers {
     fn push(&mut self, name: &[u8], value: &[u8]) {
         let bytes = 8 + name.len() + value.len();
         if self.0.capacity() - self.0.len() < bytes {
-            // Room for a few fields more, as a response seldom has one.
+            // Reserves space for more fields, as a response seldom has only one.
             self.0.reserve(bytes.max(120));
         }
-        // Both are parts of a header block, whose bytes are bounded far below.
+        // Both are parts of a header block, whose size is bounded far below `u32::MAX`.
         self.0.extend_from_slice(&(name.len() as u32).to_ne_bytes());
         self.0.extend_from_slice(&(value.len() as u32).to_ne_bytes());
         self.0.extend_from_slice(name);
@@ -56,25 +56,25 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Takes the fields of one header block, in their order.
+/// Collects and validates the fields of one header block, in order.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) headers: Headers,
-    /// 0 until `:status` came.
+    /// 0 until `:status` arrives.
     pub(super) status: u16,
     pub(super) content_length: Option<u64>,
     /// Why the response is malformed (RFC 9113 §8.1.1).
     pub(super) malformed: Option<&'static str>,
-    /// Whether fields were left out for the limit.
+    /// Whether fields were dropped because of the limit.
     pub(super) truncated: bool,
     trailers: bool,
-    /// As RFC 9113 §10.5.1 counts: names, values and 32 bytes each.
+    /// As RFC 9113 §10.5.1 counts: names, values and 32 bytes per field.
     list_bytes: usize,
     list_bytes_max: usize,
 }
 
 impl Section {
-    /// Trailers have no status (RFC 9113 §8.1), and nobody asks for their fields.
+    /// Trailers have no status (RFC 9113 §8.1), and their fields are not kept.
     pub(super) fn new(trailers: bool, list_bytes_max: usize) -> Self {
         Self {
             headers: Headers::default(),
@@ -106,21 +106,21 @@ impl Section {
             return self.status(value);
         }
         if !name.iter().all(|&byte| NAME_BYTE[usize::from(byte)]) || name.is_empty() {
-            return Err("a field name that is not lower-case token");
+            return Err("a field name is not a lower-case token");
         }
         if !is_value(value) {
-            return Err("a field value with a forbidden byte");
+            return Err("a field value contains a forbidden byte");
         }
         if self.trailers {
             return Ok(());
         }
         if self.status == 0 {
-            return Err("a response that does not begin with its status");
+            return Err("the response does not start with its status");
         }
         match name {
             // §8.2.2
             b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
-                return Err("a field that belongs to HTTP/1.1");
+                return Err("a connection-specific field of HTTP/1.1");
             }
             b"content-length" => self.content_length(value)?,
             _ => {}
@@ -132,13 +132,13 @@ impl Section {
     /// §8.3.2: exactly one, before any other field.
     fn status(&mut self, value: &[u8]) -> Result<(), &'static str> {
         if self.trailers || self.status != 0 || !self.headers.is_empty() {
-            return Err("a status out of place");
+            return Err("a misplaced status");
         }
         self.status = match *value {
             [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
                 u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
             }
-            _ => return Err("a status that is not three digits"),
+            _ => return Err("the status is not three digits"),
         };
         Ok(())
     }
@@ -146,9 +146,9 @@ impl Section {
     fn content_length(&mut self, value: &[u8]) -> Result<(), &'static str> {
         let digits = Some(value).filter(|value| value.iter().all(u8::is_ascii_digit));
         let length = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-        let length: u64 = length.ok_or("a content length that is no number")?;
+        let length: u64 = length.ok_or("the content length is not a number")?;
         if self.content_length.is_some_and(|other| other != length) {
-            return Err("two content lengths");
+            return Err("two content lengths differ");
         }
         self.content_length = Some(length);
         Ok(())

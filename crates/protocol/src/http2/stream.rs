@@ -1,17 +1,20 @@
-//! One request and what came of its response so far, and the map of those that are open.
+//! One request with its partial response, and the map of open streams.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bytes::Bytes;
 
-use super::connection::Key;
 use super::headers::Headers;
+
+/// The caller's identifier of a request, unique among open requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key(pub u64);
 
 /// By stream id.
 pub(super) type Streams = HashMap<u32, Stream, BuildHasherDefault<IdHasher>>;
 
-/// The ids are ours, so nobody can make them collide: a multiplication spreads them enough.
+/// We choose the ids, so nobody can force collisions: a multiplication spreads them enough.
 #[derive(Default)]
 pub(super) struct IdHasher(u64);
 
@@ -27,7 +30,7 @@ impl Hasher for IdHasher {
     }
 
     fn write_u32(&mut self, id: u32) {
-        // 2^64 divided by the golden ratio; the map looks at the highest and the lowest bits.
+        // 2^64 divided by the golden ratio; the map uses the highest and lowest bits.
         let spread = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = spread ^ (spread >> 32);
     }
@@ -36,19 +39,19 @@ impl Hasher for IdHasher {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) key: Key,
-    /// What the peer lets us send; less than nothing after it lowered the initial window (RFC 9113 §6.9.2).
+    /// Bytes that the peer lets us send; negative after it lowered the initial window (RFC 9113 §6.9.2).
     pub(super) send_window: i32,
-    /// What we let the peer send.
+    /// Bytes that we let the peer send.
     pub(super) receive_window: i32,
-    /// The end of the request's body that no window had room for. END_STREAM was sent if it is empty.
+    /// The end of the request's body that exceeds the windows. Empty once END_STREAM was sent.
     pub(super) unsent: Bytes,
-    /// Whether it waits in the queue for the connection's window.
+    /// Whether the stream is in the queue for the connection window.
     pub(super) queued: bool,
-    /// Only of a response that did not come in one frame.
+    /// Present only if the response needs more than one frame.
     pub(super) response: Option<Box<Response>>,
 }
 
-/// A response whose end is still to come.
+/// An incomplete response.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -57,5 +60,5 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-// A connection has up to thousands of them.
+// A connection has up to thousands of streams.
 const _: () = assert!(size_of::<Stream>() <= 64);

@@ -1,65 +1,67 @@
-//! What a conversation asks of the session core, in its neutral words, and what is handed back to it.
+//! Requests of a conversation to the session core, in protocol-neutral terms, and the results that the core
+//! returns.
 
 use noroshi_types::{CloseReason, JsonText, NotificationId, Presence, Topic};
 
 use super::flight::Sent;
 use super::{Publication, Qos, ReasonCode, SubscribeOptions, Subscription, TopicFilter, Violation};
 
-/// What one packet asks for; at most one thing. What is to be sent besides was written.
+/// The request of one packet; at most one. Replies that need no request are already in the output.
 #[derive(Debug)]
 pub enum Action<'a> {
     None,
-    /// Answered by `logged_in` or `close`.
+    /// The caller answers with `logged_in` or `close`.
     LogIn(LogIn<'a>),
-    /// `answer` goes to `published`, if there is one, when what becomes of it is certain.
+    /// If `answer` is set, the caller passes it to `published` once the outcome is final.
     Publish {
         publication: Publication<'a>,
         answer: Option<Answer>,
     },
-    /// Answered by `subscribed`.
+    /// The caller answers with `subscribed`.
     Subscribe(SubscribeRequest),
-    /// Answered by `unsubscribed`.
+    /// The caller answers with `unsubscribed`.
     Unsubscribe(UnsubscribeRequest),
-    /// The device has these. `room`: what was refused as [`super::Delivery::Full`] may be offered again.
+    /// The device has received these messages. `room`: messages rejected as [`super::Delivery::Full`] may be
+    /// offered again.
     Settled {
         ids: Vec<NotificationId>,
         room: bool,
     },
     Presence(Presence),
-    /// `answer` goes to `published`.
+    /// The caller passes `answer` to `published`.
     RenewToken {
         token: &'a str,
         answer: Option<Answer>,
     },
-    /// It is over: what the client brought lets nobody in, for the reason given, which it was told.
+    /// The connection is over: the credentials are rejected for this reason, which was sent to the client.
     Refused(&'static str),
-    /// The conversation is over; the last word was written.
+    /// The conversation is over; the closing packet is in the output.
     Close {
         reason: CloseReason,
         violation: Option<Violation>,
     },
 }
 
-/// Who wants in.
+/// A log-in request.
 #[derive(Clone, PartialEq)]
 pub struct LogIn<'a> {
-    /// The device it says to be: the user name, or else the client identifier. The token has to be this
-    /// device's; without a name it is any.
+    /// The claimed device: the user name, or else the client identifier. The token must belong to it; without
+    /// a name any token is valid.
     pub device: Option<&'a str>,
-    /// Missing only where anonymous clients are let in.
+    /// `None` only if anonymous clients are allowed.
     pub token: Option<&'a str>,
-    /// CONNECT's user property `app`, or what the user name says ([`crate::app_name`]).
+    /// CONNECT's user property `app`, or the app in the user name ([`crate::app_name`]).
     pub app: Option<&'a str>,
     pub client_id: &'a str,
-    /// What is kept of the session is to be forgotten first (§3.1.2.4).
+    /// The stored session must be discarded first (§3.1.2.4).
     pub clean_start: bool,
-    /// How long it outlives its connection; 0 not at all.
+    /// How long the session outlives its connection; 0: not at all.
     pub session_expiry_s: u32,
-    /// The will that it leaves, which it must be allowed to publish.
+    /// The will, which the client must be allowed to publish.
     pub will: Option<OfferedWill>,
 }
 
-/// The will of a CONNECT, to be checked before its client is let in.
+/// The will of a CONNECT, to be authorized before the log-in succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedWill {
     pub topic: Topic,
@@ -68,28 +70,28 @@ pub struct OfferedWill {
 }
 
 impl std::fmt::Debug for LogIn<'_> {
-    /// Not the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LogIn({:?}, clean start {})", self.device, self.clean_start)
     }
 }
 
-/// A session that began.
+/// A session that started.
 #[derive(Debug, Default)]
 pub struct LoggedIn<'a> {
-    /// Becomes the client identifier of a client that brought none (§3.1.3.1).
+    /// Becomes the client identifier of a client that sent none (§3.1.3.1).
     pub device: &'a str,
-    /// The same for all connections of one device, and tells nobody which: for No Local.
+    /// Equal for all connections of a device, without identifying it: for No Local.
     pub origin: u64,
-    /// The session was there before (§3.2.2.1.1). Not with a clean start.
+    /// The session existed before (§3.2.2.1.1). Never with a clean start.
     pub session_present: bool,
-    /// Those of the session; also those that it has without having asked for them over MQTT.
+    /// All subscriptions of the session, including those not made over MQTT.
     pub subscriptions: Vec<Subscription>,
-    /// What its last connection left, if this node still has it.
+    /// The state of its last connection, if this node still has it.
     pub saved: Option<Box<Saved>>,
 }
 
-/// Names a received message until its publisher can be answered.
+/// Identifies a received message until its publisher can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     pub(super) packet_id: u16,
@@ -97,79 +99,80 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the message is to be published exactly once.
+    /// Whether the message must be published exactly once.
     pub fn is_exactly_once(&self) -> bool {
         self.qos == Qos::ExactlyOnce
     }
 }
 
-/// Why what a client published was not.
+/// Why a client's message was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishRefused {
     /// The app or the token does not allow it.
     NotAllowed,
-    /// The payload is over the limit of what clients may publish.
+    /// The payload exceeds the limit for clients.
     TooBig,
-    /// Over another limit: of what may wait, or of what the topic may hold.
+    /// Another limit is exceeded: of pending messages, of the topic, or of the app's quota.
     OverQuota,
-    /// What was published to be the session's new token has expired.
+    /// The message contains a new token for the session, which has expired.
     TokenExpired,
-    /// What was published to be the session's new token is not valid, or not for this session.
+    /// The message contains a new token for the session, which is invalid or belongs to another session.
     BadToken,
-    /// The service cannot now; the client may try again.
+    /// The service is temporarily unable; the client may retry.
     Unavailable,
 }
 
-/// Why who wants in is not let in, where a close reason does not say enough.
+/// Why a log-in is rejected, where a close reason is too general.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogInRefused {
     /// The client may not publish to the will's topic.
     Will,
-    /// The will is longer than what a client may publish.
+    /// The will exceeds the limit for published messages.
     WillTooBig,
-    /// The token is good, and names another device.
+    /// The token is valid, but for another device.
     OtherDevice,
 }
 
 impl LogInRefused {
-    /// A refused will is a matter of what the client may do: its name and password are good (§3.2.2.2).
+    /// A rejected will is an authorization error: name and password are valid (§3.2.2.2).
     pub(super) fn reason_code(self) -> ReasonCode {
         match self {
             LogInRefused::Will => ReasonCode::NotAuthorized,
-            // The packet is within the maximum packet size (0x95): it is a limit of the server's, as in PUBACK.
+            // The packet is within the maximum packet size (0x95): this is a limit of the server's, as in
+            // PUBACK.
             LogInRefused::WillTooBig => ReasonCode::QuotaExceeded,
             LogInRefused::OtherDevice => ReasonCode::BadUserNameOrPassword,
         }
     }
 
-    /// For the client and the log.
+    /// Text for the client and the log.
     pub fn text(self) -> &'static str {
         match self {
-            LogInRefused::Will => "the will is refused: the client may not publish to its topic",
+            LogInRefused::Will => "the will is rejected: the client may not publish to its topic",
             LogInRefused::WillTooBig => {
-                "the will is refused: it is over the size limit of what clients may publish"
+                "the will is rejected: it exceeds the size limit for published messages"
             }
             LogInRefused::OtherDevice => {
-                "the token is another device's than the user name or client identifier says"
+                "the token belongs to another device than the user name or client identifier"
             }
         }
     }
 }
 
-/// Why a subscription was not made.
+/// Why a subscription was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubscribeRefused {
     NotAllowed,
-    /// More than a device may have.
+    /// The device has the maximum number of subscriptions.
     OverQuota,
     Unavailable,
 }
 
-/// A SUBSCRIBE. What the conversation refuses by itself is refused already.
+/// A SUBSCRIBE. Filters that the conversation rejects are already marked.
 #[derive(Debug)]
 pub struct SubscribeRequest {
     pub(super) packet_id: u16,
-    /// The subscription identifier, 0 if none.
+    /// The subscription identifier; 0: none.
     pub(super) id: u32,
     pub(super) items: Vec<SubscribeItem>,
 }
@@ -181,7 +184,8 @@ pub(super) struct SubscribeItem {
 }
 
 impl SubscribeRequest {
-    /// What is asked for; to be kept with the session where it is one that lasts. `since`: [`Subscription::since`].
+    /// The requested subscriptions, which the caller stores with a persistent session. `since`:
+    /// [`Subscription::since`].
     pub fn subscriptions(&self, since: i64) -> impl Iterator<Item = Subscription> {
         self.filters().map(move |(filter, options)| {
             let filter = filter.clone();
@@ -193,19 +197,19 @@ impl SubscribeRequest {
         self.items.iter().filter_map(|item| Some((item.filter.as_ref().ok()?, item.options)))
     }
 
-    /// The shared ones of what is asked for.
+    /// The requested shared subscriptions.
     pub fn shares(&self) -> impl Iterator<Item = (&TopicFilter, Qos)> {
         self.filters()
             .filter(|(filter, _)| filter.share().is_some())
             .map(|(filter, options)| (filter, options.qos()))
     }
 
-    /// How many are asked for and not refused.
+    /// The number of requested subscriptions that are not rejected.
     pub fn count(&self) -> usize {
         self.filters().count()
     }
 
-    /// Refuses those that `refuse` names a reason for.
+    /// Rejects the filters for which `refuse` returns a reason.
     pub fn refuse(&mut self, refuse: impl Fn(&TopicFilter) -> Option<SubscribeRefused>) {
         for item in &mut self.items {
             if let Some(refused) = item.filter.as_ref().ok().and_then(&refuse) {
@@ -240,15 +244,13 @@ impl PublishRefused {
     pub(super) fn text(self) -> &'static str {
         match self {
             PublishRefused::NotAllowed => "publishing to this topic is not allowed",
-            PublishRefused::TooBig => "the payload is over the size limit of what clients may publish",
+            PublishRefused::TooBig => "the payload exceeds the size limit for published messages",
             PublishRefused::OverQuota => {
-                "too much waits to be stored, the topic is full, or the app has used up its quota"
+                "too many messages are pending, the topic is full, or the app has exhausted its quota"
             }
             PublishRefused::TokenExpired => "the new token has expired; the session keeps its old one",
-            PublishRefused::BadToken => {
-                "the new token is not valid for this session, which keeps its old one"
-            }
-            PublishRefused::Unavailable => "it could not be stored now; publish it again later",
+            PublishRefused::BadToken => "the new token is invalid for this session, which keeps its old one",
+            PublishRefused::Unavailable => "the message could not be stored; publish it again later",
         }
     }
 }
@@ -257,9 +259,9 @@ impl PublishRefused {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribed {
     pub filter: TopicFilter,
-    /// It replaced none of the same filter.
+    /// False if it replaced one with the same filter.
     pub is_new: bool,
-    /// Retained messages are wanted (§3.8.3.1).
+    /// The client expects the retained messages (§3.8.3.1).
     pub wants_retained: bool,
 }
 
@@ -276,23 +278,23 @@ impl UnsubscribeRequest {
     }
 }
 
-/// What is left of a connection.
+/// The state that remains when a connection ends.
 #[derive(Debug, Default)]
-pub struct Parting {
-    /// To be published when its delay or the session is over, whichever is first, and not if a connection
+pub struct ConnectionEnd {
+    /// To be published after its delay or at the end of the session, whichever is first, unless a connection
     /// resumes the session before (§3.1.3.2.2).
     pub will: Option<Box<Will>>,
-    /// 0: the session ends here.
+    /// 0: the session ends now.
     pub session_expiry_s: u32,
     pub subscriptions: Vec<Subscription>,
-    /// None if the session ends here.
+    /// `None` if the session ends now.
     pub saved: Option<Box<Saved>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Will {
     pub topic: Topic,
-    /// The notification's.
+    /// The data of the resulting notification.
     pub data: JsonText,
     pub qos: Qos,
     pub retain: bool,
@@ -302,17 +304,17 @@ pub struct Will {
 }
 
 impl Will {
-    /// Bytes on the heap, about.
+    /// Approximate heap bytes.
     pub fn held_bytes(&self) -> usize {
         self.topic.as_str().len() + self.data.as_str().len()
     }
 }
 
-/// A message that a session still owes its client.
+/// A message that is sent and not yet confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owed {
     pub id: NotificationId,
-    /// Because its topic retained it.
+    /// It was sent as a retained message.
     pub retained: bool,
 }
 
@@ -320,30 +322,32 @@ pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = Owed> {
     sent.iter().filter(|sent| sent.is_open()).map(|sent| Owed { id: sent.id, retained: sent.retained })
 }
 
-/// A session's state that is not in the store (§4.1): what is in flight both ways, and the subscriptions.
+/// Session state that is not in the store (§4.1): in-flight messages in both directions, and the
+/// subscriptions.
 #[derive(Debug, Default)]
 pub struct Saved {
     pub(super) sent: Vec<Sent>,
     pub(super) unreleased: Vec<u16>,
     pub(super) last_packet_id: u16,
-    /// Some that were given out before are not known.
+    /// Some packet ids in use are unknown.
     pub(super) forgot_ids: bool,
 }
 
 impl Saved {
-    /// Bytes on the heap and its own, about.
+    /// Approximate bytes, on the heap and inline.
     pub fn held_bytes(&self) -> usize {
         size_of::<Self>()
             + self.sent.capacity() * size_of::<Sent>()
             + self.unreleased.capacity() * size_of::<u16>()
     }
 
-    /// What was sent and not confirmed, in the order in which it was sent.
+    /// Messages sent and not confirmed, in sending order.
     pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
         in_flight(&self.sent)
     }
 
-    /// A message was published whose connection ended before it could be told: sent again, it is the same one.
+    /// Records that a message was published although its connection ended before the acknowledgement: if it
+    /// is sent again, it is a duplicate.
     pub fn published(&mut self, answer: Answer) {
         if answer.is_exactly_once()
             && let Err(at) = self.unreleased.binary_search(&answer.packet_id)
@@ -353,11 +357,11 @@ impl Saved {
     }
 }
 
-/// Where else to go (§4.11).
+/// Another server to use (§4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReference<'a> {
-    /// `host:port`, or several with spaces between.
+    /// `host:port`, or several separated by spaces.
     pub servers: &'a str,
-    /// For good, not only now.
+    /// Permanently, not only temporarily.
     pub moved: bool,
 }

@@ -1,22 +1,22 @@
-//! Why a connection ends, in MQTT's words: one table for DISCONNECT and for the CONNACK of a connection
-//! that is not let in. Clients of MQTT 3.1.1 get CONNACK's return code, or just the end.
+//! Maps close reasons to the reason codes of DISCONNECT and, for connections without a session, CONNACK.
+//! Clients of MQTT 3.1.1 get CONNACK's return code, or only the end of the connection.
 
 use noroshi_types::CloseReason;
 
 use super::ReasonCode;
 
-/// What is said of one reason.
+/// The codes for one close reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastWord {
+pub struct CloseCodes {
     pub connack: ReasonCode,
     pub disconnect: ReasonCode,
 }
 
-/// `None` where the peer ended it.
-pub fn last_word(reason: CloseReason) -> Option<LastWord> {
+/// Returns `None` if the peer ended the connection.
+pub fn close_codes(reason: CloseReason) -> Option<CloseCodes> {
     use ReasonCode::*;
     let (connack, disconnect) = match reason {
-        // To come back is right, and another node is whom the client then finds.
+        // The client should reconnect, and will reach another node.
         CloseReason::Drain => (UseAnotherServer, UseAnotherServer),
         CloseReason::Replaced => (ServerBusy, SessionTakenOver),
         CloseReason::Expired => (NotAuthorized, MaximumConnectTime),
@@ -29,7 +29,7 @@ pub fn last_word(reason: CloseReason) -> Option<LastWord> {
         CloseReason::BadMessage => (ProtocolError, ProtocolError),
         CloseReason::Overloaded => (ServerBusy, ServerBusy),
         CloseReason::QuotaExceeded => (QuotaExceeded, QuotaExceeded),
-        // "Try again later", and not 0x98: a client that was revoked gets that.
+        // "Server busy" and not 0x98, which a client with a revoked credential gets.
         CloseReason::RulesChanged => (ServerBusy, ServerBusy),
         CloseReason::Internal => (UnspecifiedError, UnspecifiedError),
         CloseReason::ProtocolError => (MalformedPacket, MalformedPacket),
@@ -37,7 +37,7 @@ pub fn last_word(reason: CloseReason) -> Option<LastWord> {
         CloseReason::TooBig => (PacketTooLarge, PacketTooLarge),
         CloseReason::PeerClosed | CloseReason::PeerReset => return None,
     };
-    Some(LastWord { connack, disconnect })
+    Some(CloseCodes { connack, disconnect })
 }
 
 #[cfg(test)]
@@ -46,9 +46,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_words_that_may_be_said() {
+    fn every_reason_has_codes_allowed_in_its_packet() {
         for reason in CloseReason::ALL {
-            let Some(word) = last_word(reason) else {
+            let Some(word) = close_codes(reason) else {
                 assert!(reason.websocket_code().is_none(), "{reason:?}");
                 continue;
             };
@@ -58,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_come_back_only_with_something_new_are_told_so() {
-        // Return codes 4 and 5 of MQTT 3.1.1 are what clients stop at.
+    fn codes_tell_clients_whether_to_reconnect() {
+        // Clients stop reconnecting at return codes 4 and 5 of MQTT 3.1.1.
         for reason in CloseReason::ALL.into_iter().filter(|reason| *reason != CloseReason::Replaced) {
-            let Some(word) = last_word(reason) else { continue };
+            let Some(word) = close_codes(reason) else { continue };
             let stops = word.connack.connect_return_code() >= 4;
             assert_eq!(stops, !reason.may_reconnect() || reason == CloseReason::AuthTimeout, "{reason:?}");
         }

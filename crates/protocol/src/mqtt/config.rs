@@ -1,38 +1,38 @@
-//! What a node allows on its MQTT connections. Told to clients of MQTT 5 in CONNACK; clients of 3.1.1 find
-//! out by being closed.
+//! Limits and options of a node's MQTT connections. Clients of MQTT 5 learn them from CONNACK; clients of
+//! 3.1.1 are closed when they exceed one.
 
 use noroshi_types::limits;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Lets in who shows no token, as the device that the client identifier names. For the conformance
-    /// suites; never in service.
+    /// Accepts clients without a token, as the device that the client identifier names. For conformance
+    /// suites only.
     pub anonymous: bool,
-    /// Of a packet from a client, header included; the decoder's limit too.
+    /// Limit of a packet from a client, including its header; also the decoder's limit.
     pub packet_bytes_max: u32,
-    /// QoS 1 and 2 messages of a client that are not finished (§3.2.2.3.3); 1 or more.
+    /// Limit of unfinished QoS 1 and 2 messages from a client (§3.2.2.3.3); at least 1.
     pub receive_maximum: u16,
-    /// Aliases a client may set (§3.2.2.3.8).
+    /// Limit of aliases that a client may set (§3.2.2.3.8).
     pub topic_alias_maximum: u16,
-    /// Aliases set here towards a client that allows them. They save bytes on the wire and cost the sharing of
-    /// whole packets.
+    /// Limit of aliases that the server sets for clients that allow them. They save bytes on the wire but
+    /// prevent sharing of whole packets.
     pub send_aliases_max: u16,
-    /// QoS 1 and 2 messages towards a client that are not finished, whatever it allows; 1 or more.
+    /// Limit of unfinished QoS 1 and 2 messages to a client, whatever the client allows; at least 1.
     pub in_flight_max: u16,
-    /// A longer keep alive, or none, is shortened to this (§3.2.2.3.14); 0 leaves it to the client.
+    /// A longer keep alive, or none, is reduced to this (§3.2.2.3.14); 0 disables the limit.
     pub keep_alive_max_s: u16,
-    /// How long a session outlives its connection at most.
+    /// Limit of the time that a session outlives its connection.
     pub session_expiry_max_s: u32,
     pub subscriptions_max: usize,
-    /// What may come between CONNECT and its answer.
+    /// Limit of bytes received between CONNECT and its answer.
     pub early_bytes_max: usize,
 }
 
-/// Filters with wildcards of one connection: each is compared with every message that comes its way.
+/// Limit of filters with wildcards per connection: each is compared with every message.
 pub const WILDCARDS_MAX: usize = 100;
 
-/// Messages of a client of MQTT 3.1.1 that are not finished: it cannot be told a receive maximum, and
-/// common clients stop at 20 or, without a limit, at what they have to say. At 4 bytes each, 4 KiB.
+/// Limit of unfinished messages from a client of MQTT 3.1.1, which has no receive maximum: common clients
+/// stop at 20 or send without limit. At 4 bytes each, 4 KiB.
 pub(super) const V3_RECEIVE_MAXIMUM: usize = 1_024;
 
 impl Default for Config {
@@ -40,14 +40,16 @@ impl Default for Config {
         Self {
             anonymous: false,
             packet_bytes_max: 64 << 10,
-            // What a client library keeps in flight by itself is 10 to 20.
+            // Client libraries keep 10 to 20 messages in flight by default.
             receive_maximum: 64,
             topic_alias_maximum: 16,
-            // Common clients that allow them lose the topic of a QoS 2 message, or leave aliases to their user.
+            // Common clients that allow aliases lose the topic of a QoS 2 message, or leave aliases to their
+            // user.
             send_aliases_max: 0,
-            // At 20 bytes each, 1.3 KiB of a busy connection.
+            // At 20 bytes each, 1.3 KiB per busy connection.
             in_flight_max: 64,
-            // Below the 5 minutes after which common NAT tables forget TCP, once it is multiplied by 1.5.
+            // When multiplied by 1.5, below the 5 minutes after which common NAT tables drop idle TCP
+            // Nothing is stored longer than the maximum life of a message.
             keep_alive_max_s: 240,
             // Nothing is kept for longer than a message can live.
             session_expiry_max_s: 28 * 86_400,
@@ -58,14 +60,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the conformance suites expect of a server that they may not configure.
+    /// The configuration that the conformance suites expect of a server.
     pub fn conformance() -> Self {
         Self {
             anonymous: true,
             receive_maximum: 20,
             topic_alias_maximum: 10,
             send_aliases_max: 10,
-            // Paho's suite asks for 120 and expects to be told 60 (§3.2.2.3.14).
+            // Paho's suite requests 120 and expects 60 (§3.2.2.3.14).
             keep_alive_max_s: 60,
             ..Self::default()
         }

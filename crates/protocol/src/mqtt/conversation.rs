@@ -1,13 +1,13 @@
-//! One connection's conversation: packets in, bytes and [`Action`]s out. It knows no clock, no store and no
-//! socket; what it waits for comes back by the methods that [`Action`] names.
+//! One connection's state machine: packets in, bytes and [`Action`]s out. It uses no clock, store or socket;
+//! results arrive through the methods that [`Action`] names.
 //!
-//! Four kinds of methods. Input from the client: [`Conversation::receive`] (and [`Conversation::violate`] for
-//! what was no packet). Answers of the service: `logged_in`, `published`, `subscribed`, `unsubscribed`.
-//! Output: `deliver`, `caught_up`. The end: `close`, and [`Conversation::part`] once, whatever ended it.
+//! Four kinds of methods. Input from the client: [`Conversation::receive`], and [`Conversation::violate`] for
+//! decoding errors. Results from the service: `logged_in`, `published`, `subscribed`, `unsubscribed`. Output:
+//! `deliver`, `caught_up`. End: `close`, and [`Conversation::part`] once, whatever ended the connection.
 //!
-//! Invariants: what is written into `out` is sent, in that order, or the connection ends (packet ids and
-//! aliases are counted as told). Nothing is written before CONNECT and nothing after the last word. An idle
-//! conversation is 64 bytes and its subscriptions; what is under way is boxed and bounded by `Config`.
+//! Invariants: everything written to `out` must be sent in order, or the connection ends, since packet ids
+//! and aliases count as used. Nothing is written before CONNECT and nothing after the closing packet. An idle
+//! conversation takes 64 bytes and its subscriptions; in-flight state is boxed and bounded by `Config`.
 
 mod close;
 mod connect;
@@ -19,44 +19,44 @@ pub use deliver::{Cause, Delivery};
 
 use noroshi_types::CloseReason;
 
-use super::action::{Action, Parting, Saved, Will};
+use super::action::{Action, ConnectionEnd, Saved, Will};
 use super::flight::Flight;
 use super::subscription::Subscriptions;
 use super::{Config, Disconnect, Frame, Packet, Property, ReasonCode, Version, Violation};
 use connect::Opening;
 
-/// What a connection of MQTT is made of.
+/// The state of an MQTT connection.
 #[derive(Debug)]
 pub struct Conversation {
-    /// Until it is open.
+    /// Present until the connection is open.
     opening: Option<Box<Opening>>,
     subscriptions: Option<Box<Subscriptions>>,
     flight: Option<Box<Flight>>,
     will: Option<Box<Will>>,
-    /// The device's, for No Local.
+    /// The device's origin, for No Local.
     origin: u64,
     session_expiry_s: u32,
-    /// Of packets to the client (§3.1.2.11.4).
+    /// Limit of packets to the client (§3.1.2.11.4).
     packet_bytes_max: u32,
     keep_alive_s: u16,
     last_packet_id: u16,
-    /// Messages to the client that may be unfinished: its receive maximum and ours.
+    /// Limit of unfinished messages to the client: the lower of its receive maximum and ours.
     window: u16,
-    /// Aliases towards the client.
+    /// Limit of aliases towards the client.
     send_aliases: u16,
     version: Version,
     is_mqtt31: bool,
     phase: Phase,
     /// Reason strings may be sent with any packet (§3.1.2.11.7).
     problem_information: bool,
-    /// A message was refused for want of room.
+    /// A message was rejected because the window is full.
     window_full: bool,
-    /// The session goes on, and which packet ids were given out in it is not known: the client may hold some for
-    /// messages with QoS 2 that it received.
+    /// The session continues without knowledge of its used packet ids: the client may hold some for QoS 2
+    /// messages that it received.
     forgot_ids: bool,
 }
 
-// A million idle connections carry one each.
+// Each of a million idle connections holds one.
 const _: () = assert!(size_of::<Conversation>() <= 64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ enum Phase {
     AwaitConnect,
     LoggingIn,
     Open,
-    /// The last word was said.
+    /// The closing packet was written.
     Over,
 }
 
@@ -97,27 +97,27 @@ impl Conversation {
         }
     }
 
-    /// Whether a session began and did not end.
+    /// Whether a session started and did not end.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Known from CONNECT on.
+    /// Known after CONNECT.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// How long nothing may be heard, from the log-in on: one and a half times the keep alive
-    /// ([MQTT-3.1.2-22]). `None`: as long as the client likes.
+    /// The idle timeout after the log-in: one and a half times the keep alive ([MQTT-3.1.2-22]). `None`: no
+    /// timeout.
     pub fn silence_max_ms(&self) -> Option<u64> {
         (self.keep_alive_s > 0).then(|| u64::from(self.keep_alive_s) * 1_500)
     }
 
-    /// One packet of the client.
+    /// Handles one packet of the client.
     pub fn receive<'a>(&mut self, config: &Config, frame: Frame<'a>, out: &mut Vec<u8>) -> Action<'a> {
         let result = match self.phase {
             Phase::AwaitConnect => return self.receive_first(config, frame, out),
-            Phase::LoggingIn => self.keep_early(config, frame),
+            Phase::LoggingIn => self.buffer_early(config, frame),
             Phase::Open => {
                 let frame = if self.is_mqtt31 { frame.without_dup() } else { frame };
                 Packet::parse(self.version, frame).and_then(|packet| self.handle_packet(config, packet, out))
@@ -141,7 +141,7 @@ impl Conversation {
             Packet::PubComp(ack) => self.handle_pubcomp(ack),
             Packet::Subscribe(subscribe) => self.handle_subscribe(config, subscribe),
             Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(config, unsubscribe),
-            Packet::PingReq => Ok(self.say(Packet::PingResp, out)),
+            Packet::PingReq => Ok(self.push_or_close(Packet::PingResp, out)),
             Packet::Disconnect(disconnect) => self.handle_disconnect(config, disconnect),
             Packet::Auth(_) => Err(Violation::AuthUnexpected), // [MQTT-4.12.0-7]
             Packet::Connect(_) => Err(Violation::SecondConnect), // [MQTT-3.1.0-2]
@@ -165,7 +165,7 @@ impl Conversation {
             }
             self.session_expiry_s = expiry_s.min(config.session_expiry_max_s);
         }
-        // [MQTT-3.14.4-3]; any other reason code leaves the will in force.
+        // [MQTT-3.14.4-3]; any other reason code keeps the will.
         if disconnect.reason == ReasonCode::Success {
             self.will = None;
         }
@@ -173,11 +173,12 @@ impl Conversation {
         Ok(Action::Close { reason: CloseReason::PeerClosed, violation: None })
     }
 
-    /// What is left when the connection is over. Without `close` or a DISCONNECT before, the peer vanished.
-    pub fn part(self) -> Parting {
-        // Without a log-in there was no session.
+    /// Returns the state that remains after the connection. Without a previous `close` or DISCONNECT, the
+    /// peer disconnected abnormally.
+    pub fn part(self) -> ConnectionEnd {
+        // Without a log-in there is no session.
         if self.opening.is_some() {
-            return Parting::default();
+            return ConnectionEnd::default();
         }
         let session_expiry_s = self.session_expiry_s;
         let subscriptions =
@@ -191,15 +192,15 @@ impl Conversation {
                 forgot_ids: self.forgot_ids,
             })
         });
-        Parting { will: self.will, session_expiry_s, subscriptions, saved }
+        ConnectionEnd { will: self.will, session_expiry_s, subscriptions, saved }
     }
 
-    /// Writes a packet, with what it may leave out left out if it is over the client's maximum. One that is
-    /// too large even so ends the connection, since the client waits for it.
-    fn say<'a>(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Action<'a> {
+    /// Writes a packet, without its optional properties if it exceeds the client's maximum. A packet that is
+    /// still too large ends the connection, since the client waits for it.
+    fn push_or_close<'a>(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) -> Action<'a> {
         match self.push(&packet, out) || self.push(&packet.bare(), out) {
             true => Action::None,
-            false => self.fall_silent(CloseReason::TooBig),
+            false => self.end_silently(CloseReason::TooBig),
         }
     }
 
@@ -214,8 +215,8 @@ impl Conversation {
         fits
     }
 
-    /// Ends without a word.
-    fn fall_silent<'a>(&mut self, reason: CloseReason) -> Action<'a> {
+    /// Ends the conversation without a closing packet.
+    fn end_silently<'a>(&mut self, reason: CloseReason) -> Action<'a> {
         self.phase = Phase::Over;
         Action::Close { reason, violation: None }
     }
@@ -224,14 +225,14 @@ impl Conversation {
         self.flight.get_or_insert_default()
     }
 
-    /// Frees what nothing is left of.
-    fn settle(&mut self) {
+    /// Frees the in-flight state if it is empty.
+    fn free_flight(&mut self) {
         if self.flight.as_ref().is_some_and(|flight| flight.is_empty()) {
             self.flight = None;
         }
     }
 
-    /// Heap bytes of what is under way and of the subscriptions, about.
+    /// Approximate heap bytes of in-flight state and subscriptions.
     pub fn held_bytes(&self) -> usize {
         let flight = self.flight.as_ref().map_or(0, |flight| flight.held_bytes());
         let opening = self.opening.as_ref().map_or(0, |opening| opening.held_bytes());

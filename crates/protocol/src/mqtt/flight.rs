@@ -1,6 +1,5 @@
-//! What is under way on one connection: messages sent and not confirmed, messages received and not
-//! finished, and topic aliases both ways. All of it is bounded, and none of it exists while nothing is
-//! under way.
+//! The in-flight state of a connection: messages sent and not confirmed, messages received and not finished,
+//! and topic aliases in both directions. It is bounded, and does not exist while empty.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,22 +8,22 @@ use noroshi_types::NotificationId;
 
 use super::{Qos, ReasonCode};
 
-/// A message's packet id and how far it is.
+/// An in-flight message with its packet id and stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) id: NotificationId,
-    /// The log that it comes from ([`super::Outgoing`]); 0 is none.
+    /// The log that contains it ([`super::Outgoing`]); 0: none.
     pub(super) log: u32,
     pub(super) packet_id: u16,
     pub(super) stage: Stage,
-    /// Sent on an earlier connection of the session: to be sent again when it comes by.
+    /// Sent on an earlier connection of the session: to be sent again when it is delivered again.
     pub(super) resend: bool,
-    /// Sent because its topic retains it: that the client has it says nothing about the topic's log.
+    /// Sent as a retained message: its receipt does not advance the position in the topic's log.
     pub(super) retained: bool,
-    /// The client confirmed it, and the service has not been told.
-    pub(super) waits: bool,
-    /// The client may hold its packet id for another message: it did not answer the PUBREL that went before.
-    pub(super) unsure: bool,
+    /// The client confirmed it, but the service was not informed yet.
+    pub(super) unreported: bool,
+    /// The client may hold its packet id for another message: it has not answered the preceding PUBREL.
+    pub(super) id_in_doubt: bool,
 }
 
 impl Sent {
@@ -36,13 +35,13 @@ impl Sent {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// QoS 1: PUBACK ends it.
+    /// QoS 1: completed by PUBACK.
     Ack,
     /// QoS 2: PUBREC is next.
     Rec,
-    /// QoS 2: PUBREL was sent, PUBCOMP ends it.
+    /// QoS 2: PUBREL was sent; completed by PUBCOMP.
     Comp,
-    /// It has no packet id any more, and waits for the service to be told.
+    /// The packet id is free; the service has not been informed yet.
     Done,
 }
 
@@ -56,8 +55,8 @@ impl Stage {
     }
 }
 
-/// A received message whose PUBACK or PUBREC has not gone out: it waits for the service's answer, or for
-/// those before it ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+/// A received message whose PUBACK or PUBREC was not sent: it unreported for the service's result, or for earlier
+/// messages ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) packet_id: u16,
@@ -65,11 +64,11 @@ pub(super) struct Received {
     pub(super) answer: Option<Verdict>,
 }
 
-/// What is to be said of a received message: a code, and for people why.
+/// The outcome of a received message: a reason code, and an explanation for people.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Verdict {
     pub(super) code: ReasonCode,
-    /// Nothing where the code is no error.
+    /// Empty if the code is not an error.
     pub(super) text: &'static str,
 }
 
@@ -79,15 +78,16 @@ impl Verdict {
 
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// In the order they were sent; at most twice [`super::Config::in_flight_max`].
+    /// In sending order; at most twice [`super::Config::in_flight_max`].
     pub(super) sent: Vec<Sent>,
-    /// At most the receive maximum, together with `unreleased`.
+    /// Together with `unreleased` at most the receive maximum.
     pub(super) received: VecDeque<Received>,
-    /// QoS 2 messages whose PUBREC went out and whose PUBREL has not come; ordered.
+    /// QoS 2 messages with PUBREC sent and PUBREL pending; sorted.
     pub(super) unreleased: Vec<u16>,
-    /// What the client set, by alias less 1; at most the maximum told. `None` between set ones.
+    /// Aliases set by the client, indexed by alias minus 1; at most the announced maximum. `None` where
+    /// unset.
     pub(super) aliases: Vec<Option<Box<str>>>,
-    /// What was set towards the client, by alias less 1.
+    /// Aliases set for the client, indexed by alias minus 1.
     pub(super) sent_aliases: Vec<Arc<str>>,
 }
 
@@ -115,12 +115,12 @@ impl Flight {
         self.sent.iter().position(|sent| sent.packet_id == packet_id && sent.stage != Stage::Done)
     }
 
-    /// Those that count against the client's receive maximum on this connection.
+    /// The number of messages that count against the client's receive maximum on this connection.
     pub(super) fn sent_count(&self) -> usize {
         self.sent.iter().filter(|sent| !sent.resend && sent.stage != Stage::Done).count()
     }
 
-    /// Where a message is that was sent for the same reason: first one to be sent again.
+    /// The position of a message that was sent for the same reason; prefers one to be sent again.
     pub(super) fn known(&self, id: NotificationId, retained: bool) -> Option<usize> {
         let find = |resend| {
             let is_it = |sent: &Sent| sent.id == id && sent.retained == retained && sent.resend == resend;
@@ -129,31 +129,31 @@ impl Flight {
         find(true).or_else(|| find(false))
     }
 
-    /// Whether a message of this log was sent and is not confirmed.
+    /// Whether an unconfirmed message of this log exists.
     pub(super) fn is_open(&self, log: u32) -> bool {
         log != 0 && self.sent.iter().any(|sent| sent.log == log && sent.is_open())
     }
 
-    /// Takes out what the service can be told. A device has one position in a log, so a message counts as confirmed when
-    /// every message sent before it from the same log is confirmed too.
-    pub(super) fn take_told(&mut self) -> Vec<NotificationId> {
+    /// Removes and returns the messages that can be reported to the service. A device has one position in a
+    /// log, so a message counts as confirmed once every message sent before it from the same log is confirmed
+    /// too.
+    pub(super) fn take_confirmed(&mut self) -> Vec<NotificationId> {
         let (mut open, mut ids) = (Vec::new(), Vec::new());
         self.sent.retain_mut(|sent| {
             let follows = sent.log != 0 && open.contains(&sent.log);
             if sent.is_open() && sent.log != 0 && !follows {
                 open.push(sent.log);
             }
-            if sent.waits && !follows {
+            if sent.unreported && !follows {
                 ids.push(sent.id);
-                sent.waits = false;
+                sent.unreported = false;
             }
-            sent.stage != Stage::Done || sent.waits
+            sent.stage != Stage::Done || sent.unreported
         });
         ids
     }
 
-    /// A packet id that no message has; `last` is the one given before. There is one, since fewer than
-    /// 65,535 are out.
+    /// The next free packet id after `last`. One exists, since fewer than 65,535 are in use.
     pub(super) fn next_packet_id(&self, last: u16) -> u16 {
         let mut id = last;
         loop {
@@ -168,7 +168,7 @@ impl Flight {
         self.received.len() + self.unreleased.len()
     }
 
-    /// Whether it is neither finished nor to be published again (§4.3).
+    /// Whether it is unfinished and must not be published again (§4.3).
     pub(super) fn has_received(&self, packet_id: u16, qos: Qos) -> bool {
         self.received.iter().any(|received| received.packet_id == packet_id && received.qos == qos)
     }
@@ -183,7 +183,7 @@ impl Flight {
         }
     }
 
-    /// Whether it was there.
+    /// Returns whether it was present.
     pub(super) fn release(&mut self, packet_id: u16) -> bool {
         let found = self.unreleased.binary_search(&packet_id);
         found.is_ok_and(|at| {
@@ -211,11 +211,11 @@ mod tests {
 
     fn sent(id: NotificationId, packet_id: u16, log: u32) -> Sent {
         let (stage, resend, retained) = (Stage::Ack, false, false);
-        Sent { id, log, packet_id, stage, resend, retained, waits: false, unsure: false }
+        Sent { id, log, packet_id, stage, resend, retained, unreported: false, id_in_doubt: false }
     }
 
     #[test]
-    fn a_log_is_confirmed_in_its_order() {
+    fn messages_of_a_log_are_confirmed_in_order() {
         let mut flight = Flight::default();
         let id = |number: u16| NotificationId::from_bytes([number as u8; 16]);
         for (number, log) in [(1, 7), (2, 0), (3, 7), (4, 8), (5, 7)] {
@@ -223,8 +223,8 @@ mod tests {
         }
         let confirm = |flight: &mut Flight, number: u16| {
             let at = flight.find(number).expect("in flight");
-            (flight.sent[at].stage, flight.sent[at].waits) = (Stage::Done, true);
-            flight.take_told()
+            (flight.sent[at].stage, flight.sent[at].unreported) = (Stage::Done, true);
+            flight.take_confirmed()
         };
         assert_eq!(confirm(&mut flight, 2), [id(2)], "of no log");
         assert_eq!(confirm(&mut flight, 3), []);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_ids_go_round_and_pass_those_in_use() {
+    fn packet_ids_wrap_around_and_skip_those_in_use() {
         let mut flight = Flight::default();
         assert_eq!(flight.next_packet_id(0), 1);
         assert_eq!(flight.next_packet_id(u16::MAX), 1);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_are_numbered_from_one() {
+    fn aliases_start_at_one() {
         let mut flight = Flight::default();
         flight.set_alias(3, "a");
         flight.set_alias(1, "b");

@@ -1,111 +1,35 @@
-//! The frame every packet comes in (§2.1): type, flags, length, body. [`Decoder`] takes bytes as the
-//! transport cut them and hands out whole packets in order, in place wherever one arrived in one piece.
+//! The frame of every packet (§2.1): type, flags, length, body. [`Decoder`] accepts bytes in arbitrary pieces
+//! and returns whole packets in order, borrowed where one arrived in one piece.
 //!
-//! Invariants: nothing is held unless a packet is incomplete; what is held grows with the bytes received,
-//! never with the length announced, and stays below the limit that was checked first. After an error or a
-//! break the decoder is empty, and the connection is over.
+//! Invariants: only an incomplete packet is buffered; the buffer grows with the bytes received, not with the
+//! announced length, and stays below the limit, which is checked first. After an error or a break the decoder
+//! is empty, and the connection must end.
 
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::Violation;
+use super::packet_type::PacketType;
+use super::violation::Violation;
 
-/// The most that four bytes of seven bits can say (§1.5.5).
-pub const VAR_INT_MAX: u32 = 268_435_455;
-/// Type and flags, and a length of four bytes.
+/// Type and flags, and up to four bytes of length.
 const HEADER_BYTES_MAX: usize = 5;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum PacketType {
-    Connect = 1,
-    ConnAck = 2,
-    Publish = 3,
-    PubAck = 4,
-    PubRec = 5,
-    PubRel = 6,
-    PubComp = 7,
-    Subscribe = 8,
-    SubAck = 9,
-    Unsubscribe = 10,
-    UnsubAck = 11,
-    PingReq = 12,
-    PingResp = 13,
-    Disconnect = 14,
-    Auth = 15,
-}
-
-impl PacketType {
-    const ALL: [PacketType; 15] = [
-        PacketType::Connect,
-        PacketType::ConnAck,
-        PacketType::Publish,
-        PacketType::PubAck,
-        PacketType::PubRec,
-        PacketType::PubRel,
-        PacketType::PubComp,
-        PacketType::Subscribe,
-        PacketType::SubAck,
-        PacketType::Unsubscribe,
-        PacketType::UnsubAck,
-        PacketType::PingReq,
-        PacketType::PingResp,
-        PacketType::Disconnect,
-        PacketType::Auth,
-    ];
-
-    /// §2.1.3; only PUBLISH has flags of its own.
-    pub(super) fn fixed_flags(self) -> Option<u8> {
-        match self {
-            PacketType::Publish => None,
-            PacketType::PubRel | PacketType::Subscribe | PacketType::Unsubscribe => Some(0b0010),
-            _ => Some(0),
-        }
-    }
-
-    /// Packets that MQTT 3.1 sends again with DUP, the flag of a PUBLISH (its §2.1).
-    fn has_dup(self) -> bool {
-        self.fixed_flags() == Some(0b0010)
-    }
-
-    /// For metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PacketType::Connect => "connect",
-            PacketType::ConnAck => "connack",
-            PacketType::Publish => "publish",
-            PacketType::PubAck => "puback",
-            PacketType::PubRec => "pubrec",
-            PacketType::PubRel => "pubrel",
-            PacketType::PubComp => "pubcomp",
-            PacketType::Subscribe => "subscribe",
-            PacketType::SubAck => "suback",
-            PacketType::Unsubscribe => "unsubscribe",
-            PacketType::UnsubAck => "unsuback",
-            PacketType::PingReq => "pingreq",
-            PacketType::PingResp => "pingresp",
-            PacketType::Disconnect => "disconnect",
-            PacketType::Auth => "auth",
-        }
-    }
-}
-
-/// A whole packet, its body not looked into.
+/// A whole packet with an unparsed body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub packet_type: PacketType,
-    /// Those of a PUBLISH; others have fixed ones (§2.1.3), three of them DUP besides with MQTT 3.1.
+    /// Variable for PUBLISH, fixed for others (§2.1.3) except DUP for three of them in MQTT 3.1.
     pub flags: u8,
     pub body: &'a [u8],
-    /// The length was written with as few bytes as it can be: MQTT 5 demands it, 3.1.1 does not.
+    /// Whether the length has its shortest encoding: MQTT 5 requires it, 3.1.1 does not.
     pub minimal: bool,
 }
 
-/// Of a PUBLISH, and of more with MQTT 3.1.
+/// Valid for PUBLISH, and for more packets in MQTT 3.1.
 const DUP: u8 = 0b1000;
 
 impl Frame<'_> {
-    /// As MQTT 3.1.1 would have sent it: only PUBLISH has DUP there.
+    /// As MQTT 3.1.1 would send it, where only PUBLISH has DUP.
     pub(super) fn without_dup(mut self) -> Self {
         if self.packet_type.has_dup() {
             self.flags &= !DUP;
@@ -113,16 +37,19 @@ impl Frame<'_> {
         self
     }
 
-    /// Writes it as it came.
+    /// Writes the frame as it was received.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push((self.packet_type as u8) << 4 | self.flags);
-        super::writer::push_var_int(out, u32::try_from(self.body.len()).unwrap_or(VAR_INT_MAX));
+        super::writer::push_var_int(
+            out,
+            u32::try_from(self.body.len()).unwrap_or(super::writer::VAR_INT_MAX),
+        );
         out.extend_from_slice(self.body);
     }
 }
 
 impl fmt::Debug for Frame<'_> {
-    /// Not the body: it may be a password.
+    /// Omits the body, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Frame({}, {:04b}, {} bytes)", self.packet_type.as_str(), self.flags, self.body.len())
     }
@@ -137,12 +64,12 @@ struct Header {
 }
 
 impl Header {
-    /// `None` if it is not complete yet. What can be refused is refused at its first wrong byte.
+    /// Returns `None` if it is incomplete. Violations are rejected at the first wrong byte.
     fn parse(bytes: &[u8], packet_bytes_max: usize) -> Result<Option<Self>, Violation> {
         let Some((first, rest)) = bytes.split_first() else { return Ok(None) };
         let number = usize::from(first >> 4).checked_sub(1).ok_or(Violation::ReservedType)?;
         let (packet_type, flags) = (PacketType::ALL[number], first & 0x0F);
-        // Whether the client may set DUP shows when its version is known.
+        // Whether the client may set DUP is checked when its version is known.
         let looked_at = if packet_type.has_dup() { flags & !DUP } else { flags };
         if packet_type.fixed_flags().is_some_and(|fixed| fixed != looked_at) {
             return Err(Violation::ReservedFlags);
@@ -164,7 +91,7 @@ impl Header {
     }
 }
 
-/// A variable byte integer at the front, with how many bytes it takes; `None` if it is cut.
+/// Reads a variable byte integer. Returns its value and size, or `None` if it is incomplete.
 pub(super) fn var_int(bytes: &[u8]) -> Result<Option<(u32, usize)>, Violation> {
     let mut value = 0;
     for (at, byte) in bytes.iter().take(4).enumerate() {
@@ -179,7 +106,7 @@ pub(super) fn var_int(bytes: &[u8]) -> Result<Option<(u32, usize)>, Violation> {
     }
 }
 
-/// How many bytes a value takes: 0 to 127 take one.
+/// The encoded size of a value: one byte for 0 to 127.
 pub(super) fn var_int_bytes(value: u32) -> usize {
     match value {
         0..=0x7F => 1,
@@ -189,10 +116,11 @@ pub(super) fn var_int_bytes(value: u32) -> usize {
     }
 }
 
-/// The state between reads: one pointer, null while nothing is incomplete.
+/// The state between reads: one pointer, null while no packet is incomplete.
 #[derive(Default)]
 pub struct Decoder {
-    /// The packet's bytes so far. Boxed, so that a million idle connections carry 8 bytes and not 24.
+    /// The bytes of the incomplete packet. Boxed, so that a million idle connections take 8 bytes each
+    /// instead of 24.
     #[expect(clippy::box_collection, reason = "the size of an idle connection")]
     partial: Option<Box<Vec<u8>>>,
 }
@@ -204,7 +132,7 @@ impl Decoder {
         Self { partial: None }
     }
 
-    /// Consumes all of `bytes` and calls `on` for every packet that is complete. A break drops the rest.
+    /// Consumes all of `bytes` and calls `on` for every complete packet. A break drops the rest.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -218,12 +146,12 @@ impl Decoder {
         result.map(drop)
     }
 
-    /// Whether nothing is incomplete, which is when nothing is held.
+    /// Whether no packet is incomplete, so nothing is buffered.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()
     }
 
-    /// Heap bytes held for what is incomplete.
+    /// Heap bytes held for an incomplete packet.
     pub fn held_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| size_of::<Vec<u8>>() + partial.capacity())
     }
@@ -263,13 +191,13 @@ impl Decoder {
 }
 
 impl fmt::Debug for Decoder {
-    /// Not the bytes: they may be a password.
+    /// Omits the bytes, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Decoder({} bytes held)", self.held_bytes())
     }
 }
 
-/// Moves what belongs to the packet from `rest` to `partial`; its header if that is all of it.
+/// Moves the packet's bytes from `rest` to `partial`. Returns its header once it is complete.
 fn complete(
     partial: &mut Vec<u8>,
     rest: &mut &[u8],
@@ -289,7 +217,7 @@ fn complete(
     *rest = after;
     let needed = partial.len() + chunk.len();
     if needed > partial.capacity() {
-        // Twice what came, and never more than the packet has.
+        // Twice the bytes received, at most the size of the packet.
         partial.reserve_exact((2 * needed).min(packet_bytes) - partial.len());
     }
     partial.extend_from_slice(chunk);

@@ -1,10 +1,10 @@
-//! A message on its way to MQTT connections, encoded once for all of them.
+//! A message to MQTT connections, encoded once for all of them.
 //!
-//! A PUBLISH has what is its connection's own in front (§3.3): QoS and flags, the packet's length, the
-//! packet id, the aliases and identifiers of that connection's subscriptions, and what is left of the
-//! message's life. So a packet is two pieces: a head of some dozen bytes, written for each, and a rest that
-//! all of one version share, [`Outgoing::shared`]. A connection with nothing of its own (QoS 0, no alias, no
-//! identifier) takes the whole packet from here, [`Outgoing::whole`]: a broadcast is one `Bytes`.
+//! A PUBLISH starts with its connection-specific part (§3.3): QoS and flags, the packet length, the packet
+//! id, the aliases and subscription identifiers of that connection, and the remaining lifetime. A packet
+//! therefore consists of a head of a dozen bytes, written per connection, and a rest that all connections of
+//! one version share, [`Outgoing::shared`]. A connection without specific parts (QoS 0, no alias, no
+//! identifier) uses the whole packet, [`Outgoing::whole`]: a broadcast is one `Bytes`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -20,28 +20,29 @@ use super::writer::{push_flagged, push_text, push_var_int};
 use super::{PacketType, Property, Qos, Value, Version};
 use crate::native;
 
-/// Shared by all connections; made once for a message.
+/// Shared by all connections; created once per message.
 #[derive(Debug)]
 pub struct Outgoing {
     pub(super) id: NotificationId,
     pub(super) wants_ack: bool,
-    /// Which topic's log holds it, as a number; 0: none does. Two topics of one number confirm in one order.
+    /// The topic's log that contains it, as a number; 0: none. Topics with equal numbers share one order of
+    /// confirmation.
     pub(super) log: u32,
     pub(super) topic: Arc<str>,
-    /// The shared subscription that it is for, where it is for one.
+    /// The shared subscription that it was assigned to, if any.
     pub(super) share: Option<Box<str>>,
-    /// The most it is sent with.
+    /// The maximum QoS.
     pub(super) qos: Qos,
     /// The publisher's retain flag (§3.3.1.3).
     pub(super) retain: bool,
-    /// The publisher, for No Local.
+    /// The publisher's origin, for No Local.
     pub(super) from: Option<u64>,
-    /// `None`: without a message expiry interval, since its publisher set none.
+    /// `None`: no message expiry interval, since its publisher set none.
     expires_at: Option<Timestamp>,
-    /// The properties of MQTT 5 without what is a connection's own, then the payload.
+    /// The MQTT 5 properties that are not connection-specific, then the payload.
     body: Bytes,
     properties_bytes: usize,
-    /// By version. What is left of its life is in it, and counted in seconds.
+    /// By version. Contains the remaining lifetime in seconds.
     whole: [OnceLock<Whole>; 2],
 }
 
@@ -51,7 +52,7 @@ struct Whole {
     packet: Bytes,
 }
 
-/// What is left of a message's life.
+/// A message's remaining lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
     Over,
@@ -77,7 +78,7 @@ impl Outgoing {
         let data = message.data.as_ref().filter(|_| message.notification.is_none());
         let content = data.and_then(|data| Content::from_data(data.as_str()));
         let content = content.unwrap_or_else(|| native_content(message));
-        // Only the service sends to a device; to a topic a device may publish, with these fields too.
+        // Only the service sends to a device; a device may publish to a topic, and may forge these fields.
         let (topic, share) = match content.share.filter(|_| message.topic.is_none()) {
             Some((topic, share)) => (topic.into(), Some(share)),
             None => (topic.into(), None),
@@ -105,12 +106,12 @@ impl Outgoing {
         self.id
     }
 
-    /// The name it is published under.
+    /// The topic name that it is published under.
     pub fn topic(&self) -> &str {
         &self.topic
     }
 
-    /// [MQTT-3.3.2-6]: what was received, less the whole seconds waited.
+    /// [MQTT-3.3.2-6]: the received interval minus the whole seconds waited.
     pub(super) fn life(&self, now: Timestamp) -> Life {
         let Some(expires_at) = self.expires_at else { return Life::Endless };
         match expires_at.0.saturating_sub(now.0) {
@@ -126,7 +127,7 @@ impl Outgoing {
         }
     }
 
-    /// How long [`Outgoing::shared`] is, and how much of it is properties.
+    /// The size of [`Outgoing::shared`] and of the properties within.
     pub(super) fn shared_bytes(&self, version: Version) -> (usize, usize) {
         match version {
             Version::V3 => (self.body.len() - self.properties_bytes, 0),
@@ -134,8 +135,8 @@ impl Outgoing {
         }
     }
 
-    /// The packet of a connection with nothing of its own, at QoS 0 and without the retain flag. `None` if
-    /// the one made first says another second of its life: then a head is written.
+    /// The packet for a connection without specific parts, at QoS 0 and without the retain flag. `None` if
+    /// the cached one contains a different remaining lifetime: the caller then writes a head.
     pub(super) fn whole(&self, version: Version, life: Life) -> Option<Bytes> {
         let whole = self.whole[usize::from(version == Version::V5)].get_or_init(|| {
             let mut packet = Vec::with_capacity(self.topic.len() + self.body.len() + 16);
@@ -170,8 +171,8 @@ pub(super) fn push_expiry(out: &mut Vec<u8>, life: Life) {
     }
 }
 
-/// What was not published over MQTT: the JSON object that the native protocol writes, told as such. It is
-/// sent with QoS 1 at most, since what the service promises of it is "at least once".
+/// The content of a message that was not published over MQTT: the JSON object of the native protocol. It is
+/// sent with QoS 1 at most, since the service guarantees "at least once".
 fn native_content(message: &Message) -> Content {
     let mut properties = Vec::new();
     push_property(&mut properties, Property::PayloadFormatIndicator, Value::Byte(1));

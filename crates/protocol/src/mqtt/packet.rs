@@ -1,28 +1,31 @@
-//! The fifteen packets, read in place and written, for both ends and both versions. Each file reads and
-//! writes one family; what a packet means is not known here.
+//! The fifteen packets, parsed in place and encoded, for both ends and both versions. Each file handles one
+//! family. Semantics are in the conversation.
 
 mod ack;
 mod connect;
 mod publish;
+mod qos;
 mod subscribe;
 
 pub use ack::{Ack, Auth, ConnAck, Disconnect};
 pub use connect::{Connect, LastWill};
+pub use publish::Publish;
 pub(in crate::mqtt) use publish::flags;
-pub use publish::{Publish, Qos};
+pub use qos::Qos;
 pub use subscribe::{Filters, RetainHandling, SubAck, Subscribe, SubscribeOptions, Unsubscribe};
 
-use super::frame::{Frame, PacketType};
+use super::frame::Frame;
+use super::packet_type::PacketType;
 use super::property::Properties;
 use super::reader::Reader;
 use super::violation::Violation;
 use super::writer::push_packet;
 
-/// What the two ends agreed on.
+/// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Version {
-    /// MQTT 3.1.1, protocol level 4; and 3.1, level 3, which differs from it in little ([`Connect::is_mqtt31`]).
+    /// MQTT 3.1.1, protocol level 4; and 3.1, level 3, which differs little ([`Connect::is_mqtt31`]).
     V3 = 4,
     V5 = 5,
 }
@@ -47,7 +50,7 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet's body. CONNECT names its own version; `version` is that of all others.
+    /// Parses a packet's body. CONNECT contains its own version; `version` applies to all others.
     pub fn parse(version: Version, frame: Frame<'a>) -> Result<Self, Violation> {
         let mut reader = Reader::new(frame.body);
         let packet_type = frame.packet_type;
@@ -104,7 +107,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Without its properties.
+    /// Removes the properties.
     pub(in crate::mqtt) fn bare(mut self) -> Self {
         match &mut self {
             Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubRel(ack) | Packet::PubComp(ack) => {

@@ -1,14 +1,13 @@
-//! The properties of MQTT 5 (§2.2.2): which packets each may stand in, of what type it is and whether it
-//! may repeat. A packet's properties stay the bytes they came as: they are checked once, when the packet is
-//! read, and looked up in place.
+//! The properties of MQTT 5 (§2.2.2): the packets that may carry each, its type and whether it may repeat.
+//! Properties are validated once, when the packet is parsed, and stay encoded; look-ups read them in place.
 
-use super::frame::VAR_INT_MAX;
 use super::reader::Reader;
 use super::topic::is_topic_name;
+use super::writer::VAR_INT_MAX;
 use super::writer::{push_binary, push_text, push_u16, push_u32, push_var_int};
 use super::{PacketType, Violation};
 
-/// Where properties stand: a packet, or the will inside CONNECT.
+/// What carries properties: a packet, or the will inside CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
     Packet(PacketType),
@@ -16,7 +15,7 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// No packet has type 0: its bit is the will's.
+    /// No packet has type 0: its bit represents the will.
     fn bit(self) -> u16 {
         match self {
             Holder::Packet(packet) => 1 << packet as u16,
@@ -73,7 +72,7 @@ macro_rules! properties {
             }
 
             fn holders(self) -> u16 {
-                // The will's bit is 0.
+                // The will uses bit 0.
                 #[allow(non_upper_case_globals, reason = "named like the packets beside it")]
                 const Will: u16 = 0;
                 use PacketType::*;
@@ -120,20 +119,20 @@ impl Property {
     fn may_repeat(self, holder: Holder) -> bool {
         match self {
             Property::UserProperty => true,
-            // §3.3.2.3.8: one for each subscription that matches.
+            // §3.3.2.3.8: one per matching subscription.
             Property::SubscriptionIdentifier => holder == Holder::Packet(PacketType::Publish),
             _ => false,
         }
     }
 
-    /// The value's own rule, besides its type.
+    /// Checks the value's range, in addition to its type.
     fn check(self, value: Value<'_>) -> Result<(), Violation> {
         let holds = match (self, value) {
             (Property::TopicAlias, Value::U16(0)) => return Err(Violation::TopicAliasZero),
             (Property::ResponseTopic, Value::Text(topic)) if !is_topic_name(topic) => {
                 return Err(Violation::ResponseTopic);
             }
-            // All of them are flags.
+            // All bytes are flags.
             (_, Value::Byte(flag)) => flag <= 1,
             (Property::ReceiveMaximum, Value::U16(maximum)) => maximum != 0,
             (Property::MaximumPacketSize, Value::U32(maximum)) => maximum != 0,
@@ -147,12 +146,12 @@ impl Property {
     }
 }
 
-/// The properties of a packet, checked; none in MQTT 3.1.1.
+/// The validated properties of a packet; empty in MQTT 3.1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Properties<'a>(&'a [u8]);
 
 impl<'a> Properties<'a> {
-    /// Reads the length and what it counts.
+    /// Reads the length and the properties.
     pub(super) fn read(reader: &mut Reader<'a>, holder: Holder) -> Result<Self, Violation> {
         let length = reader.var_int()?;
         let bytes = reader.take(length as usize)?;
@@ -193,7 +192,7 @@ impl<'a> Properties<'a> {
         self.iter().find(|(property, _)| *property == wanted).map(|(_, value)| value)
     }
 
-    /// Of one whose type is a number.
+    /// A property of a numeric type.
     pub fn number(self, property: Property) -> Option<u32> {
         match self.find(property)? {
             Value::Byte(number) => Some(u32::from(number)),
@@ -217,7 +216,7 @@ impl<'a> Properties<'a> {
         }
     }
 
-    /// User properties, in their order.
+    /// User properties, in order.
     pub fn user(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.iter().filter_map(|(_, value)| match value {
             Value::Pair(name, value) => Some((name, value)),
@@ -229,19 +228,19 @@ impl<'a> Properties<'a> {
         self.0
     }
 
-    /// Of bytes that were checked where they were read.
+    /// `bytes` must have been validated before.
     pub(super) fn from_checked(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// With their length.
+    /// Writes the length and the properties.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         push_var_int(out, u32::try_from(self.0.len()).unwrap_or(VAR_INT_MAX));
         out.extend_from_slice(self.0);
     }
 }
 
-/// Properties to be written. Which packet they are for is the writer's to know.
+/// Properties to be encoded. The caller ensures that the packet may carry them.
 #[derive(Debug, Clone, Default)]
 pub struct PropertyList(Vec<u8>);
 
@@ -250,7 +249,7 @@ impl PropertyList {
         Self::default()
     }
 
-    /// The value has to be of the property's type.
+    /// The value must have the property's type.
     pub fn push(&mut self, property: Property, value: Value<'_>) {
         push_property(&mut self.0, property, value);
     }

@@ -1,15 +1,15 @@
-//! What a client publishes, as a notification's `data` and back, without loss: other protocols see one JSON
-//! object, `{"mqtt": {…}}`, and MQTT clients see the payload and properties as they were published. A
-//! provider may send such an object too, to choose what MQTT clients get.
+//! Converts between a client's publication and a notification's `data`, without loss: other protocols see one
+//! JSON object, `{"mqtt": {…}}`, MQTT clients get the published payload and properties. A provider may send
+//! such an object too, to control what MQTT clients receive.
 //!
 //! | field | holds |
 //! |---|---|
-//! | `json`, `text` or `base64` | the payload: as it is where it is JSON or text, else in base64 |
-//! | `qos`, `retain` | as published, where not 0 and false |
+//! | `json`, `text` or `base64` | the payload: verbatim if it is JSON or text, otherwise in base64 |
+//! | `qos`, `retain` | as published, if not 0 and false |
 //! | `expires` | the publisher set a message expiry |
 //! | `format`, `content_type`, `response_topic`, `correlation`, `user` | the properties |
-//! | `from` | who published, for No Local: 16 hex digits that say nothing else |
-//! | `topic`, `share`, `of`, `turn` | of a copy that is sent to a member of a shared subscription ([`ShareCopy`]) |
+//! | `from` | the publisher's origin, for No Local: 16 hex digits without other meaning |
+//! | `topic`, `share`, `of`, `turn` | only in a copy for a member of a shared subscription ([`ShareCopy`]) |
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub struct Publication<'a> {
     pub topic: Topic,
     pub payload: &'a [u8],
     pub qos: Qos,
-    /// To be kept for later subscribers; without a payload, what is kept is to be forgotten (§3.3.1.3).
+    /// Retain the message for later subscribers; without a payload, delete the retained message (§3.3.1.3).
     pub retain: bool,
     /// The message expiry interval.
     pub expiry_s: Option<u32>,
@@ -38,7 +38,7 @@ pub struct Publication<'a> {
 }
 
 impl Publication<'_> {
-    /// The notification's `data`. `origin` is the publisher's, as in its log-in.
+    /// The notification's `data`. `origin` is the publisher's, from its log-in.
     pub fn data(&self, origin: u64) -> JsonText {
         let properties = self.properties;
         let text = |property| properties.text(property).map(Cow::Borrowed);
@@ -57,8 +57,9 @@ impl Publication<'_> {
             ..Envelope::default()
         };
         match std::str::from_utf8(self.payload) {
-            // Only what is JSON from its first byte to its last comes back byte by byte. JSON with half of a surrogate
-            // pair would make the notification unreadable for other clients: as a text it is whole.
+            // Only a payload that is JSON from the first to the last byte is embedded, so that it round-trips
+            // exactly. JSON with an unpaired surrogate would make the notification invalid for other clients;
+            // it is embedded as text.
             Ok(text) => match serde_json::from_str::<&RawValue>(text) {
                 Ok(json) if json.get().len() == text.len() && lone_surrogate(self.payload).is_none() => {
                     envelope.json = Some(json);
@@ -111,29 +112,29 @@ struct Envelope<'a> {
     share: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     of: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_none_yet")]
+    #[serde(skip_serializing_if = "is_first_turn")]
     turn: u32,
 }
 
-/// A topic's message as it is sent to one member of a shared subscription: a message to that device, with the topic and the
-/// subscription in it. So it waits in the device's inbox until it is confirmed, and an MQTT client gets it under its
-/// topic by that subscription alone.
+/// A topic's message as sent to one member of a shared subscription: a message to that device which contains
+/// topic and subscription. It stays in the device's inbox until confirmed, and MQTT clients receive it under
+/// its topic through that subscription only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareCopy {
-    /// As it is subscribed to ([`super::share_filter`]).
+    /// The filter as subscribed ([`super::share_filter`]).
     pub share: Box<str>,
-    /// The topic's message.
+    /// The id of the topic's message.
     pub of: NotificationId,
-    /// How many members it was assigned to before.
+    /// The number of previous assignments to members.
     pub turn: u32,
-    /// The most it is sent with.
+    /// The maximum QoS.
     pub qos: Qos,
 }
 
 impl ShareCopy {
-    /// `None` if the message is no copy.
+    /// Returns `None` if the message is not a copy.
     pub fn of(message: &Message) -> Option<Self> {
-        // What is published to a topic has the words of whoever published it.
+        // A publisher controls the content of messages to topics, so their fields are not trusted.
         let envelope = Envelope::of_message(message).filter(|_| message.topic.is_none())?;
         let share = TopicFilter::parse(envelope.share.as_deref()?).ok()?;
         share.share()?;
@@ -145,7 +146,8 @@ impl ShareCopy {
         })
     }
 
-    /// The `data` of a copy of a topic's message, or of a copy that another member had. `None` if the message is neither.
+    /// The `data` of a copy of a topic's message, or of another member's copy. Returns `None` if the message
+    /// is neither.
     pub fn data(message: &Message, share: &str, turn: u32) -> Option<JsonText> {
         let Some(place) = &message.topic else {
             let envelope = Envelope::of_message(message).filter(|envelope| envelope.share.is_some())?;
@@ -153,7 +155,7 @@ impl ShareCopy {
         };
         let topic = place.topic.as_str();
         let native = RawValue::from_string(String::from_utf8(native::message_json(message)).ok()?).ok()?;
-        // What is no publication comes as it would by a subscription of the member's own.
+        // Other messages are delivered as through a normal subscription of the member.
         let envelope = Envelope::of_message(message).unwrap_or_else(|| Envelope {
             json: Some(&native),
             qos: if message.wants_ack() { Qos::AtLeastOnce } else { Qos::AtMostOnce } as u8,
@@ -171,12 +173,12 @@ impl ShareCopy {
 impl From<Data<'_>> for JsonText {
     fn from(data: Data<'_>) -> Self {
         JsonText::from_valid(
-            serde_json::to_string(&data).expect("strings and numbers into memory cannot fail"),
+            serde_json::to_string(&data).expect("strings and numbers always serialize to JSON"),
         )
     }
 }
 
-fn is_none_yet(turn: &u32) -> bool {
+fn is_first_turn(turn: &u32) -> bool {
     *turn == 0
 }
 
@@ -188,7 +190,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What MQTT clients get of a published message.
+/// What MQTT clients receive of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) properties: Vec<u8>,
@@ -197,12 +199,12 @@ pub(super) struct Content {
     pub(super) retain: bool,
     pub(super) expires: bool,
     pub(super) from: Option<u64>,
-    /// The topic's name and the shared subscription.
+    /// Topic name and shared subscription.
     pub(super) share: Option<(Box<str>, Box<str>)>,
 }
 
 impl Content {
-    /// `None` if `data` is no such object, or one that MQTT could not say.
+    /// Returns `None` if `data` is not such an object or cannot be expressed in MQTT.
     pub(super) fn from_data(data: &str) -> Option<Self> {
         let mqtt = Envelope::of_data(data)?;
         let share = mqtt.copy();
@@ -229,7 +231,7 @@ impl Content {
 
 impl<'a> Envelope<'a> {
     fn of_data(data: &'a str) -> Option<Self> {
-        // Most data is something else: a look at the first key costs less than parsing all.
+        // Most data is something else: checking the first key is cheaper than parsing all of it.
         let key = data.trim_start().strip_prefix('{')?.trim_start();
         Some(key.starts_with("\"mqtt\"").then(|| serde_json::from_str::<Data<'_>>(data).ok())??.mqtt)
     }
@@ -239,7 +241,7 @@ impl<'a> Envelope<'a> {
         Self::of_data(data.as_str())
     }
 
-    /// The topic's name and the shared subscription of a copy. `None` if they are not as they must be.
+    /// Topic name and shared subscription of a copy. `None` if they are invalid.
     fn copy(&self) -> Option<(Box<str>, Box<str>)> {
         let (topic, share) = (self.topic.as_deref()?, TopicFilter::parse(self.share.as_deref()?).ok()?);
         let (_, filter) = share.share()?;
@@ -248,7 +250,7 @@ impl<'a> Envelope<'a> {
         is_heard.then(|| (topic.into(), share.as_str().into()))
     }
 
-    /// Those that are the same for every receiver. `None` if one cannot be written.
+    /// The properties that are equal for all receivers. `None` if one cannot be encoded.
     fn properties(&self) -> Option<Vec<u8>> {
         let mut list = PropertyList::new();
         if self.format {
@@ -316,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn payloads_come_back_byte_by_byte() {
+    fn payloads_round_trip_exactly() {
         check(br#"{"t": 20.50}"#, r#""json":{"t": 20.50}"#);
         check(b" 1", r#""text":" 1""#);
         check(b"", r#""text":"""#);
         check("hello \"狼煙\"".as_bytes(), r#""text":"hello \"狼煙\"""#);
         check(b"\xff\x00", r#""base64":"/wA=""#);
         check(br#"{"a":"\ud83d\ude00"}"#, r#""json":{"a":"\ud83d\ude00"}"#);
-        // Half of a pair would make the whole notification no Unicode.
+        // An unpaired surrogate would make the whole notification invalid Unicode.
         check(br#"{"a":"\ud83d"}"#, r#""text":"{\"a\":\"\\ud83d\"}""#);
     }
 
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_for_a_share_says_what_a_subscription_would() {
+    fn shared_copy_matches_a_normal_delivery() {
         let share = "$share/g/a/#";
         let published = publication(b"x", PropertyList::new().properties()).data(0xAB);
         for (notification, data) in [(None, Some(published)), (Some(r#"{"title":"t"}"#), None)] {
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_is_not_taken_for_it() {
+    fn other_data_is_not_an_mqtt_envelope() {
         for other in [
             "{}",
             "[]",

@@ -3,7 +3,7 @@
 use super::Violation;
 use super::frame::{var_int, var_int_bytes};
 
-/// What is left of a body.
+/// The unread part of a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// All that is left.
+    /// Takes everything that is left.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// §1.5.5; only MQTT 5 has them in a body.
+    /// §1.5.5; used in bodies by MQTT 5 only.
     pub(super) fn var_int(&mut self) -> Result<u32, Violation> {
         let (value, bytes) = var_int(self.0)?.ok_or(Violation::Truncated)?;
         if bytes != var_int_bytes(value) {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         self.take(usize::from(length))
     }
 
-    /// §1.5.4: UTF-8 (so without surrogates) and without U+0000; U+FEFF is a character like others.
+    /// §1.5.4: UTF-8 (so without surrogates) and without U+0000; U+FEFF is an ordinary character.
     pub(super) fn text(&mut self) -> Result<&'a str, Violation> {
         let text = std::str::from_utf8(self.binary()?).map_err(|_| Violation::InvalidUtf8)?;
         match text.contains('\0') {

@@ -1,11 +1,11 @@
-//! The reason codes of MQTT 5 (§2.4), which packet may carry which, and the return codes that MQTT 3.1.1
-//! has instead. The only place that knows their numbers.
+//! The reason codes of MQTT 5 (§2.4), the packets that may carry each, and the corresponding return codes of
+//! MQTT 3.1.1. No other file knows their numbers.
 
-use super::PacketType;
+use super::packet_type::PacketType;
 
 macro_rules! reason_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal in $($packet:ident)*;)*) => {
-        /// Success is 0 everywhere: "normal disconnection" and "granted QoS 0" are the same number.
+        /// Success is 0 everywhere: "normal disconnection" and "granted QoS 0" have the same number.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum ReasonCode {
@@ -22,7 +22,7 @@ macro_rules! reason_codes {
                 }
             }
 
-            /// The packets it may stand in, a bit for each type.
+            /// The packets that may carry it, one bit per type.
             fn packets(self) -> u16 {
                 match self {
                     $(ReasonCode::$name => 0 $(| 1 << PacketType::$packet as u16)*,)*
@@ -88,7 +88,7 @@ impl ReasonCode {
         self.packets() & 1 << packet as u16 != 0
     }
 
-    /// The CONNACK return code of MQTT 3.1.1 (§3.2.2.3) that says it best.
+    /// The closest CONNACK return code of MQTT 3.1.1 (§3.2.2.3).
     pub fn connect_return_code(self) -> u8 {
         match self {
             ReasonCode::Success => 0,
@@ -103,7 +103,7 @@ impl ReasonCode {
         }
     }
 
-    /// The SUBACK return code of MQTT 3.1.1 (§3.9.3): it has one for every failure.
+    /// The SUBACK return code of MQTT 3.1.1 (§3.9.3), which has one for all failures.
     pub fn subscribe_return_code(self) -> u8 {
         match self.is_error() {
             true => 0x80,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_read_as_they_are_written() {
+    fn codes_round_trip() {
         assert_eq!(ReasonCode::ALL.len(), 43);
         for code in 0..=u8::MAX {
             assert!(ReasonCode::from_u8(code).is_none_or(|reason| reason as u8 == code));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn older_return_codes_are_within_their_ranges() {
+    fn return_codes_of_3_1_1_are_in_range() {
         for reason in ReasonCode::ALL {
             assert!(reason.connect_return_code() <= 5);
             assert!(matches!(reason.subscribe_return_code(), 0x80) == reason.is_error());

@@ -1,6 +1,6 @@
-//! What one connection has subscribed to, and which of it a topic matches. Filters without wildcards are
-//! found by halving, the few with wildcards are gone through. A share is among the former, under its whole text: no topic has
-//! that name.
+//! The subscriptions of one connection, with matching. Filters without wildcards use binary search; the few
+//! with wildcards are scanned. Shared subscriptions are stored with the former, under their whole text, which
+//! no topic name equals.
 
 use noroshi_types::limits;
 use noroshi_types::topic::bytes_max;
@@ -14,15 +14,15 @@ pub struct Subscription {
     pub options: SubscribeOptions,
     /// The subscription identifier (§3.8.2.1.2); 0 is none.
     pub id: u32,
-    /// The client subscribed. Otherwise it is a durable subscription of the device that was made elsewhere.
+    /// Made by the client. Otherwise it is a durable subscription of the device that was made elsewhere.
     pub is_of_client: bool,
-    /// Where in the order of commits it was made: it brings nothing of what was accepted up to here.
+    /// Its position in the order of commits: it delivers nothing accepted up to here.
     pub since: i64,
-    /// Its connection ended before what its topics retain was read for it.
+    /// The retained messages are still to be delivered, because its connection ended before.
     pub retained_due: bool,
 }
 
-/// Invariant: both lists are ordered by filter, and each filter is there once.
+/// Invariant: both lists are sorted by filter, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     exact: Vec<Subscription>,
@@ -41,14 +41,14 @@ impl Subscriptions {
             + filters
     }
 
-    /// Only where filters may be longer than usual: the number bounds the others.
+    /// Limits the bytes of filters that are longer than usual; the count limits the others.
     fn is_full_of_bytes(&self, filter: &TopicFilter) -> bool {
         let held = || self.iter().map(|held| held.filter.as_str().len()).sum::<usize>();
         bytes_max() > limits::TOPIC_BYTES_MAX && held() + filter.as_str().len() > limits::FILTERS_BYTES_MAX
     }
 
-    /// Replaces one of the same filter (§3.8.4), which goes on from where that began. Whether it is new; `None` if there
-    /// is no room.
+    /// Replaces a subscription with the same filter (§3.8.4) and keeps its start. Returns whether it is new,
+    /// or `None` if there is no room.
     pub(super) fn put(&mut self, subscription: Subscription, max: usize) -> Option<bool> {
         let full = self.len() >= max || self.is_full_of_bytes(&subscription.filter);
         let wild = subscription.filter.has_wildcards();
@@ -64,7 +64,7 @@ impl Subscriptions {
         Some(false)
     }
 
-    /// Whether it was there.
+    /// Returns whether it was present.
     pub(super) fn remove(&mut self, filter: &TopicFilter) -> bool {
         let list = if filter.has_wildcards() { &mut self.wild } else { &mut self.exact };
         let found = list.binary_search_by(|held| held.filter.cmp(filter));
@@ -80,8 +80,9 @@ impl Subscriptions {
         exact.into_iter().chain(self.wild.iter().filter(|held| held.filter.matches(name)))
     }
 
-    /// Those that a message is for: the share that it was assigned by, or all that its topic matches.
-    pub(super) fn hearing<'s>(&'s self, outgoing: &'s Outgoing) -> impl Iterator<Item = &'s Subscription> {
+    /// The subscriptions that receive a message: the shared subscription that it was assigned to, or all that
+    /// match its topic.
+    pub(super) fn receiving<'s>(&'s self, outgoing: &'s Outgoing) -> impl Iterator<Item = &'s Subscription> {
         let share = outgoing.share.as_deref();
         let of_share = share.and_then(|share| {
             let at = self.exact.binary_search_by(|held| held.filter.as_str().cmp(share)).ok()?;
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_match_are_found() {
+    fn all_matching_subscriptions_are_found() {
         let mut subscriptions = Subscriptions::default();
         for (at, filter) in ["b", "a", "a/+", "#", "a/b"].into_iter().enumerate() {
             assert_eq!(subscriptions.put(subscription(filter, at as u32 + 1), 9), Some(true));
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_are_few() {
+    fn wildcard_filters_are_limited() {
         let mut subscriptions = Subscriptions::default();
         for at in 0..WILDCARDS_MAX {
             assert_eq!(subscriptions.put(subscription(&format!("{at}/+"), 0), 1_000), Some(true));

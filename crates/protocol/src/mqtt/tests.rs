@@ -1,5 +1,5 @@
-//! Both layers, each by itself: the codec by the specification's examples, by malformed input and by round
-//! trips; the conversation as dialogues, and by random packets.
+//! Tests of both layers separately: the codec with the specification's examples, malformed input and round
+//! trips; the conversation with dialogues and random packets.
 
 mod codec;
 mod delivery;

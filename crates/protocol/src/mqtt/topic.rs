@@ -1,67 +1,68 @@
-//! Topic names and topic filters (§4.7), and how they stand to Noroshi's topics.
+//! Topic names and topic filters (§4.7), and their mapping to Noroshi's topics.
 //!
 //! | MQTT | here |
 //! |---|---|
-//! | a name that is a Noroshi topic (1 to 255 bytes unless the operator allows more, no control characters, not `$…`) | that topic, byte by byte; `/` is a character like others there |
-//! | `$noroshi/inbox` | what is sent to the device, its user, a condition or everyone |
-//! | `$noroshi/presence` | published to: `active` or `idle` |
-//! | `$noroshi/token` | published to: renews the connection's token |
-//! | `$…` that is not `$noroshi`, `$SYS`, `$share`, `$queue`, `$everyone`, `$maintenance` | that topic, where the app has a topic rule for it |
-//! | `$share/NAME/FILTER` | subscribed to only: a share of what the filter matches (§4.8.2) |
-//! | any other name | cannot be published to, and a filter that matches only such names is refused |
+//! | a name that is a Noroshi topic (1 to 255 bytes unless the operator allows more, no control characters, not `$…`) | that topic, byte by byte; `/` is an ordinary character there |
+//! | `$noroshi/inbox` | messages to the device, its user, a condition or everyone |
+//! | `$noroshi/presence` | publish `active` or `idle` |
+//! | `$noroshi/token` | publish a token to renew the connection's token |
+//! | `$…` that is not `$noroshi`, `$SYS`, `$share`, `$queue`, `$everyone`, `$maintenance` | that topic, if the app has a topic rule for it |
+//! | `$share/NAME/FILTER` | subscribe only: a shared subscription to the filter's matches (§4.8.2) |
+//! | any other name | cannot be published to; a filter that matches only such names is rejected |
 //!
-//! Levels, wildcards and the rule that a leading wildcard matches no `$` name (§4.7.2) are the filter's:
-//! matching takes time linear in the two texts, since `+` is exactly one level and `#` can only be last.
+//! `TopicFilter` implements levels, wildcards and the rule that a leading wildcard matches no `$` name
+//! (§4.7.2). Matching takes time linear in both texts, since `+` is exactly one level and `#` can only be
+//! last.
 
 use noroshi_types::Topic;
 use noroshi_types::topic::{fits, is_services_own};
 
-/// Where a device hears what is its own.
+/// The topic of messages to the device itself.
 pub const INBOX_TOPIC: &str = "$noroshi/inbox";
 pub const PRESENCE_TOPIC: &str = "$noroshi/presence";
 pub const TOKEN_TOPIC: &str = "$noroshi/token";
 
 const SHARE: &str = "$share/";
-/// Of the name of a shared subscription; the specification has no limit of its own.
+/// Limit of the name of a shared subscription; the specification sets none.
 pub(super) const SHARE_NAME_BYTES_MAX: usize = 255;
 
-/// Whether a text can name a topic: not empty and without wildcards (§4.7.1, §4.7.3).
+/// Whether a text is a valid topic name: not empty and without wildcards (§4.7.1, §4.7.3).
 pub fn is_topic_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(['+', '#'])
 }
 
-/// The topic that a client may publish to by this name, if its app lets it.
-pub(super) fn published_topic(name: &str) -> Result<Topic, NotPublished> {
+/// The topic that a client may publish to under this name, if its app permits.
+pub(super) fn published_topic(name: &str) -> Result<Topic, UnpublishableName> {
     match is_services_own(name) {
-        true => Err(NotPublished::ServicesOwn),
-        false => Topic::parse_any(name).map_err(|_| NotPublished::BadName),
+        true => Err(UnpublishableName::Reserved),
+        false => Topic::parse_any(name).map_err(|_| UnpublishableName::BadName),
     }
 }
 
-/// Why nothing can be published to a name.
+/// Why a name cannot be published to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotPublished {
-    ServicesOwn,
+pub(super) enum UnpublishableName {
+    Reserved,
     BadName,
 }
 
-/// Why a topic filter is refused; the reason code of its SUBACK.
+/// Why a topic filter is rejected; determines the reason code in SUBACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    #[error("a wildcard that is not a level of its own, or `#` that is not the last (§4.7.1)")]
+    #[error("a wildcard is not a whole level, or `#` is not the last level (§4.7.1)")]
     Wildcard,
     #[error(
-        "no topic here can match it: it is too long, has control characters, or begins with a name of the service"
+        "the filter matches no topic: it is too long, contains control characters, or starts with a reserved name"
     )]
     Unmatchable,
     #[error(
-        "a shared subscription is `$share/`, a name without `/`, `+` and `#`, `/` and a topic filter (§4.8.2)"
+        "a shared subscription must be `$share/`, a name without `/`, `+` and `#`, `/` and a topic filter (§4.8.2)"
     )]
     Share,
 }
 
-/// A topic filter that can match something here, as long as a topic at most; or a share of one, with a name of at most
-/// 255 bytes.
+/// A topic filter that can match a topic, at most as long as a topic; or a shared subscription to one, with a
+/// name of at most 255 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicFilter(Box<str>);
 
@@ -79,10 +80,10 @@ impl TopicFilter {
         }
         let matchable = match is_topic_name(text) {
             true => text == INBOX_TOPIC || Topic::parse_any(text).is_ok(),
-            // Longer ones could match by `#`, which a shorter one says as well.
+            // Longer ones could only match through `#`, as a shorter filter does.
             false => {
                 let sayable = fits(text) && !text.chars().any(char::is_control);
-                // Of the service's own names there is the inbox to hear, and nothing on `$SYS`.
+                // The inbox is the only reserved name that clients receive; `$SYS` has no messages.
                 sayable && (!is_services_own(text) || filter_matches(text, INBOX_TOPIC))
             }
         };
@@ -98,7 +99,7 @@ impl TopicFilter {
         if !is_name || name.chars().any(char::is_control) || filter.is_empty() {
             return Err(FilterError::Share);
         }
-        // Everybody has an inbox of their own, and a share of a share is nothing.
+        // Each device has an inbox of its own, and shared subscriptions cannot be nested.
         if is_services_own(filter) {
             return Err(FilterError::Unmatchable);
         }
@@ -115,17 +116,18 @@ impl TopicFilter {
         split_share(&self.0)
     }
 
-    /// The filter itself, without the share: what topic rules are about.
+    /// The filter without the share prefix, to which topic rules apply.
     pub fn plain(&self) -> &str {
         self.share().map_or(&self.0, |(_, filter)| filter)
     }
 
-    /// Whether it hears topics that it does not name. A share hears none: its messages are sent to the device.
+    /// Whether it matches topics that it does not name. A shared subscription does not: its messages are sent
+    /// to the device.
     pub fn has_wildcards(&self) -> bool {
         self.share().is_none() && !is_topic_name(&self.0)
     }
 
-    /// The one topic it matches; `None` where it has wildcards, is a share or the inbox.
+    /// The only topic that it matches; `None` if it has wildcards, is shared, or is the inbox.
     pub fn topic(&self) -> Option<Topic> {
         Topic::parse_any(&self.0).ok()
     }
@@ -139,17 +141,17 @@ impl TopicFilter {
     }
 }
 
-/// §4.8.2; what stands behind `$share/` is not looked at.
+/// §4.8.2; the text after `$share/` is not checked.
 pub(super) fn is_shared(filter: &str) -> bool {
     filter.starts_with(SHARE) || filter == "$share"
 }
 
-/// Share name and filter of `$share/NAME/FILTER`; neither is looked at.
+/// Share name and filter of `$share/NAME/FILTER`, unchecked.
 fn split_share(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix(SHARE)?.split_once('/')
 }
 
-/// What subscribes to a share.
+/// The filter that subscribes to a share.
 pub fn share_filter(name: &str, filter: &str) -> String {
     format!("{SHARE}{name}/{filter}")
 }
@@ -163,7 +165,7 @@ pub fn filter_matches(filter: &str, name: &str) -> bool {
     let mut levels = name.split('/');
     for wanted in filter.split('/') {
         match (wanted, levels.next()) {
-            // Also the level above: `a/#` matches `a` (§4.7.1.2).
+            // Also the parent level: `a/#` matches `a` (§4.7.1.2).
             ("#", _) => return true,
             ("+", Some(_)) => {}
             (wanted, Some(level)) if wanted == level => {}
@@ -184,7 +186,7 @@ mod tests {
 
     /// The examples of §4.7.1.2, §4.7.1.3, §4.7.2 and §4.7.3.
     #[test]
-    fn the_specifications_examples() {
+    fn examples_of_the_specification() {
         for name in
             ["sport/tennis/player1", "sport/tennis/player1/ranking", "sport/tennis/player1/score/wimbledon"]
         {
@@ -236,7 +238,7 @@ mod tests {
         for bad in ["$share/g/$noroshi/inbox", "$share/g/$share/h/t", "$share/g/$SYS/#", "$share/g/a\tb"] {
             assert_eq!(refused(bad), Some(FilterError::Unmatchable), "{bad}");
         }
-        // Names that a rule may open, and those that none can.
+        // Names that a rule may permit, and names that none can.
         for open in ["$shared", "$app/#", "$app/+/a"] {
             assert_eq!(refused(open), None, "{open}");
         }
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_matches_nothing_by_itself() {
+    fn shared_filter_matches_no_topic() {
         let filter = TopicFilter::parse("$share/g/a/#").unwrap();
         assert_eq!((filter.share(), filter.plain()), (Some(("g", "a/#")), "a/#"));
         assert!(!filter.has_wildcards() && filter.topic().is_none());
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inbox_is_asked_for_by_name() {
+    fn inbox_is_subscribed_by_name() {
         let filter = |text: &str| TopicFilter::parse(text).unwrap();
         for inbox in [INBOX_TOPIC, "$noroshi/+", "$noroshi/#"] {
             assert!(filter(inbox).matches_inbox() && filter(inbox).topic().is_none(), "{inbox}");

@@ -1,8 +1,8 @@
-//! The fields of a device's frame, read in one pass over the text. Each field has one type whatever the
-//! frame, so `t` may stand anywhere; which fields belong to which type is decided by `client_frame`.
+//! Parses the fields of a device's frame in one pass over the text. Each field has one type in all frames, so
+//! `t` may occur anywhere; `client_frame` decides which fields belong to which type.
 //!
-//! serde's own words for a wrong type quote the value, so they are never passed on: every visitor here
-//! leaves its own words in [`Trouble`].
+//! serde's messages for wrong types quote the value, so they are never forwarded: every visitor here records
+//! its own message in [`Failure`].
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,7 +11,8 @@ use noroshi_types::{Epoch, Invalid, NotificationId, Position, Presence, Topic, l
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
-use super::client_frame::{FrameError, Kind, Token};
+use super::frame_type::{FrameError, Kind};
+use super::token::Token;
 
 /// A field's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Field {
     }
 }
 
-/// What a frame had, each field checked by itself.
+/// The fields of a frame, each validated separately.
 #[derive(Default)]
 pub(super) struct Fields {
     pub(super) kind: Option<Kind>,
@@ -62,20 +63,21 @@ pub(super) struct Fields {
     pub(super) state: Option<Presence>,
     pub(super) topics: Option<Vec<Topic>>,
     pub(super) since: Option<Vec<(Topic, Position)>>,
-    /// A bit for each [`Field`] that was there.
+    /// One bit for each [`Field`] that occurred.
     seen: u8,
 }
 
 impl Fields {
     pub(super) fn parse(text: &str) -> Result<Self, FrameError> {
-        let trouble = Trouble { rule: Cell::new("a frame must be a JSON object"), said: RefCell::new(None) };
+        let failure =
+            Failure { rule: Cell::new("a frame must be a JSON object"), reason: RefCell::new(None) };
         let mut json = serde_json::Deserializer::from_str(text);
-        let read = (&mut json).deserialize_map(FrameVisitor { trouble: &trouble, fields: Fields::default() });
+        let read = (&mut json).deserialize_map(FrameVisitor { failure: &failure, fields: Fields::default() });
         read.and_then(|fields| json.end().map(|()| fields)).map_err(|error| {
-            FrameError::new(match (trouble.said.take(), error.classify()) {
-                (Some(said), _) => said,
-                (None, Category::Data) => trouble.rule.get().to_owned(),
-                // serde_json's words for broken JSON quote nothing.
+            FrameError::new(match (failure.reason.take(), error.classify()) {
+                (Some(reason), _) => reason,
+                (None, Category::Data) => failure.rule.get().to_owned(),
+                // serde_json's messages for malformed JSON quote nothing.
                 (None, Category::Syntax | Category::Eof | Category::Io) => format!("not JSON: {error}"),
             })
         })
@@ -86,28 +88,28 @@ impl Fields {
     }
 }
 
-/// Carries our words for what is wrong past serde, whose errors are its own.
-struct Trouble {
-    /// What the field being read has to be: said if serde finds another type there.
+/// Carries our error messages past serde, whose error type is its own.
+struct Failure {
+    /// The rule for the current field: used if serde finds another type.
     rule: Cell<&'static str>,
-    /// What a value was refused for.
-    said: RefCell<Option<String>>,
+    /// Why a value was rejected.
+    reason: RefCell<Option<String>>,
 }
 
-impl Trouble {
+impl Failure {
     fn refuse<E: de::Error>(&self, why: String) -> E {
-        self.said.replace(Some(why));
+        self.reason.replace(Some(why));
         E::custom("refused")
     }
 }
 
-/// A name out of a frame as an error shows it: not longer than a line.
+/// A name from the frame, shortened for an error message.
 fn shown(name: &str) -> &str {
     &name[..name.floor_char_boundary(64)]
 }
 
 struct FrameVisitor<'t> {
-    trouble: &'t Trouble,
+    failure: &'t Failure,
     fields: Fields,
 }
 
@@ -119,30 +121,30 @@ impl<'de> Visitor<'de> for FrameVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let Self { trouble, mut fields } = self;
+        let Self { failure, mut fields } = self;
         let field = |name: &str| {
             let known = Field::ALL.into_iter().find(|field| field.as_str() == name);
             known.ok_or_else(|| format!("unknown field `{}`", shown(name)))
         };
-        while let Some(field) = map.next_key_seed(Text(trouble, field))? {
+        while let Some(field) = map.next_key_seed(Text(failure, field))? {
             if fields.seen & 1 << field as u8 != 0 {
-                return Err(trouble.refuse(format!("`{}` is there twice", field.as_str())));
+                return Err(failure.refuse(format!("`{}` occurs twice", field.as_str())));
             }
             fields.seen |= 1 << field as u8;
-            trouble.rule.set(field.rule());
+            failure.rule.set(field.rule());
             match field {
-                Field::Type => fields.kind = Some(map.next_value_seed(Text(trouble, kind))?),
-                Field::Token => fields.token = Some(map.next_value_seed(Text(trouble, token))?),
-                Field::State => fields.state = Some(map.next_value_seed(Text(trouble, state))?),
+                Field::Type => fields.kind = Some(map.next_value_seed(Text(failure, kind))?),
+                Field::Token => fields.token = Some(map.next_value_seed(Text(failure, token))?),
+                Field::State => fields.state = Some(map.next_value_seed(Text(failure, state))?),
                 Field::Ids => {
                     let (max, item) = (limits::ACK_IDS_MAX, NotificationId::parse);
-                    fields.ids = Some(map.next_value_seed(List { trouble, field, max, item })?);
+                    fields.ids = Some(map.next_value_seed(List { failure, field, max, item })?);
                 }
                 Field::Topics => {
                     let (max, item) = (limits::TOPICS_PER_DEVICE_MAX, Topic::parse_subscription);
-                    fields.topics = Some(map.next_value_seed(List { trouble, field, max, item })?);
+                    fields.topics = Some(map.next_value_seed(List { failure, field, max, item })?);
                 }
-                Field::Since => fields.since = Some(map.next_value_seed(Since(trouble))?),
+                Field::Since => fields.since = Some(map.next_value_seed(Since(failure))?),
             }
         }
         Ok(fields)
@@ -168,8 +170,8 @@ fn state(text: &str) -> Result<Presence, String> {
     }
 }
 
-/// A string, checked by a function without being copied first.
-struct Text<'t, F>(&'t Trouble, F);
+/// A string, validated by a function without a copy.
+struct Text<'t, F>(&'t Failure, F);
 
 impl<'de, T, F: FnOnce(&str) -> Result<T, String>> DeserializeSeed<'de> for Text<'_, F> {
     type Value = T;
@@ -191,9 +193,9 @@ impl<T, F: FnOnce(&str) -> Result<T, String>> Visitor<'_> for Text<'_, F> {
     }
 }
 
-/// An array of at most `max` checked strings.
+/// An array of at most `max` validated strings.
 struct List<'t, T> {
-    trouble: &'t Trouble,
+    failure: &'t Failure,
     field: Field,
     max: usize,
     item: fn(&str) -> Result<T, Invalid>,
@@ -223,7 +225,7 @@ impl<'de, T> Visitor<'de> for List<'_, T> {
                 true => (self.item)(text).map_err(|why| format!("`{name}[{at}]`: {why}")),
                 false => Err(format!("`{name}` has more than {max} entries")),
             };
-            match seq.next_element_seed(Text(self.trouble, item))? {
+            match seq.next_element_seed(Text(self.failure, item))? {
                 Some(item) => items.push(item),
                 None => return Ok(items),
             }
@@ -232,7 +234,7 @@ impl<'de, T> Visitor<'de> for List<'_, T> {
 }
 
 /// `{"news": {"epoch": "…", "offset": 41}}`
-struct Since<'t>(&'t Trouble);
+struct Since<'t>(&'t Failure);
 
 impl<'de> DeserializeSeed<'de> for Since<'_> {
     type Value = Vec<(Topic, Position)>;
@@ -263,7 +265,7 @@ impl<'de> Visitor<'de> for Since<'_> {
     }
 }
 
-struct PositionOf<'t>(&'t Trouble);
+struct PositionOf<'t>(&'t Failure);
 
 impl<'de> DeserializeSeed<'de> for PositionOf<'_> {
     type Value = Position;

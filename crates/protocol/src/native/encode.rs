@@ -1,6 +1,6 @@
-//! What the service says, as JSON. Field order is fixed so that frames can be compared as text, and every
-//! object is one line whatever the provider's JSON looked like. A message becomes a buffer of its own, made
-//! once for all its recipients; the small frames of one connection are appended to what is being written.
+//! Encodes frames of the service as JSON. The field order is fixed so that frames can be compared as text,
+//! and every object is one line whatever the provider's JSON. A message gets its own buffer, created once for
+//! all recipients; small frames are appended to the connection's output.
 
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
 
@@ -8,7 +8,7 @@ use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
 pub fn message_json(message: &Message) -> Vec<u8> {
     let carried =
         [&message.notification, &message.data].into_iter().flatten().map(JsonText::len).sum::<usize>();
-    // The fixed fields with a UUID and a time are 150 bytes; a topic brings its name and 60 more.
+    // The fixed fields with a UUID and a time take 150 bytes; a topic adds its name and 60 more.
     let topic = message.topic.as_ref().map_or(0, |place| place.topic.as_str().len() + 60);
     let mut out = Vec::with_capacity(150 + carried + topic);
     out.extend_from_slice(br#"{"t":"msg","#);
@@ -17,7 +17,7 @@ pub fn message_json(message: &Message) -> Vec<u8> {
     out
 }
 
-/// What every protocol that carries a message as JSON says of it: `"id":…` to `"sent_at":…`, without braces.
+/// The fields of a message that all JSON-based protocols share: `"id":…` to `"sent_at":…`, without braces.
 pub(crate) fn push_message_fields(out: &mut Vec<u8>, message: &Message) {
     out.extend_from_slice(format!(r#""id":"{}""#, message.id).as_bytes());
     if let Some(place) = &message.topic {
@@ -40,14 +40,14 @@ pub(crate) fn push_message_fields(out: &mut Vec<u8>, message: &Message) {
     out.extend_from_slice(format!(r#","sent_at":"{}""#, message.sent_at).as_bytes());
 }
 
-/// `ping_s` is how often the service pings.
+/// `ping_s` is the interval of the service's pings.
 pub fn ready(out: &mut Vec<u8>, device: &DeviceId, session: SessionId, ping_s: u64) {
     out.extend_from_slice(br#"{"t":"ready","device":"#);
     push_string(out, device.as_str());
     out.extend_from_slice(format!(r#","session":"{session}","ping_s":{ping_s}}}"#).as_bytes());
 }
 
-/// After the messages a `since` asked for; `complete` says that none is missing.
+/// Follows the messages that a `since` requested; `complete` states that none is missing.
 pub fn recovered(out: &mut Vec<u8>, topic: &Topic, complete: bool) {
     out.extend_from_slice(br#"{"t":"recovered","topic":"#);
     push_string(out, topic.as_str());
@@ -63,7 +63,7 @@ pub fn error(out: &mut Vec<u8>, code: &str, message: &str) {
     out.push(b'}');
 }
 
-/// An error of one topic; `reason` is a stable name too.
+/// An error for one topic; `reason` is a stable name too.
 pub fn topic_error(out: &mut Vec<u8>, code: &str, topic: &Topic, reason: &str, message: &str) {
     error(out, code, message);
     out.pop();
@@ -74,7 +74,7 @@ pub fn topic_error(out: &mut Vec<u8>, code: &str, topic: &Topic, reason: &str, m
     out.push(b'}');
 }
 
-/// Before every close the service starts; `after_ms` is when to come back.
+/// Precedes every close that the service initiates; `after_ms` is the reconnect delay.
 pub fn close(out: &mut Vec<u8>, reason: CloseReason, after_ms: u64) {
     let (name, reconnect) = (reason.as_str(), reason.may_reconnect());
     let text = format!(r#"{{"t":"close","reason":"{name}","reconnect":{reconnect},"after_ms":{after_ms}}}"#);
@@ -86,11 +86,11 @@ pub fn pong(out: &mut Vec<u8>) {
 }
 
 fn push_string(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a string into memory cannot fail");
+    serde_json::to_writer(out, text).expect("writing a string to memory cannot fail");
 }
 
-/// Inside strings JSON has no raw line breaks (RFC 8259 §7), so those in a provider's text stand between
-/// tokens, where a space means the same.
+/// JSON strings contain no raw line breaks (RFC 8259 §7), so line breaks in a provider's text are between
+/// tokens, where a space is equivalent.
 fn push_carried(out: &mut Vec<u8>, json: &JsonText) {
     let start = out.len();
     out.extend_from_slice(json.as_str().as_bytes());

@@ -1,13 +1,13 @@
-//! What the service says, read by our own clients (`noroshi listen`, the load generator). Unknown fields
-//! are ignored and unknown types are reported as such, since the service may be newer. Nothing is copied
-//! that can be borrowed: a load generator reads a frame for every delivery it measures.
+//! Parses frames of the service, for our own clients (`noroshi listen`, the load generator). Unknown fields
+//! are ignored and unknown types reported, since the service may be newer. Everything possible is borrowed: a
+//! load generator parses a frame for every delivery it measures.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// One frame; text is borrowed wherever it has no escapes.
+/// One frame; text without escapes is borrowed.
 #[derive(Debug, Clone)]
 pub enum ServerFrame<'a> {
     Ready {
@@ -30,7 +30,7 @@ pub enum ServerFrame<'a> {
         after_ms: u64,
     },
     Pong,
-    /// A type of a newer service.
+    /// A type that a newer service added.
     Unknown(Cow<'a, str>),
 }
 
@@ -43,13 +43,13 @@ pub struct Msg<'a> {
     pub offset: Option<u64>,
     pub notification: Option<&'a RawValue>,
     pub data: Option<&'a RawValue>,
-    /// Whether the service waits for an ack of `id`.
+    /// Whether the service expects an ack of `id`.
     pub ack: bool,
     /// RFC 3339.
     pub sent_at: Cow<'a, str>,
 }
 
-/// A frame that is not what the service says.
+/// Why a text is not a frame of the service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFrameError {
     #[error("not a JSON object of the service: {0}")]
@@ -58,11 +58,11 @@ pub enum ServerFrameError {
     Missing { frame: &'static str, field: &'static str },
 }
 
-/// Borrowed where serde can: `Option<Cow<str>>` by itself always copies.
+/// Borrowed if possible: serde always copies `Option<Cow<str>>`.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Every field of every type.
+/// The union of the fields of all types.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]

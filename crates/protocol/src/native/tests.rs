@@ -1,6 +1,5 @@
-//! What the service writes, byte for byte as the contract shows it, and that our own clients read it back.
-//! Exact text on purpose: other people's clients depend on every field, and a fan-out is compared by its
-//! bytes.
+//! The frames of the service, compared byte by byte with the contract, and parsed by our own clients. The
+//! exact text matters: third-party clients depend on every field, and a fan-out is compared by its bytes.
 
 use noroshi_types::{
     AppId, CloseReason, DeviceId, Epoch, JsonText, Message, NotificationId, Position, SessionId, Timestamp,
@@ -45,7 +44,7 @@ fn check_written(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
 }
 
 #[test]
-fn a_message_has_only_the_fields_that_apply() {
+fn message_contains_only_the_fields_that_apply() {
     check(&message(), &format!(r#"{{"t":"msg","id":"{ID}","sent_at":"2023-11-14T22:13:20.123Z"}}"#));
     let full = Message {
         when: When::Stored,
@@ -81,7 +80,7 @@ fn topics_are_escaped() {
 }
 
 #[test]
-fn a_message_is_one_line_whatever_the_provider_sent() {
+fn message_is_one_line_for_any_provider_json() {
     let pretty = Message {
         notification: Some(JsonText::from_valid("{\r\n  \"title\": \"a\\nb\"\n}")),
         data: Some(JsonText::from_valid("[\n1,\r2\n]")),
@@ -96,7 +95,7 @@ fn a_message_is_one_line_whatever_the_provider_sent() {
 }
 
 #[test]
-fn the_other_frames() {
+fn other_frames_match_the_contract() {
     let device = DeviceId::parse(r#"d"1"#).unwrap();
     check_written(
         |out| ready(out, &device, SessionId(0xBEEF), 240),
@@ -126,7 +125,7 @@ fn read<T>(write: impl FnOnce(&mut Vec<u8>), then: impl FnOnce(ServerFrame<'_>) 
 }
 
 #[test]
-fn clients_read_every_frame() {
+fn clients_parse_every_frame() {
     let device = DeviceId::parse("d\"1").unwrap();
     read(
         |out| ready(out, &device, SessionId(1), 240),
@@ -159,7 +158,7 @@ fn clients_read_every_frame() {
 }
 
 #[test]
-fn clients_borrow_a_message_and_ignore_what_is_new() {
+fn clients_borrow_messages_and_ignore_unknown_fields() {
     let text = format!(r#"{{"t":"msg","new":[1],"id":"{ID}","data":{{"a":1}},"sent_at":"s"}}"#);
     let Ok(ServerFrame::Msg(msg)) = parse_server_frame(&text) else { panic!("a message") };
     assert!(matches!(msg.id, std::borrow::Cow::Borrowed(ID)));

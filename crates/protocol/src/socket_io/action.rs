@@ -1,5 +1,5 @@
-//! What a conversation asks of who owns the connection, in the words of the session core. The conversation
-//! itself knows neither the store nor a socket.
+//! Requests of a conversation to the owner of the connection, in terms of the session core. The conversation
+//! itself uses neither store nor socket.
 
 use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
 
@@ -8,14 +8,14 @@ use super::recovery::Offset;
 use crate::engine_io::Outgoing;
 use crate::native::Token;
 
-/// To be done in order.
+/// To be executed in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Answered by `logged_in`, `refuse` or a close.
+    /// The caller answers with `logged_in`, `refuse` or a close.
     LogIn(Box<LogIn>),
-    /// The device left, its connection may stay: the session ends. Another log-in may follow.
+    /// The device ended its session but may keep the connection. Another log-in may follow.
     LogOut,
-    /// For as long as the connection lasts. Answered through `reply`.
+    /// Subscribes until the connection ends. The caller answers through `reply`.
     Subscribe {
         topics: Vec<Topic>,
         since: Vec<(Topic, Position)>,
@@ -24,51 +24,51 @@ pub enum Action {
     Unsubscribe {
         topics: Vec<Topic>,
     },
-    /// The device has them.
+    /// The device has received these messages.
     Acknowledge {
         ids: Vec<NotificationId>,
     },
     /// `Active` or `Idle`.
     Presence(Presence),
-    /// Renews the token of the session. Answered through `reply`.
+    /// Renews the session's token. The caller answers through `reply`.
     RenewToken {
         token: Token,
         reply: Reply,
     },
     Send(Outgoing),
-    /// Begin to close: `Conversation::last_words` has what is still to be sent.
+    /// Start to close: `Conversation::last_words` returns the remaining packets.
     Close(CloseReason),
 }
 
-/// Who wants in.
+/// A log-in request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogIn {
-    /// `None`: the one that came with the HTTP request, if one did.
+    /// `None`: use the token of the HTTP request, if it has one.
     pub token: Option<Token>,
     /// The app of an app JWT.
     pub app: Option<Box<str>>,
-    /// Subscriptions of the connection from its first moment, each once.
+    /// Subscriptions of the connection from its start, without duplicates.
     pub topics: Vec<Topic>,
-    /// Of the connection that was lost. Given to `logged_in` again it says "recovered".
+    /// The id of the lost connection. Passing it to `logged_in` again reports the connection as recovered.
     pub pid: Option<Box<str>>,
-    /// The last message with an offset that the client had.
+    /// The last message with an offset that the client received.
     pub offset: Option<Offset>,
 }
 
 impl LogIn {
-    /// Whether nothing that is kept can have been missed: what the device subscribes to durably and its inbox
-    /// begin where it confirmed, and `topics` after `offset`.
+    /// Whether the client can have missed no stored message: durable subscriptions and the inbox continue
+    /// after the last confirmation, and `topics` after `offset`.
     pub fn is_recoverable(&self) -> bool {
         self.pid.is_some() && (self.offset.is_some() || self.topics.is_empty())
     }
 }
 
-/// Where the answer to an event goes: to the client's callback, or nowhere unless it is an error.
+/// The destination of an event's reply: the client's callback, or an `error` event if the client set none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply(pub(super) Option<u64>);
 
 impl Reply {
-    /// What to send. `Err`: a stable code and a text for people.
+    /// The packet to send. `Err`: a stable code and a text for people.
     pub fn answer(self, result: Result<(), (&str, &str)>) -> Option<Outgoing> {
         match (self.0, result) {
             (Some(id), result) => Some(encode::ack(id, result)),

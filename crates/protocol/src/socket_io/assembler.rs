@@ -1,9 +1,8 @@
-//! Packets and the binary messages that belong to them (SIO "Packet encoding": "+ binary attachments
-//! extracted"). A packet without attachments is read where it lies; one with attachments is kept until the
-//! last of them came.
+//! Joins packets with their binary attachments (SIO "Packet encoding": "+ binary attachments extracted"). A
+//! packet without attachments is borrowed; one with attachments is kept until the last one arrives.
 //!
-//! Invariants: eight bytes while nothing is incomplete; what is kept is bounded by [`Limits`], which are
-//! checked before anything is copied; after an error nothing is kept, and the connection is over.
+//! Invariants: eight bytes while nothing is incomplete; buffers are bounded by [`Limits`], which are checked
+//! before anything is copied; after an error the assembler is empty, and the connection must end.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use super::packet::{Kind, Limits, Packet, PacketError};
 use super::placeholder;
 use crate::engine_io::Data;
 
-/// What is incomplete.
+/// Holds an incomplete packet.
 #[derive(Default)]
 pub struct Assembler {
     partial: Option<Box<Partial>>,
@@ -21,7 +20,7 @@ pub struct Assembler {
 
 const _: () = assert!(size_of::<Assembler>() == 8);
 
-/// A binary packet of one's own.
+/// A binary packet with owned parts.
 #[derive(PartialEq, Eq)]
 pub struct Partial {
     kind: Kind,
@@ -30,11 +29,11 @@ pub struct Partial {
     payload: Box<str>,
     wanted: usize,
     attachments: Vec<Bytes>,
-    /// Of the payload and what came of the attachments.
+    /// Size of the payload and the attachments received.
     bytes: usize,
 }
 
-/// A packet with all that belongs to it.
+/// A complete packet with its attachments.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Whole<'a> {
     Text(Packet<'a>),
@@ -68,7 +67,7 @@ impl Assembler {
         Self { partial: None }
     }
 
-    /// Takes one Engine.IO message. `None`: attachments are still to come.
+    /// Consumes one Engine.IO message. `None`: attachments are missing.
     pub fn feed<'a>(&mut self, data: Data<'a>, limits: &Limits) -> Result<Option<Whole<'a>>, PacketError> {
         match (data, self.partial.take()) {
             (Data::Text(text), None) => self.begin(Packet::parse(text, limits)?, limits),
@@ -78,12 +77,12 @@ impl Assembler {
         }
     }
 
-    /// Whether nothing is incomplete, which is when nothing is held.
+    /// Whether no packet is incomplete, so nothing is buffered.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()
     }
 
-    /// Heap bytes held for a packet whose attachments are still to come.
+    /// Heap bytes held for an incomplete packet.
     pub fn held_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| {
             size_of::<Partial>() + partial.bytes + partial.attachments.capacity() * size_of::<Bytes>()

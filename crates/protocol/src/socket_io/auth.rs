@@ -1,5 +1,5 @@
-//! The payload of CONNECT, read strictly: `token`, `app`, `topics`, `offsets`, and `pid` and `offset`, which
-//! client libraries add when they come back. What is wrong is told by name, never with a value.
+//! The payload of CONNECT, parsed strictly: `token`, `app`, `topics`, `offsets`, and `pid` and `offset`,
+//! which client libraries add when they reconnect. Error messages name fields but never contain values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,12 +10,14 @@ use serde_json::value::RawValue;
 use super::action::LogIn;
 use super::notification::Variant;
 use super::recovery::{self, Offset};
-use crate::native::client_frame::{ClientFrame, Kind, Token, parse_fields};
+use crate::native::Token;
+use crate::native::client_frame::{ClientFrame, parse_fields};
+use crate::native::frame_type::Kind;
 
-/// More than there are names for.
+/// More than there are fields.
 const FIELDS_MAX: usize = 8;
 
-/// Reads the payload of CONNECT, which is an object. `Err`: a text for the client's developer.
+/// Parses the payload of CONNECT, which is an object. `Err`: a text for the client's developer.
 pub(super) fn read(payload: Option<&str>) -> Result<(LogIn, Variant), String> {
     let mut log_in = LogIn { token: None, app: None, topics: Vec::new(), pid: None, offset: None };
     let mut variant = Variant::Acks;
@@ -25,13 +27,13 @@ pub(super) fn read(payload: Option<&str>) -> Result<(LogIn, Variant), String> {
     let mut seen = Vec::with_capacity(fields.len());
     for (name, value) in &fields {
         if seen.contains(&name) {
-            return Err("a field of the handshake's auth is there twice".to_owned());
+            return Err("a field of the handshake's auth occurs twice".to_owned());
         }
         seen.push(name);
         match &**name {
             "token" => match string(value)?.filter(|token| !token.is_empty()) {
                 Some(token) => log_in.token = Some(Token::new(&token)),
-                None => return Err("`token` must be a string that is not empty".to_owned()),
+                None => return Err("`token` must be a non-empty string".to_owned()),
             },
             "app" => log_in.app = Some(string(value)?.ok_or("`app` must be a string")?.into()),
             "topics" => log_in.topics = topics(value.get())?,
@@ -40,7 +42,7 @@ pub(super) fn read(payload: Option<&str>) -> Result<(LogIn, Variant), String> {
                 "false" => {}
                 _ => return Err("`offsets` must be true or false".to_owned()),
             },
-            // The library's: what is not ours is as good as none.
+            // Set by the library: an unknown value is ignored.
             "pid" => log_in.pid = string(value)?.filter(|pid| recovery::is_pid(pid)).map(Into::into),
             "offset" => log_in.offset = string(value)?.and_then(|offset| Offset::parse(&offset)),
             name => {
@@ -52,17 +54,17 @@ pub(super) fn read(payload: Option<&str>) -> Result<(LogIn, Variant), String> {
     Ok((log_in, variant))
 }
 
-/// `None` for what is not a string.
+/// `None` if it is not a string.
 fn string(value: &RawValue) -> Result<Option<Cow<'_, str>>, &'static str> {
     match value.get().starts_with('"') {
         true => serde_json::from_str::<Text<'_>>(value.get())
             .map(|text| Some(text.0))
-            .map_err(|_| "a string of the handshake's auth is not Unicode"),
+            .map_err(|_| "a string of the handshake's auth is not valid Unicode"),
         false => Ok(None),
     }
 }
 
-/// Read as the native frame's, with its limits and words.
+/// Parsed as in the native frame, with the same limits and messages.
 fn topics(json: &str) -> Result<Vec<noroshi_types::Topic>, String> {
     match parse_fields(Kind::Sub, &format!(r#"{{"topics":{json}}}"#)) {
         Ok(ClientFrame::Sub { topics, .. }) => Ok(topics),
@@ -74,7 +76,7 @@ fn topics(json: &str) -> Result<Vec<noroshi_types::Topic>, String> {
 #[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Names and values, a few of them.
+/// Visits a small number of names and values.
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field() {
+    fn every_field_is_parsed() {
         let nothing = LogIn { token: None, app: None, topics: vec![], pid: None, offset: None };
         assert_eq!(read(None), Ok((nothing.clone(), Variant::Acks)));
         assert_eq!(read(Some("{}")), Ok((nothing, Variant::Acks)));
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_library_kept_of_another_server_is_ignored() {
+    fn recovery_state_of_another_server_is_ignored() {
         let (log_in, _) = read(Some(r#"{"pid":"a b","offset":"17-0"}"#)).unwrap();
         assert_eq!((log_in.pid, log_in.offset), (None, None));
         let (log_in, _) = read(Some(r#"{"pid":null,"offset":7}"#)).unwrap();
@@ -136,16 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_value_is_shown() {
-        refused(r#"{"token":["s3cret"]}"#, "`token` must be a string that is not empty");
-        refused(r#"{"token":""}"#, "`token` must be a string that is not empty");
+    fn errors_name_the_field_and_no_value() {
+        refused(r#"{"token":["s3cret"]}"#, "`token` must be a non-empty string");
+        refused(r#"{"token":""}"#, "`token` must be a non-empty string");
         refused(r#"{"app":1}"#, "`app` must be a string");
         refused(r#"{"offsets":"true"}"#, "`offsets` must be true or false");
         refused(r#"{"topics":"news"}"#, "`topics` must be an array of strings");
         refused(r#"{"topics":["$x"]}"#, "`topics[0]`: a topic must not start with '$', which is reserved");
         refused(r#"{"x":1}"#, "unknown field `x` in the handshake's auth");
-        refused(r#"{"token":"a","token":"b"}"#, "a field of the handshake's auth is there twice");
-        refused(r#"{"token":"\ud800"}"#, "a string of the handshake's auth is not Unicode");
+        refused(r#"{"token":"a","token":"b"}"#, "a field of the handshake's auth occurs twice");
+        refused(r#"{"token":"\ud800"}"#, "a string of the handshake's auth is not valid Unicode");
         let many: Vec<_> = (0..9).map(|n| format!("\"{n}\":0")).collect();
         let unknown = "the handshake's auth is not an object of known fields";
         refused(&format!("{{{}}}", many.join(",")), unknown);

@@ -1,16 +1,16 @@
-//! What a device may emit, read strictly: each event is a frame of the native conversation under the name
-//! that its verb has here, and takes one argument, the frame's object without `t`. Where a frame has only one
-//! field, its value alone will do: `emit("ack", id)`, `emit("subscribe", ["a", "b"])`, `emit("presence",
-//! "idle")`.
+//! Events that a device may emit, parsed strictly: each corresponds to a frame of the native protocol and
+//! takes one argument, the frame's object without `t`. For a frame with a single field, its value suffices:
+//! `emit("ack", id)`, `emit("subscribe", ["a", "b"])`, `emit("presence", "idle")`.
 
 use super::packet::Event;
-use crate::native::client_frame::{ClientFrame, Kind, parse_fields};
+use crate::native::client_frame::{ClientFrame, parse_fields};
+use crate::native::frame_type::Kind;
 
-/// Why an event is not one of a device's: a stable code and a text for its developer.
+/// Why an event is rejected: a stable code and a text for the client's developer.
 pub(super) type Refused = (&'static str, String);
 
 pub(super) fn read(event: &Event<'_>) -> Result<ClientFrame, Refused> {
-    // The name, the field that may stand alone, and whether it is a list.
+    // The frame's type, the field whose value suffices, and whether that is a list.
     let (kind, field, is_list) = match &*event.name {
         "subscribe" => (Kind::Sub, "topics", true),
         "unsubscribe" => (Kind::Unsub, "topics", true),
@@ -24,7 +24,7 @@ pub(super) fn read(event: &Event<'_>) -> Result<ClientFrame, Refused> {
     };
     let bad = |text: String| ("bad_event", text);
     let Some(argument) = event.args.single() else {
-        return Err(bad(format!("`{}` takes one argument", event.name)));
+        return Err(bad(format!("`{}` takes exactly one argument", event.name)));
     };
     let wrapped = match argument.as_bytes().first() {
         Some(b'"') if is_list => Some(format!(r#"{{"{field}":[{argument}]}}"#)),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_of_a_device() {
+    fn every_event_is_parsed() {
         let topics = || vec![Topic::parse("a").unwrap(), Topic::parse("b").unwrap()];
         let sub = |since| ClientFrame::Sub { topics: topics(), since };
         check(r#"["subscribe",{"topics":["a","b"]}]"#, sub(vec![]));
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         refused(r#"["publish",{}]"#, "unknown_event", "unknown event `publish`");
         refused("[1,{}]", "unknown_event", "unknown event `1`");
-        refused(r#"["subscribe"]"#, "bad_event", "`subscribe` takes one argument");
-        refused(r#"["subscribe","a","b"]"#, "bad_event", "`subscribe` takes one argument");
+        refused(r#"["subscribe"]"#, "bad_event", "`subscribe` takes exactly one argument");
+        refused(r#"["subscribe","a","b"]"#, "bad_event", "`subscribe` takes exactly one argument");
         refused(r#"["subscribe",1]"#, "bad_event", "a frame must be a JSON object");
         refused(r#"["presence",["idle"]]"#, "bad_event", "a frame must be a JSON object");
         refused(r#"["subscribe",{}]"#, "bad_event", "`topics` is missing");
         refused(r#"["ack",{"t":"ack","ids":[]}]"#, "bad_event", "unknown field `t`");
         refused(r#"["ack",{"x":1}]"#, "bad_event", "unknown field `x`");
-        refused(r#"["ack","n1"]"#, "bad_event", "`ids[0]`: a notification id is a UUID");
+        refused(r#"["ack","n1"]"#, "bad_event", "`ids[0]`: a notification id must be a UUID");
         refused(r#"["presence","offline"]"#, "bad_event", r#"`state` must be "active" or "idle""#);
         let many = vec![format!("\"{ID}\""); limits::ACK_IDS_MAX + 1].join(",");
         refused(&format!("[\"ack\",[{many}]]"), "bad_event", "`ids` has more than 1000 entries");

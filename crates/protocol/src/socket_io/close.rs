@@ -1,26 +1,27 @@
-//! How each close reason is said in Socket.IO. The protocol has no reasons of its own on the wire: what a
-//! client library reports, and whether it comes back by itself, follows from how it is ended. The event
-//! `close` says the rest before. The WebSocket close code is [`CloseReason::websocket_code`].
+//! How each close reason appears in Socket.IO. The protocol has no close reasons on the wire: the way a
+//! connection ends determines what a client library reports and whether it reconnects automatically. The
+//! event `close` carries the reason before. The WebSocket close code is [`CloseReason::websocket_code`].
 
 use noroshi_types::CloseReason;
 
-/// How a connected client is left.
+/// How the service ends a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// `close`, then DISCONNECT: the library says "io server disconnect" and stays away.
+pub enum CloseMethod {
+    /// `close`, then DISCONNECT: the library reports "io server disconnect" and does not reconnect.
     Disconnect,
-    /// `close`, then the transport ends: the library says "transport close" and comes back by itself.
+    /// `close`, then the end of the transport: the library reports "transport close" and reconnects
+    /// automatically.
     Transport,
-    /// The client ended it: nothing is said.
+    /// The client ended the connection: nothing is sent.
     Silent,
 }
 
-/// A library that ended by itself comes back; one that was told to disconnect does not.
-pub fn manner(reason: CloseReason) -> Manner {
+/// A library reconnects after the transport ended, but not after DISCONNECT.
+pub fn close_method(reason: CloseReason) -> CloseMethod {
     match (reason.websocket_code(), reason.may_reconnect()) {
-        (None, _) => Manner::Silent,
-        (Some(_), true) => Manner::Transport,
-        (Some(_), false) => Manner::Disconnect,
+        (None, _) => CloseMethod::Silent,
+        (Some(_), true) => CloseMethod::Transport,
+        (Some(_), false) => CloseMethod::Disconnect,
     }
 }
 
@@ -29,12 +30,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_comes_back_by_itself_where_that_can_succeed() {
-        let check = |reason, expected| assert_eq!(manner(reason), expected, "{reason:?}");
-        check(CloseReason::Replaced, Manner::Disconnect);
-        check(CloseReason::Unauthorized, Manner::Disconnect);
-        check(CloseReason::Drain, Manner::Transport);
-        check(CloseReason::TooBig, Manner::Transport);
-        check(CloseReason::PeerReset, Manner::Silent);
+    fn libraries_reconnect_only_where_it_can_succeed() {
+        let check = |reason, expected| assert_eq!(close_method(reason), expected, "{reason:?}");
+        check(CloseReason::Replaced, CloseMethod::Disconnect);
+        check(CloseReason::Unauthorized, CloseMethod::Disconnect);
+        check(CloseReason::Drain, CloseMethod::Transport);
+        check(CloseReason::TooBig, CloseMethod::Transport);
+        check(CloseReason::PeerReset, CloseMethod::Silent);
     }
 }

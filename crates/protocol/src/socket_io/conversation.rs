@@ -1,15 +1,15 @@
-//! A device's conversation on one connection: CONNECT with its token, events both ways, acknowledgements,
-//! and how it ends. Inputs are Engine.IO messages ([`Conversation::receive`]), the time, and what the session
-//! core decided; what is to be done comes out as [`Action`]s. It has no clock, no store and no socket.
+//! A device's conversation on one connection: CONNECT with its token, events in both directions,
+//! acknowledgements, and the close. Inputs are Engine.IO messages ([`Conversation::receive`]), the time, and
+//! results of the session core; outputs are [`Action`]s. It uses no clock, store or socket.
 //!
 //! Order: `new` → `receive` → [`Action::LogIn`] → `logged_in` (or `refuse`) → `receive`, `deliver`, … →
-//! [`Action::Close`] → `last_words`. Drained, replaced, expired, refused for good: all are `last_words` with
-//! the reason.
+//! [`Action::Close`] → `last_words`. A connection that is drained, replaced, expired or rejected ends with
+//! `last_words` and the reason.
 //!
-//! Invariants: there is one namespace, `/`; nothing is sent in it before CONNECT was answered; after a
-//! [`Action::Close`] or `last_words` nothing is heard. While nothing is incomplete or unacknowledged a
-//! conversation is 32 bytes and holds nothing; at most `window::UNACKED_MAX` ids and one incomplete packet
-//! are held, and without a session nothing.
+//! Invariants: `/` is the only namespace; nothing is sent in it before CONNECT is answered; input is ignored
+//! after [`Action::Close`] or `last_words`. A conversation without incomplete packet or unacknowledged
+//! messages takes 32 bytes and no heap; it holds at most `window::UNACKED_MAX` ids and one incomplete packet,
+//! and nothing without a session.
 
 use noroshi_types::CloseReason;
 
@@ -17,7 +17,7 @@ use super::action::{Action, Reply};
 use super::assembler::{Assembler, Whole};
 use super::auth;
 use super::client_event;
-use super::close::{Manner, manner};
+use super::close::{CloseMethod, close_method};
 use super::encode;
 use super::notification::{Notification, Variant};
 use super::packet::{Kind, Limits, MAIN, Packet};
@@ -25,29 +25,29 @@ use super::window::Window;
 use crate::engine_io::{Data, Session};
 use crate::native::ClientFrame;
 
-/// What all conversations keep to.
+/// Parameters of all conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     pub limits: Limits,
-    /// How long a connection may be without a session.
+    /// The maximum time that a connection may lack a session.
     pub connect_timeout_ms: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // 45 s, as in the JavaScript server: a client may connect to its transport long before it has a token.
+        // 45 s, as in the JavaScript server: a client may connect its transport long before it has a token.
         Self { limits: Limits::default(), connect_timeout_ms: 45_000 }
     }
 }
 
 #[derive(Debug)]
 enum State {
-    /// CONNECT has to come.
+    /// CONNECT is due.
     Fresh {
         connect_by_ms: u64,
     },
     LoggingIn,
-    /// With what is emitted and not acknowledged, if there is any.
+    /// With the messages emitted and not acknowledged, if any.
     Open(Option<Box<Window>>),
     Over,
 }
@@ -58,12 +58,12 @@ pub struct Conversation {
     state: State,
     next_ack_id: u32,
     variant: Variant,
-    /// The end was asked for: nothing is heard any more.
+    /// The conversation requested its end: further input is ignored.
     closing: bool,
 }
 
 const _: () = assert!(size_of::<Conversation>() <= 32);
-// What a connection pays for the protocol, inline.
+// The inline memory of the protocol per connection.
 const _: () = assert!(size_of::<Conversation>() + size_of::<Session>() <= 64);
 
 type Actions = Vec<Action>;
@@ -79,7 +79,7 @@ impl Conversation {
         }
     }
 
-    /// Which encoding of a message is for it. It does not change while it is open.
+    /// The message encoding for this connection. It does not change while it is open.
     pub fn variant(&self) -> Variant {
         self.variant
     }
@@ -88,7 +88,7 @@ impl Conversation {
         matches!(self.state, State::Open(_)) && !self.closing
     }
 
-    /// When [`Conversation::handle_time`] wants to be called, while CONNECT is awaited.
+    /// When to call [`Conversation::handle_time`], while CONNECT is due.
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.state {
             State::Fresh { connect_by_ms } if !self.closing => Some(connect_by_ms),
@@ -96,7 +96,7 @@ impl Conversation {
         }
     }
 
-    /// Heap bytes held.
+    /// Heap bytes held by the conversation.
     pub fn held_bytes(&self) -> usize {
         let window = match &self.state {
             State::Open(Some(window)) => window.held_bytes(),
@@ -111,7 +111,7 @@ impl Conversation {
         }
     }
 
-    /// One Engine.IO message of the client.
+    /// Handles one Engine.IO message of the client.
     pub fn receive(&mut self, data: Data<'_>, now_ms: u64, config: &Config, out: &mut Actions) {
         self.handle_time(now_ms, out);
         if self.closing {
@@ -120,7 +120,7 @@ impl Conversation {
         match self.assembler.feed(data, &config.limits) {
             Ok(Some(whole)) => self.handle_packet(&whole, now_ms, config, out),
             Ok(None) if matches!(self.state, State::Open(_)) => {}
-            // Only events have attachments, and those wait for a session.
+            // Only events have attachments, and events require a session.
             Ok(None) => self.end(CloseReason::BadMessage, out),
             Err(error) => self.end(error.reason(), out),
         }
@@ -129,7 +129,7 @@ impl Conversation {
     fn handle_packet(&mut self, whole: &Whole<'_>, now_ms: u64, config: &Config, out: &mut Actions) {
         let packet = whole.packet();
         if packet.namespace != MAIN && packet.kind == Kind::Connect {
-            // Neither an error nor a step: the JavaScript server's words.
+            // Neither a protocol error nor progress; the text is that of the JavaScript server.
             return out.push(Action::Send(encode::connect_error(
                 packet.namespace,
                 "Invalid namespace",
@@ -142,7 +142,7 @@ impl Conversation {
             (Kind::Event | Kind::BinaryEvent, State::Open(_)) => self.handle_event(whole, out),
             (Kind::Ack | Kind::BinaryAck, State::Open(window)) => {
                 let id = window.as_mut().zip(packet.id).and_then(|(window, ack_id)| window.take(ack_id));
-                // One that is not waited for: late, or repeated.
+                // An unknown ack id, late or repeated, is ignored.
                 out.extend(id.map(|id| Action::Acknowledge { ids: vec![id] }));
                 self.free_window();
             }
@@ -152,8 +152,8 @@ impl Conversation {
                 out.push(Action::LogOut);
             }
             (Kind::Disconnect, State::LoggingIn) => self.end(CloseReason::PeerClosed, out),
-            // "Connection to a namespace": anything else before CONNECT, or a second one, and what only the
-            // server says.
+            // "Connection to a namespace": other packets before CONNECT, a second CONNECT, and packets that
+            // only servers send.
             _ => self.end(CloseReason::BadMessage, out),
         }
     }
@@ -189,7 +189,7 @@ impl Conversation {
             ClientFrame::Sub { topics, since } => (Action::Subscribe { topics, since, reply }, false),
             ClientFrame::Unsub { topics } => (Action::Unsubscribe { topics }, true),
             ClientFrame::Token { token } => (Action::RenewToken { token, reply }, false),
-            // No event is read as one of these.
+            // Events never parse as these frames.
             ClientFrame::Connect { .. } | ClientFrame::Ping => return,
         };
         out.push(action);
@@ -198,8 +198,8 @@ impl Conversation {
         }
     }
 
-    /// The session is there. `sid` is public; `pid` is this connection's secret to come back with, or the one
-    /// the client came with, which tells it that it was recovered.
+    /// The log-in succeeded. `sid` is public; `pid` is the connection's secret for recovery, or the client's
+    /// previous one, which tells the client that the connection was recovered.
     pub fn logged_in(&mut self, sid: &str, pid: &str, out: &mut Actions) {
         if matches!(self.state, State::LoggingIn) && !self.closing {
             self.state = State::Open(None);
@@ -207,7 +207,7 @@ impl Conversation {
         }
     }
 
-    /// The log-in cannot be as it was asked for; the client may try another one.
+    /// The log-in failed; the client may try another one.
     pub fn refuse(&mut self, code: &str, text: &str, now_ms: u64, config: &Config, out: &mut Actions) {
         if matches!(self.state, State::LoggingIn) && !self.closing {
             self.state = State::Fresh { connect_by_ms: now_ms.saturating_add(config.connect_timeout_ms) };
@@ -215,7 +215,7 @@ impl Conversation {
         }
     }
 
-    /// A message is being sent to this client: the ack id it goes out with, if it asks for one.
+    /// Prepares the delivery of a message. Returns its ack id, if it asks for one.
     pub fn deliver(&mut self, notification: &Notification) -> Option<u32> {
         let State::Open(window) = &mut self.state else { return None };
         if !notification.asks() {
@@ -223,24 +223,25 @@ impl Conversation {
         }
         let ack_id = self.next_ack_id;
         self.next_ack_id = ack_id.wrapping_add(1);
-        window.get_or_insert_with(|| Box::new(Window::new(ack_id))).note(notification.id);
+        window.get_or_insert_with(|| Box::new(Window::new(ack_id))).push(notification.id);
         Some(ack_id)
     }
 
-    /// What is said before the connection is closed, whoever decided that. `after_ms` is when to come back.
+    /// Emits the packets that precede the close, whoever initiated it. `after_ms` is the reconnect delay.
     pub fn last_words(&mut self, reason: CloseReason, after_ms: u64, out: &mut Actions) {
         let state = std::mem::replace(&mut self.state, State::Over);
         self.closing = true;
         self.assembler = Assembler::new();
-        match (state, manner(reason)) {
-            (State::Open(_), manner @ (Manner::Transport | Manner::Disconnect)) => {
+        match (state, close_method(reason)) {
+            (State::Open(_), method @ (CloseMethod::Transport | CloseMethod::Disconnect)) => {
                 out.push(Action::Send(encode::close(reason, after_ms)));
-                if manner == Manner::Disconnect {
+                if method == CloseMethod::Disconnect {
                     out.push(Action::Send(encode::disconnect(MAIN)));
                 }
             }
-            // A library stops trying after this; where trying again helps it is not sent.
-            (State::LoggingIn, Manner::Disconnect) => {
+            // A library stops reconnecting after this packet, so it is only sent where reconnecting is
+            // useless.
+            (State::LoggingIn, CloseMethod::Disconnect) => {
                 let refusal = encode::connect_error(MAIN, reason.explain(), Some(reason.as_str()));
                 out.push(Action::Send(refusal));
             }

@@ -1,7 +1,7 @@
-//! The application that the public test suites of the protocol expect (SIO "Test suite"), mounted for
-//! conformance only: on connection to `/` or `/custom` it emits `auth` with the handshake's auth; `message`
-//! comes back as `message-back`, and `message-with-ack` is acknowledged with its own arguments, attachments
-//! and all. It runs on the same packets, limits and time-outs as a device's [`super::Conversation`].
+//! The application that the public test suites of the protocol expect (SIO "Test suite"), enabled for
+//! conformance tests only. On connection to `/` or `/custom` it emits `auth` with the handshake's auth; it
+//! returns `message` as `message-back`, and acknowledges `message-with-ack` with its arguments, including
+//! attachments. It uses the same packets, limits and timeouts as [`super::Conversation`].
 
 use bytes::Bytes;
 use noroshi_types::{CloseReason, SessionId};
@@ -20,7 +20,7 @@ pub struct Echo {
     assembler: Assembler,
     session: SessionId,
     connect_by_ms: u64,
-    /// A bit for each of [`NAMESPACES`].
+    /// One bit for each of [`NAMESPACES`].
     connected: u8,
     closing: bool,
 }
@@ -33,7 +33,7 @@ impl Echo {
         Self { assembler: Assembler::new(), session, connect_by_ms, connected: 0, closing: false }
     }
 
-    /// When [`Echo::handle_time`] wants to be called, while nothing is connected.
+    /// When to call [`Echo::handle_time`], while no namespace is connected.
     pub fn deadline_ms(&self) -> Option<u64> {
         (self.connected == 0 && !self.closing).then_some(self.connect_by_ms)
     }
@@ -44,7 +44,7 @@ impl Echo {
         }
     }
 
-    /// Only [`Action::Send`] and [`Action::Close`] come out.
+    /// Emits only [`Action::Send`] and [`Action::Close`].
     pub fn receive(&mut self, data: Data<'_>, now_ms: u64, config: &Config, out: &mut Vec<Action>) {
         self.handle_time(now_ms, out);
         if self.closing {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_connected_with_and_without_auth() {
+    fn namespaces_connect_with_and_without_auth() {
         let sid = r#"{"sid":"000000000000beef-1"}"#;
         Peer::new().send("0", &[&format!("40{sid}"), r#"42["auth",{}]"#]);
         Peer::new().send(r#"0{"token":"123"}"#, &[&format!("40{sid}"), r#"42["auth",{"token":"123"}]"#]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back() {
+    fn messages_are_echoed() {
         let mut peer = Peer::connected();
         peer.send(r#"2["message",1,"2",{"3":[true]}]"#, &[r#"42["message-back",1,"2",{"3":[true]}]"#]);
         peer.send(r#"2["message"]"#, &[r#"42["message-back"]"#]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn attachments_come_back() {
+    fn attachments_are_echoed() {
         let placeholders = r#"{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}"#;
         let mut peer = Peer::connected();
         peer.send(&format!(r#"52-["message",{placeholders}]"#), &[]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_leaves_a_namespace_and_stays() {
+    fn client_leaves_a_namespace_and_stays_connected() {
         let mut peer = Peer::connected();
         peer.send("0/custom", &[r#"40/custom,{"sid":"000000000000beef-2"}"#, r#"42/custom,["auth",{}]"#]);
         peer.send("1/custom", &[]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_closes_the_connection() {
+    fn protocol_errors_close_the_connection() {
         for wrong in ["abc", "2{}", r#"2abc["message-with-ack",1]"#, "", "2", "2[]", "0", "4{}", "1/custom"] {
             Peer::connected().send(wrong, &["Close(BadMessage)"]);
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_has_to_come_in_time() {
+    fn handshake_timeout_closes_the_connection() {
         let mut peer = Peer::new();
         peer.echo.handle_time(999, &mut peer.out);
         assert!(peer.out.is_empty());

@@ -1,7 +1,7 @@
-//! What the service says, as whole Engine.IO packets (`4` and the Socket.IO packet). JSON that is carried
+//! Encodes packets of the service as whole Engine.IO packets (`4` and the Socket.IO packet). Embedded JSON
 //! must be one line of valid JSON; texts are escaped here.
 //!
-//! The order of fields is fixed, so that packets can be compared as text.
+//! The field order is fixed, so that packets can be compared as text.
 
 use noroshi_types::{CloseReason, Topic};
 
@@ -23,7 +23,7 @@ pub fn push_head(out: &mut Vec<u8>, kind: Kind, attachments: usize, namespace: &
     }
 }
 
-/// A packet without attachments whose payload is JSON already.
+/// A packet without attachments with a JSON payload.
 pub fn packet(kind: Kind, namespace: &str, id: Option<u64>, payload: &str) -> Outgoing {
     let mut out = Vec::with_capacity(24 + namespace.len() + payload.len());
     push_head(&mut out, kind, 0, namespace, id);
@@ -31,12 +31,12 @@ pub fn packet(kind: Kind, namespace: &str, id: Option<u64>, payload: &str) -> Ou
     Outgoing::Text(out.into())
 }
 
-/// An event for the main namespace; `args` is the inside of a JSON array, without the name.
+/// An event in the main namespace; `args` is the content of a JSON array, without the name.
 fn event(name: &str, args: &str) -> Outgoing {
     packet(Kind::Event, MAIN, None, &format!(r#"["{name}",{args}]"#))
 }
 
-/// The answer to a CONNECT; `pid` is what a later connection may come back with.
+/// The positive answer to a CONNECT; `pid` lets a later connection recover this one.
 pub fn connected(namespace: &str, sid: &str, pid: Option<&str>) -> Outgoing {
     let payload = match pid {
         Some(pid) => format!(r#"{{"sid":{},"pid":{}}}"#, string(sid), string(pid)),
@@ -45,8 +45,8 @@ pub fn connected(namespace: &str, sid: &str, pid: Option<&str>) -> Outgoing {
     packet(Kind::Connect, namespace, None, &payload)
 }
 
-/// The other answer to a CONNECT: clients do not try again by themselves. `code` is a stable name, `message`
-/// for people.
+/// The negative answer to a CONNECT; clients do not retry automatically. `code` is a stable name, `message`
+/// is for people.
 pub fn connect_error(namespace: &str, message: &str, code: Option<&str>) -> Outgoing {
     let payload = match code {
         Some(code) => format!(r#"{{"message":{},"data":{{"code":{}}}}}"#, string(message), string(code)),
@@ -55,12 +55,12 @@ pub fn connect_error(namespace: &str, message: &str, code: Option<&str>) -> Outg
     packet(Kind::ConnectError, namespace, None, &payload)
 }
 
-/// Clients do not come back by themselves after this.
+/// Ends a namespace; clients do not reconnect automatically.
 pub fn disconnect(namespace: &str) -> Outgoing {
     packet(Kind::Disconnect, namespace, None, "")
 }
 
-/// After the messages that a `since` asked for; `complete` says that none is missing.
+/// Follows the messages that a `since` requested; `complete` states that none is missing.
 pub fn recovered(topic: &Topic, complete: bool) -> Outgoing {
     event("recovered", &format!(r#"{{"topic":{},"complete":{complete}}}"#, string(topic.as_str())))
 }
@@ -70,20 +70,20 @@ pub fn error(code: &str, message: &str) -> Outgoing {
     event("error", &format!(r#"{{"code":{},"message":{}}}"#, string(code), string(message)))
 }
 
-/// An error of one topic; `reason` is a stable name too.
+/// An error for one topic; `reason` is a stable name too.
 pub fn topic_error(code: &str, topic: &Topic, reason: &str, message: &str) -> Outgoing {
     let (code, message) = (string(code), string(message));
     let (topic, reason) = (string(topic.as_str()), string(reason));
     event("error", &format!(r#"{{"code":{code},"message":{message},"topic":{topic},"reason":{reason}}}"#))
 }
 
-/// Before every close the service starts; `after_ms` is when to come back.
+/// Precedes every close that the service initiates; `after_ms` is the reconnect delay.
 pub fn close(reason: CloseReason, after_ms: u64) -> Outgoing {
     let (name, reconnect) = (reason.as_str(), reason.may_reconnect());
     event("close", &format!(r#"{{"reason":"{name}","reconnect":{reconnect},"after_ms":{after_ms}}}"#))
 }
 
-/// What a client's acknowledgement callback is called with.
+/// The arguments of a client's acknowledgement callback.
 pub fn ack(id: u64, result: Result<(), (&str, &str)>) -> Outgoing {
     let payload = match result {
         Ok(()) => r#"[{"ok":true}]"#.to_owned(),
@@ -94,9 +94,9 @@ pub fn ack(id: u64, result: Result<(), (&str, &str)>) -> Outgoing {
     packet(Kind::Ack, MAIN, Some(id), &payload)
 }
 
-/// A JSON string. Control characters, the record separator among them, are escaped.
+/// A JSON string. Control characters, including the record separator, are escaped.
 fn string(text: &str) -> String {
-    serde_json::to_string(text).expect("a string into memory cannot fail")
+    serde_json::to_string(text).expect("a string always serializes to JSON")
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_specification() {
+    fn decodes_the_examples_of_the_specification() {
         check(connected("/", "wZX3oN0bSVIhsaknAAAI", None), r#"40{"sid":"wZX3oN0bSVIhsaknAAAI"}"#);
         check(connected("/admin", "x", Some("y")), r#"40/admin,{"sid":"x","pid":"y"}"#);
         check(connect_error("/", "Not authorized", None), r#"44{"message":"Not authorized"}"#);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_services_own_events() {
+    fn events_of_the_service() {
         let topic = Topic::parse("a\"b").unwrap();
         check(recovered(&topic, true), r#"42["recovered",{"topic":"a\"b","complete":true}]"#);
         check(

@@ -1,13 +1,13 @@
-//! The event `notification`, encoded once for all connections that hear it. Its argument is the object of
+//! The event `notification`, encoded once for all connections that receive it. Its argument is the object of
 //! the native `msg` frame without `t`.
 //!
-//! What differs between connections is an ack id, and with it the length in the WebSocket header:
+//! Connections differ in the ack id, and therefore in the length in the WebSocket header:
 //! ```text
-//!   asked nothing   │ header │ 42 │ ["notification",{…}] │   one shared frame
-//!   asked to ack    │ header'│ 42 │ 17 │ ["notification",{…}] │
-//!                   └── head, its own ──┘ └──── tail, shared ──┘
+//!   no ack id       │ header │ 42 │ ["notification",{…}] │   one shared frame
+//!   with an ack id  │ header'│ 42 │ 17 │ ["notification",{…}] │
+//!                   └── head, own ──────┘ └──── tail, shared ──┘
 //! ```
-//! One buffer holds it all: the packet and the tail are parts of the shared frame.
+//! One buffer holds everything: packet and tail are slices of the shared frame.
 
 use bytes::Bytes;
 use noroshi_types::{Message, NotificationId, When};
@@ -17,20 +17,20 @@ use crate::engine_io::Outgoing;
 use crate::native;
 use crate::ws::{self, Opcode};
 
-/// How a connection learns where it is.
+/// How a connection tracks its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Variant {
-    /// What wants a confirmation is emitted with an ack id: the client's callback confirms it.
+    /// Messages that need a confirmation are emitted with an ack id: the client's callback confirms them.
     #[default]
     Acks,
-    /// What is kept is emitted with an offset as its last argument, and confirmed by the event `ack`.
+    /// Stored messages are emitted with an offset as last argument, and confirmed by the event `ack`.
     Offsets,
 }
 
 /// `4` and `2`: an Engine.IO message, a Socket.IO event of the main namespace.
 const EVENT: &[u8] = b"42";
 
-/// A message as all connections of a variant share it.
+/// A message as shared by all connections of a variant.
 #[derive(Debug, Clone)]
 pub struct Notification {
     pub id: NotificationId,
@@ -56,17 +56,17 @@ impl Notification {
         Self { id: message.id, asks, packet_at: header_bytes as u8, frame }
     }
 
-    /// Whether it goes out with an ack id, which [`super::Conversation::deliver`] gives.
+    /// Whether it needs an ack id, which [`super::Conversation::deliver`] assigns.
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// The whole WebSocket frame, where there is no ack id.
+    /// The whole WebSocket frame, for use without an ack id.
     pub fn frame(&self) -> &Bytes {
         &self.frame
     }
 
-    /// Appends what stands before [`Notification::tail`] in the WebSocket frame with this ack id: at most 22
+    /// Appends the part before [`Notification::tail`] of the WebSocket frame with this ack id: at most 22
     /// bytes.
     pub fn push_head(&self, ack_id: u32, out: &mut Vec<u8>) {
         let digits = ack_id.checked_ilog10().unwrap_or(0) as usize + 1;
@@ -76,12 +76,12 @@ impl Notification {
         out.extend_from_slice(ack_id.to_string().as_bytes());
     }
 
-    /// What follows the ack id. Cheap: a part of the frame.
+    /// The part after the ack id: a cheap slice of the frame.
     pub fn tail(&self) -> Bytes {
         self.frame.slice(usize::from(self.packet_at) + EVENT.len()..)
     }
 
-    /// For who polls: shared where there is no ack id.
+    /// The packet for polling clients; shared if there is no ack id.
     pub fn packet(&self, ack_id: Option<u32>) -> Outgoing {
         Outgoing::Text(match ack_id {
             None => self.frame.slice(usize::from(self.packet_at)..),
@@ -133,7 +133,7 @@ mod tests {
     const SENT: &str = r#""sent_at":"1970-01-01T00:00:00.000Z""#;
 
     #[test]
-    fn what_is_not_kept_is_one_shared_frame() {
+    fn unstored_message_is_one_shared_frame() {
         for variant in [Variant::Acks, Variant::Offsets] {
             let encoded = Notification::new(&message(When::Connected), variant);
             let expected = format!(r#"42["notification",{{"id":"{ID}","data":[ 1],{SENT}}}]"#);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wants_a_confirmation_has_an_ack_id() {
+    fn message_with_confirmation_has_an_ack_id() {
         let encoded = Notification::new(&message(When::Stored), Variant::Acks);
         assert!(encoded.asks());
         for ack_id in [0, 9, 10, 4_294_967_295] {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn or_an_offset() {
+    fn message_with_confirmation_may_have_an_offset() {
         let position = Position { epoch: Epoch(42), offset: 7 };
         let topic = Some(TopicPosition { topic: Topic::parse("news").unwrap(), position });
         let encoded =

@@ -1,26 +1,26 @@
-//! One packet (SIO "Packet encoding"): `<type>[<attachments>-][<namespace>,][<ack id>][JSON]`. It is read in
-//! place; the JSON is checked and carried, not looked into, except for the name of an event.
+//! One packet (SIO "Packet encoding"): `<type>[<attachments>-][<namespace>,][<ack id>][JSON]`. It is parsed
+//! in place; the JSON is validated but not interpreted, except for the name of an event.
 //!
-//! Invariant: a [`Packet`] has what its kind must have, so nobody behind asks again. What is refused is named
-//! without showing any of it.
+//! Invariant: a [`Packet`] has everything that its kind requires, so later code does not check again. Errors
+//! contain none of the packet's text.
 
 use std::borrow::Cow;
 
 use noroshi_types::CloseReason;
 use serde_json::value::RawValue;
 
-/// The namespace that is not written.
+/// The namespace that is omitted on the wire.
 pub const MAIN: &str = "/";
-/// The largest whole number that JavaScript counts exactly: 2^53 - 1.
+/// The largest integer that JavaScript represents exactly: 2^53 - 1.
 pub const ACK_ID_MAX: u64 = (1 << 53) - 1;
 
-/// Bounds of what one packet may be.
+/// Limits of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub namespace_bytes: usize,
-    /// Of one packet; the JavaScript parser allows as many.
+    /// Per packet; the JavaScript parser has the same default.
     pub attachments: usize,
-    /// A binary packet's text and attachments together, while it is put together.
+    /// Text and attachments of an incomplete binary packet.
     pub binary_bytes: usize,
 }
 
@@ -66,13 +66,13 @@ impl Kind {
     }
 }
 
-/// A packet, without its attachments.
+/// A packet without its attachments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub kind: Kind,
-    /// How many binary messages follow: 0 just where the kind is not binary.
+    /// The number of binary messages that follow; 0 if and only if the kind is not binary.
     pub attachments: usize,
-    /// Begins with `/`.
+    /// Starts with `/`.
     pub namespace: &'a str,
     /// At most [`ACK_ID_MAX`].
     pub id: Option<u64>,
@@ -80,50 +80,50 @@ pub struct Packet<'a> {
     pub payload: Option<&'a str>,
 }
 
-/// An event's name and what was emitted with it.
+/// An event's name and arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     pub name: Cow<'a, str>,
     pub args: Args<'a>,
 }
 
-/// The inside of a JSON array, as text: `1,"2",{"3":[true]}`.
+/// The content of a JSON array, as text: `1,"2",{"3":[true]}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args<'a>(&'a str);
 
-/// Why a message is not a packet. Each ends the connection.
+/// Why a message is not a valid packet. Each ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    #[error("a packet type that does not exist")]
+    #[error("the packet type is unknown")]
     UnknownKind,
-    #[error("the number of attachments is not a number above 0")]
+    #[error("the number of attachments is not a positive number")]
     BadAttachments,
     #[error("too many attachments")]
     TooManyAttachments,
-    #[error("a namespace over the length limit")]
+    #[error("the namespace exceeds the length limit")]
     LongNamespace,
-    #[error("an ack id that is too large")]
+    #[error("the ack id is too large")]
     BadAckId,
-    #[error("an ack id where none belongs, or none where one must be")]
+    #[error("the ack id is missing or not allowed here")]
     MisplacedAckId,
-    #[error("a payload that is not JSON")]
+    #[error("the payload is not valid JSON")]
     NotJson,
-    #[error("a payload that the packet type does not allow, or none where one must be")]
+    #[error("the payload is missing or not allowed for the packet type")]
     BadPayload,
-    #[error("an event without a name, or with a reserved one")]
+    #[error("the event has no name, or a reserved one")]
     BadEventName,
-    #[error("a placeholder for an attachment that does not exist")]
+    #[error("a placeholder refers to a missing attachment")]
     BadPlaceholder,
-    #[error("text while attachments are expected")]
+    #[error("text arrived while attachments are expected")]
     UnexpectedText,
-    #[error("bytes while no attachment is expected")]
+    #[error("bytes arrived while no attachment is expected")]
     UnexpectedBinary,
-    #[error("attachments over the size limit")]
+    #[error("the attachments exceed the size limit")]
     TooBig,
 }
 
 impl PacketError {
-    /// Where SIO says so.
+    /// The section of SIO that defines the rule.
     pub fn section(self) -> &'static str {
         match self {
             PacketError::UnknownKind => "Exchange protocol",
@@ -158,7 +158,7 @@ impl<'a> Packet<'a> {
             let (digits, after) = rest.split_once('-').ok_or(PacketError::BadAttachments)?;
             attachments = number(digits, PacketError::BadAttachments)?;
             if attachments == 0 {
-                return Err(PacketError::BadAttachments); // then it would not be binary
+                return Err(PacketError::BadAttachments); // otherwise it would not be binary
             }
             if attachments > limits.attachments as u64 {
                 return Err(PacketError::TooManyAttachments);
@@ -167,7 +167,8 @@ impl<'a> Packet<'a> {
         }
         let mut namespace = MAIN;
         if rest.starts_with('/') {
-            // "there is no escape sequence": the first comma ends it, or the end of the packet.
+            // "there is no escape sequence": the namespace ends at the first comma, or at the end of the
+            // packet.
             (namespace, rest) = rest.split_once(',').unwrap_or((rest, ""));
             if namespace.len() > limits.namespace_bytes {
                 return Err(PacketError::LongNamespace);
@@ -181,7 +182,7 @@ impl<'a> Packet<'a> {
         packet.check().map(|()| packet)
     }
 
-    /// Whether the kind has what belongs to it and nothing else.
+    /// Checks that the packet has exactly the parts that its kind requires.
     fn check(&self) -> Result<(), PacketError> {
         match self.kind {
             Kind::Connect | Kind::Disconnect | Kind::ConnectError if self.id.is_some() => {
@@ -207,12 +208,12 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Of an event, binary or not.
+    /// The event, binary or not.
     pub fn event(&self) -> Option<Event<'a>> {
         matches!(self.kind, Kind::Event | Kind::BinaryEvent).then(|| self.read_event().ok()).flatten()
     }
 
-    /// What the peer answered with; of an event, its name too.
+    /// The arguments of an ack; for an event, including its name.
     pub fn args(&self) -> Args<'a> {
         let array = self.payload.and_then(|payload| payload.strip_prefix('[')?.strip_suffix(']'));
         Args(array.unwrap_or_default().trim())
@@ -227,7 +228,7 @@ impl<'a> Packet<'a> {
             None => return Err(PacketError::BadPayload), // "MUST be a non-empty array"
         };
         let args = inside[values.byte_offset()..].trim_start().strip_prefix(',').unwrap_or_default().trim();
-        // The JavaScript parser lets a number be a name.
+        // The JavaScript parser accepts a number as name.
         let name = match name.as_bytes().first() {
             Some(b'"') => serde_json::from_str::<Name<'a>>(name).map_err(|_| PacketError::BadEventName)?.0,
             Some(b'-' | b'0'..=b'9') => Cow::Borrowed(name),
@@ -240,11 +241,11 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Borrowed where there are no escapes: `Cow<str>` by itself always copies.
+/// Borrowed without escapes: serde always copies `Cow<str>`.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What the libraries emit themselves, so that nobody can pretend.
+/// Events that libraries emit themselves, reserved so that clients cannot forge them.
 const RESERVED: [&str; 6] =
     ["connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener"];
 
@@ -253,7 +254,7 @@ impl<'a> Args<'a> {
         self.0
     }
 
-    /// The only one, if there is exactly one.
+    /// The argument, if there is exactly one.
     pub fn single(self) -> Option<&'a str> {
         let mut values = serde_json::Deserializer::from_str(self.0).into_iter::<&'a RawValue>();
         let first = values.next()?.ok()?;
@@ -261,15 +262,15 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Decimal digits and nothing else, as far as JavaScript counts.
+/// Parses decimal digits only, up to [`ACK_ID_MAX`].
 fn number(digits: &str, error: PacketError) -> Result<u64, PacketError> {
     let digits_only = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits_only.then(|| digits.parse().ok()).flatten();
     number.filter(|number| *number <= ACK_ID_MAX).ok_or(error)
 }
 
-/// The text of one JSON value, without white space behind it. In front of it there is none: the JavaScript
-/// parser would take it for an ack id.
+/// The text of one JSON value, without trailing white space. Leading white space is rejected: the JavaScript
+/// parser would read it as an ack id.
 fn json(text: &str) -> Result<&str, PacketError> {
     if text.starts_with([' ', '\t', '\n', '\r']) {
         return Err(PacketError::NotJson);

@@ -1,13 +1,13 @@
-//! Placeholders: where a binary packet's JSON says `{"_placeholder":true,"num":0}` an attachment belongs.
-//! What is checked is what the JavaScript parser checks: every placeholder names an attachment that came.
+//! Placeholders: `{"_placeholder":true,"num":0}` in a binary packet's JSON refers to an attachment. As in the
+//! JavaScript parser, every placeholder must refer to an attachment that exists.
 //!
-//! Arguments of binary packets are looked into for this alone; serde_json ends at 128 levels.
+//! Only binary packets are parsed this deeply; serde_json stops at 128 levels.
 
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Whether every placeholder in `json` names one of so many attachments.
+/// Whether every placeholder in `json` refers to one of `attachments`.
 pub(super) fn are_valid(json: &str, attachments: usize) -> bool {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     Check { attachments: attachments as u64 }.deserialize(&mut deserializer).is_ok()
@@ -26,7 +26,7 @@ impl<'de> DeserializeSeed<'de> for Check {
     }
 }
 
-/// What a value is, as far as a placeholder cares.
+/// The kind of a value, as far as placeholders are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     True,
@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for Check {
         }
         let names_one = matches!(num, Some(Seen::Number(num)) if num < self.attachments);
         match placeholder && !names_one {
-            true => Err(serde::de::Error::custom("a placeholder of nothing")),
+            true => Err(serde::de::Error::custom("a placeholder refers to a missing attachment")),
             false => Ok(Seen::Else),
         }
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_placeholder_names_an_attachment() {
+    fn every_placeholder_names_an_attachment() {
         let check = |json: &str, attachments, expected: bool| {
             assert_eq!(are_valid(json, attachments), expected, "{json} of {attachments}");
         };

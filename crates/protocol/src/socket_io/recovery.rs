@@ -1,15 +1,16 @@
-//! Connection state recovery (socket.io documentation, "Connection state recovery"): a client that knows a
-//! `pid` comes back with it, and with the last string that ended an event's arguments, the offset. Ours names
-//! the notification, and its place in its topic, so it means the same on every node and after a restart.
+//! Connection state recovery (socket.io documentation, "Connection state recovery"): a client sends its `pid`
+//! again when it reconnects, together with the offset, the last string argument of an event. Our offset
+//! contains the notification id and its position in its topic, so it is valid on every node and after a
+//! restart.
 //!
-//! Client libraries keep an offset only of events without an ack id, so a connection has either
+//! Client libraries store offsets only of events without an ack id, so a connection uses one of both
 //! ([`super::Variant`]).
 
 use std::fmt;
 
 use noroshi_types::{Epoch, Message, NotificationId, Position};
 
-/// A UUID and room for the ids of other schemes.
+/// A UUID, with room for ids of other schemes.
 const PID_BYTES_MAX: usize = 64;
 
 /// `<notification id>`, or `<notification id>.<epoch>.<offset>` for a topic's message.
@@ -24,10 +25,10 @@ impl Offset {
         Self { id: message.id, position: message.topic.as_ref().map(|place| place.position) }
     }
 
-    /// `None` for what is not ours: a client may have been connected to something else before.
+    /// `None` if it is not ours: the client may have been connected to another service before.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
-        // The hyphenated form alone: what was given out.
+        // Only the hyphenated form, in which ids are issued.
         let id = parts.next().filter(|id| id.len() == 36).and_then(|id| NotificationId::parse(id).ok())?;
         let position = match (parts.next(), parts.next()) {
             (None, None) => None,
@@ -51,7 +52,7 @@ impl fmt::Display for Offset {
     }
 }
 
-/// Whether it can be a `pid` of ours: printed into JSON and logs as it is.
+/// Whether it can be one of our `pid`s, which are printed into JSON and logs unescaped.
 pub(super) fn is_pid(text: &str) -> bool {
     (1..=PID_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
@@ -64,7 +65,7 @@ mod tests {
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
     #[test]
-    fn an_offset_is_one_text() {
+    fn offset_has_one_text_form() {
         let id = NotificationId::parse(ID).unwrap();
         let position = Position { epoch: Epoch(42), offset: u64::MAX };
         for (offset, text) in [
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_needs_no_escaping() {
+    fn pid_needs_no_escaping() {
         assert!(is_pid("aB_-9") && is_pid(&"x".repeat(64)));
         for strange in ["", "a b", "é", "\"", &"x".repeat(65)] {
             assert!(!is_pid(strange), "{strange}");

@@ -1,6 +1,6 @@
-//! Notifications that were emitted with an ack id and not acknowledged yet. Ids count up by one, so a place
-//! in the queue is an id; at most [`UNACKED_MAX`] are remembered, and the oldest make room. What is forgotten
-//! is not lost: it stays in the inbox, and can be confirmed by name.
+//! Notifications that were emitted with an ack id and not acknowledged yet. Ids are consecutive, so the
+//! position in the queue determines the id. At most [`UNACKED_MAX`] are kept; the oldest are evicted. Evicted
+//! notifications stay in the inbox and can be confirmed by notification id.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,19 +11,19 @@ pub(super) const UNACKED_MAX: usize = (limits::INBOX_ROWS + limits::inbox_slack(
 
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The ack id of the first place.
+    /// The ack id of the first entry.
     first: u32,
     ids: VecDeque<Option<NotificationId>>,
 }
 
 impl Window {
-    /// `first` is the ack id of what is noted next.
+    /// `first` is the ack id of the next notification.
     pub(super) fn new(first: u32) -> Self {
         Self { first, ids: VecDeque::new() }
     }
 
-    /// Notes what is emitted with the next ack id.
-    pub(super) fn note(&mut self, id: NotificationId) {
+    /// Records a notification that is emitted with the next ack id.
+    pub(super) fn push(&mut self, id: NotificationId) {
         if self.ids.len() == UNACKED_MAX {
             self.ids.pop_front();
             self.first = self.first.wrapping_add(1);
@@ -32,7 +32,7 @@ impl Window {
         self.ids.push_back(Some(id));
     }
 
-    /// What was emitted with this ack id, the first time it is acknowledged.
+    /// Removes and returns the notification with this ack id.
     pub(super) fn take(&mut self, ack_id: u64) -> Option<NotificationId> {
         let place = u32::try_from(ack_id).ok()?.wrapping_sub(self.first);
         let id = self.ids.get_mut(place as usize)?.take();
@@ -40,7 +40,7 @@ impl Window {
         id
     }
 
-    /// Forgets what was confirmed by name.
+    /// Removes notifications that were confirmed by id.
     pub(super) fn forget(&mut self, confirmed: &[NotificationId]) {
         let confirmed: HashSet<_> = confirmed.iter().collect();
         for id in &mut self.ids {
@@ -59,7 +59,7 @@ impl Window {
         size_of::<Self>() + self.ids.capacity() * size_of::<Option<NotificationId>>()
     }
 
-    /// Frees places at the front that wait for nothing.
+    /// Removes acknowledged entries from the front.
     fn skip(&mut self) {
         while let Some(None) = self.ids.front() {
             self.ids.pop_front();
@@ -79,9 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn each_is_acknowledged_once_in_any_order() {
+    fn every_id_is_acknowledged_once_in_any_order() {
         let mut window = Window::new(u32::MAX);
-        (0..4).for_each(|n| window.note(id(n)));
+        (0..4).for_each(|n| window.push(id(n)));
         let ack = |n: u32| u64::from(u32::MAX.wrapping_add(n));
         assert_eq!(window.take(ack(2)), Some(id(2)));
         assert_eq!(window.take(ack(2)), None);
@@ -93,15 +93,15 @@ mod tests {
         assert!(!window.is_empty());
         assert_eq!(window.take(ack(3)), Some(id(3)));
         assert!(window.is_empty());
-        window.note(id(9));
+        window.push(id(9));
         assert_eq!(window.take(ack(4)), Some(id(9)));
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn oldest_entries_are_evicted() {
         let mut window = Window::new(0);
         let count = UNACKED_MAX as u16 + 3;
-        (0..count).for_each(|n| window.note(id(n)));
+        (0..count).for_each(|n| window.push(id(n)));
         assert!(window.held_bytes() <= 2 * 17 * UNACKED_MAX);
         assert_eq!(window.take(2), None);
         assert_eq!(window.take(3), Some(id(3)));
@@ -109,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_confirmed_by_name_is_forgotten() {
+    fn entries_confirmed_by_id_are_removed() {
         let mut window = Window::new(5);
-        (0..3).for_each(|n| window.note(id(n)));
+        (0..3).for_each(|n| window.push(id(n)));
         window.forget(&[id(0), id(2), id(7)]);
         assert_eq!(window.take(5), None);
         assert_eq!(window.take(6), Some(id(1)));

@@ -1,30 +1,30 @@
-//! The negotiation of permessage-deflate (RFC 7692 §5, §7.1) from the server's side: which of a client's offers is
-//! accepted, and what the answer says.
+//! The server side of the permessage-deflate negotiation (RFC 7692 §5, §7.1): selects one of the client's
+//! offers and builds the response.
 //!
-//! Neither side keeps a window from one message to the next: `server_no_context_takeover` and
-//! `client_no_context_takeover` are in every answer, asked for or not (§7.1.1), so an idle connection needs no memory.
-//! A smaller window of the server's is always agreed to; the client's own stays as large as it likes.
+//! Neither side keeps a window between messages: every response contains `server_no_context_takeover` and
+//! `client_no_context_takeover`, requested or not (§7.1.1), so an idle connection needs no memory. A limit on
+//! the server's window is always accepted; the client's window is not limited.
 
 use std::borrow::Cow;
 use std::iter;
 
-use super::handshake::UpgradeError;
+use super::error::UpgradeError;
 
 const NAME: &str = "permessage-deflate";
-/// §7.1.2: of a window of 256 bytes to 32 KiB.
+/// §7.1.2: windows of 256 bytes to 32 KiB.
 const WINDOW_BITS: [&str; 8] = ["8", "9", "10", "11", "12", "13", "14", "15"];
-/// Of a window that any deflate stream keeps to.
+/// The window size that any deflate stream respects.
 pub const WINDOW_BITS_MAX: u8 = 15;
 
-/// What was agreed on.
+/// The negotiated parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deflate {
-    /// 8 to 15. `None`: the client set no limit.
+    /// 8 to 15. `None`: the client requested no limit.
     server_window_bits: Option<u8>,
 }
 
 impl Deflate {
-    /// The first offer that can be accepted (§5); all are to follow the grammar (RFC 6455 §9.1).
+    /// Selects the first acceptable offer (§5); all offers must follow the grammar (RFC 6455 §9.1).
     pub(super) fn negotiate<'a>(
         headers: impl Iterator<Item = &'a str>,
     ) -> Result<Option<Self>, UpgradeError> {
@@ -34,7 +34,7 @@ impl Deflate {
             loop {
                 let accepted = match rest.token() {
                     Some(name) => offer(name, &mut rest)?,
-                    None => None, // an element of a list may be empty (RFC 9110 §5.6.1)
+                    None => None, // list elements may be empty (RFC 9110 §5.6.1)
                 };
                 agreed = agreed.or(accepted);
                 match rest.next() {
@@ -47,7 +47,8 @@ impl Deflate {
         Ok(agreed)
     }
 
-    /// Of the server's window. A message that is not longer keeps to it by itself: nothing in it refers further back.
+    /// The limit of the server's window. A shorter message never exceeds it, since nothing in it refers
+    /// further back.
     pub fn server_window_bits(self) -> u8 {
         self.server_window_bits.unwrap_or(WINDOW_BITS_MAX)
     }
@@ -57,17 +58,17 @@ impl Deflate {
         out.extend_from_slice(NAME.as_bytes());
         out.extend_from_slice(b"; server_no_context_takeover; client_no_context_takeover");
         if let Some(bits) = self.server_window_bits {
-            // §7.1.2.1: this is how it is accepted.
+            // §7.1.2.1: repeating the parameter accepts it.
             out.extend_from_slice(format!("; server_max_window_bits={bits}").as_bytes());
         }
     }
 }
 
-/// What a client offers; it takes what [`Deflate`] answers.
+/// A client's offer; it accepts every response of [`Deflate`].
 pub(super) const OFFER: &str =
     "permessage-deflate; server_no_context_takeover; client_no_context_takeover; client_max_window_bits";
 
-/// Whether a server's answer accepts [`OFFER`] with windows that are dropped after each message.
+/// Whether a server's response accepts [`OFFER`] without context takeover.
 pub(super) fn accepts_offer(answer: &[u8]) -> bool {
     let mut parameters = answer.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     parameters.next() == Some(NAME.as_bytes()) && parameters.any(|name| name == b"server_no_context_takeover")
@@ -75,7 +76,7 @@ pub(super) fn accepts_offer(answer: &[u8]) -> bool {
 
 const MALFORMED: UpgradeError = UpgradeError::Malformed("Sec-WebSocket-Extensions is malformed");
 
-/// The parameters behind a name. `None`: the offer is declined.
+/// Parses the parameters after a name. `None`: the offer is declined.
 fn offer(name: &str, rest: &mut Rest<'_>) -> Result<Option<Deflate>, UpgradeError> {
     let mut server_window_bits = None;
     let mut seen = [false; 4];
@@ -87,11 +88,11 @@ fn offer(name: &str, rest: &mut Rest<'_>) -> Result<Option<Deflate>, UpgradeErro
             false => None,
         };
         let bits = value.as_deref().map(window_bits);
-        // §7.1: what is unknown, has a value that it cannot have, or comes twice, declines the offer.
+        // §7.1: an unknown, invalid or repeated parameter declines the offer.
         let parameter = match (name, bits) {
             ("server_no_context_takeover", None) => 0,
             ("client_no_context_takeover", None) => 1,
-            // Any window of the client's will do.
+            // Any window of the client is acceptable.
             ("client_max_window_bits", None | Some(Some(_))) => 2,
             ("server_max_window_bits", Some(Some(bits))) => {
                 server_window_bits = Some(bits);
@@ -112,7 +113,7 @@ fn window_bits(value: &str) -> Option<u8> {
     iter::zip(8.., WINDOW_BITS).find(|(_, text)| *text == value).map(|(bits, _)| bits)
 }
 
-/// What is left of a header.
+/// The unread part of a header.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
@@ -127,7 +128,7 @@ impl<'a> Rest<'a> {
         next
     }
 
-    /// Takes a separator, with the white space on both of its sides.
+    /// Consumes a separator and the white space around it.
     fn eat(&mut self, separator: char) -> bool {
         let Some(rest) = self.0.strip_prefix(separator) else { return false };
         self.0 = rest;
@@ -135,7 +136,7 @@ impl<'a> Rest<'a> {
         true
     }
 
-    /// Takes a token, with the white space on both of its sides.
+    /// Consumes a token and the white space around it.
     fn token(&mut self) -> Option<&'a str> {
         self.skip();
         let end = self.0.find(|char| !is_token_char(char)).unwrap_or(self.0.len());
@@ -145,7 +146,7 @@ impl<'a> Rest<'a> {
         (!token.is_empty()).then_some(token)
     }
 
-    /// Takes a token, or a quoted one (RFC 6455 §9.1).
+    /// Consumes a token or a quoted string with a token (RFC 6455 §9.1).
     fn value(&mut self) -> Option<Cow<'a, str>> {
         let Some(quoted) = self.0.strip_prefix('"') else { return self.token().map(Cow::Borrowed) };
         self.0 = quoted;
@@ -175,7 +176,7 @@ mod tests {
         Deflate::negotiate(headers.iter().copied())
     }
 
-    /// `bits`: what the answer limits the server's window to.
+    /// `bits`: the limit of the server's window in the response.
     fn accepted(header: &str, bits: Option<u8>) {
         assert_eq!(negotiate(&[header]), Ok(Some(Deflate { server_window_bits: bits })), "{header}");
     }
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_and_libraries_offer_is_accepted() {
+    fn offers_of_browsers_and_libraries_are_accepted() {
         accepted("permessage-deflate", None);
         // Chromium, Node's ws, Firefox.
         accepted("permessage-deflate; client_max_window_bits", None);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_that_section_7_1_forbids_is_declined() {
+    fn invalid_offers_are_declined() {
         for parameter in [
             "unknown",
             "server_no_context_takeover=true",
@@ -216,7 +217,7 @@ mod tests {
             "server_max_window_bits=9; server_max_window_bits=9",
         ] {
             declined(&format!("permessage-deflate; {parameter}"));
-            // The next one counts, in the same header or in another.
+            // The next offer is used, in the same header or another one.
             accepted(
                 &format!("permessage-deflate; {parameter}, permessage-deflate; server_max_window_bits=9"),
                 Some(9),
@@ -234,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_can_be_accepted_is() {
+    fn first_acceptable_offer_is_selected() {
         accepted("other;a=b,, permessage-deflate; server_max_window_bits=10, permessage-deflate", Some(10));
     }
 
     #[test]
-    fn what_breaks_the_grammar_is_refused() {
+    fn malformed_headers_are_rejected() {
         for header in [
             ";",
             "permessage-deflate;",
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_names_what_was_agreed_on() {
+    fn response_states_the_negotiated_parameters() {
         for (bits, end) in [(None, ""), (Some(15), "; server_max_window_bits=15")] {
             let mut out = Vec::new();
             Deflate { server_window_bits: bits }.push_answer(&mut out);

@@ -1,17 +1,17 @@
-//! Frames on the wire: the opcode, the header's rules (RFC 6455 §5.2, §5.5) and the encoders. A header
-//! is checked byte by byte in the order it arrives, so a broken one is refused as early as possible and
-//! with the same error however the transport cut it.
+//! Frames on the wire: opcodes, header validation (RFC 6455 §5.2, §5.5) and encoders. A header is validated
+//! byte by byte in arrival order, so an invalid one is rejected as early as possible, with the same error for
+//! every split.
 
 use bytes::Bytes;
 
-use super::decoder::{Role, WsError};
+use super::error::WsError;
 use super::mask;
 
 /// 2 bytes, 8 of extended length, 4 of masking key.
 pub(super) const HEADER_BYTES_MAX: usize = 14;
 /// RFC 6455 §5.5.
 pub const CONTROL_BYTES_MAX: usize = 125;
-/// What a close frame has left for its reason after the code.
+/// The space for the reason in a close frame after the code.
 pub const CLOSE_REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 const FIN: u8 = 0x80;
@@ -19,6 +19,15 @@ const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
 const RESERVED: u8 = 0x70;
 const MASK: u8 = 0x80;
+
+/// The end that decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Frames must be masked (RFC 6455 §5.1).
+    Server,
+    /// Frames must not be masked.
+    Client,
+}
 
 /// RFC 6455 §11.8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,18 +59,18 @@ impl Opcode {
     }
 }
 
-/// A checked frame header. `mask` is zero where the peer does not mask: applying it changes nothing.
+/// A validated frame header. `mask` is zero if the peer does not mask, so applying it has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) fin: bool,
-    /// It begins a message that is compressed.
+    /// The frame starts a compressed message.
     pub(super) deflated: bool,
     pub(super) opcode: Opcode,
     pub(super) payload_len: usize,
     pub(super) mask: [u8; 4],
 }
 
-/// What the decoder knows that a header has to agree with.
+/// The decoder's state that a header is validated against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected {
     pub(super) role: Role,
@@ -69,19 +78,19 @@ pub(super) struct Expected {
     pub(super) deflates: bool,
     /// A fragmented message is open.
     pub(super) mid_message: bool,
-    /// What the message being received may still grow by.
+    /// The number of bytes that the current message may still grow by.
     pub(super) room: usize,
 }
 
 impl Header {
-    /// The header at the start of `bytes` and its length; `None` if it is not complete yet.
+    /// Parses the header at the start of `bytes`. Returns it with its length, or `None` if it is incomplete.
     pub(super) fn parse(bytes: &[u8], expected: Expected) -> Result<Option<(Header, usize)>, WsError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let (fin, deflated, opcode) = Self::first_byte(first, expected)?;
         let Some(&second) = bytes.get(1) else { return Ok(None) };
         let short_len = Self::second_byte(second, opcode, expected.role)?;
         let Some((payload_len, len)) = Self::payload_len(short_len, &bytes[2..])? else { return Ok(None) };
-        // Before anything is reserved for it. A length over `usize` is over every limit too.
+        // Checked before anything is reserved. A length above `usize` also exceeds every limit.
         let payload_len = usize::try_from(payload_len).map_err(|_| WsError::TooBig)?;
         if !opcode.is_control() && payload_len > expected.room {
             return Err(WsError::TooBig);
@@ -96,22 +105,22 @@ impl Header {
 
     fn first_byte(byte: u8, expected: Expected) -> Result<(bool, bool, Opcode), WsError> {
         let (fin, reserved) = (byte & FIN != 0, byte & RESERVED);
-        // §5.2: no extension gave it a meaning.
+        // §5.2: no extension defines the bit.
         if reserved != 0 && !(reserved == RSV1 && expected.deflates) {
             return Err(WsError::Protocol("a reserved bit is set"));
         }
         let deflated = reserved != 0;
-        let opcode = Opcode::from_bits(byte & 0x0F).ok_or(WsError::Protocol("a reserved opcode"))?;
+        let opcode = Opcode::from_bits(byte & 0x0F).ok_or(WsError::Protocol("the opcode is reserved"))?;
         match opcode {
-            // RFC 7692 §6.1: neither on control frames nor behind a message's first frame.
+            // RFC 7692 §6.1: only on the first frame of a message, never on control frames.
             Opcode::Continuation | Opcode::Close | Opcode::Ping | Opcode::Pong if deflated => {
                 Err(WsError::Protocol("a reserved bit is set"))
             }
             Opcode::Continuation if !expected.mid_message => {
-                Err(WsError::Protocol("a continuation without a message to continue")) // §5.4
+                Err(WsError::Protocol("a continuation frame without a message")) // §5.4
             }
             Opcode::Text | Opcode::Binary if expected.mid_message => {
-                Err(WsError::Protocol("a new message inside a fragmented one")) // §5.4
+                Err(WsError::Protocol("a new message within a fragmented one")) // §5.4
             }
             Opcode::Close | Opcode::Ping | Opcode::Pong if !fin => {
                 Err(WsError::Protocol("a fragmented control frame")) // §5.5
@@ -128,15 +137,15 @@ impl Header {
         }
         let short_len = byte & !MASK;
         if opcode.is_control() && usize::from(short_len) > CONTROL_BYTES_MAX {
-            return Err(WsError::Protocol("a control frame over 125 bytes")); // §5.5
+            return Err(WsError::Protocol("a control frame exceeds 125 bytes")); // §5.5
         }
         Ok(short_len)
     }
 
-    /// The payload's length and how many extended length bytes told it.
+    /// The payload's length and the number of extended length bytes.
     fn payload_len(short_len: u8, rest: &[u8]) -> Result<Option<(u64, usize)>, WsError> {
-        // §5.2: the minimal number of bytes must be used.
-        let not_minimal = WsError::Protocol("a payload length that is not minimal");
+        // §5.2: the length must have its shortest encoding.
+        let not_minimal = WsError::Protocol("the payload length is not minimal");
         match short_len {
             126 => match rest.first_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes)) {
                 Some(len) if len < 126 => Err(not_minimal),
@@ -145,7 +154,7 @@ impl Header {
             127 => match rest.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) {
                 Some(len) if len <= u64::from(u16::MAX) => Err(not_minimal),
                 Some(len) if len >> 63 != 0 => {
-                    Err(WsError::Protocol("a payload length with the highest bit set"))
+                    Err(WsError::Protocol("the payload length has its highest bit set"))
                 }
                 len => Ok(len.map(|len| (len, 8))),
             },
@@ -170,19 +179,19 @@ pub(crate) fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize,
     }
 }
 
-/// Appends what stands before the payload of a server frame, where the payload follows in pieces.
+/// Appends the head of a server frame whose payload follows in pieces.
 pub fn push_frame_head(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize) {
     push_header(out, opcode, payload_len, 0);
 }
 
-/// [`push_frame_head`] of a message that is compressed.
+/// [`push_frame_head`] for a compressed message.
 pub fn push_deflated_head(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize) {
     let begin = out.len();
     push_header(out, opcode, payload_len, 0);
     out[begin] |= RSV1;
 }
 
-/// What a frame of [`push_frame_head`] is of, and how long its head is; `None` if it is not whole.
+/// Parses the head of a server frame: its opcode and length; `None` if the frame is incomplete.
 pub fn frame_head(frame: &[u8]) -> Option<(Opcode, usize)> {
     let (first, second) = (frame.first()?, frame.get(1)?);
     let len = match second {
@@ -193,7 +202,7 @@ pub fn frame_head(frame: &[u8]) -> Option<(Opcode, usize)> {
     Some((Opcode::from_bits(first & 0x0F)?, len)).filter(|_| frame.len() >= len)
 }
 
-/// A whole server frame of its own: encoded once and shared by every connection it goes to.
+/// A whole server frame, encoded once and shared by all its connections.
 pub fn frame(opcode: Opcode, payload: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(HEADER_BYTES_MAX - 4 + payload.len());
     push_frame(&mut out, opcode, payload);
@@ -205,14 +214,14 @@ pub fn text_frame(payload: &[u8]) -> Bytes {
     frame(Opcode::Text, payload)
 }
 
-/// Appends a server frame: unmasked (RFC 6455 §5.1), not fragmented. A control payload must be at most
+/// Appends an unfragmented server frame, unmasked (RFC 6455 §5.1). A control payload must be at most
 /// [`CONTROL_BYTES_MAX`] long.
 pub fn push_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
     push_header(out, opcode, payload.len(), 0);
     out.extend_from_slice(payload);
 }
 
-/// Appends a client frame. The mask should be unpredictable (RFC 6455 §5.3): the caller has the
+/// Appends a client frame. The mask should be unpredictable (RFC 6455 §5.3); the caller provides the
 /// randomness.
 pub fn push_masked_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
     push_header(out, opcode, payload.len(), MASK);
@@ -222,7 +231,7 @@ pub fn push_masked_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask
     mask::apply(mask, 0, &mut out[start..]);
 }
 
-/// Appends a server's close frame; a reason over 123 bytes is cut at a character.
+/// Appends a server's close frame; a reason above 123 bytes is truncated at a character boundary.
 pub fn push_close(out: &mut Vec<u8>, code: u16, reason: &str) {
     let reason = &reason[..reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX)];
     push_header(out, Opcode::Close, 2 + reason.len(), 0);

@@ -1,98 +1,56 @@
-//! The opening handshake (RFC 6455 §4), from both ends. The server side decides about a head that
-//! [`crate::http`] has parsed; who may connect is not decided here, and origins are not looked at: tokens
-//! never travel in cookies, so a foreign page has nothing to borrow. The client's key is the caller's.
+//! The opening handshake (RFC 6455 §4) of both ends. The server side checks a head that [`crate::http`]
+//! parsed. Authorization happens elsewhere, and origins are not checked: tokens are never sent in cookies, so
+//! a foreign page gains nothing. The caller generates the client's key.
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::digest;
 
+use super::error::UpgradeError;
 use super::extension::{self, Deflate};
 use crate::http::Head;
 
-/// The header by which a client offers permessage-deflate, for [`push_upgrade_request`]. It is to be checked by
-/// [`check_upgrade_response_to`].
+/// The header with which a client offers permessage-deflate, for [`push_upgrade_request`]. Check the response
+/// with [`check_upgrade_response_to`].
 pub const OFFER_DEFLATE: (&str, &str) = ("Sec-WebSocket-Extensions", extension::OFFER);
 
-/// The subprotocol of the native conversation.
+/// The subprotocol of the native protocol.
 pub const SUBPROTOCOL: &str = "noroshi.v1";
 
 /// RFC 6455 §1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// §4.2.1 asks for a key that decodes to 16 bytes and nothing more: what the last character carries
-/// beyond them is of no interest.
+/// §4.2.1 only requires that the key decodes to 16 bytes: trailing bits of the last character are ignored.
 const KEY_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// A request that may become a WebSocket.
+/// A request that may be upgraded to a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upgrade {
     /// `Sec-WebSocket-Accept`.
     pub key_accept: [u8; 28],
-    /// What to speak: `noroshi.v1` if the client offered it, nothing if it offered nothing we know.
+    /// The subprotocol: `noroshi.v1` if the client offered it, `None` if it offered no known one.
     pub protocol: Option<&'static str>,
-    /// Messages may be compressed.
+    /// Set if messages may be compressed.
     pub deflate: Option<Deflate>,
 }
 
 impl Upgrade {
-    /// Agrees to permessage-deflate, if the client offers it in a way that can be kept.
+    /// Accepts permessage-deflate if the client's offer is acceptable.
     pub fn with_deflate(self, head: &Head<'_>) -> Result<Self, UpgradeError> {
         let deflate = Deflate::negotiate(head.header_values("sec-websocket-extensions"))?;
         Ok(Self { deflate, ..self })
     }
 }
 
-/// Why a request cannot become a WebSocket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UpgradeError {
-    #[error("a WebSocket is opened with GET")]
-    NotGet,
-    #[error("this address speaks WebSocket: send \"Connection: Upgrade\" and \"Upgrade: websocket\"")]
-    NotUpgrade,
-    #[error("only WebSocket version 13 is spoken here")]
-    Version,
-    #[error("{0}")]
-    Malformed(&'static str),
-}
-
-impl UpgradeError {
-    pub fn status(&self) -> u16 {
-        match self {
-            UpgradeError::NotGet => 405,
-            UpgradeError::NotUpgrade | UpgradeError::Version => 426,
-            UpgradeError::Malformed(_) => 400,
-        }
-    }
-
-    pub fn code(&self) -> &'static str {
-        match self {
-            UpgradeError::NotGet => "method_not_allowed",
-            UpgradeError::NotUpgrade => "upgrade_required",
-            UpgradeError::Version => "websocket_version",
-            UpgradeError::Malformed(_) => "bad_handshake",
-        }
-    }
-
-    /// What belongs to the answer besides.
-    pub fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            UpgradeError::NotGet => &[("Allow", "GET")], // RFC 9110 §15.5.6
-            UpgradeError::NotUpgrade => &[("Upgrade", "websocket")], // RFC 9110 §15.5.22
-            UpgradeError::Version => &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")], // RFC 6455 §4.4
-            UpgradeError::Malformed(_) => &[],
-        }
-    }
-}
-
-/// Checks a request by RFC 6455 §4.2.1.
+/// Validates a request according to RFC 6455 §4.2.1.
 pub fn upgrade(head: &Head<'_>) -> Result<Upgrade, UpgradeError> {
     upgrade_to(head, SUBPROTOCOL)
 }
 
-/// [`upgrade`] where another subprotocol is spoken, if the client offers it.
+/// [`upgrade`] with another subprotocol, if the client offers it.
 pub fn upgrade_to(head: &Head<'_>, subprotocol: &'static str) -> Result<Upgrade, UpgradeError> {
     if head.method != "GET" {
         return Err(UpgradeError::NotGet);
@@ -101,7 +59,7 @@ pub fn upgrade_to(head: &Head<'_>, subprotocol: &'static str) -> Result<Upgrade,
         return Err(UpgradeError::NotUpgrade);
     }
     if head.minor_version < 1 {
-        return Err(UpgradeError::Malformed("a WebSocket needs HTTP/1.1"));
+        return Err(UpgradeError::Malformed("a WebSocket handshake requires HTTP/1.1"));
     }
     if head.header("host").is_none() {
         return Err(UpgradeError::Malformed("the Host header is missing"));
@@ -111,9 +69,9 @@ pub fn upgrade_to(head: &Head<'_>, subprotocol: &'static str) -> Result<Upgrade,
     }
     let mut keys = head.header_values("sec-websocket-key");
     let (Some(key), None) = (keys.next(), keys.next()) else {
-        return Err(UpgradeError::Malformed("exactly one Sec-WebSocket-Key is needed"));
+        return Err(UpgradeError::Malformed("exactly one Sec-WebSocket-Key is required"));
     };
-    let mut nonce = [0; 18]; // what 24 characters decode to at most
+    let mut nonce = [0; 18]; // the maximum decoded size of 24 characters
     if key.len() != 24 || !KEY_BASE64.decode_slice(key, &mut nonce).is_ok_and(|len| len == 16) {
         return Err(UpgradeError::Malformed("Sec-WebSocket-Key is not 16 bytes in base64"));
     }
@@ -130,11 +88,11 @@ pub fn accept_key(key: impl AsRef<[u8]>) -> [u8; 28] {
     sha1.update(key.as_ref());
     sha1.update(GUID);
     let mut accept = [0; 28];
-    STANDARD.encode_slice(sha1.finish(), &mut accept).expect("20 bytes are 28 characters of base64");
+    STANDARD.encode_slice(sha1.finish(), &mut accept).expect("20 bytes encode to 28 characters of base64");
     accept
 }
 
-/// Appends the answer that makes the connection a WebSocket.
+/// Appends the response that completes the upgrade.
 pub fn push_upgrade_response(out: &mut Vec<u8>, upgrade: &Upgrade) {
     out.extend_from_slice(
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ",
@@ -150,8 +108,8 @@ pub fn push_upgrade_response(out: &mut Vec<u8>, upgrade: &Upgrade) {
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends a client's request, offering `noroshi.v1`. `key` is 16 random bytes in base64; no argument may
-/// contain a line break.
+/// Appends a client's request that offers `noroshi.v1`. `key` is 16 random bytes in base64; arguments must
+/// not contain line breaks.
 pub fn push_upgrade_request(
     out: &mut Vec<u8>,
     host: &str,
@@ -176,23 +134,23 @@ pub fn push_upgrade_request(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Why the server's answer does not open a WebSocket.
+/// Why the server's response does not open a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Another answer than 101; the body (a problem document) starts after `head_len` bytes.
+    /// The status is not 101; the body (a problem document) starts after `head_len` bytes.
     #[error("the server answered with status {status}")]
     Status { status: u16, head_len: usize },
     #[error("{0}")]
     Malformed(&'static str),
 }
 
-/// Checks the server's answer by RFC 6455 §4.1; returns the head's length once it is complete. Frames may
-/// follow it in the same read.
+/// Validates the server's response according to RFC 6455 §4.1. Returns the head's length once it is complete;
+/// frames may follow in the same read.
 pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, Refusal> {
     check_upgrade_response_to(bytes, key, false)
 }
 
-/// [`check_upgrade_response`] to a request that may have had [`OFFER_DEFLATE`].
+/// [`check_upgrade_response`] for a request that may contain [`OFFER_DEFLATE`].
 pub fn check_upgrade_response_to(
     bytes: &[u8],
     key: &str,
@@ -203,7 +161,7 @@ pub fn check_upgrade_response_to(
     let head_len = match response.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(Refusal::Malformed("the answer is not HTTP/1.1")),
+        Err(_) => return Err(Refusal::Malformed("the response is not HTTP/1.1")),
     };
     let status = response.code.unwrap_or_default();
     if status != 101 {
@@ -217,13 +175,13 @@ pub fn check_upgrade_response_to(
             .map(|header| header.value)
     };
     if !value("upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket")) {
-        return Err(Refusal::Malformed("the answer does not upgrade to a WebSocket"));
+        return Err(Refusal::Malformed("the response does not upgrade to a WebSocket"));
     }
     if !value("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"upgrade")) {
-        return Err(Refusal::Malformed("the answer's Connection header is not \"Upgrade\""));
+        return Err(Refusal::Malformed("the response's Connection header is not \"Upgrade\""));
     }
     if value("sec-websocket-accept") != Some(accept_key(key).as_slice()) {
-        return Err(Refusal::Malformed("Sec-WebSocket-Accept does not belong to the key"));
+        return Err(Refusal::Malformed("Sec-WebSocket-Accept does not match the key"));
     }
     if value("sec-websocket-protocol").is_some_and(|value| value != SUBPROTOCOL.as_bytes()) {
         return Err(Refusal::Malformed("the server chose a subprotocol that was not offered"));
@@ -251,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn the_accept_key_is_that_of_rfc_6455_section_1_3() {
+    fn accept_key_matches_rfc_6455_section_1_3() {
         assert_eq!(&accept_key("dGhlIHNhbXBsZSBub25jZQ=="), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn a_browser_is_welcome() {
+    fn browser_handshake_is_accepted() {
         let upgrade = check(REQUEST).unwrap();
         let mut out = Vec::new();
         push_upgrade_response(&mut out, &upgrade);
@@ -273,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_agreed_on_where_it_may_be() {
+    fn compression_is_negotiated_if_offered() {
         const OFFER: &str =
             "Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=10\r\n";
         let negotiated = |request: &str| {
@@ -304,11 +262,15 @@ mod tests {
         let key = |key: &str| format!("Key: {key}\r\n");
         let good_key = key("dGhlIHNhbXBsZSBub25jZQ==");
         let bad_key = UpgradeError::Malformed("Sec-WebSocket-Key is not 16 bytes in base64");
-        let one_key = UpgradeError::Malformed("exactly one Sec-WebSocket-Key is needed");
+        let one_key = UpgradeError::Malformed("exactly one Sec-WebSocket-Key is required");
         check_error("GET", "POST", UpgradeError::NotGet);
         check_error("Upgrade: websocket", "Upgrade: h2c", UpgradeError::NotUpgrade);
         check_error("keep-alive, Upgrade", "keep-alive", UpgradeError::NotUpgrade);
-        check_error("HTTP/1.1", "HTTP/1.0", UpgradeError::Malformed("a WebSocket needs HTTP/1.1"));
+        check_error(
+            "HTTP/1.1",
+            "HTTP/1.0",
+            UpgradeError::Malformed("a WebSocket handshake requires HTTP/1.1"),
+        );
         check_error("Host: push.example\r\n", "", UpgradeError::Malformed("the Host header is missing"));
         check_error("Version: 13", "Version: 8", UpgradeError::Version);
         check_error("Sec-WebSocket-Version: 13\r\n", "", UpgradeError::Version);
@@ -325,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The whole answer.
+    /// The whole response.
     fn refused(error: UpgradeError) -> Vec<u8> {
         let mut out = Vec::new();
         http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), error.headers());
@@ -333,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_spoken() {
+    fn rejection_states_the_supported_protocol() {
         let check = |error: UpgradeError, status: &str, header: &str| {
             let answer = String::from_utf8(refused(error)).unwrap();
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
@@ -346,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_agree() {
+    fn both_ends_interoperate() {
         let key = "AQIDBAUGBwgJCgsMDQ4PEC==";
         let mut request = Vec::new();
         let extra = [("Authorization", "Bearer t")];
@@ -362,11 +324,11 @@ mod tests {
             assert_eq!(check_upgrade_response(&response[..len], key), Ok(None), "{len}");
         }
         let other = check_upgrade_response(&response, "dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(other, Err(Refusal::Malformed("Sec-WebSocket-Accept does not belong to the key")));
+        assert_eq!(other, Err(Refusal::Malformed("Sec-WebSocket-Accept does not match the key")));
     }
 
     #[test]
-    fn a_client_learns_the_status_of_a_refusal() {
+    fn client_reports_the_status_of_a_rejection() {
         let out = refused(UpgradeError::NotUpgrade);
         let Err(Refusal::Status { status: 426, head_len }) = check_upgrade_response(&out, "") else {
             panic!("a refusal with its status")

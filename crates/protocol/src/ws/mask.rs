@@ -1,6 +1,6 @@
-//! Masking of payloads (RFC 6455 §5.3), eight bytes at a time. Masking and unmasking are the same
-//! operation, done in place. A payload may come in pieces: each says how far into the payload it starts, and
-//! the key is turned to match.
+//! Masking of payloads (RFC 6455 §5.3), eight bytes at a time. Masking and unmasking are the same in-place
+//! operation. A payload may arrive in pieces: each call states its offset in the payload, and the key is
+//! rotated to match.
 
 /// Applies `mask` to bytes that start `offset` bytes into their frame's payload.
 pub(super) fn apply(mask: [u8; 4], offset: usize, bytes: &mut [u8]) {

@@ -1,24 +1,25 @@
-//! Accounts that talk to each other, for conformance suites: their rosters and subscriptions (RFC 6121 §2, §3), the
-//! presence of their resources (§4), and who gets what is sent to them (§8.5). In memory, every list bounded.
+//! Accounts that exchange stanzas, for conformance suites: rosters and subscriptions (RFC 6121 §2, §3),
+//! presence of resources (§4), and stanza routing (§8.5). In memory, every list bounded.
 //!
-//! It is a table without IO: whoever owns it says who came, went and said what, and writes what it is told
-//! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
-//! resources has a session of its own.
+//! A table without IO: its owner reports sessions that start, end or send stanzas, and sends the stanzas in
+//! the [`Outbox`], in order. `S` identifies a session for the owner. An account is one user; each of its
+//! resources has its own session.
 //!
-//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its
-//! card (XEP-0054), `nodes` what accounts make at the PubSub service (XEP-0060), `push` where it is told of what waits (XEP-0357), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a
-//! contact, `subscription` what becomes of that, `availability` who is there, `routing` messages and requests,
-//! `relayed` a stanza between two addresses.
+//! Modules: `archive` stores messages (XEP-0313), `personal` events of accounts (XEP-0163), `card` vCards
+//! (XEP-0054), `nodes` PubSub nodes of accounts (XEP-0060), `push` push registrations (XEP-0357), `copies`
+//! carbons for other resources (XEP-0280), `roster` contacts, `subscription` presence subscriptions,
+//! `availability` presence, `routing` messages and requests, `relayed` a stanza between two addresses.
 //!
-//! Invariant: what an account is told counts only what concerns itself, so no number tells how much others do.
+//! Invariant: counters in stanzas to an account count only its own actions, so no account can infer the
+//! activity of others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
 use noroshi_types::limits;
 
-use super::action::Refusal;
 use super::jid;
+use super::refusal::Refusal;
 use crate::native::Token;
 
 mod archive;
@@ -46,83 +47,88 @@ pub use roster::RosterChange;
 pub use routing::Outcome;
 
 pub const ACCOUNTS_MAX: usize = 1_000;
-/// Sessions of one account.
+/// Maximum sessions of one account.
 pub const RESOURCES_MAX: usize = 10;
 const PASSWORD_BYTES_MAX: usize = 1_024;
-/// Messages that wait for one account, and their bytes: half of what may be unsent, since they are told at once.
-const KEPT_MAX: usize = 100;
-const KEPT_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
-/// Contacts of one account, and the bytes of their addresses, names and groups: one answer has them all.
+/// Limits of an account's offline messages, in count and bytes: half of the send queue, since they are sent
+/// at once.
+const OFFLINE_MESSAGES_MAX: usize = 100;
+const OFFLINE_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
+/// Limits of an account's roster, in contacts and in bytes of addresses, names and groups: one response
+/// contains all.
 const ROSTER_MAX: usize = 1_000;
 const ROSTER_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
-/// Presence subscription requests that an account has not answered.
+/// Limit of unanswered presence subscription requests per account.
 const PENDING_MAX: usize = 30;
-/// Bytes of the pending requests that the server sends at an initial presence: so many for subscriptions to presence, and
-/// as many for subscriptions to nodes. It sends the others once the account has answered some.
-const ASKED_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 8;
-/// Of one presence, its addresses aside.
+/// Limit in bytes of the pending requests sent after an initial presence, once for presence subscriptions and
+/// once for node subscriptions. The others follow after the account has answered some.
+const PENDING_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 8;
+/// Limit of one presence in bytes, without its addresses.
 pub(in crate::xmpp) const PRESENCE_BYTES_MAX: usize = 4 << 10;
-/// Addresses that one resource sent its presence to besides its contacts.
+/// Limit of addresses per resource that received directed presence.
 const DIRECTED_MAX: usize = 100;
 
-/// What a session is to be sent.
-pub type Told<S> = Vec<(S, Bytes)>;
+/// Stanzas to send, each with its session, in order.
+pub type Outbox<S> = Vec<(S, Bytes)>;
+
+/// The name of [`Outbox`] in the gateway until it is renamed there.
+pub type Told<S> = Outbox<S>;
 
 #[derive(Debug)]
 pub struct Accounts<S> {
     domain: Box<str>,
     accounts: HashMap<Box<str>, Account<S>>,
-    /// Unlike that of every other table, so that versions of rosters and ids of archived messages are.
+    /// Random per table, so that roster versions and archive ids of different tables differ.
     epoch: u64,
-    /// Accounts that were made so far.
+    /// The number of accounts created so far.
     made: u64,
-    /// What accounts made at the PubSub service, by name.
+    /// Nodes that accounts created at the PubSub service, by name.
     nodes: BTreeMap<Box<str>, nodes::Node>,
-    /// Names of nodes and items that were drawn so far.
-    nodes_made: u64,
-    /// Requests to push services that were made so far.
-    pushes_made: u64,
-    /// Sessions of accounts that were removed, until they end: who has the name by then is somebody else.
+    /// The number of generated names of nodes and items.
+    generated_names: u64,
+    /// The number of requests to push services.
+    push_requests: u64,
+    /// Sessions of removed accounts until they end: their names may belong to new accounts by then.
     ended: Vec<S>,
 }
 
 #[derive(Debug)]
 struct Account<S> {
     password: Box<str>,
-    /// Unlike that of every other account of the table, those of the same name before it among them.
+    /// Unique among all accounts of the table, including previous ones with the same name.
     number: u64,
-    /// By bare address.
+    /// Contacts by bare address.
     roster: BTreeMap<Box<str>, Item>,
     roster_changes: u64,
-    /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
+    /// At most [`RESOURCES_MAX`], including disconnected ones that may resume.
     resources: Vec<Resource<S>>,
-    /// Oldest first.
+    /// Offline messages, oldest first.
     kept: VecDeque<Bytes>,
-    /// What it published of itself, one of each node.
+    /// Its personal events, one per node.
     nodes: Vec<PersonalItem>,
     card: Option<Card>,
     archive: Archive,
-    /// Where it is told that a message waits.
+    /// Its push registrations.
     pushes: Vec<push::PushRegistration>,
 }
 
 #[derive(Debug)]
 struct Resource<S> {
     name: Box<str>,
-    /// Unlike that of every other of the account: `0 <= place < RESOURCES_MAX`.
+    /// Unique within the account: `0 <= place < RESOURCES_MAX`.
     place: u8,
-    /// None: it is about to come, or gone.
+    /// `None`: not connected yet, or disconnected.
     session: Option<S>,
-    /// It asked for the roster (RFC 6121 §2.2) and is told of changes.
+    /// It requested the roster (RFC 6121 §2.2) and receives roster pushes.
     interested: bool,
-    /// It gets copies of messages (XEP-0280).
+    /// It receives carbons (XEP-0280).
     copies: bool,
-    /// The last one it announced; of one that is gone, for when it is resumed.
+    /// Its last presence; kept while disconnected, for a resumption.
     presence: Option<Relayed>,
-    /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
+    /// The hash of its client's capabilities (XEP-0115), and the nodes whose events it wants.
     capabilities: Option<Box<str>>,
-    wanted: Vec<Box<str>>,
-    /// Who got its presence without being a contact (§4.6), as addresses.
+    interests: Vec<Box<str>>,
+    /// Addresses outside the roster that received its presence (§4.6).
     directed: BTreeSet<Box<str>>,
 }
 
@@ -133,7 +139,7 @@ impl<S> Resource<S> {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// `given`: names and passwords. `epoch`: drawn at random.
+    /// `given`: names and passwords. `epoch` must be random.
     pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut accounts = Self {
             domain: domain.into(),
@@ -141,8 +147,8 @@ impl<S: Copy + Eq> Accounts<S> {
             epoch,
             made: 0,
             nodes: BTreeMap::new(),
-            nodes_made: 0,
-            pushes_made: 0,
+            generated_names: 0,
+            push_requests: 0,
             ended: Vec::new(),
         };
         given.into_iter().for_each(|(name, password)| accounts.add(name, password));
@@ -166,7 +172,7 @@ impl<S: Copy + Eq> Accounts<S> {
         self.accounts.get(user).map(|account| Token::new(&account.password))
     }
 
-    /// A new account, or a new password for `own`.
+    /// Creates an account, or changes the password of `own`.
     pub fn put(&mut self, user: &str, password: &str, own: Option<&str>) -> Result<(), Refusal> {
         if password.len() > PASSWORD_BYTES_MAX {
             return Err(Refusal::TooBig);
@@ -182,30 +188,30 @@ impl<S: Copy + Eq> Accounts<S> {
         Ok(())
     }
 
-    /// Whether a session's account was removed: nothing may be asked for it any more.
+    /// Whether a session's account was removed, so that the session may not send requests.
     pub fn has_ended(&self, session: S) -> bool {
         self.ended.contains(&session)
     }
 
-    /// The account goes, and with it what others had to do with it; its sessions.
-    pub fn remove(&mut self, user: &str, told: &mut Told<S>) -> Vec<S> {
-        // First, so that subscribers of its nodes hear that these end, not that they lose access.
-        self.forget_nodes(user, told);
-        self.forget_pushes(user);
+    /// Removes an account with all its relations to others. Returns its sessions.
+    pub fn remove(&mut self, user: &str, outbox: &mut Outbox<S>) -> Vec<S> {
+        // First, so that subscribers are notified that its nodes are deleted, not that they lose access.
+        self.remove_nodes(user, outbox);
+        self.remove_push_registrations(user);
         let contacts: Vec<Box<str>> =
             self.accounts.get(user).map(|it| it.roster.keys().cloned().collect()).unwrap_or_default();
         for contact in contacts {
-            self.forget_contact(user, &contact, told);
+            self.remove_contact(user, &contact, outbox);
         }
         let Some(account) = self.accounts.get(user) else { return Vec::new() };
         let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
-        sessions.iter().for_each(|session| self.detach(user, *session, told));
+        sessions.iter().for_each(|session| self.detach(user, *session, outbox));
         self.accounts.remove(user);
         self.ended.extend(&sessions);
         sessions
     }
 
-    /// A place for a session that is about to begin: the one that this resource had, or a free one.
+    /// Reserves a place for a session that is about to start: the resource's previous one, or a free one.
     pub fn reserve(&mut self, user: &str, resource: &str) -> Option<u8> {
         let resources = &mut self.accounts.get_mut(user)?.resources;
         if let Some(known) = resources.iter().find(|known| *known.name == *resource) {
@@ -213,7 +219,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
         if resources.len() == RESOURCES_MAX {
             let gone = resources.iter().position(|it| it.session.is_none())?;
-            resources.remove(gone); // the one that is so for longest
+            resources.remove(gone); // the one that is disconnected for longest
         }
         let place = (0..RESOURCES_MAX as u8).find(|place| resources.iter().all(|it| it.place != *place))?;
         resources.push(Resource::new(resource, place));
@@ -224,31 +230,31 @@ impl<S: Copy + Eq> Accounts<S> {
         self.resource(user, resource).map(|resource| resource.place)
     }
 
-    /// A session began, or goes on: nothing is done if that is known.
-    pub fn attach(&mut self, user: &str, session: S, resource: &str, resumed: bool, told: &mut Told<S>) {
+    /// Attaches a session that started or resumed. A known session has no effect.
+    pub fn attach(&mut self, user: &str, session: S, resource: &str, resumed: bool, outbox: &mut Outbox<S>) {
         if self.reserve(user, resource).is_none() || self.position(user, session).is_some() {
             return;
         }
         let before = self.resource(user, resource).and_then(|it| it.session);
-        // RFC 6120 §7.7.2.2: it is replaced.
-        before.into_iter().for_each(|before| self.detach(user, before, told));
+        // RFC 6120 §7.7.2.2: replaces the previous session.
+        before.into_iter().for_each(|before| self.detach(user, before, outbox));
         let Some(found) = self.resource_mut(user, resource) else { return };
         found.session = Some(session);
         if !resumed {
             let fresh = Resource::new(resource, found.place);
             *found = Resource { session: Some(session), ..fresh };
         } else if let Some(presence) = found.presence.take() {
-            self.announce(user, session, presence, told);
+            self.announce(user, session, presence, outbox);
         }
     }
 
-    /// A session ended, however.
-    pub fn detach(&mut self, user: &str, session: S, told: &mut Told<S>) {
+    /// Detaches an ended session, whatever ended it.
+    pub fn detach(&mut self, user: &str, session: S, outbox: &mut Outbox<S>) {
         self.ended.retain(|ended| *ended != session);
         let Some(at) = self.position(user, session) else { return };
         let Some(account) = self.accounts.get(user) else { return };
         let presence = account.resources[at].presence.clone();
-        self.announce(user, session, Relayed::unavailable(), told);
+        self.announce(user, session, Relayed::unavailable(), outbox);
         if let Some(account) = self.accounts.get_mut(user) {
             let mut resource = account.resources.remove(at);
             (resource.session, resource.presence) = (None, presence);
@@ -276,13 +282,13 @@ impl<S: Copy + Eq> Accounts<S> {
         format!("{}@{}", jid::escape_local(user), self.domain)
     }
 
-    /// The account at a bare address, whether it exists or not; none where it is of another domain.
+    /// The account name of a bare address, whether or not the account exists; `None` for another domain.
     fn name_of(&self, bare: &str) -> Option<String> {
         let (local, domain) = bare.split_once('@')?;
         (*domain == *self.domain).then(|| jid::unescape_local(local).into_owned())
     }
 
-    /// The name of something that an account counts: unlike every other's, before a restart too.
+    /// A unique id from one of the account's counters; differs from ids before a restart.
     fn counted(&self, user: &str, count: u64) -> String {
         let number = self.accounts.get(user).map_or(0, |account| account.number);
         format!("{:x}-{number}-{count}", self.epoch)
@@ -326,7 +332,7 @@ impl<S> Resource<S> {
             copies: false,
             presence: None,
             capabilities: None,
-            wanted: Vec::new(),
+            interests: Vec::new(),
             directed: BTreeSet::new(),
         }
     }

@@ -1,6 +1,6 @@
-//! What a conversation asks of whoever owns the connection, and what it is answered. The words are the
-//! session's; whatever XMPP needs to put an answer into an element travels with the question as a
-//! [`Request`] and comes back with it, so a conversation remembers nothing of what it asked.
+//! Requests of a conversation to the owner of the connection, and the answers. They use the terms of the
+//! session core; what XMPP needs to build the response travels with the question as a [`Request`] and comes
+//! back with the answer, so a conversation stores no pending requests.
 
 use std::sync::Arc;
 
@@ -13,60 +13,62 @@ use super::accounts::{
 use super::archive::{ArchivePage, ArchiveQuery};
 use super::error::StanzaError;
 use super::management::Suspended;
+use super::refusal::Refusal;
 use super::scram::{Hash, Keys};
 use crate::native::Token;
 
-/// What came of an input: first `bytes` are written, then the actions are done in order.
+/// The result of an input: write `bytes` first, then execute the actions in order.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Ready for the transport's writer, framed as the conversation was told.
+    /// Ready for the transport, framed for this connection.
     pub bytes: Vec<u8>,
     pub actions: Vec<Action>,
-    /// Requests for confirmations among the bytes: as many elements more the client may send.
+    /// The number of acknowledgement requests in `bytes`: the client may send that many more elements.
     pub requests: u32,
 }
 
 #[derive(Debug)]
 pub enum Action {
-    /// Everything from here on is TLS: what came behind the request in the clear is dropped (RFC 6120
-    /// §5.4.3.3). Answered by `Conversation::encrypted`.
+    /// Start TLS: plaintext received after the request must be dropped (RFC 6120 §5.4.3.3). The caller
+    /// answers with `Conversation::encrypted`.
     StartTls,
-    /// Is this token good? Answered by `authenticated` or `refused`. The device it names must be the one the
-    /// user name stands for, in any case.
+    /// Verify a token. The caller answers with `authenticated` or `refused`. The token's device must equal
+    /// the user name, ignoring case.
     Authenticate {
         user: Box<str>,
-        /// The app that the user name says ([`crate::app_name`]).
+        /// The app in the user name ([`crate::app_name`]).
         app: Option<Box<str>>,
         token: Token,
     },
-    /// The keys or the token of the device with this name, lower case. Answered by `keys`.
+    /// Find the keys or the token of the device with this lower-case name. The caller answers with `keys`.
     FindKeys {
         user: Box<str>,
         hash: Hash,
     },
-    /// What the client brought does not prove who it is, for the reason given. It knows; whoever runs the service is
-    /// to know too.
+    /// The client failed to prove its identity for this reason. The client has been informed; the caller
+    /// records the reason for the operator.
     Refused(&'static str),
-    /// A session for the device begins; answered by `logged_in` or `refused`. Until `Presence` says that it
-    /// is there nothing but topics is delivered to it. An account has one for each resource.
+    /// Start a session for the device. The caller answers with `logged_in` or `refused`. Until `Presence`
+    /// makes it available, only messages of topics are delivered. An account has one session per resource.
     LogIn {
         device: DeviceId,
         resource: Box<str>,
     },
-    /// The session kept under this id, if it is this device's, with its log-in; answered by `resumed`.
+    /// Resume the session with this id, if it belongs to this device, and log in. The caller answers with
+    /// `resumed`.
     Resume {
         device: DeviceId,
         id: Box<str>,
     },
-    /// `Offline`: connected, but the device's own notifications wait in its inbox (RFC 6121 §4.5, and
-    /// negative priorities, §8.5.2). What waits is delivered when it leaves `Offline` (XEP-0160 §3).
+    /// `Offline`: connected, but the device's own notifications stay in its inbox (RFC 6121 §4.5, and
+    /// negative priorities, §8.5.2). They are delivered when it leaves `Offline` (XEP-0160 §3).
     Presence(Presence),
-    /// The client has them. None of them: it only made room for more.
+    /// The client received these. Empty: only more capacity became available.
     Acknowledge(Vec<NotificationId>),
-    /// The client did not confirm them before it was resumed, and they are not at hand: to be read from its
-    /// inbox again.
+    /// The client did not confirm these before the session was resumed, and they are not cached: read them
+    /// from the inbox again.
     Redeliver(Vec<NotificationId>),
-    /// A durable subscription is the account's, another ends with the connection.
+    /// A durable subscription belongs to the account, another one ends with the connection.
     Subscribe {
         topic: Topic,
         durable: bool,
@@ -77,12 +79,12 @@ pub enum Action {
         durable: bool,
         request: Request,
     },
-    /// Of the device, or what it has to this topic.
+    /// List the device's subscriptions, or those to this topic.
     Subscriptions {
         topic: Option<Topic>,
         request: Request,
     },
-    /// The latest, at most `max`, the oldest of them first; or the one with this id.
+    /// The latest items, at most `max`, oldest first; or the one with this id.
     Items {
         topic: Topic,
         id: Option<NotificationId>,
@@ -94,46 +96,48 @@ pub enum Action {
         data: JsonText,
         request: Request,
     },
-    /// May this device publish to the topic, and is there nothing of it yet?
+    /// Check that the device may publish to the topic, and that the topic is still empty.
     Create {
         topic: Topic,
         request: Request,
     },
-    /// What the topic rules make this device to a topic.
+    /// The device's affiliation to a topic according to the topic rules.
     Affiliation {
         topic: Topic,
         request: Request,
     },
-    /// Of an account: a node at the PubSub service. Where no account made it `topic` is to be done, or that is the answer.
+    /// Accounts only: a node at the PubSub service. If no account created it, `topic` is executed, or is the
+    /// answer.
     Node {
         command: NodeRequest,
         topic: Result<Box<Action>, (StanzaError, &'static str)>,
         request: Request,
     },
-    /// Of an account: what a topic is.
+    /// Accounts only: describe a topic.
     DescribeTopic {
         request: Request,
     },
-    /// Conformance only.
+    /// For conformance suites only.
     Register {
         user: Box<str>,
         password: Token,
         request: Request,
     },
-    /// Conformance only: the connection's own account goes; its streams end once the answer is written.
+    /// For conformance suites only: remove the connection's own account; its streams end after the response
+    /// is written.
     Unregister {
         request: Request,
     },
-    /// Of an account: a stanza for somebody, itself perhaps. Where it cannot be delivered it is answered as
-    /// refused.
+    /// Accounts only: relay a stanza, possibly to the account itself. The caller answers with a refusal if it
+    /// cannot be delivered.
     Relay {
         to: Recipient,
         stanza: Relayed,
         request: Option<Request>,
     },
-    /// Of an account: presence for all who may know it.
+    /// Accounts only: broadcast presence.
     Announce(Relayed),
-    /// Of an account: its roster, unless the client has this version of it.
+    /// Accounts only: the roster, unless the client has this version.
     Roster {
         known: Option<Box<str>>,
         request: Request,
@@ -142,70 +146,70 @@ pub enum Action {
         change: RosterChange,
         request: Request,
     },
-    /// Of an account: what it publishes of itself (XEP-0163).
+    /// Accounts only: publish a personal event (XEP-0163).
     PublishPersonal {
         item: PersonalItem,
         request: Request,
     },
-    /// Of an account: what it or another, by bare address, published.
+    /// Accounts only: personal events of the account or of another bare address.
     PersonalItems {
         owner: Box<str>,
         node: Box<str>,
         request: Request,
     },
-    /// What the archive of the device, or of the account, holds.
+    /// A page of the archive of the device or account.
     Archive {
         query: ArchiveQuery,
         request: Request,
     },
-    /// Of an account: what is archived (XEP-0313 §5), and what is from now on.
+    /// Accounts only: archiving preferences (XEP-0313 §5), which `rules` replaces if set.
     ArchiveRules {
         rules: Option<ArchiveRules>,
         request: Request,
     },
-    /// Of an account: whether this resource gets copies of what others send and receive (XEP-0280).
+    /// Accounts only: enable or disable carbons for this resource (XEP-0280).
     Copy {
         wanted: bool,
         request: Request,
     },
-    /// Of an account: its card, or that of another, by bare address (XEP-0054).
+    /// Accounts only: the vCard of the account, or of another bare address (XEP-0054).
     Card {
         owner: Option<Box<str>>,
         request: Request,
     },
-    /// Of an account: where it is told of messages that wait (XEP-0357).
+    /// Accounts only: change push registrations (XEP-0357).
     ChangePush {
         change: PushChange,
         request: Request,
     },
-    /// Of an account: the card it has from now on.
+    /// Accounts only: replace the vCard.
     PutCard {
         card: Card,
         request: Request,
     },
-    /// Of an account: whether it may know that there is another, by bare address.
+    /// Accounts only: whether the account may learn that another bare address exists.
     Describe {
         owner: Box<str>,
         request: Request,
     },
-    /// Of an account: the nodes that its client wants to hear of.
+    /// Accounts only: the nodes whose events the client wants.
     Want(Vec<Box<str>>),
-    /// The last word is in `bytes`.
+    /// Close the connection; the closing element is in `bytes`.
     Close(CloseReason),
 }
 
-/// A question that waits for its answer. Dropping it leaves the client without one.
+/// A question whose answer is pending. If it is dropped, the client gets no response.
 #[derive(Debug)]
 pub struct Request {
     pub(super) stanza: &'static str,
     pub(super) id: Box<str>,
-    /// Whom the client asked; empty is its own account.
+    /// The address that the client asked; empty for its own account.
     pub(super) asked: Box<str>,
     pub(super) about: About,
 }
 
 impl Request {
-    /// What its strings hold.
+    /// Bytes of its strings.
     pub fn held_bytes(&self) -> usize {
         let about = match &self.about {
             About::Subscription { node, jid } => node.len() + jid.len(),
@@ -221,7 +225,7 @@ impl Request {
         self.id.len() + self.asked.len() + about
     }
 
-    /// Subscriptions that are told before those of topics, as elements.
+    /// Adds subscription elements that precede those of topics.
     pub fn add_subscriptions(&mut self, elements: Bytes) {
         if let About::Subscriptions { more, .. } = &mut self.about {
             *more = elements;
@@ -237,7 +241,7 @@ pub(super) enum About {
     },
     Subscriptions {
         node: Option<Box<str>>,
-        /// Elements of others.
+        /// Elements of other subscriptions.
         more: Bytes,
     },
     Items {
@@ -252,20 +256,20 @@ pub(super) enum About {
     Affiliation {
         node: Box<str>,
     },
-    /// A topic, in the words of this namespace.
+    /// A topic, described in this namespace.
     Topic {
         node: Box<str>,
         namespace: &'static str,
     },
-    /// Of an account.
+    /// Accounts only.
     Unsubscription,
-    /// A message that says something: only an error is an answer.
+    /// A message instead of a request: only an error is answered.
     Decision,
-    /// An account, in the words of this namespace.
+    /// An account, described in this namespace.
     Account {
         namespace: &'static str,
     },
-    /// Messages of an archive, in the client's name for the question.
+    /// Archived messages, with the client's query id.
     Archive {
         query_id: Box<str>,
     },
@@ -276,7 +280,7 @@ pub(super) enum About {
 #[derive(Debug)]
 pub enum Answer {
     Done,
-    /// Topic and whether it is durable.
+    /// Topics, each with whether the subscription is durable.
     Subscriptions(Vec<(Topic, bool)>),
     Items(Vec<Arc<Message>>),
     Published(NotificationId),
@@ -286,65 +290,33 @@ pub enum Answer {
     /// The only child of the result.
     Content(Bytes),
     Refused(Refusal),
-    /// The condition, and what XEP-0060 adds to it.
+    /// An error condition and its XEP-0060 detail.
     Error(StanzaError, &'static str),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Not allowed to this device.
-    Forbidden,
-    NotFound,
-    NotSubscribed,
-    TooManySubscriptions,
-    TooBig,
-    /// There is one already.
-    Conflict,
-    /// Nobody takes it.
-    Unavailable,
-    Overloaded,
-    Internal,
-}
-
-impl Refusal {
-    /// The condition and what XEP-0060 adds to it.
-    pub(super) fn condition(self) -> (StanzaError, &'static str) {
-        match self {
-            Refusal::Forbidden => (StanzaError::Forbidden, ""),
-            Refusal::NotFound => (StanzaError::ItemNotFound, ""),
-            Refusal::NotSubscribed => (StanzaError::UnexpectedRequest, "not-subscribed"),
-            Refusal::TooManySubscriptions => (StanzaError::PolicyViolation, "too-many-subscriptions"),
-            Refusal::TooBig => (StanzaError::NotAcceptable, "payload-too-big"),
-            Refusal::Conflict => (StanzaError::Conflict, ""),
-            Refusal::Unavailable => (StanzaError::ServiceUnavailable, ""),
-            Refusal::Overloaded => (StanzaError::ResourceConstraint, ""),
-            Refusal::Internal => (StanzaError::InternalServerError, ""),
-        }
-    }
-}
-
-/// What is kept to check a SCRAM proof against.
+/// What a SCRAM proof is verified with.
 #[derive(Debug, Clone)]
 pub enum Credentials {
     Keys { device: DeviceId, keys: Keys },
     Password { device: DeviceId, password: Token },
 }
 
-/// What became of a session that was to be resumed.
+/// The outcome of a resumption.
 #[derive(Debug)]
 pub enum Resumed {
     Yes(Box<Suspended>),
-    /// Gone, or another device's; how many of the client's stanzas were handled, if that is known still.
+    /// It no longer exists or belongs to another device; with the number of the client's stanzas that were
+    /// handled, if known.
     Gone {
         handled: Option<u32>,
     },
 }
 
-/// What became of a message that was to be delivered.
+/// The outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// To be written now.
+    /// Write the message now.
     Write,
-    /// Too much waits to be confirmed, or there is no session: not to be written.
+    /// Do not write it: too many stanzas are unconfirmed, or there is no session.
     Full,
 }

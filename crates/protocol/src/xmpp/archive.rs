@@ -1,7 +1,8 @@
-//! What a client asks of its account's archive (XEP-0313), in pages (XEP-0059), and what it is answered. Whose archive
-//! it is, and what is in it, is the caller's: of a device its inbox, of a conformance account what it said and heard.
+//! Archive queries (XEP-0313) with paging (XEP-0059), and their responses. The caller provides the archive's
+//! contents: a device's inbox, or the messages of a conformance account.
 //!
-//! Invariant: a page has at most [`PAGE_MAX`] messages and, but for one that is larger alone, [`PAGE_BYTES_MAX`].
+//! Invariant: a page has at most [`PAGE_MAX`] messages and [`PAGE_BYTES_MAX`] bytes, unless a single message
+//! is larger.
 
 use bytes::Bytes;
 use noroshi_types::{Message, Timestamp, limits};
@@ -14,17 +15,17 @@ use super::namespace as ns;
 use super::xml::Element;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 
-/// Messages of a page, unless the client wants fewer.
+/// Messages per page, unless the client requests fewer.
 pub const PAGE_MAX: usize = 50;
-/// It is sent at once: half of what may be unsent.
+/// A page is sent at once: half of the send queue.
 pub const PAGE_BYTES_MAX: usize = limits::SEND_QUEUE_SOFT_BYTES / 2;
-/// Of an id that a page begins at.
+/// Limit of the id at which a page starts.
 const ID_BYTES_MAX: usize = 64;
 
-/// What is asked for.
+/// A query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveQuery {
-    /// Only of what was said to or by this address; a bare one stands for all its resources. In canonical form.
+    /// Only messages to or from this address, in canonical form; a bare address includes all its resources.
     pub with: Option<Box<str>>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -32,7 +33,7 @@ pub struct ArchiveQuery {
     pub max: usize,
 }
 
-/// Where a page begins: with the oldest, or with the newest and then back.
+/// Where a page starts: from the oldest forward, or from the newest backward.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchivePlace {
     First,
@@ -41,28 +42,28 @@ pub enum ArchivePlace {
     Before(Box<str>),
 }
 
-/// A message of an archive.
+/// An archived message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archived {
     pub id: Box<str>,
     pub sent_at: Timestamp,
-    /// As an element that inherits nothing.
+    /// A self-contained element.
     pub message: Bytes,
 }
 
-/// Some of what was asked for, the oldest first.
+/// A part of the matching messages, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ArchivePage {
     messages: Vec<Archived>,
-    /// How many come before the first of them, and how many there are in all.
+    /// The number of matches before the first message, and in total.
     index: u64,
     total: u64,
-    /// Nothing is behind it, in the direction that is asked for.
+    /// Whether no further page exists in the query's direction.
     is_complete: bool,
 }
 
 impl Archived {
-    /// A notification.
+    /// Archives a notification.
     pub fn new(config: &Config, message: &Message) -> Self {
         let mut out = Vec::new();
         encode::push_message(&mut out, config, Framing::WebSocket, message, false);
@@ -94,19 +95,20 @@ impl ArchiveQuery {
         Ok(parsed)
     }
 
-    /// Whether a page is read from its end.
+    /// Whether a page is read backward.
     fn is_backward(&self) -> bool {
         matches!(self.place, ArchivePlace::Last | ArchivePlace::Before(_))
     }
 
-    /// Whether something said to or by this address is asked for.
+    /// Whether the query includes messages to or from this address.
     pub fn is_with(&self, address: &str) -> bool {
         self.with.as_deref().is_none_or(|with| *with == *address || *with == *bare_part(address))
     }
 }
 
 impl ArchivePage {
-    /// What an archive holds for a query, without what is too much for one answer. At most `query.max` messages.
+    /// Builds a page from the matches, without those that exceed the size limit. At most `query.max`
+    /// messages.
     pub fn new(query: &ArchiveQuery, mut messages: Vec<Archived>, mut index: u64, total: u64) -> Self {
         let (count, backward) = (messages.len(), query.is_backward());
         let behind = if backward { index } else { total.saturating_sub(index + count as u64) };
@@ -138,7 +140,7 @@ impl ArchivePage {
         &self.messages
     }
 
-    /// §4.3: what ends the answer.
+    /// §4.3: the end of the response.
     pub(super) fn push_end(&self, out: &mut Vec<u8>) {
         let complete = if self.is_complete { "true" } else { "" };
         push_start(out, "fin", &[("xmlns", ns::ARCHIVE), ("complete", complete)]);
@@ -193,7 +195,7 @@ fn canonical(address: &str) -> Result<Box<str>, Refused> {
     Jid::parse(address).map(|jid| jid.canonical()).map_err(|_| (StanzaError::JidMalformed, ""))
 }
 
-/// §4.1.4: what may be asked for.
+/// §4.1.4: the supported query fields.
 pub(super) fn push_form(out: &mut Vec<u8>) {
     push_start(out, "query", &[("xmlns", ns::ARCHIVE)]);
     push_start(out, "x", &[("xmlns", ns::FORM), ("type", "form")]);
@@ -234,7 +236,7 @@ mod tests {
         ArchiveQuery { with: None, since: None, until: None, place: ArchivePlace::First, max: PAGE_MAX };
 
     #[test]
-    fn what_is_asked_for() {
+    fn queries_are_parsed() {
         assert_eq!(parse(""), Ok(ALL));
         let fields = form(&[
             ("FORM_TYPE", ns::ARCHIVE),
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for() {
+    fn invalid_queries_are_rejected() {
         for (inside, expected) in [
             (form(&[("start", "yesterday")]), StanzaError::BadRequest),
             (form(&[("end", "1969-12-31T23:59:59Z")]), StanzaError::BadRequest),
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_stands_for_its_resources() {
+    fn bare_address_includes_its_resources() {
         let with = |with: &str| ArchiveQuery { with: Some(with.into()), ..ALL };
         assert!(ALL.is_with("a@x/r") && with("a@x").is_with("a@x/r") && with("a@x/r").is_with("a@x/r"));
         assert!(
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_bounded_and_knows_its_place() {
+    fn pages_are_bounded_and_have_an_index() {
         let messages = |sizes: &[usize]| -> Vec<Archived> {
             let message = |(number, size): (usize, &usize)| Archived {
                 id: number.to_string().into(),
@@ -310,7 +312,7 @@ mod tests {
         check(ArchivePlace::After("9".into()), 2, &[], (0, 3), (&[], 0, true));
         check(first(), 0, &[], (0, 3), (&[], 0, false));
         check(first(), 0, &[], (0, 0), (&[], 0, true));
-        // As much as one answer may hold, from the side that is asked for.
+        // The maximum of one response, in the direction of the query.
         let (half, whole) = (PAGE_BYTES_MAX / 2, PAGE_BYTES_MAX + 1);
         check(first(), 3, &[half, half, half], (0, 3), (&["0", "1"], 0, false));
         check(last(), 3, &[half, half, half], (0, 3), (&["1", "2"], 1, false));

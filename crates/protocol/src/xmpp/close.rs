@@ -1,13 +1,13 @@
-//! Why a connection ended, in XMPP's words: one table. Where the peer ended it nothing is said.
+//! Maps close reasons to stream errors. There is none if the peer ended the stream.
 
 use noroshi_types::CloseReason;
 
 use super::error::StreamError;
 
-/// The stream error that tells `reason`; `None` where the stream just ends.
+/// The stream error for `reason`; `None` if the stream ends without one.
 pub fn stream_error(reason: CloseReason) -> Option<StreamError> {
     Some(match reason {
-        CloseReason::Drain => StreamError::SystemShutdown, // `see-other-host` where another is known
+        CloseReason::Drain => StreamError::SystemShutdown, // `see-other-host` if another host is known
         CloseReason::Replaced => StreamError::Conflict,    // RFC 6120 §7.7.2.2
         CloseReason::Expired | CloseReason::Revoked | CloseReason::Unauthorized => StreamError::NotAuthorized,
         CloseReason::AuthTimeout | CloseReason::PingTimeout => StreamError::ConnectionTimeout,
@@ -28,9 +28,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_peers_own_ends_are_not_explained() {
+    fn every_end_by_the_service_has_a_stream_error() {
         for reason in CloseReason::ALL {
-            // The same ones that WebSocket has no code for.
+            // Exactly the reasons without a WebSocket code.
             assert_eq!(stream_error(reason).is_some(), reason.websocket_code().is_some(), "{reason:?}");
         }
     }

@@ -1,24 +1,25 @@
-//! What all conversations of a node share, and what is known of one before its first byte.
+//! The configuration that a node's conversations share, and the properties of a connection before its first
+//! byte.
 
 use super::xml::Limits;
 
-/// How elements are cut on the wire.
+/// How elements are framed on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// One XML document (RFC 6120).
     Stream,
-    /// One WebSocket text frame an element (RFC 7395): bytes that are sent include the frame's header.
+    /// One element per WebSocket text frame (RFC 7395): sent bytes include the frame header.
     WebSocket,
 }
 
-/// What protects the connection.
+/// The encryption of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
     /// TLS, from the start or by now.
     Encrypted,
-    /// No TLS here. Log-ins are only offered where [`Config::allow_plaintext`] says so.
+    /// No TLS. Log-ins require [`Config::allow_plaintext`].
     Plaintext,
-    /// No TLS yet, and STARTTLS is offered; required unless [`Config::allow_plaintext`].
+    /// No TLS yet; STARTTLS is offered, and required unless [`Config::allow_plaintext`].
     StartTls,
 }
 
@@ -29,29 +30,29 @@ pub struct Config {
     /// The PubSub service's address.
     pub pubsub: Box<str>,
     pub xml: Limits,
-    /// Log-ins without TLS: for loopback and tests (RFC 6120 §13.8.3 forbids PLAIN there otherwise).
+    /// Permits log-ins without TLS: for loopback and tests (otherwise RFC 6120 §13.8.3 forbids PLAIN).
     pub allow_plaintext: bool,
-    /// Whether keys or tokens can be found by a device's name, which SCRAM needs.
+    /// Whether keys or tokens can be found by device name, as SCRAM requires.
     pub scram: bool,
-    /// Failed log-ins after which the stream ends; RFC 6120 §6.4.5 recommends 2 to 5.
+    /// Failed log-ins before the stream is closed; RFC 6120 §6.4.5 recommends 2 to 5.
     pub attempts_max: u8,
-    /// Elements that may wait for the answer to a log-in.
+    /// Limit of elements that are buffered until a log-in is answered.
     pub early_max: usize,
     pub early_bytes_max: usize,
-    /// How long a session may be resumed; 0 is never (XEP-0198 §5).
+    /// How long a session may be resumed; 0: never (XEP-0198 §5).
     pub resume_max_s: u32,
-    /// Where to resume, `host:port`.
+    /// The preferred address for a resumption, `host:port`.
     pub resume_location: Option<Box<str>>,
-    /// Begins the ids of resumable sessions: names the node to whoever routes by it.
+    /// Prefix of the ids of resumable sessions; identifies the node for routing.
     pub resume_prefix: Box<str>,
-    /// Stanzas sent and not confirmed; of each, what is kept to be sent again.
+    /// Limits of unacknowledged stanzas and of the bytes kept to resend them.
     pub unacked_max: usize,
     pub unacked_bytes_max: usize,
-    /// How long a client may stay over twice `unacked_max` without confirming anything; then its stream ends.
+    /// How long a client may exceed twice `unacked_max` without acknowledging before its stream ends.
     pub unacked_patience_ms: u32,
     /// In-band registration (XEP-0077).
     pub registration: bool,
-    /// Makes salts for names nobody has, so that they look like others.
+    /// Secret for the salts of unknown names, so that they look like those of known names.
     pub decoy: [u8; 32],
 }
 
@@ -79,13 +80,13 @@ impl Config {
     }
 }
 
-/// What a call needs besides its input.
+/// The environment of a call.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub config: &'a Config,
-    /// Fills a buffer with what nobody can guess.
+    /// Fills a buffer with unpredictable bytes.
     pub random: &'a dyn Fn(&mut [u8]),
-    /// By a clock that never goes back, modulo 2^32.
+    /// From a monotonic clock, modulo 2^32.
     pub now_ms: u32,
 }
 

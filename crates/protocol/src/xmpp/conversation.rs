@@ -1,10 +1,10 @@
-//! One connection's conversation: what the client says is turned into [`Action`](super::Action)s and bytes, and what the
-//! session answers into elements. It has no clock and knows no store.
+//! One connection's state machine: converts the client's elements to [`Action`](super::Action)s and bytes,
+//! and the session core's answers to elements. It uses neither clock nor store.
 //!
-//! Phases go forward only: header → negotiation (TLS, SASL, each followed by a new header; or SASL2) →
-//! authenticated → open → closed. While an answer about a log-in is out, what the client says waits in
-//! `opening`, bounded. Whatever it is told out of turn, by either side, it never panics: a client's is
-//! answered as its specification says, a caller's is ignored.
+//! Phases only advance: header → negotiation (TLS, SASL, each followed by a new header; or SASL2) →
+//! authenticated → open → closed. While a log-in is being answered, input is buffered in `opening`, within
+//! limits. Unexpected input never panics: a client's is answered as the specification requires, a caller's is
+//! ignored.
 
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, NotificationId};
@@ -21,6 +21,7 @@ use super::scram::ChannelBinding;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 use super::xml::{Element, Input, Scope, XmlError, parse_element};
 
+mod answer;
 mod archive;
 mod authentication;
 mod binding;
@@ -40,31 +41,31 @@ use opening::Opening;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// A stream header has to come.
+    /// A stream header is due.
     Header,
-    /// Features are offered.
+    /// Features were offered.
     Negotiating,
-    /// TLS begins.
+    /// TLS is starting.
     Encrypting,
-    /// A SASL challenge is out.
+    /// A SASL challenge was sent.
     Challenged,
-    /// The caller was asked about a log-in.
+    /// A log-in is being verified by the caller.
     Verifying,
-    /// A resource has to be bound or a session resumed.
+    /// The client must bind a resource or resume a session.
     Authenticated,
-    /// The caller was asked for the session.
+    /// The session is being started by the caller.
     Attaching,
     Open,
     Closed,
 }
 
-/// Whose connection it is.
+/// The authenticated client.
 #[derive(Debug)]
 struct Identity {
     device: DeviceId,
-    /// `local@domain`, and `/resource` once it is bound.
+    /// `local@domain`, with `/resource` once bound.
     jid: Box<str>,
-    /// Where `/resource` begins.
+    /// Where `/resource` starts.
     bare_len: usize,
 }
 
@@ -84,24 +85,25 @@ pub struct Conversation {
     phase: Phase,
     framing: Framing,
     security: Security,
-    /// Log-ins that failed.
+    /// The number of failed log-ins.
     failures: u8,
-    /// Our header of the present stream was sent.
+    /// Our header of the current stream was sent.
     opened: bool,
     show: Show,
-    /// The client's app is not in use (XEP-0352).
+    /// The client's app is in the background (XEP-0352).
     inactive: bool,
-    /// It has a roster, and others to talk to (`accounts`); a device has not.
+    /// It has a roster and contacts (`accounts`), unlike a device.
     account: bool,
     scope: Scope,
     identity: Option<Box<Identity>>,
-    /// Until it is open.
+    /// Present until the session is open.
     opening: Option<Box<Opening>>,
-    /// Once something has to be confirmed.
+    /// Present once stanzas need acknowledgement.
     management: Option<Box<Management>>,
 }
 
-// An idle session has besides: 40 bytes, the device's name and its address; with stream management 144 and its id.
+// An idle session also holds 40 bytes, the device's name and its address; with stream management 144 bytes
+// and its id.
 const _: () = assert!(size_of::<Conversation>() <= 64);
 const _: () = assert!(size_of::<Identity>() <= 40);
 const _: () = assert!(size_of::<Management>() <= 144);
@@ -124,13 +126,13 @@ impl Conversation {
         }
     }
 
-    /// What the client may bind its proof to: SCRAM is offered with `-PLUS` then.
+    /// The channel binding of the connection; if set, SCRAM is offered with `-PLUS`.
     pub fn set_channel_binding(&mut self, binding: ChannelBinding) {
         self.opening().binding = Some(binding);
     }
 
-    /// Whether who logs in next is an account of [`Accounts`](super::Accounts), not a device: to be told before
-    /// its keys or that it is authenticated.
+    /// Declares whether the client that logs in is an account of [`Accounts`](super::Accounts) instead of a
+    /// device. Call it before `keys` or `authenticated`.
     pub fn set_account(&mut self, account: bool) {
         self.account = account;
     }
@@ -148,27 +150,27 @@ impl Conversation {
         self.phase == Phase::Closed
     }
 
-    /// Log-ins that this connection tried in vain.
+    /// The number of failed log-ins on this connection.
     pub fn failures(&self) -> u8 {
         self.failures
     }
 
-    /// The client's full address, once it is bound.
+    /// The client's full address, once bound.
     pub fn address(&self) -> Option<&str> {
         self.identity.as_ref().filter(|it| it.jid.len() > it.bare_len).map(|it| &*it.jid)
     }
 
-    /// What the client said.
+    /// Handles one element of the client.
     pub fn receive(&mut self, cx: &Context<'_>, input: Input<'_>, out: &mut Output) {
         match (self.phase, input) {
             (Phase::Closed, _) | (_, Input::Whitespace) => {}
             (_, Input::Close) => self.handle_peers_end(out),
             (Phase::Verifying | Phase::Attaching, Input::Header(text) | Input::Element(text)) => {
-                if !self.opening().keep_early(cx.config, text) {
+                if !self.opening().buffer_early(cx.config, text) {
                     self.fail(
                         cx,
                         StreamError::PolicyViolation,
-                        "too much was sent before the log-in was answered",
+                        "too many bytes were sent before the log-in was answered",
                         CloseReason::RateLimited,
                         out,
                     );
@@ -179,7 +181,7 @@ impl Conversation {
         }
     }
 
-    /// What came of the bytes that no element could be made of.
+    /// Handles malformed XML.
     pub fn receive_error(&mut self, cx: &Context<'_>, error: XmlError, out: &mut Output) {
         if self.phase != Phase::Closed {
             let text = error.to_string();
@@ -187,8 +189,8 @@ impl Conversation {
         }
     }
 
-    /// Ends the stream for a reason of the service's. `redirect`: where to go instead, `host:port`, or for a
-    /// WebSocket its address.
+    /// Ends the stream on behalf of the service. `redirect`: another server to use, `host:port`, or its
+    /// address for a WebSocket.
     pub fn close(&mut self, cx: &Context<'_>, reason: CloseReason, redirect: Option<&str>, out: &mut Output) {
         if self.phase == Phase::Closed {
             return;
@@ -202,7 +204,7 @@ impl Conversation {
         }
     }
 
-    /// A notification is about to be written: `bytes` is what `encode::message` made of it.
+    /// Registers a notification that is about to be written; `bytes` is the output of `encode::message`.
     pub fn deliver(
         &mut self,
         config: &Config,
@@ -226,15 +228,15 @@ impl Conversation {
         Delivery::Write
     }
 
-    /// A stanza that [`Accounts`](super::Accounts) told is about to be written.
+    /// Registers a stanza of [`Accounts`](super::Accounts) that is about to be written.
     pub fn deliver_relayed(&mut self, cx: &Context<'_>, bytes: &Bytes, out: &mut Output) {
         if self.phase == Phase::Open {
             self.push_stanza(cx, out, |out| out.extend_from_slice(bytes));
         }
     }
 
-    /// Appends a request for a confirmation, if one is wanted and none is under way: once after what is
-    /// written at a time.
+    /// Appends an acknowledgement request, if one is needed and none is pending. Call it once after each
+    /// write.
     pub fn push_checkpoint(&mut self, config: &Config, out: &mut Vec<u8>) {
         let Some(management) = self.management.as_mut().filter(|_| self.phase == Phase::Open) else { return };
         let counts = management.counts;
@@ -243,24 +245,24 @@ impl Conversation {
         }
     }
 
-    /// Whether stanzas were sent that nobody has asked the client to confirm yet: the caller asks by
-    /// [`Conversation::remind`] before long.
+    /// Whether unacknowledged stanzas were sent without an acknowledgement request: the caller should call
+    /// [`Conversation::remind`] soon.
     pub fn wants_checkpoint(&self) -> bool {
         self.phase == Phase::Open && self.management.as_ref().is_some_and(|it| it.is_due_later())
     }
 
-    /// Some time passed since [`Conversation::wants_checkpoint`].
+    /// Sends the request after some time since [`Conversation::wants_checkpoint`].
     pub fn remind(&mut self, cx: &Context<'_>, out: &mut Output) {
         self.ask_to_confirm(cx.config, out);
     }
 
-    /// Appends something that a client which is there answers, to be sent when nothing was heard for long.
+    /// Appends a ping that every live client answers, for idle connections.
     pub fn push_ping(&mut self, config: &Config, out: &mut Vec<u8>) {
         if self.phase != Phase::Open {
             return;
         }
         let management = self.management.get_or_insert_default();
-        let (counts, count) = (management.counts, management.ask_again());
+        let (counts, count) = (management.counts, management.ask_anyway());
         self.push_question(config, counts, count, out);
     }
 
@@ -280,7 +282,7 @@ impl Conversation {
         });
     }
 
-    /// As [`Conversation::close`], where the client may resume: what is to be kept for that.
+    /// Like [`Conversation::close`] for a client that may resume; returns the state to keep.
     pub fn close_suspended(
         &mut self,
         cx: &Context<'_>,
@@ -299,12 +301,12 @@ impl Conversation {
         self.management.as_ref().is_some_and(|management| management.holds(id))
     }
 
-    /// The id under which a client can resume the session, while it can.
+    /// The id for resuming the session, while it is resumable.
     pub fn resume_id(&self) -> Option<&str> {
         self.management.as_ref().filter(|it| it.can_resume())?.resume_id.as_deref()
     }
 
-    /// The connection broke: what is to be kept if the client may resume. Afterwards it is closed.
+    /// Closes a broken connection. Returns the state to keep if the client may resume.
     pub fn suspend(&mut self) -> Option<Box<Suspended>> {
         let is_open = std::mem::replace(&mut self.phase, Phase::Closed) == Phase::Open;
         let management = self.management.take().filter(|it| is_open && it.can_resume())?;
@@ -324,7 +326,7 @@ impl Conversation {
     }
 
     fn handle_element(&mut self, cx: &Context<'_>, text: &str, out: &mut Output) {
-        // Only a header replaces it, and that is no element.
+        // Only a stream header replaces the scope, and that is not an element.
         let scope = std::mem::take(&mut self.scope);
         let inherited = (self.framing == Framing::Stream).then_some(&scope);
         match parse_element(text, inherited, &cx.config.xml) {
@@ -342,7 +344,7 @@ impl Conversation {
                 _ => self.fail(
                     cx,
                     StreamError::UnsupportedStanzaType,
-                    "`open` and `close` are all there is to the framing (RFC 7395 §3.3)",
+                    "only `open` and `close` exist in this namespace (RFC 7395 §3.3)",
                     CloseReason::BadMessage,
                     out,
                 ),
@@ -352,16 +354,16 @@ impl Conversation {
             Phase::Header => self.fail(
                 cx,
                 StreamError::BadFormat,
-                "the stream has to be opened first",
+                "the stream must be opened first",
                 CloseReason::BadMessage,
                 out,
             ),
             Phase::Negotiating | Phase::Challenged => self.negotiate(cx, root, out),
-            // Not encrypted, and so not the client's own for all we know.
+            // Unencrypted input may not be from the client.
             Phase::Encrypting => self.fail(
                 cx,
                 StreamError::PolicyViolation,
-                "after `starttls` comes TLS and nothing else",
+                "only TLS may follow `starttls`",
                 CloseReason::BadMessage,
                 out,
             ),
@@ -371,7 +373,7 @@ impl Conversation {
         }
     }
 
-    /// Takes up what came while an answer was out, until the next one is.
+    /// Processes buffered input until the next pending answer.
     fn take_early(&mut self, cx: &Context<'_>, out: &mut Output) {
         let Some(opening) = &mut self.opening else { return };
         let mut early = std::mem::take(&mut opening.early).into_iter();

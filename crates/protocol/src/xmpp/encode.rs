@@ -1,9 +1,9 @@
-//! A notification as a stanza, the same bytes for every connection of a framing: it names nobody as `to`
-//! (RFC 6120 §8.1.1.1 lets a server leave it out), so a fan-out encodes it once. What belongs to one
-//! connection, requests for confirmations, stands in elements of its own.
+//! A notification as a stanza, with the same bytes for every connection of a framing: it has no `to` (RFC
+//! 6120 §8.1.1.1 permits this for servers), so a fan-out encodes it once. Acknowledgement requests, which
+//! belong to one connection, are separate elements.
 //!
 //! A device's own notifications are messages from the service with subject and body; those of topics are
-//! PubSub events (XEP-0060 §12). Both carry the native JSON object in our own payload element.
+//! PubSub events (XEP-0060 §12). Both contain the native JSON object in our own payload element.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub(super) fn push_framed(out: &mut Vec<u8>, framing: Framing, build: impl FnOnc
 }
 
 impl Framing {
-    /// The value of `xmlns` that a stanza needs: a frame inherits nothing (RFC 7395 §3.3.3).
+    /// The value of `xmlns` that a stanza needs: frames inherit nothing (RFC 7395 §3.3.3).
     pub(super) fn client(self) -> &'static str {
         match self {
             Framing::Stream => "",
@@ -46,8 +46,8 @@ impl Framing {
     }
 }
 
-/// A message, encoded once and shared by a fan-out. `delayed`: it waited for the device, and is told when
-/// it was sent (XEP-0203).
+/// A message, encoded once for all recipients. `delayed`: it was stored, so the stanza states when it was
+/// sent (XEP-0203).
 pub fn message(config: &Config, framing: Framing, message: &Message, delayed: bool) -> Bytes {
     let mut out = Vec::with_capacity(1_024);
     push_framed(&mut out, framing, |out| push_message(out, config, framing, message, delayed));
@@ -62,10 +62,10 @@ pub(super) fn push_message(
     delayed: bool,
 ) {
     let id = message.id.to_string();
-    // Everyone is no topic that one could subscribe to.
+    // A message to everyone is not an event of a topic.
     let topic = message.topic.as_ref().map(|place| &place.topic).filter(|topic| !topic.is_everyone());
     let from = if topic.is_some() { &config.pubsub } else { &config.domain };
-    // RFC 6121 §5.2.2: a headline is not kept for who is away.
+    // RFC 6121 §5.2.2: headlines are not stored for offline recipients.
     let kind = if topic.is_some() || message.when != When::Stored { "headline" } else { "" };
     let attributes = [("xmlns", framing.client()), ("from", from), ("type", kind), ("id", &id)];
     push_start(out, "message", &attributes);
@@ -101,20 +101,20 @@ fn push_payload(out: &mut Vec<u8>, message: &Message) {
     push_start(out, "notification", &[("xmlns", ns::NOTIFICATION)]);
     push_start(out, "json", &[("xmlns", ns::JSON)]);
     let json = native::message_json(message);
-    push_escaped(out, &sayable(&String::from_utf8_lossy(&json)));
+    push_escaped(out, &xml_safe(&String::from_utf8_lossy(&json)));
     push_end(out, "json");
     push_end(out, "notification");
 }
 
-/// XML has no U+FFFE and U+FFFF; in JSON they can only stand in strings, where an escape says the same.
-fn sayable(json: &str) -> Cow<'_, str> {
+/// XML excludes U+FFFE and U+FFFF; in JSON they only occur in strings, where an escape is equivalent.
+fn xml_safe(json: &str) -> Cow<'_, str> {
     match json.contains(['\u{FFFE}', '\u{FFFF}']) {
         true => Cow::Owned(json.replace('\u{FFFE}', "\\ufffe").replace('\u{FFFF}', "\\uffff")),
         false => Cow::Borrowed(json),
     }
 }
 
-/// What people see, for clients that know nothing of us.
+/// The text for clients that do not know our payload.
 fn push_shown(out: &mut Vec<u8>, message: &Message) {
     #[derive(Deserialize)]
     struct Shown {
@@ -167,7 +167,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_devices_own_notification_is_a_message() {
+    fn device_notification_is_a_message() {
         let own = notification(When::Stored, None, r#"{"title":"A & B","body":"<c>"}"#);
         let json = r#"{"t":"msg","id":"01890a5d-ac96-774b-bcce-b302099a8057","notification":{"title":"A &amp; B","body":"&lt;c&gt;"},"ack":true,"sent_at":"1970-01-01T00:00:00.000Z"}"#;
         assert_eq!(
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_topics_message_is_an_event() {
+    fn topic_message_is_an_event() {
         let live = notification(When::Connected, Some("news"), "{}");
         let said = text(Framing::Stream, &live, false);
         let begin = format!(
@@ -196,7 +196,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_frame_inherits_nothing() {
+    fn websocket_frame_declares_its_namespaces() {
         let framed = message(
             &Config::new("x.example"),
             Framing::WebSocket,
@@ -209,7 +209,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_a_provider_says_comes_out_again(title in any::<String>(), body in any::<String>()) {
+        fn provider_text_round_trips(title in any::<String>(), body in any::<String>()) {
             let json = serde_json::json!({ "title": title, "body": body }).to_string();
             let said = text(Framing::Stream, &notification(When::Stored, None, &json), false);
             let (scope, limits) = (Scope::default(), Limits::default());

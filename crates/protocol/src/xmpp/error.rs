@@ -1,5 +1,5 @@
 //! The conditions of stream errors (RFC 6120 §4.9.3) and stanza errors (§8.3.3), each with its name on the
-//! wire; a stanza error's type is the one its section names.
+//! wire; a stanza error's type is the one that RFC 6120 recommends.
 
 macro_rules! conditions {
     ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
@@ -76,37 +76,37 @@ conditions!(
 );
 
 impl StanzaError {
-    /// What it means here, for people: the text of the error (RFC 6120 §8.3.2).
+    /// The human-readable text of the error (RFC 6120 §8.3.2).
     pub fn explain(self) -> &'static str {
         match self {
-            StanzaError::BadRequest => "something is missing or of the wrong form in the request",
-            StanzaError::Conflict => "there is one of that name already",
-            StanzaError::FeatureNotImplemented => "this service does not do that",
-            StanzaError::Forbidden => "this account may not do that",
-            StanzaError::Gone => "nobody has this address any more",
-            StanzaError::InternalServerError => "the service failed",
-            StanzaError::ItemNotFound => "there is nothing of that name or id",
-            StanzaError::JidMalformed => "this is not an address",
+            StanzaError::BadRequest => "the request is incomplete or malformed",
+            StanzaError::Conflict => "the name is already in use",
+            StanzaError::FeatureNotImplemented => "this service does not support the feature",
+            StanzaError::Forbidden => "this account is not permitted to do this",
+            StanzaError::Gone => "the address no longer exists",
+            StanzaError::InternalServerError => "internal error",
+            StanzaError::ItemNotFound => "no item with this name or id exists",
+            StanzaError::JidMalformed => "the address is malformed",
             StanzaError::NotAcceptable => {
-                "the service does not take this: a field is missing, or it is too much"
+                "the request is not acceptable: a field is missing or a value is too large"
             }
             StanzaError::NotAllowed => "this is not allowed here",
-            StanzaError::NotAuthorized => "this needs an authorization that the account does not have",
-            StanzaError::PolicyViolation => "this is over a limit of the service",
-            StanzaError::RecipientUnavailable => "the recipient is not here now",
+            StanzaError::NotAuthorized => "the account is not authorized for this",
+            StanzaError::PolicyViolation => "the request exceeds a limit of the service",
+            StanzaError::RecipientUnavailable => "the recipient is unavailable",
             StanzaError::Redirect => "the recipient has another address",
-            StanzaError::RegistrationRequired => "an account is needed for this",
-            StanzaError::RemoteServerNotFound => "this service knows no other servers than itself",
-            StanzaError::RemoteServerTimeout => "the other server did not answer in time",
-            StanzaError::ResourceConstraint => "the service has no room for this now; try again later",
-            StanzaError::ServiceUnavailable => "nothing at this address takes such a stanza",
-            StanzaError::SubscriptionRequired => "a subscription is needed for this",
+            StanzaError::RegistrationRequired => "this requires a registered account",
+            StanzaError::RemoteServerNotFound => "this service does not connect to other servers",
+            StanzaError::RemoteServerTimeout => "the remote server did not answer in time",
+            StanzaError::ResourceConstraint => "the service is out of resources; try again later",
+            StanzaError::ServiceUnavailable => "nothing at this address handles such a stanza",
+            StanzaError::SubscriptionRequired => "this requires a subscription",
             StanzaError::UndefinedCondition => "the request failed",
-            StanzaError::UnexpectedRequest => "this cannot be asked now",
+            StanzaError::UnexpectedRequest => "the request is not valid at this time",
         }
     }
 
-    /// What the client may do about it (RFC 6120 §8.3.2).
+    /// The error type, which tells the client how to react (RFC 6120 §8.3.2).
     pub fn kind(self) -> &'static str {
         match self {
             StanzaError::BadRequest
@@ -130,7 +130,7 @@ impl StanzaError {
             | StanzaError::RemoteServerNotFound
             | StanzaError::ServiceUnavailable
             | StanzaError::UndefinedCondition
-            // XEP-0060 §6.2.3.2, `not-subscribed`: the only use here.
+            // Only used with XEP-0060 §6.2.3.2, `not-subscribed`.
             | StanzaError::UnexpectedRequest => "cancel",
         }
     }
@@ -142,9 +142,9 @@ mod tests {
 
     use super::*;
 
-    /// Accounts that are logged in get these texts too, and a node may be closed to some accounts only.
+    /// Logged-in accounts also see these texts, and a node may reject only some accounts.
     #[test]
-    fn a_text_says_no_more_than_its_condition() {
+    fn text_reveals_no_more_than_its_condition() {
         for error in StanzaError::ALL {
             let text = error.explain();
             assert!(!text.contains("log in") && !text.contains("nobody may"), "{text}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_is_there_once() {
+    fn conditions_are_unique() {
         let names: BTreeSet<_> = StreamError::ALL.iter().map(|error| error.as_str()).collect();
         assert_eq!(names.len(), 25, "RFC 6120 §4.9.3.1 to §4.9.3.25");
         let names: BTreeSet<_> = StanzaError::ALL.iter().map(|error| error.as_str()).collect();

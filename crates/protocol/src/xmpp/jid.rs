@@ -1,9 +1,9 @@
-//! Addresses (RFC 7622) and how a device's name becomes one: `device@domain/resource`, the device escaped as
-//! in XEP-0106.
+//! Addresses (RFC 7622) and the mapping from device names: `device@domain/resource`, with the device escaped
+//! as in XEP-0106.
 //!
-//! Localparts are compared without case, as clients write them in lower case (RFC 7622 §3.3): so a device
-//! named with capitals is addressed in lower case, and it is its token that says which device it is.
-//! Nothing is allocated for a part over 1,023 bytes.
+//! Localparts are case-insensitive, since clients convert them to lower case (RFC 7622 §3.3): a device whose
+//! name contains capitals is addressed in lower case, and its token identifies the device. Nothing is
+//! allocated for parts above 1,023 bytes.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub struct Jid<'a> {
 
 impl<'a> Jid<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
-        // RFC 7622 §3.1: the first '/' first, for a resource may hold any character.
+        // RFC 7622 §3.1: split at the first '/' first, as a resource may contain any character.
         let (bare, resource) = split(text);
         let (local, domain) = match bare.split_once('@') {
             Some((local, domain)) => (Some(local), domain),
@@ -36,13 +36,13 @@ impl<'a> Jid<'a> {
         })
     }
 
-    /// Whether it is `bare`, which is canonical, with or without a resource.
+    /// Whether the address is `bare`, which must be canonical, with or without a resource.
     pub fn has_bare(&self, bare: &str) -> bool {
         let (local, domain) = bare.split_once('@').map_or((None, bare), |(local, rest)| (Some(local), rest));
         self.local.as_deref() == local && self.domain == domain
     }
 
-    /// `local@domain`, or the domain alone.
+    /// `local@domain`, or the domain only.
     pub fn bare(&self) -> Box<str> {
         match &self.local {
             Some(local) => format!("{local}@{}", self.domain).into(),
@@ -50,7 +50,7 @@ impl<'a> Jid<'a> {
         }
     }
 
-    /// The bare address, and the resource if there is one.
+    /// The bare address, followed by the resource if there is one.
     pub fn canonical(&self) -> Box<str> {
         match self.resource {
             Some(resource) => format!("{}/{resource}", self.bare()).into(),
@@ -59,7 +59,7 @@ impl<'a> Jid<'a> {
     }
 }
 
-/// The bare part of an address, and its resource.
+/// Splits an address into bare part and resource.
 pub fn split(address: &str) -> (&str, Option<&str>) {
     match address.split_once('/') {
         Some((bare, resource)) => (bare, Some(resource)),
@@ -73,17 +73,19 @@ pub fn bare_part(address: &str) -> &str {
 
 fn sized(part: &str, what: &str) -> Result<(), Invalid> {
     match part.is_empty() || part.len() > PART_BYTES_MAX {
-        true => Err(Invalid::new(format!("{what} is 1 to {PART_BYTES_MAX} bytes long, got {}", part.len()))),
+        true => {
+            Err(Invalid::new(format!("{what} must be 1 to {PART_BYTES_MAX} bytes long, got {}", part.len())))
+        }
         false => Ok(()),
     }
 }
 
 fn check_local(local: &str) -> Result<Cow<'_, str>, Invalid> {
     sized(local, "a localpart")?;
-    // §3.3.1; white space and controls are outside of PRECIS' IdentifierClass (RFC 8264 §4.2.3).
+    // §3.3.1; white space and control characters are not in PRECIS' IdentifierClass (RFC 8264 §4.2.3).
     let is_wrong = |c: char| matches!(c, '"' | '&' | '\'' | '/' | ':' | '<' | '>' | '@') || is_gap(c);
     match local.chars().any(is_wrong) {
-        true => Err(Invalid::new("a localpart has a character that must be escaped")),
+        true => Err(Invalid::new("a localpart contains a character that must be escaped")),
         false => Ok(lower(local)),
     }
 }
@@ -100,10 +102,14 @@ fn check_domain(domain: &str) -> Result<Cow<'_, str>, Invalid> {
         Some(address) => address.parse::<core::net::Ipv6Addr>().is_ok(),
         None => domain.split('.').all(is_label),
     };
-    if is_right { Ok(lower(domain)) } else { Err(Invalid::new("a domainpart is a host name or an address")) }
+    if is_right {
+        Ok(lower(domain))
+    } else {
+        Err(Invalid::new("a domainpart must be a host name or an IP address"))
+    }
 }
 
-/// PRECIS' OpaqueString (RFC 8265 §4.2) less its normalization: resources are compared as they come.
+/// PRECIS' OpaqueString (RFC 8265 §4.2) without normalization: resources are compared byte by byte.
 pub(super) fn check_resource(resource: &str) -> Result<&str, Invalid> {
     sized(resource, "a resourcepart")?;
     match resource.chars().any(char::is_control) {
@@ -123,7 +129,7 @@ fn lower(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// XEP-0106 §3, and the backslash where it would be read as one of them.
+/// XEP-0106 §3, and the backslash where it would be read as an escape.
 const ESCAPES: [(char, &str); 10] = [
     (' ', "20"),
     ('"', "22"),
@@ -142,7 +148,7 @@ fn escape_at(text: &str) -> Option<char> {
     ESCAPES.iter().find(|(_, known)| known.eq_ignore_ascii_case(code)).map(|(c, _)| *c)
 }
 
-/// A device's name as a localpart.
+/// Escapes a device name as a localpart.
 pub fn escape_local(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
@@ -158,7 +164,7 @@ pub fn escape_local(name: &str) -> String {
     out
 }
 
-/// The name that a localpart, or a SASL user name written as one, stands for.
+/// Unescapes a localpart, or a SASL user name in that form.
 pub fn unescape_local(local: &str) -> Cow<'_, str> {
     if !local.contains('\\') {
         return Cow::Borrowed(local);
@@ -187,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_three_parts() {
+    fn address_has_three_parts() {
         let check = |text: &str, local: Option<&str>, domain: &str, resource: Option<&str>| {
             let jid = Jid::parse(text).unwrap();
             assert_eq!(
@@ -199,7 +205,7 @@ mod tests {
             assert_eq!(split(&canonical), (&*jid.bare(), resource));
             assert_eq!(Jid::parse(&canonical), Ok(jid), "{text}");
         };
-        // RFC 7622 §3.5, table 1, as far as they need no normalization.
+        // RFC 7622 §3.5, table 1, without the rows that need normalization.
         check("juliet@example.com", Some("juliet"), "example.com", None);
         check("juliet@example.com/foo", Some("juliet"), "example.com", Some("foo"));
         check("juliet@example.com/foo@bar", Some("juliet"), "example.com", Some("foo@bar"));
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         let long = "x".repeat(1_024);
         // RFC 7622 §3.5, table 2.
         for text in
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_escaped_as_in_xep_0106() {
+    fn device_is_escaped_as_in_xep_0106() {
         // XEP-0106 §5.1, table 3.
         for (name, local) in [
             ("space cadet", "space\\20cadet"),
@@ -256,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn escaping_is_undone(name in "[ -~]{1,40}|[\\\\ 0-9a-f@/]{1,20}") {
+        fn escaping_round_trips(name in "[ -~]{1,40}|[\\\\ 0-9a-f@/]{1,20}") {
             let name = name.to_lowercase();
             let local = escape_local(&name);
             let jid = format!("{local}@example.com");
@@ -265,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_an_address_or_not(text in any::<String>()) {
+        fn any_text_parses_or_fails(text in any::<String>()) {
             if let Ok(jid) = Jid::parse(&text) {
                 prop_assert!(jid.domain.len() <= 3 * PART_BYTES_MAX);
             }

@@ -1,13 +1,13 @@
-//! What was sent and is not confirmed. With stream management (XEP-0198) every stanza is counted and confirmed
-//! by the client's counter. Without it the notifications that want a confirmation are: a ping is put behind
-//! them (XEP-0199), and its answer says that the client has read up to there, since a stream is in order.
+//! Unacknowledged stanzas. With stream management (XEP-0198) every stanza is counted, and acknowledged by the
+//! client's counter. Without it, only notifications that need confirmation are tracked: a ping follows them
+//! (XEP-0199), and its answer confirms everything before it, since a stream is ordered.
 //!
-//! Every stanza is asked about once: `asked_for` is what `sent` was then. A client that answers each request confirms
-//! everything, whatever else it sends of itself.
+//! Every stanza is covered by exactly one request: `asked_for` is the value of `sent` at the last request. A
+//! client that answers each request acknowledges everything, whatever else it sends unasked.
 //!
-//! Invariants: the queue stands for what lies between `acked` and `sent`, so `sent - acked` is the sum of its counts,
-//! modulo 2^32. Stanzas of which nothing is kept share an entry, so the queue's length is bounded by the notifications
-//! that await a confirmation and by the bytes that are kept; the caller bounds both.
+//! Invariants: the queue represents the stanzas between `acked` and `sent`, so `sent - acked` is the sum of
+//! its counts, modulo 2^32. Stanzas without stored data share an entry, so the queue's length is bounded by
+//! the notifications that await confirmation and by the stored bytes; the caller bounds both.
 
 use std::collections::VecDeque;
 
@@ -17,31 +17,33 @@ use noroshi_types::{DeviceId, NotificationId};
 use super::config::Framing;
 use super::presence::Show;
 
-/// Stanzas after which the client is asked to confirm them; fewer wait for the time ([`Conversation::wants_checkpoint`]).
+/// Number of stanzas after which an acknowledgement is requested; fewer are covered by a timer
+/// ([`Conversation::wants_checkpoint`]).
 ///
 /// [`Conversation::wants_checkpoint`]: super::Conversation::wants_checkpoint
 const ASK_AFTER: u32 = 32;
-/// Part of the bytes that may be kept, after which the client is asked too: so they are confirmed before room runs out.
+/// Fraction of the byte limit after which an acknowledgement is requested too, so that it arrives before the
+/// limit is reached.
 const ASK_AFTER_PART: usize = 4;
 
-/// What becomes of a stanza that there is no room to keep.
+/// What happens to a stanza that exceeds the byte limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// It is read from the inbox again.
+    /// It will be read from the inbox again.
     Stored,
-    /// It is worth nothing later.
+    /// It is dropped, since it is useless later.
     Passing,
-    /// The session cannot be resumed without it.
+    /// The session becomes non-resumable.
     Needed,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Of a notification that wants a confirmation.
+    /// Set for a notification that needs confirmation.
     id: Option<NotificationId>,
-    /// Kept while it may have to be sent again; empty where there was no room.
+    /// Kept for resending; empty if it exceeded the limit.
     bytes: Bytes,
-    /// How many stanzas it stands for: more than one only where it has neither id nor bytes.
+    /// The number of stanzas in this entry: more than one only without id and bytes.
     count: u32,
 }
 
@@ -51,18 +53,18 @@ impl Entry {
     }
 }
 
-/// What a confirmation was for.
+/// What an acknowledgement covers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// The notifications among it.
+    /// The notifications that it confirms.
     pub(super) ids: Vec<NotificationId>,
-    /// More was sent since it was asked for: it is to be asked again.
+    /// More stanzas were sent since the request: another one is needed.
     pub(super) more: bool,
-    /// Stanzas that it confirms, notifications or not.
+    /// The number of acknowledged stanzas, including notifications.
     pub(super) count: usize,
 }
 
-/// A client that counts what it never got.
+/// The client acknowledged stanzas that were never sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooHigh {
     pub(super) sent: u32,
@@ -70,34 +72,34 @@ pub(super) struct TooHigh {
 
 #[derive(Debug, Default)]
 pub(super) struct Management {
-    /// Stream management is on.
+    /// Stream management is enabled.
     pub(super) counts: bool,
-    /// The id under which the session can be resumed.
+    /// The id for resuming the session.
     pub(super) resume_id: Option<Box<str>>,
-    /// The client's stanzas since it was enabled.
+    /// The number of the client's stanzas since stream management was enabled.
     pub(super) handled: u32,
     pub(super) sent: u32,
     acked: u32,
-    /// What `sent` was when a confirmation was last asked for, until it comes.
+    /// The value of `sent` at a pending acknowledgement request.
     asked: Option<u32>,
-    /// What it was when one was last asked for, answered or not.
+    /// The value of `sent` at the last acknowledgement request.
     asked_for: u32,
-    /// When the client was first seen to be over the limit without confirming anything since, in the caller's milliseconds.
+    /// When the client exceeded the limit without acknowledging anything since, in the caller's milliseconds.
     over_since_ms: Option<u32>,
     queue: VecDeque<Entry>,
-    /// Notifications that went out before the client began to count.
+    /// Notifications sent before the client started counting.
     earlier: Vec<NotificationId>,
-    /// In the queue, for sending again.
+    /// Bytes in the queue, kept for resending.
     bytes: usize,
-    /// Those of them that were not asked about yet.
+    /// The part of `bytes` not covered by a request yet.
     unasked_bytes: usize,
-    /// What `sent` was when the last stanza went out that is nowhere else and could not be kept: until it is confirmed
-    /// the session cannot be resumed.
+    /// The value of `sent` after the last stanza that exists nowhere else and could not be kept: until it is
+    /// acknowledged, the session is not resumable.
     lost: Option<u32>,
 }
 
 impl Management {
-    /// Stanzas that were sent and are not confirmed.
+    /// The number of unacknowledged stanzas.
     pub(super) fn unconfirmed(&self) -> usize {
         self.sent.wrapping_sub(self.acked) as usize
     }
@@ -106,23 +108,23 @@ impl Management {
         self.resume_id.is_some() && self.lost.is_none()
     }
 
-    /// Stanzas that the client was not asked about.
+    /// The number of stanzas not covered by a request.
     fn unasked(&self) -> u32 {
         self.sent.wrapping_sub(self.acked).min(self.sent.wrapping_sub(self.asked_for))
     }
 
-    /// Whether enough was sent that the client is to be asked at once.
+    /// Whether enough was sent to request an acknowledgement immediately.
     pub(super) fn is_due(&self, bytes_max: usize) -> bool {
         let many = self.unasked() >= ASK_AFTER || self.unasked_bytes >= bytes_max / ASK_AFTER_PART;
         self.counts && self.asked.is_none() && many
     }
 
-    /// Whether the client is to be asked before long, and no request is under way that leads to it.
+    /// Whether an acknowledgement should be requested soon and no pending request covers it.
     pub(super) fn is_due_later(&self) -> bool {
         self.counts && self.asked.is_none() && (self.unasked() > 0 || !self.earlier.is_empty())
     }
 
-    /// Whether the client stayed over a limit for `patience_ms` without confirming anything.
+    /// Whether the client exceeded a limit for `patience_ms` without acknowledging anything.
     pub(super) fn is_exhausted(&mut self, unconfirmed_max: usize, now_ms: u32, patience_ms: u32) -> bool {
         if self.unconfirmed() <= unconfirmed_max {
             return false;
@@ -158,7 +160,7 @@ impl Management {
         }
     }
 
-    /// Everything up to `count` arrived.
+    /// Handles an acknowledgement of everything up to `count`.
     pub(super) fn acknowledge(&mut self, count: u32) -> Result<Arrived, TooHigh> {
         let news = count.wrapping_sub(self.acked);
         if news as usize > self.unconfirmed() {
@@ -167,8 +169,9 @@ impl Management {
         self.acked = count;
         let mut ids = Vec::new();
         let asked = self.asked.take();
-        // A stream is in order: who counted a stanza, or all that were sent when it was asked, has what went out before the
-        // count. Less may be a word of its own from before it read that, since a client need not be asked (XEP-0198 §4).
+        // A stream is ordered: a client that counted a new stanza, or all stanzas of a request, has received
+        // everything sent before counting started. A lower count may be an unsolicited one from before the
+        // client read them (XEP-0198 §4).
         if news > 0 || asked == Some(count) {
             ids.append(&mut self.earlier);
         }
@@ -189,60 +192,60 @@ impl Management {
         if news > 0 {
             self.over_since_ms = None;
         }
-        // Everything up to it is confirmed.
+        // An acknowledgement of the lost stanza clears `lost`.
         self.lost = self.lost.filter(|lost| self.sent.wrapping_sub(*lost) < self.sent.wrapping_sub(count));
-        // Not where it only answered with less than it was asked for: that would go on for ever.
+        // Not if the answer covers less than its request: repeating would never end.
         let more = asked.is_some_and(|asked| asked != self.sent) && !self.queue.is_empty();
         Ok(Arrived { ids, more, count: news as usize })
     }
 
-    /// From here on the client counts. What was sent before is confirmed by its first answer.
+    /// Starts the client's counting. Its first answer confirms everything sent before.
     pub(super) fn enable(&mut self, resume_id: Option<Box<str>>) {
         let earlier = self.queue.drain(..).filter_map(|entry| entry.id).collect();
         *self = Self { counts: true, resume_id, earlier, ..Self::default() };
     }
 
-    /// On another connection: an answer that was asked for on the one before never comes.
+    /// The previous connection's pending request will never be answered on this one.
     pub(super) fn resume(&mut self) {
         (self.asked, self.asked_for, self.over_since_ms) = (None, self.acked, None);
     }
 
-    /// Whether nothing would be lost with it.
+    /// Whether it can be dropped without loss.
     pub(super) fn is_spent(&self) -> bool {
         !self.counts && self.queue.is_empty() && self.asked.is_none()
     }
 
-    /// It was confirmed by itself (XEP-0184), and is not once more.
+    /// The notification was confirmed individually (XEP-0184), and must not be reported again.
     pub(super) fn confirm(&mut self, id: NotificationId) {
         if let Some(entry) = self.queue.iter_mut().find(|entry| entry.id == Some(id)) {
             entry.id = None;
         }
     }
 
-    /// Whether to ask for a confirmation now, and the count it would be for.
+    /// Returns the count of a new acknowledgement request, if one is needed now.
     pub(super) fn ask(&mut self) -> Option<u32> {
         if self.asked.is_some() || (self.queue.is_empty() && self.earlier.is_empty()) {
             return None;
         }
-        Some(self.ask_again())
+        Some(self.ask_anyway())
     }
 
-    /// Asks whatever is asked already: to hear whether the client is there.
-    pub(super) fn ask_again(&mut self) -> u32 {
+    /// Requests an acknowledgement regardless of previous requests: to check that the client is alive.
+    pub(super) fn ask_anyway(&mut self) -> u32 {
         (self.asked, self.asked_for, self.unasked_bytes) = (Some(self.sent), self.sent, 0);
         self.sent
     }
 
-    /// Whether an answer for `count` is due.
+    /// Whether an answer for `count` is pending.
     pub(super) fn was_asked(&self, count: u32) -> bool {
         self.asked == Some(count)
     }
 
-    /// What is to be sent again, in order, and the notifications to be read again: those of which nothing was kept, and
-    /// all behind the first of them, since a device has one position in a topic. What is read again is not among what the
-    /// client counts from here on.
+    /// Returns the stanzas to resend, in order, and the notifications to read again: those not kept, and all
+    /// after the first of them, since a device has one position per topic. Notifications read again are not
+    /// part of the client's count.
     pub(super) fn take_unconfirmed(&mut self) -> (Vec<u8>, Vec<NotificationId>) {
-        // Nothing on this connection will say that the one before brought these.
+        // Nothing on this connection can confirm these of the previous one.
         let (mut again, mut lost) = (Vec::with_capacity(self.bytes), std::mem::take(&mut self.earlier));
         self.queue.retain(|entry| {
             let is_lost = entry.bytes.is_empty() || entry.id.is_some() && !lost.is_empty();
@@ -254,14 +257,14 @@ impl Management {
             }
             !is_lost
         });
-        // No more than were sent: see the invariant.
+        // Bounded by the number of sent stanzas: see the invariant.
         let left = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         self.sent = self.acked.wrapping_add(left);
         (self.asked_for, self.unasked_bytes) = (self.acked, self.bytes);
         (again, lost)
     }
 
-    /// Whether it was sent and is not confirmed.
+    /// Whether the notification was sent and is not confirmed.
     pub(super) fn holds(&self, id: NotificationId) -> bool {
         self.queue.iter().any(|entry| entry.id == Some(id)) || self.earlier.contains(&id)
     }
@@ -272,8 +275,8 @@ impl Management {
     }
 }
 
-/// A session whose connection broke, to be kept for as long as it may be resumed. Bounded by
-/// `Config::unacked_max` and `Config::unacked_bytes_max`.
+/// The state of a broken connection's session while it may be resumed. Bounded by `Config::unacked_max` and
+/// `Config::unacked_bytes_max`.
 #[derive(Debug)]
 pub struct Suspended {
     pub(super) device: DeviceId,
@@ -289,22 +292,22 @@ impl Suspended {
         &self.device
     }
 
-    /// What is kept is framed for this.
+    /// The framing of the stored stanzas.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// What `Action::Resume` will name.
+    /// The id that `Action::Resume` contains.
     pub fn id(&self) -> &str {
         self.management.resume_id.as_deref().unwrap_or_default()
     }
 
-    /// How many of the client's stanzas were handled: what `Resumed::Gone` may tell later.
+    /// The number of the client's stanzas that were handled, for a later `Resumed::Gone`.
     pub fn handled(&self) -> u32 {
         self.management.handled
     }
 
-    /// What it holds on the heap, about.
+    /// Approximate heap bytes.
     pub fn held_bytes(&self) -> usize {
         let names = self.device.as_str().len() + self.jid.len() + self.id().len();
         size_of::<Self>() + size_of::<Management>() + names + self.management.held_bytes()
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_wrap() {
+    fn counters_wrap_around() {
         // XEP-0198 §4: modulo 2^32.
         let mut it = Management { sent: u32::MAX - 1, acked: u32::MAX - 1, ..managed() };
         for n in 1..=4 {
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_kept_is_read_again_or_the_session_is_lost() {
+    fn uncached_stanzas_are_read_again_or_end_resumability() {
         let mut it = managed();
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         it.push(Some(id(1)), Keep::Stored, 10, || Bytes::from_static(b"<message/>"));
@@ -360,9 +363,9 @@ mod tests {
         assert!(it.can_resume());
         assert!(it.holds(id(1)) && it.holds(id(2)));
         it.push(None, Keep::Needed, 20, || Bytes::from_static(b"<iq/>"));
-        // The second notification was kept, but stands behind the first.
+        // The second notification was kept, but follows the first.
         assert_eq!(it.take_unconfirmed(), (b"<iq/><iq/>".to_vec(), vec![id(1), id(2)]));
-        // The client will count the two that it is sent again.
+        // The client will count the two resent stanzas.
         assert!(!it.holds(id(1)) && !it.holds(id(2)) && it.sent == 2 && it.bytes == 10);
         assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
         assert_eq!(it.acknowledge(1), confirmed(&[], 1));
@@ -373,7 +376,7 @@ mod tests {
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<message/>"));
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         assert!(!it.can_resume());
-        // Once that is confirmed nothing is missing any more.
+        // After the acknowledgement nothing is missing.
         assert_eq!(it.acknowledge(3), confirmed(&[], 1));
         assert!(!it.can_resume());
         assert_eq!(it.acknowledge(4), confirmed(&[], 1));
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn stanzas_of_which_nothing_is_kept_take_no_room() {
+    fn stanzas_without_data_share_an_entry() {
         let mut it = Management { counts: true, ..Management::default() };
         let push =
             |it: &mut Management, id| it.push(id, Keep::Needed, 100, || unreachable!("it cannot be resumed"));
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stanza_is_asked_about_once() {
+    fn every_stanza_is_covered_by_one_request() {
         let mut it = managed();
         let push = |it: &mut Management| it.push(None, Keep::Needed, 4_000, || Bytes::from_static(b"<iq/>"));
         push(&mut it);
@@ -405,7 +408,7 @@ mod tests {
         assert!(it.is_due(4_000));
         assert_eq!(it.ask(), Some(ASK_AFTER));
         assert!(!it.is_due_later());
-        // It says what it has of itself, before it hears the request.
+        // An unsolicited acknowledgement, before the client reads the request.
         assert!(it.acknowledge(3).is_ok());
         assert!(!it.is_due_later(), "the answer is on its way");
         push(&mut it);
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_over_the_limit_has_time_to_confirm_something() {
+    fn client_over_the_limit_has_time_to_acknowledge() {
         let mut it = managed();
         (0..3).for_each(|_| it.push(None, Keep::Passing, 0, Bytes::new));
         assert!(!it.is_exhausted(3, 0, 20) && !it.is_exhausted(3, 100, 20));
@@ -430,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn one_confirmation_is_asked_at_a_time() {
+    fn only_one_request_is_pending() {
         let mut it = Management::default();
         assert_eq!(it.ask(), None);
         it.push(Some(id(1)), Keep::Stored, 10, || unreachable!("it cannot be resumed"));
@@ -444,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_out_before_the_count_is_confirmed_by_the_first_answer() {
+    fn first_answer_confirms_everything_before_counting() {
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
@@ -453,14 +456,14 @@ mod tests {
         assert_eq!(it.ask(), Some(0));
         assert_eq!(it.acknowledge(0), confirmed(&[1], 0));
         assert_eq!(it.ask(), None);
-        // An answer for less says nothing of it.
+        // A lower answer does not confirm it.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
         it.push(Some(id(2)), Keep::Stored, 10, Bytes::new);
         assert_eq!(it.ask(), Some(1));
         assert_eq!(it.acknowledge(0), Ok(Arrived { ids: Vec::new(), more: false, count: 0 }));
-        // Or by a count of what came behind it, asked for or not.
+        // A count that includes later stanzas confirms it, requested or not.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(Some("r".into()));
@@ -469,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_out_before_the_count_is_read_again_on_another_connection() {
+    fn notifications_before_counting_are_read_again_after_resumption() {
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(Some("r".into()));
@@ -486,7 +489,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_queue_is_what_lies_between(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
+        fn queue_represents_the_stanzas_between_the_counters(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
             let mut it = managed();
             for (push, n) in steps {
                 if push {

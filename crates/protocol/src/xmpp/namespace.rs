@@ -1,4 +1,4 @@
-//! The namespaces spoken here, each with the document that defines it.
+//! The supported XML namespaces, each with the document that defines it.
 
 /// RFC 6120 §4.8.
 pub const STREAM: &str = "http://etherx.jabber.org/streams";

@@ -1,15 +1,15 @@
-//! Presence (RFC 6121 §4.7) in our words, together with client state (XEP-0352): who is away or whose app is
-//! in the background is idle; who is unavailable or has a negative priority gets nothing of its own now.
+//! Maps presence (RFC 6121 §4.7) and client state (XEP-0352) to the session's presence: away or in the
+//! background is idle; unavailable or a negative priority is offline for the device's own messages.
 
 use noroshi_types::Presence;
 
 use super::namespace as ns;
 use super::xml::Element;
 
-/// What the client last said of itself.
+/// The client's last presence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Show {
-    /// Nothing yet, or that it leaves.
+    /// None yet, or unavailable.
     #[default]
     Unavailable,
     /// Without `<show/>`, or `chat`.
@@ -18,12 +18,12 @@ pub enum Show {
     Away,
     /// `dnd`
     DoNotDisturb,
-    /// RFC 6121 §8.5.2: a negative priority takes no messages to the bare address.
+    /// RFC 6121 §8.5.2: with negative priority, a resource receives no messages to the bare address.
     Negative,
 }
 
 impl Show {
-    /// Reads `<presence/>` without type; `None` if it is not one (RFC 6121 §4.7.2).
+    /// Parses `<presence/>` without type; `None` if it is invalid (RFC 6121 §4.7.2).
     pub(super) fn parse(stanza: Element<'_>) -> Option<Self> {
         // §4.7.2.3: -128 to 127.
         let negative = match stanza.child(ns::CLIENT, "priority") {
@@ -54,7 +54,7 @@ mod tests {
     use crate::xmpp::xml::{Limits, Scope, parse_element};
 
     #[test]
-    fn presence_is_active_idle_or_offline() {
+    fn presence_maps_to_active_idle_or_offline() {
         let check = |inside: &str, inactive: bool, expected: Option<Presence>| {
             let text = format!("<presence>{inside}</presence>");
             let (scope, limits) = (Scope::default(), Limits::default());

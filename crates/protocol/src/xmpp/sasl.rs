@@ -1,5 +1,5 @@
-//! What SASL says whichever of its two profiles carries it (RFC 6120 §6, XEP-0388): mechanisms, PLAIN
-//! (RFC 4616), base64 and the conditions of failure.
+//! The parts of SASL that its two profiles share (RFC 6120 §6, XEP-0388): mechanisms, PLAIN (RFC 4616),
+//! base64 and failure conditions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// The strongest first, as clients take the first they know.
+    /// Strongest first, as clients choose the first one they support.
     pub const ALL: [Mechanism; 5] = [
         Mechanism::Scram { hash: Hash::Sha256, plus: true },
         Mechanism::Scram { hash: Hash::Sha1, plus: true },
@@ -35,7 +35,7 @@ impl Mechanism {
     }
 }
 
-/// Why a client is not let in (RFC 6120 §6.5).
+/// Why a log-in is rejected (RFC 6120 §6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     Aborted,
@@ -68,24 +68,24 @@ impl Failure {
         }
     }
 
-    /// For people.
+    /// The text for people.
     pub fn text(self) -> &'static str {
         match self {
-            Failure::Aborted => "the client gave up",
+            Failure::Aborted => "the client aborted the log-in",
             Failure::AccountDisabled => "the device was deleted or its tokens were revoked",
-            Failure::CredentialsExpired => "the token expired; connect with a new one",
-            Failure::EncryptionRequired => "this way to log in needs TLS: `starttls` first",
-            Failure::IncorrectEncoding => "this is not base64",
-            Failure::InvalidAuthzid => "nobody may act for another here",
-            Failure::InvalidMechanism => "this mechanism is not among those offered",
-            Failure::MalformedRequest => "this is not what the mechanism says",
-            Failure::MechanismTooWeak => "this mechanism is too weak here",
-            Failure::NotAuthorized => "the token is not valid, or is another device's",
-            Failure::TemporaryAuthFailure => "nobody can be let in now; try again later",
+            Failure::CredentialsExpired => "the token has expired; connect with a new one",
+            Failure::EncryptionRequired => "this mechanism requires TLS: send `starttls` first",
+            Failure::IncorrectEncoding => "the message is not valid base64",
+            Failure::InvalidAuthzid => "authorization as another identity is not supported",
+            Failure::InvalidMechanism => "the mechanism was not offered",
+            Failure::MalformedRequest => "the message does not conform to the mechanism",
+            Failure::MechanismTooWeak => "the mechanism is too weak",
+            Failure::NotAuthorized => "the token is invalid or belongs to another device",
+            Failure::TemporaryAuthFailure => "log-ins are temporarily unavailable; try again later",
         }
     }
 
-    /// A log-in refused for `reason`.
+    /// The failure for a log-in that was rejected for `reason`.
     pub fn of(reason: CloseReason) -> Self {
         match reason {
             CloseReason::Expired => Failure::CredentialsExpired,
@@ -105,7 +105,7 @@ impl From<ScramError> for Failure {
     }
 }
 
-/// RFC 6120 §6.4.2: no white space, and `=` alone is an empty message.
+/// RFC 6120 §6.4.2: no white space; a single `=` is an empty message.
 pub(super) fn decode(text: &str) -> Result<String, Failure> {
     if text == "=" {
         return Ok(String::new());

@@ -1,7 +1,7 @@
-//! SCRAM (RFC 5802, RFC 7677), the server's side: two messages in, two out. The password itself is needed
-//! only where no derived keys are kept; deriving them costs 4,096 rounds, about a millisecond.
+//! The server side of SCRAM (RFC 5802, RFC 7677): two messages in, two out. The password is needed only if no
+//! derived keys are stored; deriving them takes 4,096 rounds, about a millisecond.
 //!
-//! User names and passwords are compared as they are written: tokens are ASCII, where SASLprep changes nothing.
+//! User names and passwords are compared byte by byte: tokens are ASCII, which SASLprep does not change.
 
 use std::num::NonZeroU32;
 
@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 
-/// RFC 7677 §4: at least that many.
+/// The minimum of RFC 7677 §4.
 pub const ITERATIONS: u32 = 4_096;
-/// 18 random bytes as base64.
+/// The number of random bytes, encoded as base64.
 pub const NONCE_BYTES: usize = 18;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Hash {
     }
 }
 
-/// What a server keeps of a password (RFC 5802 §3).
+/// The keys that a server derives from a password (RFC 5802 §3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     pub salt: Box<[u8]>,
@@ -78,13 +78,13 @@ impl Keys {
     }
 }
 
-/// Why an exchange ends.
+/// Why an exchange fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScramError {
-    #[error("a SCRAM message that is malformed: {0}")]
+    #[error("malformed SCRAM message: {0}")]
     Malformed(&'static str),
-    /// RFC 5802 §6: the client was made to believe that there is no channel binding.
-    #[error("the channel binding is not the connection's")]
+    /// RFC 5802 §6: an attacker hid the channel binding from the client.
+    #[error("the channel binding does not match the connection")]
     ChannelBinding,
     #[error("the proof is wrong")]
     Proof,
@@ -92,7 +92,7 @@ pub enum ScramError {
 
 use ScramError::Malformed;
 
-/// Data of the TLS connection that a client may bind its proof to.
+/// Data of the TLS connection for channel binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelBinding {
     /// The registered name: `tls-exporter`, `tls-server-end-point`.
@@ -100,10 +100,10 @@ pub struct ChannelBinding {
     pub data: Box<[u8]>,
 }
 
-/// The client's first message, read.
+/// The parsed first message of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFirst {
-    /// With its `=2C` and `=3D` resolved.
+    /// With `=2C` and `=3D` unescaped.
     pub user: Box<str>,
     pub authorize_as: Option<Box<str>>,
     bare: Box<str>,
@@ -113,33 +113,40 @@ pub struct ClientFirst {
 }
 
 impl ClientFirst {
-    /// `offered` is the binding that `-PLUS` was offered with; `plus` says that the client chose it.
+    /// `offered` is the binding that `-PLUS` was offered with; `plus`: the client chose it.
     pub fn parse(text: &str, plus: bool, offered: Option<&ChannelBinding>) -> Result<Self, ScramError> {
-        let (flag, rest) = text.split_once(',').ok_or(Malformed("no GS2 header"))?;
-        let (authorize_as, bare) = rest.split_once(',').ok_or(Malformed("no GS2 header"))?;
+        let (flag, rest) = text.split_once(',').ok_or(Malformed("the GS2 header is missing"))?;
+        let (authorize_as, bare) = rest.split_once(',').ok_or(Malformed("the GS2 header is missing"))?;
         let binding = match (flag, flag.strip_prefix("p=")) {
             ("n", _) if !plus => None,
-            // RFC 5802 §6: it saw no `-PLUS`, yet it was offered.
+            // RFC 5802 §6: the client saw no `-PLUS`, although it was offered.
             ("y", _) if !plus && offered.is_some() => return Err(ScramError::ChannelBinding),
             ("y", _) if !plus => None,
             (_, Some(kind)) if plus => match offered.filter(|offered| offered.kind == kind) {
                 Some(_) => Some(kind.into()),
                 None => return Err(ScramError::ChannelBinding),
             },
-            _ => return Err(Malformed("a GS2 flag that does not fit the mechanism")),
+            _ => return Err(Malformed("the GS2 flag does not fit the mechanism")),
         };
         let authorize_as = match authorize_as {
             "" => None,
-            name => Some(sasl_name(name.strip_prefix("a=").ok_or(Malformed("an authorization identity"))?)?),
+            name => {
+                Some(sasl_name(name.strip_prefix("a=").ok_or(Malformed("invalid authorization identity"))?)?)
+            }
         };
         let mut fields = bare.split(',');
-        // RFC 5802 §5.1: `m=` asks for an extension, and none is known.
-        let user =
-            fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(Malformed("no user name"))?;
-        let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Malformed("no nonce"))?;
+        // RFC 5802 §5.1: `m=` requests an extension; none is supported.
+        let user = fields
+            .next()
+            .and_then(|field| field.strip_prefix("n="))
+            .ok_or(Malformed("the user name is missing"))?;
+        let nonce = fields
+            .next()
+            .and_then(|field| field.strip_prefix("r="))
+            .ok_or(Malformed("the nonce is missing"))?;
         let is_printable = |byte: u8| (0x21..=0x7E).contains(&byte) && byte != b',';
         if nonce.is_empty() || nonce.len() > 256 || !nonce.bytes().all(is_printable) {
-            return Err(Malformed("the nonce"));
+            return Err(Malformed("invalid nonce"));
         }
         let gs2 = &text[..text.len() - bare.len()];
         Ok(Self {
@@ -161,23 +168,23 @@ fn sasl_name(text: &str) -> Result<Box<str>, ScramError> {
         let (c, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
             (Some(rest), _) => (',', rest),
             (_, Some(rest)) => ('=', rest),
-            _ => return Err(Malformed("a '=' that escapes nothing")),
+            _ => return Err(Malformed("invalid '=' escape")),
         };
         name.push(c);
         name.push_str(rest);
     }
-    if name.is_empty() { Err(Malformed("an empty name")) } else { Ok(name.into()) }
+    if name.is_empty() { Err(Malformed("the name is empty")) } else { Ok(name.into()) }
 }
 
-/// Between the server's first message and the client's last.
+/// The state between the server's first message and the client's final one.
 pub struct Exchange {
     hash: Hash,
     keys: Keys,
-    /// The GS2 header and the binding's data: what `c=` has to repeat.
+    /// The GS2 header and the binding's data, which `c=` must repeat.
     binding_input: Box<[u8]>,
     nonce: Box<str>,
     /// `client-first-message-bare,server-first-message`
-    begun: Box<str>,
+    auth_message: Box<str>,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -187,7 +194,7 @@ impl std::fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// The exchange and the server's first message.
+    /// Starts an exchange. Returns it with the server's first message.
     pub fn begin(
         hash: Hash,
         first: &ClientFirst,
@@ -206,27 +213,33 @@ impl Exchange {
             keys,
             binding_input: binding_input.into(),
             nonce: nonce.into(),
-            begun: format!("{},{server_first}", first.bare).into(),
+            auth_message: format!("{},{server_first}", first.bare).into(),
         };
         (exchange, server_first)
     }
 
-    /// Checks the client's last message; the server's is what proves that it knew the keys.
+    /// Verifies the client's final message. Returns the server's, which proves that the server knows the
+    /// keys.
     pub fn finish(self, text: &str) -> Result<String, ScramError> {
-        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Malformed("no proof"))?;
+        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Malformed("the proof is missing"))?;
         let mut fields = without_proof.split(',');
-        let binding =
-            fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(Malformed("no binding"))?;
-        let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Malformed("no nonce"))?;
-        let binding = STANDARD.decode(binding).map_err(|_| Malformed("the binding is not base64"))?;
+        let binding = fields
+            .next()
+            .and_then(|field| field.strip_prefix("c="))
+            .ok_or(Malformed("the channel binding is missing"))?;
+        let nonce = fields
+            .next()
+            .and_then(|field| field.strip_prefix("r="))
+            .ok_or(Malformed("the nonce is missing"))?;
+        let binding = STANDARD.decode(binding).map_err(|_| Malformed("the channel binding is not base64"))?;
         if binding != *self.binding_input {
             return Err(ScramError::ChannelBinding);
         }
         if nonce != &*self.nonce {
-            return Err(Malformed("another exchange's nonce"));
+            return Err(Malformed("the nonce belongs to another exchange"));
         }
         let mut client_key = STANDARD.decode(proof).map_err(|_| Malformed("the proof is not base64"))?;
-        let auth_message = format!("{},{without_proof}", self.begun);
+        let auth_message = format!("{},{without_proof}", self.auth_message);
         let signature = self.hash.hmac(&self.keys.stored_key, auth_message.as_bytes());
         if client_key.len() != signature.as_ref().len() {
             return Err(ScramError::Proof);
@@ -234,7 +247,7 @@ impl Exchange {
         for (byte, mask) in client_key.iter_mut().zip(signature.as_ref()) {
             *byte ^= mask;
         }
-        if !is_same(self.hash.digest(&client_key).as_ref(), &self.keys.stored_key) {
+        if !constant_time_eq(self.hash.digest(&client_key).as_ref(), &self.keys.stored_key) {
             return Err(ScramError::Proof);
         }
         let signature = self.hash.hmac(&self.keys.server_key, auth_message.as_bytes());
@@ -242,8 +255,8 @@ impl Exchange {
     }
 }
 
-/// Takes as long wherever they differ.
-fn is_same(left: &[u8], right: &[u8]) -> bool {
+/// Compares in constant time.
+fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
@@ -254,7 +267,7 @@ mod tests {
     const PENCIL_SHA1: (&str, &str) = ("QSXCR+Q6sek8bf92", "3rfcNHYJY1ZVvWVs7j");
     const PENCIL_SHA256: (&str, &str) = ("W22ZaJ0SNY7soEsUEjb6gQ==", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
 
-    /// The RFC's examples have a server nonce that is not base64, so the exchange is built by hand.
+    /// The RFC's examples have a server nonce that is not base64, so the exchange is constructed manually.
     fn exchange(hash: Hash, first: &ClientFirst, (salt, nonce): (&str, &str)) -> (Exchange, String) {
         let salt = STANDARD.decode(salt).unwrap();
         let keys = Keys::derive(hash, "pencil", &salt, NonZeroU32::new(4_096).unwrap());
@@ -262,7 +275,7 @@ mod tests {
         let ours = STANDARD.encode([0; NONCE_BYTES]);
         let server_first = first_message.replace(&ours, nonce);
         exchange.nonce = exchange.nonce.replace(&ours, nonce).into();
-        exchange.begun = exchange.begun.replace(&ours, nonce).into();
+        exchange.auth_message = exchange.auth_message.replace(&ours, nonce).into();
         (exchange, server_first)
     }
 
@@ -286,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_proof_binding_or_nonce_is_told_apart() {
+    fn wrong_proof_binding_and_nonce_are_distinguished() {
         let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", false, None).unwrap();
         let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
@@ -297,13 +310,13 @@ mod tests {
         check(&format!("c=biws,r={nonce},p={}", STANDARD.encode([0; 32])), ScramError::Proof);
         check(&format!("c=biws,r={nonce},p="), ScramError::Proof);
         check(&format!("c=eSws,r={nonce},p={proof}"), ScramError::ChannelBinding);
-        check(&format!("c=biws,r={nonce}x,p={proof}"), Malformed("another exchange's nonce"));
-        check(&format!("c=biws,r={nonce}"), Malformed("no proof"));
-        check("", Malformed("no proof"));
+        check(&format!("c=biws,r={nonce}x,p={proof}"), Malformed("the nonce belongs to another exchange"));
+        check(&format!("c=biws,r={nonce}"), Malformed("the proof is missing"));
+        check("", Malformed("the proof is missing"));
     }
 
     #[test]
-    fn a_first_message_is_read_strictly() {
+    fn first_message_is_parsed_strictly() {
         let parse = |text: &str| ClientFirst::parse(text, false, None);
         let first = parse("n,a=other,n=a=2Cb=3Dc,r=x,ext=1").unwrap();
         assert_eq!((&*first.user, first.authorize_as.as_deref()), ("a,b=c", Some("other")));
@@ -328,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_may_be_bound_to_the_channel() {
+    fn proof_may_be_bound_to_the_channel() {
         let binding = ChannelBinding { kind: "tls-exporter", data: vec![7; 32].into() };
         let parse = |text: &str, plus| ClientFirst::parse(text, plus, Some(&binding));
-        // Somebody removed `-PLUS` from what was offered.
+        // An attacker removed `-PLUS` from the offered mechanisms.
         assert_eq!(parse("y,,n=u,r=x", false), Err(ScramError::ChannelBinding));
         assert_eq!(parse("p=tls-unique,,n=u,r=x", true), Err(ScramError::ChannelBinding));
         assert!(parse("n,,n=u,r=x", false).is_ok() && parse("n,,n=u,r=x", true).is_err());

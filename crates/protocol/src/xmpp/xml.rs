@@ -1,10 +1,9 @@
-//! The XML that XMPP allows (RFC 6120 §11.1): elements, attributes, text, CDATA and the predefined entities;
-//! no comments, processing instructions, document types or entities of one's own.
+//! The subset of XML that XMPP permits (RFC 6120 §11.1): elements, attributes, text, CDATA and the predefined
+//! entities; no comments, processing instructions, document types or custom entities.
 //!
-//! [`framer`] cuts a byte stream into top-level pieces without looking into them; [`parse`] reads one whole
-//! piece into an [`element::Tree`] and is the only judge of well-formedness; `write` makes the
-//! other direction. Both readers are bounded by the same [`Limits`], and nothing is allocated for what is
-//! over them.
+//! [`framer`] splits a byte stream into top-level pieces without interpreting them; [`parse`] parses a piece
+//! into an [`element::Tree`] and fully validates it; `write` serializes. Framer and parser enforce the same
+//! [`Limits`], and allocate nothing for input beyond them.
 
 pub mod element;
 pub mod framer;
@@ -21,16 +20,16 @@ use noroshi_types::CloseReason;
 use super::error::StreamError;
 use super::namespace as ns;
 
-/// What a peer's XML may be.
+/// Limits of a peer's XML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one top-level element, from `<` to `>`; RFC 6120 §13.12 asks for at least 10,000.
+    /// Size of a top-level element, from `<` to `>`; RFC 6120 §13.12 requires at least 10,000.
     pub element_bytes_max: usize,
-    /// Elements inside each other, the top-level one counted.
+    /// Nesting depth, including the top-level element.
     pub depth_max: u16,
-    /// Of one element, namespace declarations counted.
+    /// Attributes per element, including namespace declarations.
     pub attributes_max: u16,
-    /// Elements and pieces of text in one top-level element.
+    /// Elements and texts per top-level element.
     pub nodes_max: u16,
 }
 
@@ -38,7 +37,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             element_bytes_max: noroshi_types::limits::CLIENT_MESSAGE_BYTES,
-            // A PubSub item with a data form inside a forwarded message is 9 deep.
+            // A PubSub item with a data form in a forwarded message is 9 levels deep.
             depth_max: 32,
             attributes_max: 32,
             nodes_max: 1_024,
@@ -49,24 +48,24 @@ impl Default for Limits {
 /// Why a peer's XML ends the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
-    /// XML 1.0 or Namespaces in XML 1.0 is broken (RFC 6120 §11.3).
+    /// A violation of XML 1.0 or Namespaces in XML 1.0 (RFC 6120 §11.3).
     #[error("not well-formed: {0}")]
     NotWellFormed(&'static str),
     /// RFC 6120 §11.1.
     #[error("not allowed in XMPP: {0}")]
     Restricted(&'static str),
-    /// Text where only elements may stand.
+    /// Text where only elements are permitted.
     #[error("bad format: {0}")]
     BadFormat(&'static str),
     /// RFC 6120 §11.6.
     #[error("not UTF-8")]
     NotUtf8,
-    #[error("over the limit: {0}")]
+    #[error("limit exceeded: {0}")]
     TooMuch(&'static str),
 }
 
 impl XmlError {
-    /// The condition that answers it.
+    /// The condition of the stream error.
     pub fn condition(&self) -> StreamError {
         match self {
             XmlError::NotWellFormed(_) => StreamError::NotWellFormed,
@@ -88,8 +87,8 @@ impl XmlError {
     }
 }
 
-/// Namespace declarations of a stream header that its elements inherit. Nearly every client declares
-/// `jabber:client` and `stream` and nothing else: that costs nothing.
+/// The namespace declarations of a stream header, which its elements inherit. Nearly every client declares
+/// only `jabber:client` and `stream`, which takes no memory.
 #[derive(Debug, Default)]
 pub struct Scope {
     more: Vec<Declaration>,
@@ -102,11 +101,11 @@ struct Declaration {
 }
 
 impl Scope {
-    /// Prefixes besides `stream`.
+    /// Limit of prefixes other than `stream`.
     const DECLARATIONS_MAX: usize = 8;
     const DECLARATION_BYTES_MAX: usize = 256;
 
-    /// What a prefix means at the top level; `""` is the default namespace.
+    /// The namespace of a prefix at the top level; `""` is the default namespace.
     pub(super) fn namespace(&self, prefix: &str) -> Option<&str> {
         match prefix {
             "" => return Some(ns::CLIENT),

@@ -1,5 +1,5 @@
-//! Against a server that others wrote: hyper's. Requests with and without bodies, more at once than it
-//! allows, bodies beyond its windows, answers larger than ours, its graceful end, and what it refuses.
+//! Tests against an independent server, hyper: requests with and without bodies, more at once than it allows,
+//! bodies beyond its windows, responses beyond ours, graceful shutdown, and refused streams.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -21,7 +21,8 @@ const CONFIG: Config = Config {
     header_list_bytes_max: 16 << 10,
 };
 
-/// Answers with what it was asked: status by the path, the fields of interest and the body's length and sum.
+/// Responds with properties of the request: the status from the path, some fields, and the body's length and
+/// sum.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await.map(|body| body.to_bytes()) else {
@@ -49,7 +50,7 @@ struct Client {
 }
 
 impl Client {
-    /// A server with these bounds on the other end of a pipe. What closes it comes by the second value.
+    /// Connects to a server with these limits through a pipe. The returned sender closes it.
     fn new(streams_max: u32, window: u32) -> (Self, tokio::sync::oneshot::Sender<()>) {
         let (socket, server) = tokio::io::duplex(10_000);
         let (close, closed) = tokio::sync::oneshot::channel();
@@ -59,10 +60,10 @@ impl Client {
             let served = builder.serve_connection(TokioIo::new(server), service_fn(answer));
             tokio::pin!(served);
             tokio::select! {
-                result = &mut served => return result.expect("a client that keeps the rules"),
+                result = &mut served => return result.expect("the client follows the protocol"),
                 _ = closed => served.as_mut().graceful_shutdown(),
             }
-            served.await.expect("a client that keeps the rules");
+            served.await.expect("the client follows the protocol");
         });
         (Self { connection: Connection::new(CONFIG), socket }, close)
     }
@@ -77,20 +78,20 @@ impl Client {
         self.connection.request(Key(key), &head, body).expect("room");
     }
 
-    /// Writes what is to be written and reads once. False at the end of the connection.
+    /// Writes the output and reads once. Returns false at the end of the connection.
     async fn turn(&mut self) -> bool {
         let output = std::mem::take(self.connection.output());
         let (mut read, mut write) = tokio::io::split(&mut self.socket);
         let mut bytes = [0; 4096];
-        // Both at once: the server may wait for us to read.
+        // Concurrently: the server may wait for us to read.
         let writing = async {
-            write.write_all(&output).await.expect("a server that reads");
+            write.write_all(&output).await.expect("the server reads");
             write.flush().await
         };
         let both = async { tokio::join!(writing, read.read(&mut bytes)) };
-        let (_, len) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("an answer in time");
-        let len = len.expect("a server that writes");
-        self.connection.receive(&bytes[..len]).expect("a server that keeps the rules");
+        let (_, len) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("no timeout");
+        let len = len.expect("the server writes");
+        self.connection.receive(&bytes[..len]).expect("the server follows the protocol");
         len > 0
     }
 }
@@ -100,7 +101,7 @@ fn body(len: usize) -> Bytes {
 }
 
 #[tokio::test]
-async fn more_requests_than_the_server_allows_at_once() {
+async fn more_requests_than_the_server_allows() {
     let (mut client, _close) = Client::new(20, 10_000);
     const COUNT: u64 = 500;
     let lens = |key: u64| [0, 1, 300, 4096, 70_000][key as usize % 5];
@@ -120,7 +121,7 @@ async fn more_requests_than_the_server_allows_at_once() {
                     assert_eq!(headers.get("server"), Some(&b"the same each time"[..]));
                     assert!(answered.insert(key.0, (status, body)).is_none());
                 }
-                // We opened 100 before the server could say that it allows 20.
+                // The client opened 100 streams before the server's limit of 20 arrived.
                 Event::Reset { key, code, processed } => {
                     assert_eq!((code, processed), (code::REFUSED_STREAM, false));
                     waiting.push_back(key.0);
@@ -131,7 +132,7 @@ async fn more_requests_than_the_server_allows_at_once() {
             }
         }
     }
-    // Once the limit is known it is kept.
+    // The limit is respected once it is known.
     assert!(refused <= 80, "{refused} refused");
     for (key, (status, answer)) in answered {
         assert_eq!(status, if key.is_multiple_of(3) { 410 } else { 200 });
@@ -142,7 +143,7 @@ async fn more_requests_than_the_server_allows_at_once() {
 }
 
 #[tokio::test]
-async fn answers_beyond_our_windows() {
+async fn responses_beyond_our_windows() {
     let (mut client, _close) = Client::new(100, 1 << 20);
     for key in 0..4 {
         client.request(key, "/200/echo", body(300_000));
@@ -160,7 +161,7 @@ async fn answers_beyond_our_windows() {
 }
 
 #[tokio::test]
-async fn the_server_leaves() {
+async fn server_shuts_down_gracefully() {
     let (mut client, close) = Client::new(100, 10_000);
     client.connection.ping();
     client.request(0, "/200/x", body(100));
@@ -175,7 +176,7 @@ async fn the_server_leaves() {
     }
     close.send(()).expect("a server");
     let mut answered = 0;
-    // It ends the connection itself when what was open is answered.
+    // The server closes the connection after answering the open requests.
     while client.turn().await {
         while let Some(event) = client.connection.poll_event() {
             match event {
@@ -191,7 +192,7 @@ async fn the_server_leaves() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_does_not_disturb_the_others() {
+async fn cancelled_request_does_not_affect_others() {
     let (mut client, _close) = Client::new(100, 1000);
     for key in 0..10 {
         client.request(key, "/200/x", body(5000));

@@ -1,4 +1,4 @@
-//! The protocols against ends that others wrote. The crate itself has no IO; here a pipe in memory carries
+//! Tests of the protocols against independent implementations. The crate has no IO; an in-memory pipe carries
 //! the bytes.
 
 mod http2_server;

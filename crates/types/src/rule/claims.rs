@@ -1,11 +1,11 @@
-//! What a session keeps of its JWT: what the rules of its app name, and nothing else.
+//! The claims that a session keeps of its JWT: those that the rules of its app use.
 
 use super::Needs;
 use crate::limits;
 
-/// Values of one claim; more are left out.
+/// Values per claim; more are dropped.
 pub const VALUES_MAX: usize = 64;
-/// A value that is longer fits into no topic.
+/// A longer value cannot occur in a topic.
 pub const VALUE_BYTES_MAX: usize = limits::TOPIC_BYTES_MAX;
 const NAME_BYTES_MAX: usize = 64;
 
@@ -18,7 +18,7 @@ impl ClaimName {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         match (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed) {
             true => Ok(Self(text.into())),
-            false => Err("the name of a claim is 1 to 64 letters, digits, '_', '-', '.' or ':'"),
+            false => Err("a claim name must be 1 to 64 letters, digits, '_', '-', '.' or ':'"),
         }
     }
 
@@ -27,13 +27,13 @@ impl ClaimName {
     }
 }
 
-/// Claims of one JWT.
+/// The claims of one JWT.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claims {
-    /// The claim `topics`: names, and filters in MQTT's syntax.
+    /// The claim `topics`: names, and MQTT filters.
     topics: Box<[Box<str>]>,
     values: Box<[(ClaimName, Box<str>)]>,
-    /// What they were kept for: the rules at that time.
+    /// The needs of the rules for which the claims were kept.
     needs: Needs,
 }
 
@@ -42,7 +42,7 @@ impl Claims {
         Self { topics: topics.into(), values: values.into(), needs: Needs::default() }
     }
 
-    /// Notes what they were kept for.
+    /// Records the needs for which the claims were kept.
     pub fn kept_for(self, needs: Needs) -> Self {
         Self { needs, ..self }
     }
@@ -60,14 +60,14 @@ impl Claims {
         self.covers(topic)
     }
 
-    /// Whether one entry of the claim `topics` matches all that a filter matches.
+    /// Whether an entry of the claim `topics` covers everything that a filter matches.
     pub fn covers(&self, filter: &str) -> bool {
-        // MQTT 5 §4.7.2, and no entry begins with it.
+        // MQTT 5 §4.7.2: wildcards do not match `$`, and no entry starts with it.
         !filter.starts_with('$') && self.topics.iter().any(|listed| filter_covers(listed, filter))
     }
 }
 
-/// Whether an entry of the claim `topics` is a filter in MQTT's syntax (MQTT 5 §4.7.1).
+/// Whether an entry of the claim `topics` is an MQTT filter (MQTT 5 §4.7.1).
 pub fn is_filter(text: &str) -> bool {
     let levels = text.split('/').count();
     let is_level = |(index, level): (usize, &str)| {
@@ -79,7 +79,7 @@ pub fn is_filter(text: &str) -> bool {
         && text.split('/').enumerate().all(is_level)
 }
 
-/// Whether an MQTT filter matches every topic that another one matches (MQTT 5 §4.7.1).
+/// Whether an MQTT filter matches every topic that another filter matches (MQTT 5 §4.7.1).
 pub fn filter_covers(outer: &str, inner: &str) -> bool {
     let (mut outer, mut inner) = (outer.split('/'), inner.split('/'));
     loop {

@@ -1,20 +1,20 @@
-//! What a topic rule matches.
+//! The pattern of a topic rule.
 //!
-//! A pattern is compared level by level; levels are separated by `/`, so a name without `/` is one level.
+//! Patterns are matched level by level; levels are separated by `/`, so a name without `/` is one level.
 //!
 //! | in a pattern | matches |
 //! |---|---|
-//! | text | itself, byte by byte |
-//! | `+` as a whole level | any one level, also an empty one |
-//! | `#` as the last level | any number of further levels, also none: `a/#` matches `a` too |
+//! | text | exactly itself, byte by byte |
+//! | `+` as a whole level | any single level, including an empty one |
+//! | `#` as the last level | any number of further levels, including none: `a/#` also matches `a` |
 //! | `*`, once in a level | one or more characters, never `/` |
-//! | `{user}`, `{device}`, `{claim:name}`, once in a level | the value of this device, as it is |
+//! | `{user}`, `{device}`, `{claim:name}`, once in a level | the device's value, verbatim |
 //!
-//! A level has at most one `*` or variable. With two, a device could choose values whose ends meet: `{user}-{claim:team}`
-//! would give `a-b` of `c` the topics of `a` of `b-c`.
+//! A level contains at most one `*` or variable. With two, a device could choose values with ambiguous
+//! boundaries: `{user}-{claim:team}` would give user `a-b` of team `c` the topics of user `a` of team `b-c`.
 //!
-//! A value is compared, never parsed: `+`, `#` and `*` in it stand for themselves. It matches within its level only, so
-//! a value that contains `/`, and one that is empty, match nothing.
+//! Values are compared, not parsed: `+`, `#` and `*` in them are literal. A value matches within one level
+//! only, so a value that contains `/` or is empty matches nothing.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use super::{Claims, Subject};
 use crate::Invalid;
 use crate::topic::{fits, is_services_own};
 
-/// Parsed and checked. Its text is kept as it was written.
+/// A valid pattern, with its original text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
@@ -37,16 +37,16 @@ enum Level {
     Any,
     /// `#`
     Rest,
-    /// Something between two texts.
+    /// A variable part between two literals.
     Hole {
         before: Box<str>,
-        what: What,
+        what: Variable,
         after: Box<str>,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum Variable {
     /// `*`
     Some,
     User,
@@ -54,7 +54,7 @@ enum What {
     Claim(ClaimName),
 }
 
-/// Where a pattern is wrong. The position counts bytes from 0.
+/// A pattern error. The position counts bytes from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (at byte {at})")]
 pub struct PatternError {
@@ -85,14 +85,14 @@ impl Pattern {
         if !fits(text) {
             return Err(PatternError {
                 at: 0,
-                reason: "a pattern is 1 to 255 bytes long, unless the operator allows more",
+                reason: "a pattern must be 1 to 255 bytes long, unless the operator allows more",
             });
         }
         if is_services_own(text) {
             return Err(PatternError { at: 0, reason: "rules do not apply to the service's own topics" });
         }
         if let Some(at) = text.find(char::is_control) {
-            return Err(PatternError { at, reason: "a pattern has no control characters" });
+            return Err(PatternError { at, reason: "a pattern must not contain control characters" });
         }
         let mut levels = Vec::new();
         let mut at = 0;
@@ -105,7 +105,10 @@ impl Pattern {
             at += level.len() + 1;
         }
         if text.starts_with('$') && !matches!(levels[0], Level::Literal(_)) {
-            return Err(PatternError { at: 0, reason: "a first level that begins with \"$\" is plain text" });
+            return Err(PatternError {
+                at: 0,
+                reason: "a first level that starts with \"$\" must be plain text",
+            });
         }
         Ok(Self { text: text.into(), levels: levels.into() })
     }
@@ -115,30 +118,30 @@ impl Pattern {
     }
 
     pub fn names_user(&self) -> bool {
-        self.holes().any(|what| *what == What::User)
+        self.holes().any(|what| *what == Variable::User)
     }
 
-    /// The claims that it names.
+    /// The claims that it contains.
     pub fn claims(&self) -> impl Iterator<Item = &ClaimName> {
         self.holes().filter_map(|what| match what {
-            What::Claim(name) => Some(name),
-            What::Some | What::User | What::Device => None,
+            Variable::Claim(name) => Some(name),
+            Variable::Some | Variable::User | Variable::Device => None,
         })
     }
 
-    fn holes(&self) -> impl Iterator<Item = &What> {
+    fn holes(&self) -> impl Iterator<Item = &Variable> {
         self.levels.iter().filter_map(|level| match level {
             Level::Hole { what, .. } => Some(what),
             Level::Literal(_) | Level::Any | Level::Rest => None,
         })
     }
 
-    /// MQTT 5 §4.7.2: wildcards at the front do not match names with `$` first. Neither do variables.
+    /// MQTT 5 §4.7.2: leading wildcards do not match names that start with `$`. Neither do variables.
     fn is_apart_from(&self, name: &str) -> bool {
         name.starts_with('$') != self.text.starts_with('$')
     }
 
-    /// Whether it matches a topic, for a device.
+    /// Whether it matches a topic for a device.
     pub fn matches(&self, topic: &str, subject: Subject<'_>) -> bool {
         if self.is_apart_from(topic) {
             return false;
@@ -156,7 +159,7 @@ impl Pattern {
         named.next().is_none()
     }
 
-    /// Whether it matches every topic that a filter in MQTT's syntax matches.
+    /// Whether it matches every topic that an MQTT filter matches.
     pub fn covers(&self, filter: &str, subject: Subject<'_>) -> bool {
         if self.is_apart_from(filter) {
             return false;
@@ -178,7 +181,7 @@ impl Pattern {
         wanted.next().is_none()
     }
 
-    /// Whether it matches some topic that a filter in MQTT's syntax matches.
+    /// Whether it matches any topic that an MQTT filter matches.
     pub fn overlaps(&self, filter: &str, subject: Subject<'_>) -> bool {
         if self.is_apart_from(filter) {
             return false;
@@ -186,7 +189,7 @@ impl Pattern {
         let mut wanted = filter.split('/');
         for level in &self.levels {
             match (wanted.next(), level) {
-                // What the filter leaves open has to be possible for this device.
+                // The open part of the filter must be possible for this device.
                 (Some("#"), _) => return self.is_possible(subject),
                 (_, Level::Rest) => return true,
                 (None, _) => return false,
@@ -204,22 +207,22 @@ impl Pattern {
 }
 
 impl Level {
-    /// An error has its byte within the level.
+    /// The error contains the byte offset within the level.
     fn parse(text: &str, is_last: bool) -> Result<Self, (usize, &'static str)> {
         match text {
             "+" => return Ok(Level::Any),
             "#" if is_last => return Ok(Level::Rest),
-            "#" => return Err((0, "\"#\" is the last level of a pattern")),
+            "#" => return Err((0, "\"#\" must be the last level of a pattern")),
             _ => {}
         }
         if let Some(at) = text.find(['+', '#']) {
-            return Err((at, "\"+\" and \"#\" are whole levels"));
+            return Err((at, "\"+\" and \"#\" must be whole levels"));
         }
         let Some(begin) = text.find(['*', '{', '}']) else { return Ok(Level::Literal(text.into())) };
-        let (what, len) = What::parse(&text[begin..]).map_err(|(at, reason)| (begin + at, reason))?;
+        let (what, len) = Variable::parse(&text[begin..]).map_err(|(at, reason)| (begin + at, reason))?;
         let after = &text[begin + len..];
         if let Some(at) = after.find(['*', '{', '}']) {
-            return Err((begin + len + at, "a level has at most one \"*\" or variable"));
+            return Err((begin + len + at, "a level may contain at most one \"*\" or variable"));
         }
         Ok(Level::Hole { before: text[..begin].into(), what, after: after.into() })
     }
@@ -235,7 +238,7 @@ impl Level {
         }
     }
 
-    /// Whether any name matches.
+    /// Whether any name can match.
     fn is_possible(&self, subject: Subject<'_>) -> bool {
         match self {
             Level::Hole { what, .. } => what.is_possible(subject),
@@ -244,43 +247,43 @@ impl Level {
     }
 }
 
-impl What {
-    /// And how many bytes it takes.
+impl Variable {
+    /// Also returns the number of bytes parsed.
     fn parse(text: &str) -> Result<(Self, usize), (usize, &'static str)> {
         if text.starts_with('*') {
-            return Ok((What::Some, 1));
+            return Ok((Variable::Some, 1));
         }
-        let Some(inner) = text.strip_prefix('{') else { return Err((0, "a \"}\" that closes no variable")) };
-        let Some(end) = inner.find('}') else { return Err((0, "a \"{\" that is not closed in its level")) };
+        let Some(inner) = text.strip_prefix('{') else { return Err((0, "a \"}\" without a matching \"{\"")) };
+        let Some(end) = inner.find('}') else { return Err((0, "a \"{\" is not closed within its level")) };
         let what = match &inner[..end] {
-            "user" => What::User,
-            "device" => What::Device,
+            "user" => Variable::User,
+            "device" => Variable::Device,
             variable => match variable.strip_prefix("claim:") {
-                Some(name) => What::Claim(ClaimName::parse(name).map_err(|reason| (7, reason))?),
-                None => return Err((1, "a variable is {user}, {device} or {claim:name}")),
+                Some(name) => Variable::Claim(ClaimName::parse(name).map_err(|reason| (7, reason))?),
+                None => return Err((1, "a variable must be {user}, {device} or {claim:name}")),
             },
         };
         Ok((what, end + 2))
     }
 
-    /// `inner` is within a level, so it has no `/`.
+    /// `inner` lies within a level, so it contains no `/`.
     fn matches(&self, inner: &str, subject: Subject<'_>) -> bool {
         match self {
-            What::Some => true,
-            What::User => subject.user.is_some_and(|user| user.as_str() == inner),
-            What::Device => subject.device.as_str() == inner,
-            What::Claim(name) => values(name, subject).any(|value| value == inner),
+            Variable::Some => true,
+            Variable::User => subject.user.is_some_and(|user| user.as_str() == inner),
+            Variable::Device => subject.device.as_str() == inner,
+            Variable::Claim(name) => values(name, subject).any(|value| value == inner),
         }
     }
 
-    /// Whether a level can have the value at all. A topic has no `+` and `#`.
+    /// Whether a level can have the value. Topics do not contain `+` and `#`.
     fn is_possible(&self, subject: Subject<'_>) -> bool {
         let fits = |value: &str| !value.is_empty() && !value.contains(['/', '+', '#']);
         match self {
-            What::Some => true,
-            What::User => subject.user.is_some_and(|user| fits(user.as_str())),
-            What::Device => fits(subject.device.as_str()),
-            What::Claim(name) => values(name, subject).any(fits),
+            Variable::Some => true,
+            Variable::User => subject.user.is_some_and(|user| fits(user.as_str())),
+            Variable::Device => fits(subject.device.as_str()),
+            Variable::Claim(name) => values(name, subject).any(fits),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What patterns match, and which rule decides. The properties compare with every topic of a small world.
+//! Pattern matching and decisions. The properties are compared with every topic of a small universe.
 
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ fn rules(subscribe: &[(&str, Allow)]) -> TopicRules {
 }
 
 #[test]
-fn a_pattern_matches_level_by_level() {
+fn pattern_matches_level_by_level() {
     let (device, user) = (device(), user("u1"));
     let claims = claims(&[], &[("team", "red"), ("team", "blue"), ("empty", "")]);
     let subject = Subject { device: &device, user: Some(&user), claims: Some(&claims) };
@@ -90,7 +90,7 @@ fn a_pattern_matches_level_by_level() {
 }
 
 #[test]
-fn a_wrong_pattern_says_where() {
+fn errors_state_the_position() {
     let check = |pattern: &str, at: usize, reason: &str| {
         let error = Pattern::parse(pattern).expect_err(pattern);
         assert_eq!(error.at, at, "{pattern}: {error}");
@@ -119,7 +119,7 @@ fn a_wrong_pattern_says_where() {
 }
 
 #[test]
-fn the_first_match_decides() {
+fn first_match_decides() {
     let (device, user) = (device(), user("u1"));
     let claims = claims(&["paid/gold", "paid/silver/+", "wide/#"], &[]);
     let subject = Subject { device: &device, user: Some(&user), claims: Some(&claims) };
@@ -151,7 +151,7 @@ fn the_first_match_decides() {
 }
 
 #[test]
-fn a_filter_needs_permission_for_all_that_it_matches() {
+fn filter_needs_permission_for_all_its_topics() {
     let (device, user) = (device(), user("u1"));
     let claims = claims(&["paid/gold/#"], &[]);
     let subject = Subject { device: &device, user: Some(&user), claims: Some(&claims) };
@@ -184,7 +184,7 @@ fn a_filter_needs_permission_for_all_that_it_matches() {
 }
 
 #[test]
-fn a_value_never_widens_a_rule() {
+fn values_never_widen_a_rule() {
     let device = device();
     let pattern = Pattern::parse("user/{user}/#").expect("a pattern");
     for odd in ["#", "+", "*", "a/b", "u1/#", "{user}", "u*"] {
@@ -203,7 +203,7 @@ fn a_value_never_widens_a_rule() {
 }
 
 #[test]
-fn rules_know_what_they_need() {
+fn rules_state_their_needs() {
     let rules = rules(&[("u/{user}", Allow::Anyone), ("t/{claim:b}/{claim:a}", Allow::Token)]);
     let needs = Needs { user: true, topics: true, claims: vec![name("a"), name("b")] };
     assert_eq!(*rules.needs(), needs);
@@ -221,7 +221,7 @@ fn rules_know_what_they_need() {
     assert_eq!(TopicRules::new(Some(claims.collect()), None, None), Err(RulesError::TooManyClaims));
 }
 
-/// Every topic of at most three levels of these names.
+/// Every topic of at most three levels with these names.
 fn world() -> Vec<String> {
     const NAMES: [&str; 5] = ["", "a", "ab", "b", "*"];
     let two = NAMES.iter().flat_map(|one| NAMES.iter().map(move |two| format!("{one}/{two}")));
@@ -231,7 +231,7 @@ fn world() -> Vec<String> {
     one.chain(three).chain(two.clone()).filter(|topic| !topic.is_empty()).collect()
 }
 
-/// MQTT 5 §4.7.1, written another way than in the code that is tested.
+/// MQTT 5 §4.7.1, implemented independently of the tested code.
 fn filter_matches(filter: &[&str], topic: &[&str]) -> bool {
     match (filter, topic) {
         (["#"], _) => true,
@@ -272,7 +272,7 @@ fn a_pattern() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn covering_and_overlapping_mean_what_they_say(pattern in a_pattern(), filter in a_filter(), id in "[ab*+#/]{1,2}") {
+    fn covers_and_overlaps_match_their_definitions(pattern in a_pattern(), filter in a_filter(), id in "[ab*+#/]{1,2}") {
         let (device, user) = (DeviceId::parse("b").expect("a device"), user(&id));
         let claims = claims(&[], &[("c", "b"), ("c", "#")]);
         let subject = Subject { device: &device, user: Some(&user), claims: Some(&claims) };
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn a_filter_is_allowed_only_if_its_topics_are(
+    fn filter_is_allowed_only_if_its_topics_are(
         patterns in prop::collection::vec((a_pattern(), prop::sample::select(Allow::ALL.to_vec())), 1..5),
         filter in a_filter(),
         listed in prop::collection::vec(a_filter(), 0..3),
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn a_variable_is_one_level_that_is_equal(id in "[ab*+#/{}]{1,4}", topic in "[ab*/]{1,6}") {
+    fn variable_matches_one_equal_level(id in "[ab*+#/{}]{1,4}", topic in "[ab*/]{1,6}") {
         let (device, user) = (device(), user(&id));
         let subject = Subject { device: &device, user: Some(&user), claims: None };
         let pattern = Pattern::parse("{user}/#").expect("a pattern");
@@ -316,7 +316,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_pattern_or_an_error_within_it(text in "[a#+*{}/:clmuser$]{0,24}") {
+    fn any_text_parses_or_fails_within_it(text in "[a#+*{}/:clmuser$]{0,24}") {
         match Pattern::parse(&text) {
             Ok(pattern) => prop_assert_eq!(pattern.as_str(), text),
             Err(error) => prop_assert!(error.at <= text.len()),

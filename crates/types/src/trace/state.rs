@@ -1,28 +1,29 @@
-//! `tracestate` (§3.3): what the tracing systems on the way have to say of the trace, each under its own key. Checked,
-//! bounded and handed on as it came: this program has no key of its own.
+//! `tracestate` (§3.3): the data of tracing systems along the way, each with its own key. It is validated,
+//! bounded and propagated unchanged: this program has no key of its own.
 //!
-//! A list that breaks a rule is dropped whole, and never harms its `traceparent` (§3.3).
+//! A list that violates a rule is dropped as a whole, without affecting its `traceparent` (§3.3).
 
 use std::fmt;
 
 /// §3.3, "list".
 const MEMBERS_MAX: usize = 32;
 
-/// §3.3, "tracestate limits": at least so much is handed on; of more, first what is longer than [`LONG`], then what stands last.
+/// §3.3, "tracestate limits": at least this much is propagated; of a longer list, members longer than
+/// [`LONG`] are dropped first, then the last ones.
 const BYTES_MAX: usize = 512;
 const LONG: usize = 128;
 
-/// A list with at least one member, at most 512 bytes.
+/// A list with at least one member and at most 512 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceState(Box<str>);
 
 impl TraceState {
-    /// Of all `tracestate` headers of a request, which are one list (RFC 9110 §5.3).
+    /// From all `tracestate` headers of a request, which form one list (RFC 9110 §5.3).
     pub fn of_headers<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut members: Vec<&'a str> = Vec::new();
         for member in values.flat_map(|value| value.split(|byte| *byte == b',')) {
             let member = std::str::from_utf8(member).ok()?.trim_matches([' ', '\t']);
-            // Empty ones are allowed, and count for nothing (§3.3, "list").
+            // Empty members are allowed and ignored (§3.3, "list").
             if member.is_empty() {
                 continue;
             }
@@ -81,7 +82,7 @@ fn is_key(key: &str) -> bool {
     }
 }
 
-/// §3.3, "value": 1 to 256 printable characters but `,` and `=`, no space at the end.
+/// §3.3, "value": 1 to 256 printable characters except `,` and `=`, without trailing space.
 fn is_value(value: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'=');
     (1..=256).contains(&value.len()) && value.bytes().all(allowed) && !value.ends_with(' ')
@@ -91,7 +92,7 @@ fn is_value(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is handed on of these headers; the names are those of the specification's suite.
+    /// Checks the propagated value; the names are those of the specification's suite.
     fn check(headers: &[&str], expected: Option<&str>) {
         let found = TraceState::of_headers(headers.iter().map(|header| header.as_bytes()));
         assert_eq!(found.as_ref().map(TraceState::as_str), expected, "{headers:?}");
@@ -164,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_loses_long_members_first_and_then_the_last() {
+    fn long_lists_lose_long_members_first_and_then_the_last() {
         let long = format!("long={}", "v".repeat(200));
         let short: Vec<String> = (0..10).map(|n| format!("k{n}={}", "v".repeat(40))).collect();
         check(&[&long, &short.join(",")], Some(&short.join(",")));
         let many: Vec<String> = (10..30).map(|n| format!("k{n}={}", "v".repeat(46))).collect();
-        // 50 bytes each and a comma between: ten are 509.
+        // 50 bytes each, with commas between: ten take 509.
         check(&[&many.join(",")], Some(&many[..10].join(",")));
     }
 }

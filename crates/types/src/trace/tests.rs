@@ -1,5 +1,5 @@
-//! The cases of the specification's own suite (`test/test.py` of github.com/w3c/trace-context), by the names they have
-//! there.
+//! The cases of the specification's own suite (`test/test.py` of github.com/w3c/trace-context), under their
+//! original names.
 
 use super::*;
 
@@ -10,10 +10,10 @@ fn parse(value: &str) -> Option<TraceContext> {
     TraceContext::parse(value.as_bytes())
 }
 
-/// `true`: the trace goes on.
-fn check(value: &str, goes_on: bool) {
+/// `true`: the trace continues.
+fn check(value: &str, continues: bool) {
     let found = parse(value);
-    assert_eq!(found.is_some(), goes_on, "{value:?}");
+    assert_eq!(found.is_some(), continues, "{value:?}");
     if let Some(found) = found {
         assert_eq!((found.trace.to_string().as_str(), found.parent.to_string().as_str()), (TRACE, PARENT));
     }
@@ -64,11 +64,11 @@ fn traceparent_trace_flags() {
     for flags in [".0", "0.", "001", "1", "", "0G"] {
         check(&format!("00-{TRACE}-{PARENT}-{flags}"), false);
     }
-    // §3.2.2.5: only the lowest bit says anything.
+    // §3.2.2.5: only the lowest bit is defined.
     for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("ff", true), ("fe", false)] {
         let found = parse(&format!("00-{TRACE}-{PARENT}-{flags}")).expect("a context");
         assert_eq!(found.sampled, sampled, "{flags}");
-        // Bits that have no meaning yet are not passed on.
+        // Undefined bits are not propagated.
         assert!(matches!((found.to_string().split_off(53).as_str(), sampled), ("00", false) | ("01", true)));
     }
 }
@@ -92,7 +92,7 @@ fn multiple_traceparent() {
 }
 
 #[test]
-fn what_is_shown_or_stored_reads_back() {
+fn displayed_and_stored_forms_round_trip() {
     for sampled in [false, true] {
         let context = TraceContext { sampled, ..parse(&format!("00-{TRACE}-{PARENT}-01")).expect("one") };
         assert_eq!(parse(&context.to_string()), Some(context));
@@ -104,7 +104,7 @@ fn what_is_shown_or_stored_reads_back() {
 
 proptest::proptest! {
     #[test]
-    fn no_value_is_too_strange(value in proptest::collection::vec(0_u8.., 0..80)) {
+    fn any_value_parses_or_fails(value in proptest::collection::vec(0_u8.., 0..80)) {
         if let Some(found) = TraceContext::parse(&value) {
             proptest::prop_assert_eq!(TraceContext::parse(found.to_string().as_bytes()), Some(found));
         }

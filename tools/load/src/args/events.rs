@@ -6,34 +6,34 @@ use super::{Common, duration};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Events {
-    /// What to measure; all where none is named
+    /// The parts to measure; all by default
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// Events to files, for each count: time until all are written
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 500_000, 5_000_000])]
     pub(crate) counts: Vec<u64>,
-    /// Threads that tell at once, where the cost of telling is measured
+    /// Threads that emit concurrently, for the cost of emitting
     #[arg(long, default_value_t = 4)]
     pub(crate) threads: usize,
-    /// Events that each of them tells
+    /// Events per thread
     #[arg(long, default_value_t = 500_000)]
     pub(crate) each: u64,
-    /// Events a second before, during and after the outage
+    /// Events per second before, during and after the outage
     #[arg(long, default_value_t = 20_000)]
     pub(crate) rate: u64,
-    /// How long Firehose is away
+    /// Duration of the Firehose outage
     #[arg(long, default_value = "60s", value_parser = duration)]
     pub(crate) outage: Duration,
-    /// Requests of one connection with the log on, and as many with it off, by turns; for longer than the log gathers
+    /// Requests per connection, alternately with the log on and off; must take longer than the batching delay
     #[arg(long, default_value_t = 20_000)]
     pub(crate) requests: u64,
-    /// How late the fake of Firehose answers
+    /// Response delay of the fake Firehose
     #[arg(long, default_value = "50ms", value_parser = duration)]
     pub(crate) answer: Duration,
-    /// One part in a process of its own, whose figures are on standard output
+    /// Run one part in its own process, with figures on standard output
     #[arg(long, hide = true)]
     pub(crate) part: Option<Part>,
-    /// Nothing but the fake of Firehose, for a program that tells it by standard input what to do
+    /// Run only the fake Firehose, controlled through standard input
     #[arg(long, hide = true)]
     pub(crate) fake: bool,
     #[command(flatten)]
@@ -44,11 +44,11 @@ pub(crate) struct Events {
 pub(crate) enum Part {
     /// Events to files
     File,
-    /// What telling costs the thread that tells
+    /// The cost of emitting for the calling thread
     Emit,
-    /// Request latency with the log on and off, Firehose answering late
+    /// Request latency with the log on and off, with a slow Firehose
     Latency,
-    /// An outage of Firehose: lost, doubled, memory
+    /// An outage of Firehose: lost and duplicate events, memory
     Outage,
 }
 
@@ -64,7 +64,7 @@ impl Part {
         }
     }
 
-    /// Whether it needs a build with the feature `firehose`.
+    /// Whether it requires a build with the feature `firehose`.
     pub(crate) fn needs_firehose(self) -> bool {
         matches!(self, Part::Latency | Part::Outage)
     }

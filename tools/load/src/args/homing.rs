@@ -1,4 +1,4 @@
-//! Options of `bench homing`: several nodes, their engines, and what is done to them.
+//! Options of `bench homing`: several nodes with their engines, and the operations to measure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Pacing, check, check_counts, duration, usage};
 use crate::Error;
 
 const NODES_MAX: usize = 1_000;
-/// Waited for by a worker.
+/// The longest time that a worker waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
 
 #[derive(Debug, clap::Args)]
@@ -19,22 +19,22 @@ pub(crate) struct Homing {
     /// Gateway nodes
     #[arg(long, default_value_t = 3)]
     pub(crate) gateways: usize,
-    /// Devices that connect, for each gateway
+    /// Devices to connect per gateway
     #[arg(long, default_value_t = 300)]
     pub(crate) devices: usize,
-    /// Gateway nodes besides, which nobody connects to before a gateway ends: room for its devices
+    /// Spare gateway nodes without devices until a gateway fails
     #[arg(long, value_name = "GATEWAYS", default_value_t = 0)]
     pub(crate) spare: usize,
     /// API nodes
     #[arg(long, default_value_t = 1)]
     pub(crate) apis: usize,
-    /// PostgreSQL database, which must be empty [default: a server of its own]
+    /// PostgreSQL database, which must be empty [default: start one]
     #[arg(long, value_name = "URL")]
     pub(crate) postgres: Option<String>,
-    /// Setting of the PostgreSQL that is started here
+    /// Setting of the started PostgreSQL
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "postgres")]
     pub(crate) postgres_set: Vec<String>,
-    /// Redis [default: a server of its own]
+    /// Redis [default: start one]
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
     /// Setting of all nodes, as for `noroshi serve`
@@ -46,51 +46,51 @@ pub(crate) struct Homing {
     /// Setting of API nodes
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set_api: Vec<String>,
-    /// The folder in which data folders are made [default: the system's temporary folder]
+    /// Parent of the data folders [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Users named by a request
+    /// Users per request
     #[arg(long, default_value_t = 300)]
     pub(crate) targets: usize,
-    /// Share of them that is connected, 0 to 1
+    /// Share of these users that is connected, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub(crate) connected_share: f64,
     /// Bytes of `data`
     #[arg(long, default_value_t = 200)]
     pub(crate) payload: usize,
-    /// Requests in flight at most
+    /// Maximum requests in flight
     #[arg(long, default_value_t = 64)]
     pub(crate) in_flight: usize,
     /// Topic messages to all devices, one after the other
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: u32,
-    /// Leave out the end of a gateway
+    /// Skip the failure of a gateway
     #[arg(long)]
     pub(crate) no_kill: bool,
-    /// `stored` messages a second to single users while a gateway ends, each looked for afterwards
+    /// `stored` messages per second to single users during the failure, each checked afterwards
     #[arg(long, default_value_t = 50.0)]
     pub(crate) sample_rate: f64,
-    /// Devices of the gateway that ended do not come back before
+    /// Delay before devices of the failed gateway reconnect
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub(crate) pause: Duration,
-    /// Devices that are on their way back at a time [default: all]
+    /// Maximum concurrently reconnecting devices [default: all]
     #[arg(long, value_name = "DEVICES")]
     pub(crate) at_once: Option<usize>,
-    /// What takes longer after the end of a gateway has failed
+    /// Maximum recovery time after the failure; longer is an error
     #[arg(long, default_value = "3m", value_parser = duration)]
     pub(crate) patience: Duration,
     #[command(flatten)]
     pub(crate) pacing: Pacing,
-    /// What the names of devices and users begin with
+    /// Prefix of the names of devices and users
     #[arg(long, default_value = "home")]
     pub(crate) name: String,
-    /// Rest before each measurement
+    /// Pause before each measurement
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub(crate) settle: Duration,
-    /// Processes of the client [default: one for each 18000 devices]
+    /// Client processes [default: one per 18000 devices]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) processes: Option<u16>,
-    /// Log-ins on their way at a time
+    /// Concurrent log-ins
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) handshakes: u32,
     /// Print the result as JSON; the table goes to standard error
@@ -104,7 +104,7 @@ impl Homing {
         self.gateways * self.devices
     }
 
-    /// Gateways that have all devices when one has ended.
+    /// Gateways that hold all devices after one has failed.
     pub(crate) fn gateways_left(&self) -> usize {
         if self.no_kill { self.gateways } else { self.gateways + self.spare - 1 }
     }
@@ -113,44 +113,44 @@ impl Homing {
         self.processes.map_or_else(|| self.connections().div_ceil(18_000), usize::from)
     }
 
-    /// Targets of a request that are connected, and that are away.
+    /// Connected and offline targets of a request.
     pub(crate) fn targets(&self) -> (usize, usize) {
         let connected = (self.targets as f64 * self.connected_share).round() as usize;
         (connected, self.targets - connected)
     }
 
-    /// Devices that never connect: as many as do, so that look-ups miss as often as they would.
+    /// Devices that never connect: as many as connect, so that look-ups miss realistically.
     pub(crate) fn away_devices(&self) -> usize {
         let (_, away) = self.targets();
         if away == 0 { 0 } else { self.connections().max(away) }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check((1..=NODES_MAX).contains(&self.gateways), "--gateways is 1 to 1000")?;
-        check(self.spare <= NODES_MAX, "--spare is 0 to 1000")?;
-        check((1..=NODES_MAX).contains(&self.apis), "--apis is 1 to 1000")?;
-        check((1..=1_000_000).contains(&self.devices), "--devices is 1 to 1000000")?;
+        check((1..=NODES_MAX).contains(&self.gateways), "--gateways must be 1 to 1000")?;
+        check(self.spare <= NODES_MAX, "--spare must be 0 to 1000")?;
+        check((1..=NODES_MAX).contains(&self.apis), "--apis must be 1 to 1000")?;
+        check((1..=1_000_000).contains(&self.devices), "--devices must be 1 to 1000000")?;
         check_counts(self.devices, self.targets, self.payload, self.in_flight)?;
-        check((0.0..=1.0).contains(&self.connected_share), "--connected-share is 0 to 1")?;
+        check((0.0..=1.0).contains(&self.connected_share), "--connected-share must be 0 to 1")?;
         check(
             self.targets().0 <= self.connections() / self.processes(),
-            "a request names more connected users than a process of the client has: ask for more --devices",
+            "a request names more connected users than a client process has: increase --devices",
         )?;
         check(
             self.no_kill || self.gateways + self.spare > 1,
-            "one gateway cannot be missed: ask for more --gateways, or --no-kill",
+            "the failure of the only gateway cannot be measured: increase --gateways, or use --no-kill",
         )?;
         check(
             self.sample_rate.is_finite() && (1.0..=1e4).contains(&self.sample_rate),
-            "--sample-rate is 1 to 10000 messages a second",
+            "--sample-rate must be 1 to 10000 messages per second",
         )?;
-        check(self.at_once != Some(0), "--at-once is at least 1")?;
-        check(self.patience <= PATIENCE_MAX, "--patience is at most 30m")?;
+        check(self.at_once != Some(0), "--at-once must be at least 1")?;
+        check(self.patience <= PATIENCE_MAX, "--patience must be at most 30m")?;
         self.pacing.check()?;
         super::check_name(&self.name)?;
         match &self.data {
             Some(folder) if !folder.is_dir() => {
-                Err(usage(format!("--data {}: there is no such folder", folder.display())))
+                Err(usage(format!("--data {}: the folder does not exist", folder.display())))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The command lines of what leaves a node towards push services.
+//! Options of the scenarios with push services.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,58 +21,59 @@ Examples:
 #[command(after_help = EXPERIMENT)]
 #[command(group = clap::ArgGroup::new("mode").required(true).args(["experiment", "pushes"]))]
 pub(crate) struct Push {
-    /// Take queue messages as fast as they come, each for some users: time from dequeue to answer
+    /// Process queue messages, each for several users, as fast as possible: time from dequeue to response
     #[arg(long)]
     pub(crate) experiment: bool,
-    /// Push so many as fast as they are taken: rate and CPU
+    /// Push this many messages as fast as possible: rate and CPU
     #[arg(long, value_name = "COUNT")]
     pub(crate) pushes: Option<usize>,
-    /// Queue messages of the experiment, one run for each number
+    /// Queue messages of the experiment, one run per number
     #[arg(long, value_delimiter = ',', default_value = "100,500,1000,2000", conflicts_with = "pushes")]
     pub(crate) messages: Vec<usize>,
-    /// Users of a queue message
+    /// Users per queue message
     #[arg(long, default_value_t = 10, conflicts_with = "pushes")]
     pub(crate) users: usize,
-    /// When the fake answers: 50ms, or lognormal as MEDIAN:P99 [default: 300ms:1500ms with --experiment, else at once]
+    /// Response delay of the fake: 50ms, or lognormal as MEDIAN:P99 [default: 300ms:1500ms with --experiment,
+    /// else none]
     #[arg(long, value_parser = latency, conflicts_with = "server")]
     pub(crate) latency: Option<Latency>,
-    /// A share of the users is answered so late: the others' figures stand apart
+    /// Delay the responses for a share of the users; the others are reported separately
     #[arg(long, value_name = "PERCENT:TIME", value_parser = late, conflicts_with = "server")]
     pub(crate) late: Option<Late>,
-    /// Streams that the fake allows on a connection
+    /// Streams that the fake allows per connection
     #[arg(long, default_value_t = 1_000, conflicts_with = "server")]
     pub(crate) streams: u32,
     /// Connections that the fake allows; more are reset
     #[arg(long, default_value_t = 8, conflicts_with = "server")]
     pub(crate) cap: u32,
-    /// Connections that the client opens at most
+    /// Maximum connections of the client
     #[arg(long, default_value_t = 4)]
     pub(crate) connections: usize,
-    /// Threads of the client
+    /// Client threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: u16,
-    /// Measure from nothing: connecting is part of it
+    /// Start without connections, so that connecting is included
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Another receiver that speaks APNs: https://HOST:PORT
+    /// Another server that speaks APNs: https://HOST:PORT
     #[arg(long, value_name = "URL", requires = "ca_file")]
     pub(crate) server: Option<String>,
-    /// PEM file of the certificates to trust
+    /// PEM file of trusted certificates
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Its signing key, a .p8 file [default: a new one that nobody knows]
+    /// Signing key for it, a .p8 file [default: a new, unregistered one]
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(crate) key_file: Option<PathBuf>,
     /// Bundle id of the app
     #[arg(long, default_value = "com.example.app")]
     pub(crate) topic: String,
-    /// Time after which a run has failed
+    /// Maximum duration of a run; longer is an error
     #[arg(long, default_value = "2m", value_parser = duration)]
     pub(crate) patience: Duration,
-    /// How often to measure; medians are shown
+    /// Number of measurements; results are medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// Rest before each measurement
+    /// Pause before each measurement
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) settle: Duration,
     /// Print the result as JSON; the table goes to standard error
@@ -89,19 +90,20 @@ pub(crate) struct Campaign {
     /// Devices of the campaign
     #[arg(long, default_value_t = 100_000)]
     pub(crate) devices: usize,
-    /// Publish a campaign in the lane `extra` to one topic when half is sent: time to its first answer
+    /// At half of the campaign, publish another one in the lane `extra` to one topic: time to its first
+    /// response
     #[arg(long)]
     pub(crate) breaking: bool,
-    /// When the fake answers: 50ms, or lognormal as MEDIAN:P99
+    /// Response delay of the fake: 50ms, or lognormal as MEDIAN:P99
     #[arg(long, value_parser = latency, default_value = "50ms")]
     pub(crate) latency: Latency,
-    /// Control port of a fake that runs already, which --server trusts
+    /// Control port of a running fake that --server trusts
     #[arg(long, value_name = "URL", requires_all = ["server", "operator_token"])]
     pub(crate) fake: Option<String>,
-    /// The admin address's token, to give the app a credential
+    /// Token of the admin address, to give the app a credential
     #[arg(long, env = "NOROSHI_OPERATOR_TOKEN", hide_env_values = true)]
     pub(crate) operator_token: Option<String>,
-    /// Time after which the run has failed
+    /// Maximum duration of the run; longer is an error
     #[arg(long, default_value = "30m", value_parser = duration)]
     pub(crate) patience: Duration,
     #[command(flatten)]
@@ -117,14 +119,14 @@ fn latency(text: &str) -> Result<Latency, String> {
             (median_ms, p99_ms) if median_ms > 0.0 && p99_ms >= median_ms => {
                 Ok(Latency::LogNormal { median_ms, p99_ms })
             }
-            _ => Err("the median is more than nothing, and p99 no less than it".to_owned()),
+            _ => Err("the median must be positive, and p99 at least as large".to_owned()),
         },
     }
 }
 
 /// `1%:10s`
 fn late(text: &str) -> Result<Late, String> {
-    let rule = || format!("{text:?}: write it as 1%:10s");
+    let rule = || format!("{text:?}: expected the form 1%:10s");
     let (share, time) = text.split_once(':').ok_or_else(rule)?;
     let percent: f64 = share.strip_suffix('%').and_then(|share| share.parse().ok()).ok_or_else(rule)?;
     match (0.0..=100.0).contains(&percent) {
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_the_fake_are_one_or_two_durations() {
+    fn delays_are_one_or_two_durations() {
         assert_eq!(latency("50ms"), Ok(Latency::FixedMs(50.0)));
         assert_eq!(latency("300ms:1500ms"), Ok(Latency::LogNormal { median_ms: 300.0, p99_ms: 1_500.0 }));
         assert_eq!(late("1%:10s"), Ok(Late { share: 0.01, ms: 10_000 }));

@@ -1,5 +1,5 @@
-//! How devices speak, and which server they speak to in place of ours. What does not go together is refused here,
-//! before anything is started.
+//! The protocol of the devices, and options for measuring a foreign server. Invalid combinations are rejected
+//! before anything starts.
 
 use clap::ValueEnum;
 
@@ -7,29 +7,29 @@ use super::{check, usage};
 use crate::Error;
 use crate::payload::When;
 
-/// What devices speak with a node of ours.
+/// The protocol between devices and a Noroshi node.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Speech {
-    /// What devices speak
+    /// Protocol of the devices
     #[arg(long, value_enum)]
     pub(crate) protocol: Option<Protocol>,
-    /// Where --server listens for MQTT, where that is what devices speak
+    /// MQTT address of --server, for --protocol mqtt
     #[arg(long, value_name = "HOST:PORT", requires = "server")]
     pub(crate) mqtt: Option<String>,
-    /// Where --server listens for XMPP
+    /// XMPP address of --server
     #[arg(long, value_name = "HOST:PORT", requires = "server")]
     pub(crate) xmpp: Option<String>,
-    /// The domain of a server that speaks XMPP and was not started here [default: localhost]
+    /// XMPP domain of a server that was not started here [default: localhost]
     #[arg(long, value_name = "DOMAIN", requires = "running")]
     pub(crate) xmpp_domain: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// Noroshi's own, over WebSocket
+    /// Noroshi's native protocol over WebSocket
     #[default]
     Native,
-    /// The same with permessage-deflate; a node that is started here needs --set gateway.websocket_deflate=true
+    /// The native protocol with permessage-deflate; a started node needs --set gateway.websocket_deflate=true
     NativeDeflate,
     /// Server-sent events
     Sse,
@@ -53,52 +53,55 @@ impl Protocol {
         }
     }
 
-    /// Whether a node listens for it on an address of its own.
+    /// Whether a node has a separate address for it.
     pub(crate) fn has_own_address(self) -> bool {
         matches!(self, Protocol::Mqtt | Protocol::Xmpp)
     }
 }
 
-/// Another server in place of ours.
+/// A foreign server instead of Noroshi.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Foreign {
-    /// Where devices connect to another server over WebSocket: ws://HOST:PORT/PATH; {device} is the name of the device
+    /// WebSocket address of a foreign server: ws://HOST:PORT/PATH; {device} is replaced by the device name
     #[arg(long, value_name = "URL", help_heading = FOREIGN, group = "running", conflicts_with_all = STARTED_HERE)]
     pub(crate) websocket: Option<String>,
-    /// Where they connect to another MQTT server
+    /// Address of a foreign MQTT server
     #[arg(long, value_name = "HOST:PORT", help_heading = FOREIGN, group = "running", conflicts_with_all = STARTED_HERE)]
     pub(crate) mqtt_server: Option<String>,
-    /// Where they connect to another XMPP server, which lets them in without TLS
+    /// Address of a foreign XMPP server that permits log-ins without TLS
     #[arg(long, value_name = "HOST:PORT", help_heading = FOREIGN, group = "running", conflicts_with_all = STARTED_HERE)]
     pub(crate) xmpp_server: Option<String>,
-    /// What devices log in with there, by MQTT or XMPP; {device} is the name of the device [default: MQTT: no name either; XMPP: the name]
+    /// Password for MQTT or XMPP; {device} is replaced by the device name [default: MQTT: neither user name
+    /// nor password; XMPP: the device name]
     #[arg(long, value_name = "TEXT", help_heading = FOREIGN, hide_env_values = true)]
     pub(crate) password: Option<String>,
-    /// A topic filter that each device subscribes to by MQTT besides the topic of all; {device} is the name of the device
+    /// MQTT topic filter that each device subscribes to in addition to the common topic; {device} is replaced
+    /// by the device name
     #[arg(long, value_name = "FILTER", help_heading = FOREIGN, requires = "mqtt_server")]
     pub(crate) inbox: Option<String>,
-    /// A text frame that a device sends after the upgrade; several in this order
+    /// Text frame to send after the upgrade; may be repeated
     #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
     pub(crate) hello: Vec<String>,
-    /// A device is ready when a text frame has this in it [default: after the upgrade]
+    /// Text that marks the frame which makes a device ready [default: ready after the upgrade]
     #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
     pub(crate) ready: Option<String>,
-    /// A text frame that is TEXT is answered with REPLY: a ping of the server's own
+    /// Reply to a text frame TEXT with REPLY, such as a ping of the server
     #[arg(long, value_name = "TEXT=REPLY", help_heading = FOREIGN, requires = "websocket")]
     pub(crate) answer: Vec<String>,
-    /// Where messages are published with POST [default: as text frames on a WebSocket of their own]
+    /// URL to publish messages to with POST [default: text frames on a separate WebSocket]
     #[arg(long, value_name = "URL", help_heading = FOREIGN, requires = "websocket")]
     pub(crate) publish_url: Option<String>,
-    /// A header of those requests
+    /// A header of these requests
     #[arg(long, value_name = "NAME: VALUE", help_heading = FOREIGN, requires = "publish_url")]
     pub(crate) publish_header: Vec<String>,
-    /// The body of a request, or the text of a frame; {data} is what devices know a message by: letters, digits, '-'
+    /// Body of a request or text of a frame; {data} is replaced by the message's payload of letters, digits
+    /// and '-'
     #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
     pub(crate) publish_body: Option<String>,
 }
 
 const FOREIGN: &str = "Another server";
-/// Options of a server that is started here.
+/// Options of a started server.
 const STARTED_HERE: [&str; 3] = ["set", "data", "tls"];
 
 impl Foreign {
@@ -106,31 +109,31 @@ impl Foreign {
         self.websocket.is_some() || self.mqtt_server.is_some() || self.xmpp_server.is_some()
     }
 
-    /// `speech` is what was asked for beside it, `when` what is published, where the scenario does.
+    /// `speech`: the other protocol options; `when`: the policy of published messages.
     pub(crate) fn check(&self, speech: &Speech, when: When) -> Result<(), Error> {
         let goes_with = |given: bool, protocol, rule| match speech.protocol {
             Some(asked) if given => check(asked == protocol, rule),
             _ => Ok(()),
         };
-        let rule = "--websocket speaks as --hello and its like say: leave --protocol away";
+        let rule = "--websocket uses --hello and similar options: omit --protocol";
         check(self.websocket.is_none() || speech.protocol.is_none(), rule)?;
-        goes_with(self.mqtt_server.is_some(), Protocol::Mqtt, "--mqtt-server is for --protocol mqtt")?;
-        goes_with(self.xmpp_server.is_some(), Protocol::Xmpp, "--xmpp-server is for --protocol xmpp")?;
-        // Clap lets go of what an option requires where that would conflict with another one.
+        goes_with(self.mqtt_server.is_some(), Protocol::Mqtt, "--mqtt-server requires --protocol mqtt")?;
+        goes_with(self.xmpp_server.is_some(), Protocol::Xmpp, "--xmpp-server requires --protocol xmpp")?;
+        // Clap ignores `requires` if the required option conflicts with another one.
         let words = !self.hello.is_empty() || self.ready.is_some() || !self.answer.is_empty();
         let words = words || self.publish_url.is_some() || self.publish_body.is_some();
-        let rule = "--hello, --ready, --answer and --publish-… are for --websocket";
+        let rule = "--hello, --ready, --answer and --publish-… require --websocket";
         check(self.websocket.is_some() || !words, rule)?;
-        check(self.mqtt_server.is_some() || self.inbox.is_none(), "--inbox is for --mqtt-server")?;
+        check(self.mqtt_server.is_some() || self.inbox.is_none(), "--inbox requires --mqtt-server")?;
         let logs_in = self.mqtt_server.is_some() || self.xmpp_server.is_some();
-        check(self.password.is_none() || logs_in, "--password is for --mqtt-server and --xmpp-server")?;
-        let rule = "--when is what Noroshi's API is asked for, which another server does not have";
+        check(self.password.is_none() || logs_in, "--password requires --mqtt-server or --xmpp-server")?;
+        let rule = "--when is a policy of Noroshi's API, which a foreign server does not have";
         check(!self.is_given() || when == When::Connected, rule)
     }
 }
 
 impl Speech {
-    /// Native where nothing was asked for.
+    /// The native protocol by default.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol.unwrap_or_default()
     }
@@ -139,7 +142,7 @@ impl Speech {
         self.xmpp_domain.as_deref().unwrap_or("localhost")
     }
 
-    /// The address that was given for the protocol.
+    /// The address of the protocol, if given.
     pub(crate) fn address(&self) -> Option<&str> {
         match self.protocol() {
             Protocol::Mqtt => self.mqtt.as_deref(),
@@ -148,21 +151,19 @@ impl Speech {
         }
     }
 
-    /// `drives`: a node that runs already is measured.
+    /// `drives`: a running node is measured.
     pub(crate) fn check(&self, drives: bool, when: When) -> Result<(), Error> {
         let protocol = self.protocol();
-        check(self.mqtt.is_none() || protocol == Protocol::Mqtt, "--mqtt is for --protocol mqtt")?;
-        check(self.xmpp.is_none() || protocol == Protocol::Xmpp, "--xmpp is for --protocol xmpp")?;
+        check(self.mqtt.is_none() || protocol == Protocol::Mqtt, "--mqtt requires --protocol mqtt")?;
+        check(self.xmpp.is_none() || protocol == Protocol::Xmpp, "--xmpp requires --protocol xmpp")?;
         if drives && protocol.has_own_address() && self.address().is_none() {
             let name = protocol.as_str();
-            return Err(usage(format!(
-                "--protocol {name} needs --{name} HOST:PORT: where --server listens for it"
-            )));
+            return Err(usage(format!("--protocol {name} with --server requires --{name} HOST:PORT")));
         }
         let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-        let rule = "--xmpp-domain is a name of letters, digits, '.' and '-'";
+        let rule = "--xmpp-domain may only contain letters, digits, '.' and '-'";
         check(self.xmpp_domain().chars().all(host), rule)?;
-        let rule = "--protocol sse confirms nothing on its stream: measure --when connected";
+        let rule = "--protocol sse cannot confirm messages on its stream: use --when connected";
         check(protocol != Protocol::Sse || when == When::Connected, rule)
     }
 }
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_together_is_taken() {
+    fn valid_combinations_are_accepted() {
         for line in [
             "broadcast --protocol sse --floor --tls",
             "broadcast --protocol socketio --when stored --processes 2",
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_names_the_option() {
+    fn invalid_combinations_name_the_option() {
         let server = "--server http://h:1 --key k --jwt-secret s";
         for (line, told) in [
             ("broadcast --protocol mqtt --websocket ws://h:1", "leave --protocol away"),

@@ -1,5 +1,4 @@
-//! The command lines of what a gateway has to stand: that all leave, that all come back, that some do not
-//! read, and TLS.
+//! Options of the stress scenarios: mass disconnects, mass reconnects, slow consumers, and TLS.
 
 use std::time::Duration;
 
@@ -8,10 +7,10 @@ use crate::payload::When;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Disconnect {
-    /// Devices that are connected and go
+    /// Connected devices that disconnect
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Measure a bare epoll loop too, by turns, which lets go of as many sockets: show ratios to it
+    /// Alternately measure a bare epoll loop that releases as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -24,31 +23,31 @@ pub(crate) struct Disconnect {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Storm {
-    /// Devices that lose their connection at one moment and come back
+    /// Devices that lose their connection at the same time and reconnect
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Devices that stay connected and are published to, by a process of their own besides --processes
+    /// Devices that stay connected and receive messages, in an additional client process
     #[arg(long, default_value_t = 500)]
     pub(crate) steady: usize,
-    /// Users named by a request, all of them connected
+    /// Users per request, all connected
     #[arg(long, default_value_t = 30)]
     pub(crate) targets: usize,
-    /// Requests per second, due at fixed moments whatever the server does
+    /// Requests per second at fixed times, independent of responses
     #[arg(long, default_value_t = 100.0)]
     pub(crate) rate: f64,
     /// Bytes of `data`
     #[arg(long, default_value_t = 200)]
     pub(crate) payload: usize,
-    /// Requests in flight at most
+    /// Maximum requests in flight
     #[arg(long, default_value_t = 128)]
     pub(crate) in_flight: usize,
-    /// Time measured before the storm, to compare with
+    /// Duration of the reference measurement before the storm
     #[arg(long, default_value = "5s", value_parser = duration)]
     pub(crate) before: Duration,
-    /// Devices on their way back at a time, others wait for them [default: all]
+    /// Maximum concurrently reconnecting devices; the others wait [default: all]
     #[arg(long, value_name = "DEVICES")]
     pub(crate) at_once: Option<usize>,
-    /// A storm that takes longer has failed
+    /// Maximum duration of the storm; longer is an error
     #[arg(long, default_value = "2m", value_parser = duration)]
     pub(crate) patience: Duration,
     #[command(flatten)]
@@ -57,22 +56,22 @@ pub(crate) struct Storm {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Slow {
-    /// Devices that are connected and subscribed, slow ones among them
+    /// Connected and subscribed devices, including slow ones
     #[arg(long, default_value_t = 400)]
     pub(crate) connections: usize,
-    /// Share of them that reads nothing, 0 to 1
+    /// Share of devices that read nothing, 0 to 1
     #[arg(long, default_value_t = 0.1)]
     pub(crate) silent_share: f64,
-    /// Share of them that reads a byte 100 times a second, 0 to 1
+    /// Share of devices that read one byte 100 times per second, 0 to 1
     #[arg(long, default_value_t = 0.1)]
     pub(crate) sipping_share: f64,
-    /// Messages per second to the topic of all
+    /// Messages per second to the common topic
     #[arg(long, default_value_t = 200.0)]
     pub(crate) rate: f64,
-    /// Time of publishing
+    /// Duration of publishing
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// How long slow devices stay slow after it: a server closes those that do not move at all
+    /// How long slow devices stay slow afterwards: a server closes stalled ones
     #[arg(long, default_value = "25s", value_parser = duration)]
     pub(crate) linger: Duration,
     /// Bytes of `data`
@@ -90,7 +89,7 @@ pub(crate) struct Tls {
     /// Handshakes of each kind
     #[arg(long, default_value_t = 10_000)]
     pub(crate) count: usize,
-    /// Connections at which memory is read; the slope over them is the memory of one
+    /// Connection counts at which memory is read; the slope is the memory per connection
     #[arg(long, value_delimiter = ',', default_value = "1000,5000,10000,15000")]
     pub(crate) counts: Vec<usize>,
     #[command(flatten)]

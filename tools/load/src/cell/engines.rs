@@ -1,8 +1,8 @@
-//! PostgreSQL and Redis from the programs that are installed, on ports and folders of their own. PostgreSQL keeps its
-//! promise of durability (`fsync`); Redis keeps nothing on disk, since what it holds can be lost.
+//! Starts installed PostgreSQL and Redis programs on their own ports and folders. PostgreSQL is durable
+//! (`fsync`); Redis stores nothing on disk, since its data may be lost.
 //!
-//! `setpriv` of util-linux starts both, so that they end with the measurement however that ends, and so that
-//! PostgreSQL, which refuses to run as root, runs as its system user there.
+//! `setpriv` of util-linux starts both, so that they end with the measurement however it ends, and so that
+//! PostgreSQL, which refuses to run as root, runs as its system user.
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, getuid};
 
 use crate::Error;
+use crate::program::{Owned, Signals};
 use crate::redis::Redis;
 use crate::server::{START_TIMEOUT, free_port};
-use crate::started::{Owned, Signals};
 
-/// The system user of Debian's package, and of most others.
+/// The system user of Debian's package and most others.
 const POSTGRES_USER: &str = "postgres";
 
 fn missing(program: &str) -> Error {
     Error::Usage(format!(
-        "{program} is not installed: scripts/setup engines brings PostgreSQL and Redis, --postgres and --redis name others"
+        "{program} is not installed: scripts/setup engines installs PostgreSQL and Redis, or use --postgres and --redis"
     ))
 }
 
-/// In PATH, or where Debian keeps the versions of PostgreSQL apart.
+/// Searches PATH, and the folders of Debian's PostgreSQL versions.
 fn find(program: &str) -> Result<PathBuf, Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = (14..30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
@@ -32,7 +32,7 @@ fn find(program: &str) -> Result<PathBuf, Error> {
     places.find(|place| place.is_file()).ok_or_else(|| missing(program))
 }
 
-/// Runs `program` as `user`, and ends it with this process.
+/// Runs `program` as `user`, bound to the lifetime of this process.
 fn bound(user: Option<&User>, death: &str, program: &Path) -> Result<Command, Error> {
     let mut command = Command::new(find("setpriv")?);
     if let Some(User { uid, gid }) = user {
@@ -48,7 +48,7 @@ struct User {
 }
 
 impl User {
-    /// passwd(5): name, password, uid, gid and more, with colons between.
+    /// passwd(5): name, password, uid, gid and more, separated by colons.
     fn find(name: &str) -> Option<Self> {
         let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
         let mut fields =
@@ -57,7 +57,7 @@ impl User {
     }
 }
 
-/// `settings` are of the form `key=value`.
+/// `settings` have the form `key=value`.
 pub(super) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, String), Error> {
     let user = match getuid().is_root() {
         true => Some(User::find(POSTGRES_USER).ok_or_else(|| missing("the system user postgres"))?),
@@ -66,7 +66,7 @@ pub(super) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, Str
     let (server, is_ready) = (find("postgres")?, find("pg_isready")?);
     let port = free_port()?;
     let data = folder.join("data");
-    // "Immediate" is as after a power failure, but without orphans; "fast" ends sessions.
+    // "Immediate" is like a power failure, but without orphans; "fast" ends sessions.
     let signals = Signals { stop: Signal::INT, end: Signal::QUIT };
     let started = Owned::start(folder, signals, || {
         if let Some(User { uid, gid }) = &user {
@@ -98,7 +98,7 @@ pub(super) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, Str
 fn initialize(folder: &Path, data: &Path, user: Option<&User>) -> Result<(), Error> {
     let mut command = bound(user, "KILL", &find("initdb")?)?;
     command.arg("-D").arg(data).current_dir(folder).stdin(Stdio::null());
-    // Files of this run alone: they need not survive the machine until the server writes to them.
+    // The files are temporary: initial data need not survive a power failure.
     command.args(["--auth=trust", "--username=noroshi", "--encoding=UTF8", "--no-locale", "--no-sync"]);
     let output = command.output().map_err(Error::system("starting initdb"))?;
     match output.status.success() {

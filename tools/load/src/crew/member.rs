@@ -1,6 +1,6 @@
-//! One worker process as the crew sees it: our own executable again, told what to do by lines on its
-//! standard input, heard by lines on its standard output. It ends when its input does, so it outlives
-//! neither this value nor, by whatever end, the program that measures.
+//! One worker process from the crew's view: our own executable, controlled by lines on its standard input,
+//! with reports on its standard output. It ends with its input, so it outlives neither this value nor the
+//! measuring program.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::process::Process;
-use crate::worker::{self, Report, Said, Start};
+use crate::worker::{self, Message, Report, Start};
 
-/// A worker that is this late is taken for dead: every task has a deadline of its own before it.
+/// A worker without a report for this long is considered dead: every task has an earlier deadline of its own.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3_600);
-/// What is kept of a worker's last words.
+/// The kept part of a worker's standard error.
 const STDERR_LINES_MAX: usize = 20;
 const STDERR_LINE_BYTES_MAX: u64 = 1_000;
 
 pub(crate) struct Member {
     index: usize,
     child: Child,
-    /// None once it was told to end.
+    /// `None` after it was told to end.
     commands: Option<ChildStdin>,
     reports: Receiver<String>,
-    /// Ends with the process, and gives what it wrote to standard error.
+    /// Ends with the process, and returns its standard error.
     stderr: Option<JoinHandle<VecDeque<String>>>,
 }
 
@@ -49,22 +49,26 @@ impl Member {
         Ok(member)
     }
 
-    /// Waits until it has set up; until then it takes no command.
+    /// Waits until it has started; it accepts no commands before.
     pub(crate) fn wait_until_started(&mut self) -> Result<(), Error> {
         match self.read()? {
-            Said::Started => Ok(()),
-            Said::Report(_) | Said::Failed(_) => Err(self.failed("it began with something else".to_owned())),
+            Message::Started => Ok(()),
+            Message::Report(_) | Message::Failed(_) => {
+                Err(self.failed("its first message is not the start message".to_owned()))
+            }
         }
     }
 
-    pub(crate) fn tell(&mut self, command: &worker::Command) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, command: &worker::Command) -> Result<(), Error> {
         self.write(command)
     }
 
     pub(crate) fn report(&mut self) -> Result<Report, Error> {
         match self.read()? {
-            Said::Report(report) => Ok(report),
-            Said::Started | Said::Failed(_) => Err(self.failed("it started twice".to_owned())),
+            Message::Report(report) => Ok(report),
+            Message::Started | Message::Failed(_) => {
+                Err(self.failed("it sent two start messages".to_owned()))
+            }
         }
     }
 
@@ -79,38 +83,38 @@ impl Member {
             Some(commands) => commands.write_all(text.as_bytes()),
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
         };
-        // It may have said why before it stopped listening.
+        // It may have reported the reason before it exited.
         written.or_else(|error| self.read().map(|_| ()).and(Err(self.failed(error.to_string()))))
     }
 
-    fn read(&mut self) -> Result<Said, Error> {
+    fn read(&mut self) -> Result<Message, Error> {
         match self.reports.recv_timeout(REPORT_TIMEOUT) {
             Ok(line) => match serde_json::from_str(&line) {
-                Ok(Said::Failed(why)) => Err(self.failed(why)),
-                Ok(said) => Ok(said),
-                Err(error) => Err(self.failed(format!("it wrote what is no report ({error})"))),
+                Ok(Message::Failed(why)) => Err(self.failed(why)),
+                Ok(message) => Ok(message),
+                Err(error) => Err(self.failed(format!("it wrote an invalid report ({error})"))),
             },
-            Err(RecvTimeoutError::Timeout) => Err(self.failed("it did not report for an hour".to_owned())),
+            Err(RecvTimeoutError::Timeout) => Err(self.failed("it sent no report for an hour".to_owned())),
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait();
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-                Err(self.failed(format!("it ended early with {status}")))
+                Err(self.failed(format!("it exited early with {status}")))
             }
         }
     }
 
-    /// Ends it, which a failed worker is no loss for, and tells its last words.
+    /// Ends a failed worker and returns the error with its standard error.
     fn failed(&mut self, why: String) -> Error {
         self.end();
         let lines = self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default();
-        let said: String = lines.iter().map(|line| format!("\n{line}")).collect();
-        Error::Worker { why: format!("worker {}: {why}", self.index + 1), said }
+        let stderr: String = lines.iter().map(|line| format!("\n{line}")).collect();
+        Error::Worker { why: format!("worker {}: {why}", self.index + 1), stderr }
     }
 
-    /// It holds nothing that would have to be finished.
+    /// Ends it without cleanup, since it holds no state.
     fn end(&mut self) {
         self.commands = None;
-        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.kill(); // it may have exited already
         let _ = self.child.wait(); // as above
     }
 }
@@ -121,7 +125,7 @@ impl Drop for Member {
     }
 }
 
-/// Hands lines on until either end is gone.
+/// Forwards lines until either end closes.
 fn forward(from: impl Read, to: &SyncSender<String>) {
     for line in BufReader::new(from).lines().map_while(Result::ok) {
         if to.send(line).is_err() {
@@ -158,12 +162,12 @@ fn program() -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The executable is that of the tests, whose harness writes to standard output itself.
+/// In tests the executable is the test harness, which writes to standard output itself.
 #[cfg(test)]
 fn program() -> Result<Command, Error> {
     let mut command = Command::new("sh");
     let worker =
-        r#"exec "$0" tests::the_worker_of_other_tests --exact --ignored --nocapture 3>&1 1>/dev/null"#;
+        r#"exec "$0" tests::worker_process_for_other_tests --exact --ignored --nocapture 3>&1 1>/dev/null"#;
     command.args(["-c", worker]);
     command.arg(std::env::current_exe().map_err(Error::system("own executable"))?);
     Ok(command)
@@ -201,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_ends_when_its_input_does_also_amid_a_task() {
+    fn worker_ends_with_its_input_during_a_task() {
         for busy in [false, true] {
             let mut member = start();
             if busy {
-                // Nobody listens there, which it would try again for ever.
+                // Nothing listens there, so it would retry forever.
                 let (devices, deadline_ns) = (1, u64::MAX);
-                member.tell(&worker::Command::Connect { devices, handshakes_max: 1, deadline_ns }).unwrap();
+                member.send(&worker::Command::Connect { devices, handshakes_max: 1, deadline_ns }).unwrap();
             }
             member.commands = None;
             let deadline = Instant::now() + Duration::from_secs(30);
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_died_is_told_with_what_it_said() {
+    fn dead_worker_is_reported_with_its_standard_error() {
         let mut member = start();
         member.child.kill().unwrap();
         let error = member.report().unwrap_err().to_string();
@@ -232,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_words_are_kept_however_much_was_said() {
-        let said: String = (0..1_000).map(|number| format!("line {number}\n")).collect();
-        let lines = last_lines(said.as_bytes());
+    fn only_the_end_of_standard_error_is_kept() {
+        let text: String = (0..1_000).map(|number| format!("line {number}\n")).collect();
+        let lines = last_lines(text.as_bytes());
         assert_eq!((lines.len(), lines[19].as_str()), (STDERR_LINES_MAX, "line 999"));
         let long = last_lines(&vec![b'x'; 5_000][..]);
         assert_eq!(long.iter().map(String::len).max(), Some(1_000));

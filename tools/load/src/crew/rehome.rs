@@ -1,5 +1,5 @@
-//! What the crew does when one of several nodes dies: devices come back at the others, and `stored` messages are told
-//! one by one.
+//! Commands for the failure of a node: devices reconnect to the other nodes, and `stored` messages are
+//! tracked individually.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use crate::Error;
 use crate::worker::{Command, RehomePlan, Rehomed, Report};
 
 impl Crew {
-    /// From now on devices that lose their connection come back; the plan is the whole of it.
+    /// From now on, devices that lose their connection reconnect; the plan is for all workers together.
     pub(crate) fn rehome(&mut self, plan: &RehomePlan) -> Result<(), Error> {
-        self.tell(|part| {
+        self.send(|part| {
             Command::Rehome(RehomePlan {
                 devices: part.share(plan.devices),
                 opening_max: part.share(plan.opening_max).max(1),
@@ -19,9 +19,9 @@ impl Crew {
         })
     }
 
-    /// The node is dead: waits until all are back.
+    /// After the node has failed: waits until all devices have reconnected.
     pub(crate) fn rehomed(&mut self) -> Result<Rehomed, Error> {
-        self.tell(|_| Command::End)?;
+        self.send(|_| Command::End)?;
         let part = |report| match report {
             Report::Rehomed(part) => Some(*part),
             _ => None,
@@ -32,14 +32,15 @@ impl Crew {
             whole.back += part.back;
             whole.back_ns = whole.back_ns.max(part.back_ns);
             whole.log_in.merge(&part.log_in);
-            whole.turned.add(part.turned);
+            whole.failed_attempts.add(part.failed_attempts);
             whole.fatal = whole.fatal.take().or(part.fatal);
         })
     }
 
-    /// Adds how often each `stored` message was received since this was last asked; the first time there are none.
+    /// Adds the number of receptions of each `stored` message since the last call; the first call returns
+    /// none.
     pub(crate) fn kept(&mut self, into: &mut HashMap<u64, u32>) -> Result<(), Error> {
-        self.tell(|_| Command::Kept)?;
+        self.send(|_| Command::Kept)?;
         for report in self.reports()? {
             let Report::Kept(stamps) = report else { return Err(out_of_order()) };
             stamps.into_iter().for_each(|stamp| *into.entry(stamp).or_default() += 1);

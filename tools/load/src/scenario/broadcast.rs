@@ -1,4 +1,4 @@
-//! Topic messages to all devices at once: one, or a burst of them with one request.
+//! Topic messages to all devices: one, or a burst in one request.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::stats::{Latency, median};
 use crate::worker::{Received, show_reasons};
 use crate::{Error, clock};
 
-/// Lines of one batch request that the API takes.
+/// The API's limit of lines per batch request.
 const MESSAGES_MAX: u32 = 10_000;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Before the first measurement: connections grow their socket buffers, the server its queues.
@@ -19,9 +19,9 @@ const WARM_UP_ROUNDS: u32 = 2;
 
 pub(crate) fn run(args: &Broadcast) -> Result<ReportDocument, Error> {
     check_counts(args.connections, 1, args.payload, 1)?;
-    check((1..=MESSAGES_MAX).contains(&args.messages), "--messages is 1 to 10000")?;
-    check(args.rounds > 0, "--rounds is at least 1")?;
-    check(!args.floor || args.when == When::Connected, "--floor keeps nothing: compare it without --when")?;
+    check((1..=MESSAGES_MAX).contains(&args.messages), "--messages must be 1 to 10000")?;
+    check(args.rounds > 0, "--rounds must be at least 1")?;
+    check(!args.floor || args.when == When::Connected, "--floor stores nothing: omit --when")?;
     let topic = format!("{}-topic", args.common.name);
     let subject = Subject {
         common: &args.common,
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Broadcast) -> Result<ReportDocument, Error> {
 
 struct Rounds<'a> {
     args: &'a Broadcast,
-    /// Some once there are devices.
+    /// Set once devices are connected.
     publisher: Option<Publisher>,
-    /// What each device has had.
+    /// The number of messages per device so far.
     messages_so_far: u32,
 }
 
@@ -73,7 +73,7 @@ impl Measurement for Rounds<'_> {
 }
 
 impl Rounds<'_> {
-    /// Publishes once and waits until all devices have all of it; returns when it was sent.
+    /// Publishes once and waits until all devices have received everything; returns the time of sending.
     fn round(&mut self, bench: &mut Bench<'_>) -> Result<(u64, Received), Error> {
         let Broadcast { messages, when, payload, .. } = *self.args;
         self.messages_so_far += messages;

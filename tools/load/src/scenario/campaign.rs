@@ -1,8 +1,8 @@
-//! A campaign of a node, driven over HTTP as a provider does it: how even its rate is from start to end, what it
-//! costs in memory, and how soon breaking news overtakes it. Push services are the strict fake, so an answer
-//! stands for a push that kept every rule.
+//! A campaign of a node, controlled over HTTP like a provider does: the evenness of its rate, its memory, and
+//! how quickly an urgent message overtakes it. The push service is the strict fake, so every response
+//! represents a valid push.
 //!
-//! Times of answers are those at which the node tells of them, which is after its store knows them.
+//! Response times are those at which the node reports them, after its store has recorded them.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::target::PushService;
 use crate::{Error, clock};
 
 const DEVICES_MAX: usize = 10_000_000;
-/// Lines of one registration request; half of what the API takes.
+/// Lines per registration request; half of the API's limit.
 const REGISTRATIONS_PER_REQUEST: usize = 5_000;
-/// Devices that breaking news are for.
+/// Recipients of the urgent message.
 const BREAKING_DEVICES: usize = 1_000;
 const POLL: Duration = Duration::from_millis(50);
-/// Closer, since what is measured is less than a second.
+/// Shorter, since the measured time is below a second.
 const POLL_BREAKING: Duration = Duration::from_millis(10);
 const TENTHS: [&str; 10] = [
     "rate, tenth 1",
@@ -42,11 +42,11 @@ const TENTHS: [&str; 10] = [
 
 pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
     args.common.check()?;
-    check((100..=DEVICES_MAX).contains(&args.devices), "--devices is 100 to 10000000")?;
+    check((100..=DEVICES_MAX).contains(&args.devices), "--devices must be 100 to 10000000")?;
     if let Some(server) = &args.common.server {
-        let rule = format!("{server} has to trust the fake, and an own one it cannot know: give --fake");
+        let rule = format!("{server} must trust the fake, which it cannot for a started one: use --fake");
         args.fake.as_ref().ok_or(Error::Usage(rule))?;
-        check(args.common.admin.is_some(), "--admin is needed to give the app a credential")?;
+        check(args.common.admin.is_some(), "--admin is required to give the app a credential")?;
     }
     let mut service = match &args.fake {
         Some(control) => PushService::attach(control)?,
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
     Ok(report("campaign", &repetitions, outcome))
 }
 
-/// A server that is started here trusts the fake.
+/// A started server trusts the fake.
 fn trusting(common: &Common, service: &PushService) -> Common {
     let mut common = common.clone();
     if let (None, Some(path)) = (&common.server, &service.ca_file) {
@@ -85,7 +85,7 @@ struct Bench<'a> {
     notes: Vec<String>,
 }
 
-/// What is read of a campaign.
+/// The fields of a campaign that are read.
 #[derive(Debug, Deserialize)]
 struct Shown {
     id: String,
@@ -102,11 +102,11 @@ struct ShownLatency {
     p99_ms: Option<f64>,
 }
 
-/// What watching a campaign gave.
+/// The results of watching a campaign.
 #[derive(Default)]
 struct Watched {
     start_ns: u64,
-    /// When how many were answered, at most one point a poll.
+    /// Number of responses over time, at most one point per poll.
     points: Vec<(u64, u64)>,
     resident_max: u64,
     breaking_ms: Option<f64>,
@@ -125,22 +125,22 @@ impl<'a> Bench<'a> {
 
     fn shown(&mut self, method: &'static str, path: &str, body: &[u8]) -> Result<Shown, Error> {
         let response = self.ask(method, path, body)?;
-        let malformed = |_| Error::Malformed { request: path.to_owned(), what: "it is no campaign" };
+        let malformed = |_| Error::Malformed { request: path.to_owned(), what: "it is not a campaign" };
         serde_json::from_slice(&response.body).map_err(malformed)
     }
 
     fn give_credential(&self, credential: &Value) -> Result<(), Error> {
-        let rule = "the operator's token is needed: give --operator-token";
+        let rule = "the operator's token is required: use --operator-token";
         let token = self.args.operator_token.clone().or_else(|| self.server.operator_token());
         let token = token.ok_or_else(|| Error::Usage(rule.to_owned()))?;
         let admin: Option<Origin> = self.server.admin.clone();
-        let admin = admin.ok_or_else(|| Error::Usage("--admin is needed".to_owned()))?;
+        let admin = admin.ok_or_else(|| Error::Usage("--admin is required".to_owned()))?;
         let path = format!("/v1/apps/{}/push?replace=true", self.args.common.app);
         let request = Request { method: "POST", path: &path, key: &token, content_type: "application/json" };
         Client::new(admin)?.expect_success(request, credential.to_string().as_bytes()).map(drop)
     }
 
-    /// The devices of the campaign, the first of them those of breaking news too.
+    /// Registers the campaign's devices, of which the first also receive the urgent message.
     fn register(&mut self) -> Result<(), Error> {
         let Common { name, .. } = &self.args.common;
         progress(&format!("registering {} devices", self.args.devices));
@@ -235,7 +235,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// From the request to publish to the moment the node tells of an answer.
+    /// The time from the publish request until the node reports a response.
     fn break_in(&mut self, deadline_ns: u64, running: &Shown) -> Result<f64, Error> {
         let name = &self.args.common.name;
         let body = campaign(name, "extra", &json!({"topic": breaking_topic(name)}));
@@ -243,8 +243,7 @@ impl<'a> Bench<'a> {
         let id = self.shown("POST", "/v1/campaigns", body.as_bytes())?.id;
         let path = format!("/v1/campaigns/{id}");
         if running.state == "done" {
-            self.notes
-                .push("the campaign was over when breaking news came: ask for more --devices".to_owned());
+            self.notes.push("the campaign ended before the urgent message: increase --devices".to_owned());
         }
         while self.shown("GET", &path, b"")?.done == 0 {
             if clock::now_ns() > deadline_ns {
@@ -259,14 +258,16 @@ impl<'a> Bench<'a> {
         let wanted = self.args.devices as u64;
         if shown.errors > 0 || shown.recipients < wanted {
             let Shown { recipients, errors, .. } = shown;
-            self.notes.push(format!("of {wanted} devices {recipients} were recipients, {errors} errors"));
+            self.notes
+                .push(format!("of {wanted} devices {recipients} were recipients, with {errors} errors"));
         }
         if let (Some(p50), Some(p99)) = (shown.latency.p50_ms, shown.latency.p99_ms) {
-            self.notes.push(format!("the node says from dequeue to answer: p50 {p50} ms, p99 {p99} ms"));
+            self.notes
+                .push(format!("reported by the node, from dequeue to response: p50 {p50} ms, p99 {p99} ms"));
         }
     }
 
-    /// The rate over the whole, and of each tenth of the recipients.
+    /// The overall rate, and that of each tenth of the recipients.
     fn push_rates(&self, watched: &Watched, values: &mut Values) {
         let total = self.args.devices as f64;
         let at = |share: f64| crossing_ns(watched, (total * share).round() as u64);
@@ -287,7 +288,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// When so many were answered, as if answers came evenly between two polls.
+/// When `count` responses had arrived, interpolated between two polls.
 fn crossing_ns(watched: &Watched, count: u64) -> Option<u64> {
     let mut before = (watched.start_ns, 0);
     for &(at_ns, done) in &watched.points {
@@ -325,7 +326,7 @@ fn ended(shown: &Shown, args: &Campaign) -> Error {
         missing: (args.devices as u64).saturating_sub(*done),
         expected: args.devices as u64,
         seconds: args.patience.as_secs_f64(),
-        hint: format!("campaign {id} is {state}, {done} of {recipients} recipients so far have an answer"),
+        hint: format!("campaign {id} is {state}, {done} of {recipients} recipients have a response so far"),
     }
 }
 
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_between_two_polls_is_interpolated() {
+    fn times_between_two_polls_are_interpolated() {
         let watched = Watched { start_ns: 100, points: vec![(200, 10), (400, 30)], ..Watched::default() };
         for (count, at_ns) in [(0, Some(100)), (5, Some(150)), (10, Some(200)), (20, Some(300)), (31, None)] {
             assert_eq!(crossing_ns(&watched, count), at_ns, "{count}");

@@ -1,6 +1,6 @@
-//! How a scenario runs: it prepares a target, measures it as often as asked, and finishes. Where the floor
-//! is wanted too, it gets the same treatment by turns with the target, each with clients of its own whose
-//! connections stay open: what drifts on the machine drifts for both.
+//! Runs a scenario: prepares a target, measures it repeatedly, and finishes. With the floor, both are
+//! measured alternately, each with its own clients whose connections stay open, so that drift of the machine
+//! affects both.
 
 use super::{Bench, Compared, Needs, Outcome, progress, report};
 use crate::args::{Common, Foreign, Speech};
@@ -8,33 +8,33 @@ use crate::report::{ReportDocument, Values};
 use crate::target::Target;
 use crate::{Error, host};
 
-/// One scenario against one target, which it does not know.
+/// One scenario against one target, which the scenario does not know.
 pub(crate) trait Measurement {
-    /// What comes before the first repetition: connections, devices, warming up.
+    /// Runs before the first repetition: connections, devices, warm-up.
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error>;
-    /// Repetition `number`, counted from 1.
+    /// Runs repetition `number`, counted from 1.
     fn measure(&mut self, bench: &mut Bench<'_>, number: u32) -> Result<Values, Error>;
-    /// What is to be checked after the last.
+    /// Runs checks after the last repetition.
     fn finish(&mut self, _bench: &mut Bench<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// What to measure.
+/// The target and conditions of a scenario.
 #[derive(Clone)]
 pub(crate) struct Subject<'a> {
     pub(crate) common: &'a Common,
-    /// What devices speak with a node; none: its native protocol.
+    /// The protocol of the devices; `None`: the native one.
     pub(crate) speech: Option<&'a Speech>,
-    /// Instead of a node.
+    /// A foreign server instead of a node.
     pub(crate) foreign: Option<&'a Foreign>,
-    /// By turns with the floor.
+    /// Whether to alternate with the floor.
     pub(crate) floor: bool,
     pub(crate) needs: Needs,
 }
 
 impl<'a> Subject<'a> {
-    /// What can be known before anything is started.
+    /// The checks that need no server.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.common.check()?;
         if let Some(speech) = self.speech {
@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
         Bench::new(self.common, target, self.needs.clone())
     }
 
-    /// None if it is not wanted.
+    /// `None` if the floor is not requested.
     pub(crate) fn open_floor(&self) -> Result<Option<Bench<'a>>, Error> {
         if !self.floor {
             return Ok(None);
@@ -64,7 +64,7 @@ impl<'a> Subject<'a> {
         let target = Target::floor(self.needs.deliveries)?;
         let mut bench = Bench::new(self.common, target, self.needs.clone())?;
         if self.common.tls {
-            bench.notes.push("it speaks without TLS".to_owned());
+            bench.notes.push("the floor does not use TLS".to_owned());
         }
         Ok(Some(bench))
     }
@@ -96,7 +96,7 @@ pub(crate) fn run<M: Measurement>(
     }
     let mut sides = sides.into_iter();
     let first = sides.next().map(Side::close);
-    let (repetitions, mut outcome) = first.expect("the subject was put in first");
+    let (repetitions, mut outcome) = first.expect("the subject was added first");
     if let Some((repetitions, floor)) = sides.next().map(Side::close) {
         outcome.add_floor(repetitions, floor);
     }
@@ -104,7 +104,7 @@ pub(crate) fn run<M: Measurement>(
 }
 
 struct Side<'a, M> {
-    /// Behind what is said of it.
+    /// Appended to progress messages.
     name: &'static str,
     bench: Bench<'a>,
     measurement: M,

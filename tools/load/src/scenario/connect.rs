@@ -7,7 +7,7 @@ use crate::report::{LOG_IN, ReportDocument, Values};
 use crate::worker::Connected;
 
 pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
-    check(args.connections > 0, "at least one device is needed")?;
+    check(args.connections > 0, "at least one device is required")?;
     let subject = Subject {
         common: &args.common,
         speech: Some(&args.speech),
@@ -20,7 +20,8 @@ pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
 
 struct LogIns {
     connections: usize,
-    /// The log-ins that make the devices, where devices are kept: log-ins per second, and the longest.
+    /// The log-ins that create the devices, if the target stores devices: log-ins per second, and the
+    /// longest.
     first: Option<(f64, f64)>,
 }
 

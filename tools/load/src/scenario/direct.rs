@@ -1,4 +1,4 @@
-//! Requests that name many users, a share of them connected: the work the product does all day.
+//! Requests to many users, of whom a share is connected: the main workload of the product.
 
 use super::{Bench, Measurement, Needs, PER_DELIVERY, Sample, Subject};
 use crate::args::{Direct, Pacing, check, check_counts};
@@ -8,23 +8,23 @@ use crate::stats::slope;
 use crate::worker::{Pace, Plan, Published, show_reasons};
 use crate::{Error, clock};
 
-/// Between the command to the workers and the first request.
+/// Time between the command to the workers and the first request.
 pub(super) const LEAD_NS: u64 = 50_000_000;
 
 pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     check_counts(args.connections, args.targets, args.payload, args.in_flight)?;
-    check((0.0..=1.0).contains(&args.connected_share), "--connected-share is 0 to 1")?;
+    check((0.0..=1.0).contains(&args.connected_share), "--connected-share must be 0 to 1")?;
     args.pacing.check()?;
     let connected = (args.targets as f64 * args.connected_share).round() as usize;
     let processes = usize::from(args.common.processes);
     check(
         connected <= args.connections / processes,
-        "a request names more connected users than a process of the client has: ask for more --connections",
+        "a request names more connected users than a client process has: increase --connections",
     )?;
     let away = args.targets - connected;
-    // As many as are connected, so that lookups miss as often as they would.
+    // As many as are connected, so that look-ups miss realistically.
     let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
-    check(!args.floor || args.when == When::Connected, "--floor keeps nothing: compare it without --when")?;
+    check(!args.floor || args.when == When::Connected, "--floor stores nothing: omit --when")?;
     let plan = Plan {
         start_ns: 0,
         from_ns: 0,
@@ -56,10 +56,10 @@ struct Requests<'a> {
 
 impl Measurement for Requests<'_> {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        // Before anything else has grown the server's memory.
+        // Before anything else increases the server's memory.
         self.memory = slope(&bench.connect_and_weigh(&steps(self.args.connections))?);
         if self.args.when == When::Stored {
-            bench.notes.push("devices ack every message; rows of devices that are away are kept".to_owned());
+            bench.notes.push("devices ack every message; rows of offline devices are kept".to_owned());
         }
         bench.register_away(self.plan.away_devices)
     }
@@ -83,7 +83,7 @@ pub(super) fn pace(pacing: &Pacing) -> Pace {
     pacing.rate.map_or(Pace::Max, Pace::Rate)
 }
 
-/// Four counts up to all.
+/// Four counts up to the total.
 fn steps(connections: usize) -> Vec<usize> {
     let mut steps: Vec<usize> =
         [10, 40, 70, 100].map(|percent| (connections * percent / 100).max(1)).to_vec();
@@ -91,8 +91,8 @@ fn steps(connections: usize) -> Vec<usize> {
     steps
 }
 
-/// Warms up, measures and waits for the end. `head` pushes the figures that come first, and says what
-/// CPU is counted for.
+/// Warms up, measures and waits for the end. `head` pushes the first figures, and returns the name and count
+/// for CPU figures.
 pub(super) fn measure(
     bench: &mut Bench<'_>,
     plan: &Plan,
@@ -112,7 +112,7 @@ pub(super) fn measure(
     let published = bench.crew.published()?;
     if published.accepted == 0 {
         let reasons = show_reasons(&published.refused);
-        let reasons = if reasons.is_empty() { "None was answered in time.".to_owned() } else { reasons };
+        let reasons = if reasons.is_empty() { "No response arrived in time.".to_owned() } else { reasons };
         return Err(Error::NothingAccepted { reasons });
     }
     let (names, count) = head(&published, (to_ns - from_ns) as f64 / 1e9, values);
@@ -122,20 +122,18 @@ pub(super) fn measure(
     Ok(published)
 }
 
-/// Says what a figure does not.
+/// Adds notes about errors.
 pub(super) fn note_trouble(bench: &mut Bench<'_>, published: &Published) {
     let refused = show_reasons(&published.refused);
     let disconnected = show_reasons(&published.disconnected);
-    for (what, reasons) in
-        [("requests that were not accepted", refused), ("connections that ended", disconnected)]
-    {
+    for (what, reasons) in [("rejected requests", refused), ("connections that ended", disconnected)] {
         if !reasons.is_empty() {
             bench.notes.push(format!("{what}: {reasons}"));
         }
     }
     if published.unsent > 0 {
         let text =
-            format!("{} requests were due and could not be sent: the rate is too high", published.unsent);
+            format!("{} requests were due but could not be sent: the rate is too high", published.unsent);
         bench.notes.push(text);
     }
 }

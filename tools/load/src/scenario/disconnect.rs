@@ -1,9 +1,9 @@
-//! All devices gone at once, as when a network fails: how long until the server has let go of every one of
-//! them, and what it paid for that.
+//! All devices disconnect at once, as in a network failure: the time until the server has released all
+//! connections, and the cost.
 //!
-//! The server is clean when it has as many open files fewer as there were devices, which the kernel tells
-//! at no cost to the server, and, where its metrics can be asked, when they agree. Connections that others
-//! have with it meanwhile are not waited for.
+//! The server is clean when its number of open files has decreased by the number of devices, which the kernel
+//! reports without load on the server, and, if metrics are available, when they agree. Other connections to
+//! the server are ignored.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::{Error, clock};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(1);
-/// Asking for metrics is work for the server.
+/// Reading metrics costs the server some work.
 const METRICS_POLL: Duration = Duration::from_millis(10);
-/// What a server writes a moment later it writes within this time.
+/// The time for deferred writes of the server.
 const AFTERMATH: Duration = Duration::from_secs(2);
 const OPEN: &str = "noroshi_connections";
 const COMMITS: &str = "noroshi_store_commits_total";
@@ -30,10 +30,10 @@ const PER_CLOSE: CpuNames = CpuNames {
 };
 
 pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
-    check(args.connections > 0, "at least one device is needed")?;
+    check(args.connections > 0, "at least one device is required")?;
     let is_own = args.common.server.is_none() && !args.foreign.is_given();
     let seen = is_own || args.common.pid.is_some() || args.common.admin.is_some();
-    check(seen, "--pid or --admin is needed to see when the server is clean")?;
+    check(seen, "--pid or --admin is required to detect when the server is clean")?;
     let subject = Subject {
         common: &args.common,
         speech: Some(&args.speech),
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
 
 struct Leaving {
     connections: usize,
-    /// None where they cannot be asked.
+    /// `None` if unavailable.
     metrics: Option<Metrics>,
 }
 
 impl Measurement for Leaving {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
         self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
-        bench.connect(self.connections).map(drop) // the first log-ins make the devices
+        bench.connect(self.connections).map(drop) // the first log-ins create the devices
     }
 
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
@@ -79,7 +79,7 @@ impl Measurement for Leaving {
     }
 }
 
-/// What the server has once it is clean; none where it cannot be seen.
+/// The server's state once it is clean; `None` where unknown.
 struct Clean {
     files: Option<u64>,
     open: Option<f64>,
@@ -90,12 +90,12 @@ impl Leaving {
         self.metrics.as_mut().map_or(Ok(()), Metrics::refresh)
     }
 
-    /// As of the last look at them.
+    /// The value at the last refresh.
     fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.as_ref().map(|metrics| metrics.sum(name))
     }
 
-    /// By what it has with all devices connected.
+    /// Computed from the state with all devices connected.
     fn clean(&mut self, bench: &Bench<'_>) -> Result<Clean, Error> {
         self.refresh()?;
         let files = bench.target.process().and_then(Process::open_files);
@@ -109,7 +109,7 @@ impl Leaving {
         }
     }
 
-    /// When nothing of the connections was left.
+    /// Returns when all connections were released.
     fn wait_until_clean(&mut self, bench: &Bench<'_>, clean: Clean, begun_ns: u64) -> Result<u64, Error> {
         let deadline_ns = begun_ns + clock::ns(TIMEOUT);
         if let Some((clean_files, process)) = clean.files.zip(bench.target.process()) {

@@ -1,7 +1,9 @@
-//! The event log: how fast it writes files, what telling costs, what a slow sink costs requests, and what an outage loses.
+//! The event log: the speed of writing files, the cost of emitting, the effect of a slow sink on requests,
+//! and the loss in an outage.
 //!
-//! Each part runs in a process of its own, so that its memory is its own, and with the credentials that the fake of
-//! Firehose expects in its environment, where the SDK looks for them. It says its figures as lines of `name<TAB>value`.
+//! Each part runs in its own process, so that its memory is separate, and with the credentials of the fake
+//! Firehose in its environment, where the SDK looks for them. It prints its figures as lines of
+//! `name<TAB>value`.
 
 mod arrived;
 mod emit;
@@ -21,7 +23,7 @@ use crate::Error;
 use crate::args::{Events, Part, check};
 use crate::report::{ReportDocument, Values};
 
-/// Every figure there is, with its unit, in the order they are shown.
+/// All figures with units, in display order.
 const FIGURES: &[(&str, &str)] = &[
     ("10,000 events to a file", "s"),
     ("100,000 events to a file", "s"),
@@ -53,25 +55,28 @@ const FIGURES: &[(&str, &str)] = &[
     ("outage: spool, the most", "MiB"),
 ];
 
-/// What a part found, by the names of [`FIGURES`].
+/// The figures of a part, by the names in [`FIGURES`].
 type Found = Vec<(String, f64)>;
 
 pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
-    check(!args.counts.is_empty() && args.counts.is_sorted(), "--counts are numbers that grow")?;
-    check((1..=64).contains(&args.threads), "--threads is 1 to 64")?;
-    check(args.rate > 0 && args.each > 0 && args.requests > 0, "nothing can be measured of nothing")?;
+    check(!args.counts.is_empty() && args.counts.is_sorted(), "--counts must be ascending numbers")?;
+    check((1..=64).contains(&args.threads), "--threads must be 1 to 64")?;
+    check(
+        args.rate > 0 && args.each > 0 && args.requests > 0,
+        "--rate, --each and --requests must be positive",
+    )?;
     let mut outcome = Outcome { server: "in the processes of the parts".to_owned(), ..Outcome::default() };
     let wanted = if args.only.is_empty() { &Part::ALL[..] } else { &args.only };
     let (parts, left): (Vec<Part>, Vec<Part>) =
         wanted.iter().partition(|part| FIREHOSE || !part.needs_firehose());
     for part in left {
-        let note = format!("{} needs a build with the feature firehose", part.name());
+        let note = format!("{} requires a build with the feature firehose", part.name());
         outcome.notes.push(note);
     }
     let mut repetitions = vec![Values::default(); args.common.repeat as usize];
     for (number, values) in repetitions.iter_mut().enumerate() {
         for part in &parts {
-            // A minute of outage says the same each time.
+            // Repeating a minute of outage gives the same result.
             if *part == Part::Outage && number > 0 {
                 continue;
             }
@@ -83,7 +88,7 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
     Ok(report("events", &repetitions, outcome))
 }
 
-/// What a process of its own has to say.
+/// Runs one part in this process.
 pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
     for (name, value) in measure(args, part)? {
         println!("{name}\t{value}");
@@ -91,7 +96,7 @@ pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
     Ok(())
 }
 
-/// The fake of Firehose, for another program.
+/// Runs the fake Firehose for another program.
 pub(crate) fn run_fake(args: &Events) -> Result<(), Error> {
     fake::run(args, std::io::stdin().lock(), std::io::stdout().lock())
 }
@@ -113,7 +118,7 @@ fn push(values: &mut Values, found: &Found) {
     }
 }
 
-/// This very command, for one part.
+/// Runs this command in a process for one part.
 fn in_a_process(part: Part) -> Result<Found, Error> {
     let program = std::env::current_exe().map_err(Error::system("own executable"))?;
     let output = Command::new(program)
@@ -125,7 +130,7 @@ fn in_a_process(part: Part) -> Result<Found, Error> {
         .output()
         .map_err(Error::system("a process for a part"))?;
     if !output.status.success() {
-        return Err(failed(&format!("{} ended with {}", part.name(), output.status)));
+        return Err(failed(&format!("{} exited with {}", part.name(), output.status)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let line = |line: &str| {
@@ -139,7 +144,7 @@ fn failed(why: &str) -> Error {
     Error::Events(why.to_owned())
 }
 
-/// An event as they are most: something was written to one device.
+/// A typical event: a write to one device.
 fn event(number: u64) -> noroshi_events::Event {
     let mut id = [0; 16];
     id[8..].copy_from_slice(&number.to_be_bytes());
@@ -148,8 +153,8 @@ fn event(number: u64) -> noroshi_events::Event {
     noroshi_events::Event::Outcome { of, outcome: Step::Written, devices, count: 1 }
 }
 
-/// Tells an event; where there is no room, when there is.
-fn tell(events: &noroshi_events::Events, number: u64, at: Timestamp) {
+/// Emits an event; waits for space if there is none.
+fn emit(events: &noroshi_events::Events, number: u64, at: Timestamp) {
     let mut record = noroshi_events::Record { at, event: event(number) };
     while let Err(back) = events.try_emit(record) {
         record = back;
@@ -157,15 +162,15 @@ fn tell(events: &noroshi_events::Events, number: u64, at: Timestamp) {
     }
 }
 
-/// The time of events that nobody reads.
+/// The time stamp of events that nobody reads.
 const AT: Timestamp = Timestamp(1_800_000_000_000);
 
-/// Nobody asks for the name of an app here.
+/// Names of apps are not needed.
 fn names() -> noroshi_events::Names {
     std::sync::Arc::new(|_| None)
 }
 
-/// A value of a sorted list: `share` of them are below it.
+/// The value of a sorted list that a share of the others is below.
 fn percentile(sorted: &[u32], share: f64) -> f64 {
     let index = (sorted.len() as f64 * share) as usize;
     sorted.get(index.min(sorted.len().saturating_sub(1))).copied().map_or(0.0, f64::from)

@@ -1,6 +1,6 @@
-//! Several gateway nodes with many devices, PostgreSQL and Redis beside them: the shape of a large installation on one
-//! machine. Log-ins, requests to many users, one topic message to all, and the sudden end of a gateway, each with what
-//! the engines were asked for it.
+//! Several gateway nodes with many devices, PostgreSQL and Redis: a large installation on one machine.
+//! Measures log-ins, requests to many users, topic messages to all, and the failure of a gateway, each with
+//! the load on the engines.
 
 mod end;
 mod usage;
@@ -27,12 +27,12 @@ use crate::worker::{Plan, show_reasons};
 use crate::{Error, clock};
 use usage::{PER_DELIVERY, PER_LOG_IN, Sample};
 
-/// For the slowest log-ins worth measuring.
+/// The slowest rate of log-ins that is measured.
 const LOG_INS_PER_SECOND_MIN: u64 = 100;
-/// Several turns of what nodes do once a second.
+/// Several rounds of the nodes' tasks that run once a second.
 const IDLE: Duration = Duration::from_secs(5);
 const TOPIC_TIMEOUT: Duration = Duration::from_secs(60);
-/// A node says a second after its last message that it was the last (the bus' own rule): what is counted is over then.
+/// A node marks its last message after a second (a rule of the bus); counting ends after that.
 const BUS_QUIET: Duration = Duration::from_millis(1_500);
 
 pub(crate) fn run(args: &Homing) -> Result<ReportDocument, Error> {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Homing) -> Result<ReportDocument, Error> {
     match measured {
         Ok(()) => Ok(document),
         Err(error) => {
-            // What was measured before is worth the minutes it took.
+            // Prints the results so far, which took minutes to measure.
             eprintln!("{}\n", document.table());
             Err(error)
         }
@@ -78,7 +78,7 @@ impl<'a> Bench<'a> {
             names: Names { prefix: args.name.clone() },
             signer: Signer::new(&cell.jwt_secret, "dev"),
             api_key: cell.key.clone(),
-            topic: None, // subscribed to durably, at registration
+            topic: None, // subscribed durably, at registration
             dialect: Dialect::Native,
             sources_start: random_u32()?,
         };
@@ -86,11 +86,11 @@ impl<'a> Bench<'a> {
         Ok(Self { args, crew, setup, notes: Vec::new(), cell })
     }
 
-    /// A node that is gone is the cause of whatever failed.
+    /// Returns the exit of a node as the cause of an error.
     fn explain(&self, error: Error) -> Error {
         match self.cell.exited() {
             Some((name, status, log)) => {
-                Error::Start { why: format!("{name} started, then ended with {status} ({error})"), log }
+                Error::Start { why: format!("{name} started, then exited with {status} ({error})"), log }
             }
             None => error,
         }
@@ -111,7 +111,7 @@ impl<'a> Bench<'a> {
         values.push("requests in flight at most", "", self.args.in_flight as f64);
         values.push("log-ins on their way at most", "", f64::from(self.args.handshakes));
         if self.cell.redis.is_none() {
-            self.notes.push("Redis is no single server: its commands and CPU are not counted".to_owned());
+            self.notes.push("Redis is not a single server: its commands and CPU are not counted".to_owned());
         }
         if !self.cell.has_postgres() {
             self.notes.push("PostgreSQL was not started here: its CPU is not counted".to_owned());
@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
 
     fn register(&mut self) -> Result<(), Error> {
         let (connected, away) = (self.args.connections(), self.args.away_devices());
-        progress(&format!("registering {connected} devices that connect and {away} that are away"));
+        progress(&format!("registering {connected} devices that connect and {away} that stay offline"));
         let (names, topic) = (&self.setup.names, self.topic());
         let mut provider = self.provider()?;
         let started_ns = clock::now_ns();
@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
         })?;
         let seconds = (clock::now_ns() - started_ns) as f64 / 1e9;
         let rate = (connected + away) as f64 / seconds;
-        self.notes.push(format!("{} devices were registered at {rate:.0} a second", connected + away));
+        self.notes.push(format!("{} devices were registered at {rate:.0} per second", connected + away));
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
         from.push_each(&to, &PER_LOG_IN, devices as u64, values);
         if !connected.failed.is_empty() {
             let failed = show_reasons(&connected.failed);
-            self.notes.push(format!("log-ins that failed and were repeated: {failed}"));
+            self.notes.push(format!("failed and repeated log-ins: {failed}"));
         }
         self.settle();
         if let Some((before, after)) = resident_before.zip(self.gateways_resident()) {
@@ -189,7 +189,7 @@ impl<'a> Bench<'a> {
         self.cell.gateways.iter().map(|node| resident(node.process())).sum()
     }
 
-    /// What Redis is asked though nothing happens.
+    /// Counts Redis commands while nothing happens.
     fn stand_idle(&mut self, values: &mut Values) -> Result<(), Error> {
         self.settle();
         let from = Sample::take(&mut self.cell, &self.crew)?;
@@ -240,7 +240,7 @@ impl<'a> Bench<'a> {
         from.push_cores(&to, values);
         self.notes.extend(from.redis_note(&to, "while publishing"));
         for (what, reasons) in [
-            ("requests that were not accepted", show_reasons(&published.refused)),
+            ("rejected requests", show_reasons(&published.refused)),
             ("connections that ended while publishing", show_reasons(&published.disconnected)),
         ] {
             if !reasons.is_empty() {
@@ -249,13 +249,13 @@ impl<'a> Bench<'a> {
         }
         if published.unsent > 0 {
             let text =
-                format!("{} requests were due and could not be sent: the rate is too high", published.unsent);
+                format!("{} requests were due but could not be sent: the rate is too high", published.unsent);
             self.notes.push(text);
         }
         Ok(())
     }
 
-    /// One topic message to all devices, several times.
+    /// Publishes a topic message to all devices, several times.
     fn tell_all(&mut self, values: &mut Values) -> Result<(), Error> {
         progress("one topic message to all");
         let setup = Setup { topic: Some(self.topic()), ..self.setup.clone() };
@@ -264,11 +264,11 @@ impl<'a> Bench<'a> {
         for _ in 0..self.args.rounds {
             std::thread::sleep(BUS_QUIET);
             self.crew.receive(0, Duration::ZERO)?;
-            self.crew.received()?; // what came before counts no more
+            self.crew.received()?; // ignores earlier messages
             let before = Sample::take(&mut self.cell, &self.crew)?;
             let sent_ns = clock::now_ns();
             publisher.publish(1, When::Connected, sent_ns, self.args.payload)?;
-            // Accepted is handed to the bus; a second later each gateway is told that it was the last message.
+            // Accepted messages were passed to the bus; a second later each gateway receives the end mark.
             let after = Sample::take(&mut self.cell, &self.crew)?;
             let (latency, last_ns) = self.all_received(sent_ns)?;
             reach.push(last_ns.saturating_sub(sent_ns) as f64 / 1e6);

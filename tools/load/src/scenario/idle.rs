@@ -1,5 +1,5 @@
-//! Connections that do nothing: the memory of one, as the slope over several counts so that what the
-//! server needs anyway does not matter, and CPU while all of them rest.
+//! Idle connections: the memory per connection, as the slope over several counts, which excludes the server's
+//! fixed memory, and the CPU usage.
 
 use std::time::Duration;
 
@@ -11,8 +11,11 @@ use crate::stats::slope;
 use crate::worker::show_reasons;
 
 pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
-    check(args.counts.len() >= 2, "--counts needs two numbers of connections: memory is a slope")?;
-    check(args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0, "--counts must grow")?;
+    check(args.counts.len() >= 2, "--counts requires at least two numbers, since memory is a slope")?;
+    check(
+        args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0,
+        "--counts must be ascending and positive",
+    )?;
     check(!args.duration.is_zero(), "--duration must not be zero")?;
     let subject = Subject {
         common: &args.common,
@@ -22,7 +25,7 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
         needs: Needs { connections: args.counts[args.counts.len() - 1], ..Needs::default() },
     };
     subject.check()?;
-    // Memory that a server once had it may keep: each repetition needs a new one.
+    // A server may keep memory that it once used, so each repetition needs a new one.
     let runs_already = args.common.server.is_some() || args.foreign.is_given();
     let repeat = if runs_already { 1 } else { args.common.repeat };
     let mut node = Column::default();
@@ -37,7 +40,7 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     }
     let mut outcome = node.outcome.unwrap_or_default();
     if repeat < args.common.repeat {
-        outcome.notes.push("measured once: a running server keeps memory it once had".to_owned());
+        outcome.notes.push("measured once: a running server keeps memory that it once used".to_owned());
     }
     outcome.notes.extend(notes_on(&node.repetitions, &args.counts));
     if let Some(mut of_floor) = floor.outcome {
@@ -47,14 +50,14 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     Ok(report("idle", &node.repetitions, outcome))
 }
 
-/// Connections over which steps of memory (tables that double, pages) are evened out.
+/// The range of connections over which steps of memory (growing tables, pages) average out.
 const SPAN_MIN: usize = 5_000;
 const LOST: &str = "connections lost";
 
 fn notes_on(repetitions: &[Values], counts: &[usize]) -> Vec<String> {
     let span = counts[counts.len() - 1] - counts[0];
     let coarse = (span < SPAN_MIN).then(|| {
-        format!("memory grows in steps: a slope over {span} connections is coarse (--counts over {SPAN_MIN} or more)")
+        format!("memory grows in steps: a slope over {span} connections is imprecise (use --counts over {SPAN_MIN} or more)")
     });
     void_note(repetitions).into_iter().chain(coarse).collect()
 }
@@ -62,7 +65,7 @@ fn notes_on(repetitions: &[Values], counts: &[usize]) -> Vec<String> {
 fn void_note(repetitions: &[Values]) -> Option<String> {
     let lost: f64 = repetitions.iter().filter_map(|values| values.get(LOST)).sum();
     (lost > 0.0)
-        .then(|| format!("THIS MEASUREMENT IS VOID: {lost:.0} connections were lost, and not all were idle"))
+        .then(|| format!("INVALID MEASUREMENT: {lost:.0} connections were lost, so not all were idle"))
 }
 
 #[derive(Default)]
@@ -88,7 +91,7 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     if let Some((_, resident)) = points.last() {
         values.push("resident memory, all connected", "MiB", resident / f64::from(1 << 20));
     }
-    progress(&format!("watching for {} s", args.duration.as_secs_f64()));
+    progress(&format!("observing for {} s", args.duration.as_secs_f64()));
     let from = Sample::take(bench);
     std::thread::sleep(args.duration);
     let to = Sample::take(bench);
@@ -100,7 +103,7 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     if let Some(cpu) = from.server_until(to) {
         values.count_cpu(cpu.total_us());
     }
-    // Nothing is waited for: this asks what became of the connections meanwhile.
+    // Waits for nothing: this reports the state of the connections.
     bench.crew.receive(0, Duration::ZERO)?;
     let lost = bench.crew.received()?.disconnected;
     values.push(LOST, "", lost.values().sum::<u64>() as f64);
@@ -110,16 +113,16 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     Ok(values)
 }
 
-/// Resident memory at each of `counts`, which grow, on a server that has had no devices before.
+/// Resident memory at each of the ascending `counts`, on a server without previous devices.
 pub(super) fn weigh(bench: &mut Bench<'_>, counts: &[usize]) -> Result<Vec<(f64, f64)>, Error> {
-    // Devices are made on their first log-in, which costs memory of its own: where that is possible,
-    // those log-ins go to a process that is not measured.
+    // The first log-in creates a device, which takes memory of its own: if possible, these log-ins use a
+    // process that is not measured.
     if bench.target.can_restart() {
         bench.connect(counts.iter().copied().max().unwrap_or_default())?;
         bench.crew.disconnect()?;
         bench.target.restart()?;
     } else if bench.target.keeps_devices() {
-        bench.notes.push("memory includes what making the devices took, if they were new".to_owned());
+        bench.notes.push("memory includes the creation of devices, if they were new".to_owned());
     }
     bench.connect_and_weigh(counts)
 }
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slope_over_few_and_connections_that_were_lost_are_told() {
+    fn short_slopes_and_lost_connections_are_noted() {
         let repetition = |lost: f64| {
             let mut values = Values::default();
             values.push(LOST, "", lost);

@@ -1,24 +1,24 @@
-//! The first call of an app, `GET /v1/me`: cold, warm, and warm with a great many experiments that are live for others
-//! or over, all with one server in one run; and the 304 of a client that has the answer already.
+//! The first call of an app, `GET /v1/me`: cold, warm, and warm with many experiments that are live for other
+//! users or ended, all with one server in one run; and the 304 for a client that has the current answer.
 //!
-//! One thread asks over connections with one request each; devices take turns. Every request is written out before the
-//! clock runs.
+//! One thread sends over connections with one request each; devices take turns. All requests are prepared
+//! before the measurement.
 
 use serde_json::{Value, json};
 
 use super::{Bench, CpuNames, Needs, Sample, Subject, progress, report};
 use crate::args::{Me, check};
-use crate::asking::{Asked, Asking};
 use crate::http::{Client, Request};
 use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::request_loop::{Results, Schedule};
 use crate::{Error, clock};
 
-/// Definitions on their way: one commit of the store for all of them.
+/// Concurrent definition requests: the store commits them together.
 const DEFINITIONS_IN_FLIGHT: usize = 64;
-/// Lines of one registration, users of one notification.
+/// Lines per registration, users per notification.
 const DEVICES_PER_REQUEST: usize = 1_000;
 
-/// What is measured, and how its figures are called.
+/// A phase of the measurement, with the names of its figures.
 struct Phase {
     requests: &'static str,
     latency: LatencyNames,
@@ -49,8 +49,8 @@ const UNCHANGED: Phase = Phase {
 
 pub(crate) fn run(args: &Me) -> Result<ReportDocument, Error> {
     args.pacing.check()?;
-    check(args.pacing.rate.is_none(), "as many requests as it takes: there is no --rate here")?;
-    check(args.experiments <= args.live, "--experiments are among those that are --live")?;
+    check(args.pacing.rate.is_none(), "--rate is not supported: requests are unlimited")?;
+    check(args.experiments <= args.live, "--experiments must not exceed --live")?;
     let connections = usize::from(args.in_flight).max(DEFINITIONS_IN_FLIGHT);
     let subject = Subject {
         common: &args.common,
@@ -67,14 +67,14 @@ pub(crate) fn run(args: &Me) -> Result<ReportDocument, Error> {
 fn measure_all(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
     let mut scene = Scene::new(args, bench)?;
     let mut repetitions = vec![Values::default(); args.common.repeat as usize];
-    // The first time that anybody asks.
-    let cold = scene.ask(bench, &scene.requests, Asking::Each)?;
+    // The first call of every device.
+    let cold = scene.ask(bench, &scene.requests, Schedule::Each)?;
     repetitions[0].push_latency(&COLD, &cold.latency);
     for (number, values) in repetitions.iter_mut().enumerate() {
         progress(&format!("measuring {} of {}, few experiments", number + 1, args.common.repeat));
         scene.measure(bench, &FEW, &scene.requests, values)?;
     }
-    progress(&format!("making {} experiments that end, and {} that go on", args.expired, args.live));
+    progress(&format!("creating {} experiments that end, and {} live ones", args.expired, args.live));
     scene.fill(bench)?;
     scene.know_answers(bench)?;
     for (number, values) in repetitions.iter_mut().enumerate() {
@@ -85,17 +85,17 @@ fn measure_all(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
         scene.measure(bench, &UNCHANGED, &scene.conditional, values)?;
     }
     bench.notes.push(format!(
-        "an answer is {} bytes of JSON, with {} experiments and {} messages; many: {} live, {} over",
+        "a response is {} bytes of JSON, with {} experiments and {} messages; many: {} live, {} ended",
         scene.answer_bytes, args.experiments, args.messages, args.live, args.expired
     ));
     Ok(repetitions)
 }
 
-/// Devices with their requests, written out.
+/// Devices with their prepared requests.
 struct Scene<'a> {
     args: &'a Me,
     requests: Vec<Vec<u8>>,
-    /// The same of a client that has the answer.
+    /// The same for clients that have the answer.
     conditional: Vec<Vec<u8>>,
     tokens: Vec<String>,
     answer_bytes: usize,
@@ -105,14 +105,14 @@ impl<'a> Scene<'a> {
     fn new(args: &'a Me, bench: &mut Bench<'_>) -> Result<Self, Error> {
         let tokens = register(args, bench)?;
         let host = bench.setup().origin.host.clone();
-        let requests = tokens.iter().map(|token| written(&host, token, None)).collect();
+        let requests = tokens.iter().map(|token| request_bytes(&host, token, None)).collect();
         let scene = Self { args, requests, conditional: Vec::new(), tokens, answer_bytes: 0 };
         let few = (0..args.experiments).map(|number| define(bench, &format!("shown-{number}"), None, None));
-        scene.ask(bench, &few.collect::<Vec<_>>(), Asking::Each)?;
+        scene.ask(bench, &few.collect::<Vec<_>>(), Schedule::Each)?;
         Ok(scene)
     }
 
-    /// As fast as the server answers; the figures of a phase.
+    /// Runs a phase as fast as the server answers, and returns its figures.
     fn measure(
         &self,
         bench: &mut Bench<'_>,
@@ -121,9 +121,9 @@ impl<'a> Scene<'a> {
         values: &mut Values,
     ) -> Result<(), Error> {
         bench.settle();
-        self.ask(bench, requests, Asking::For(self.args.pacing.warm_up))?;
+        self.ask(bench, requests, Schedule::For(self.args.pacing.warm_up))?;
         let from = Sample::take(bench);
-        let asked = self.ask(bench, requests, Asking::For(self.args.pacing.duration))?;
+        let asked = self.ask(bench, requests, Schedule::For(self.args.pacing.duration))?;
         let to = Sample::take(bench);
         values.push(phase.requests, "1/s", asked.answered as f64 / asked.seconds);
         values.push_latency(&phase.latency, &asked.latency);
@@ -131,18 +131,18 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    fn ask(&self, bench: &Bench<'_>, requests: &[Vec<u8>], asking: Asking) -> Result<Asked, Error> {
+    fn ask(&self, bench: &Bench<'_>, requests: &[Vec<u8>], asking: Schedule) -> Result<Results, Error> {
         let in_flight = match asking {
-            Asking::Each => DEFINITIONS_IN_FLIGHT,
-            Asking::For(_) => usize::from(self.args.in_flight),
+            Schedule::Each => DEFINITIONS_IN_FLIGHT,
+            Schedule::For(_) => usize::from(self.args.in_flight),
         };
-        crate::asking::ask(&bench.setup().origin, requests, in_flight, asking)
+        crate::request_loop::ask(&bench.setup().origin, requests, in_flight, asking)
     }
 
-    /// Experiments that are over, then those that are live for others. What is over is made by the API like any other,
-    /// and archived.
+    /// Creates ended experiments, then those that are live for other users. Ended ones are created by the API
+    /// like any other, and archived.
     fn fill(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        // So many live ones there may be at a time.
+        // The limit of concurrently live experiments.
         const AT_ONCE: u32 = 500;
         let mut made = 0;
         while made < self.args.expired {
@@ -152,16 +152,16 @@ impl<'a> Scene<'a> {
             let ends_at = in_an_hour();
             let made =
                 names.clone().map(|number| define(bench, &name(number), Some("nobody"), Some(&ends_at)));
-            self.ask(bench, &made.collect::<Vec<_>>(), Asking::Each)?;
+            self.ask(bench, &made.collect::<Vec<_>>(), Schedule::Each)?;
             let ended = names.map(|number| archive(bench, &name(number)));
-            self.ask(bench, &ended.collect::<Vec<_>>(), Asking::Each)?;
+            self.ask(bench, &ended.collect::<Vec<_>>(), Schedule::Each)?;
         }
         let others = self.args.experiments..self.args.live;
         let others = others.map(|number| define(bench, &format!("other-{number}"), Some("nobody"), None));
-        self.ask(bench, &others.collect::<Vec<_>>(), Asking::Each).map(drop)
+        self.ask(bench, &others.collect::<Vec<_>>(), Schedule::Each).map(drop)
     }
 
-    /// Asks once for each device, and writes the requests of clients that have the answers.
+    /// Makes a call for each device, and prepares the conditional requests.
     fn know_answers(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let host = bench.setup().origin.host.clone();
         let mut client = bench.provider()?;
@@ -172,18 +172,18 @@ impl<'a> Scene<'a> {
             let me: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let experiments = me["experiments"].as_object().map_or(0, serde_json::Map::len);
             if experiments != self.args.experiments as usize || me["inbox"] != json!(self.args.messages) {
-                let what = "it does not show the experiments and messages that were made";
+                let what = "the created experiments and messages are missing";
                 return Err(Error::Malformed { request: "/v1/me".to_owned(), what });
             }
             self.answer_bytes = answer.body.len();
             let tag = answer.tag.unwrap_or_default();
-            self.conditional.push(written(&host, token, Some(&tag)));
+            self.conditional.push(request_bytes(&host, token, Some(&tag)));
         }
         Ok(())
     }
 }
 
-/// Devices with a user each, and messages in their inboxes; their tokens.
+/// Registers devices with one user each, with messages in their inboxes. Returns their tokens.
 fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
     let (key, prefix) = (bench.setup().api_key.clone(), bench.setup().names.prefix.clone());
     let mut client = bench.provider()?;
@@ -211,10 +211,9 @@ fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
     }
     match tokens.len() == numbers.len() {
         true => Ok(tokens),
-        false => Err(Error::Malformed {
-            request: "/v1/devices/batch".to_owned(),
-            what: "it did not give each device a token",
-        }),
+        false => {
+            Err(Error::Malformed { request: "/v1/devices/batch".to_owned(), what: "a device has no token" })
+        }
     }
 }
 
@@ -225,13 +224,13 @@ fn post(client: &mut Client, key: &str, path: &str, kind: &'static str, body: &s
 }
 
 /// A first call.
-fn written(host: &str, token: &str, tag: Option<&str>) -> Vec<u8> {
+fn request_bytes(host: &str, token: &str, tag: Option<&str>) -> Vec<u8> {
     let condition = tag.map(|tag| format!("If-None-Match: {tag}\r\n")).unwrap_or_default();
     format!("GET /v1/me HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{condition}\r\n")
         .into_bytes()
 }
 
-/// A request that makes an experiment, for everybody or for devices of a plan.
+/// A request that creates an experiment, for all devices or those with a plan.
 fn define(bench: &Bench<'_>, name: &str, plan: Option<&str>, ends_at: Option<&str>) -> Vec<u8> {
     let audience = plan.map(|plan| json!({"devices": {"tags": {"plan": [plan]}}}));
     let body = json!({"variants": [{"name": "control", "weight": 50}, {"name": "treatment", "weight": 50}],
@@ -252,7 +251,7 @@ fn of_experiment(bench: &Bench<'_>, method: &'static str, name: &str, body: &str
     out
 }
 
-/// RFC 3339, as the API takes it.
+/// RFC 3339, as the API expects.
 fn in_an_hour() -> String {
     let at = jiff::Timestamp::from_second((clock::unix_seconds() + 3_600) as i64);
     at.unwrap_or_default().to_string()

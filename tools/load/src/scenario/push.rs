@@ -1,9 +1,9 @@
-//! The client of push services by itself, in this process: the one that a node has, against a receiver in
-//! another process. Two ways: the experiment (queue messages taken as they come, time from dequeue to answer), and
-//! throughput (as many as the client takes).
+//! The client for push services in isolation, in this process: the client of a node, against a receiver in
+//! another process. Two modes: the experiment (queue messages processed on arrival, time from dequeue to
+//! response), and throughput (as many as the client accepts).
 //!
-//! In the experiment nothing holds the queue back: every message is taken at once, and what the pushes then
-//! wait for is part of their time.
+//! In the experiment nothing delays the queue: every message is taken at once, so waiting within the client
+//! counts.
 
 pub(super) mod client;
 
@@ -21,7 +21,7 @@ use crate::report::{ReportDocument, Values};
 use crate::target::PushService;
 use client::{Client, Run};
 
-/// Sent before each measurement, so that a connection is there and authorised, as in a node that runs for days.
+/// Sent before each measurement, so that a connection is open and authorized, as in a long-running node.
 const WARM_UP_PUSHES: usize = 20;
 const PUSHES_MAX: usize = 5_000_000;
 
@@ -31,8 +31,8 @@ pub(crate) fn run(args: &Push) -> Result<ReportDocument, Error> {
         Some(pushes) => vec![pushes],
         None => args.messages.iter().map(total).collect(),
     };
-    check(sizes.iter().all(|size| (1..=PUSHES_MAX).contains(size)), "pushes are 1 to 5000000 in a run")?;
-    check(args.users > 0 && args.connections > 0, "--users and --connections are at least 1")?;
+    check(sizes.iter().all(|size| (1..=PUSHES_MAX).contains(size)), "a run must have 1 to 5000000 pushes")?;
+    check(args.users > 0 && args.connections > 0, "--users and --connections must be at least 1")?;
     let mut service = match &args.server {
         Some(url) => PushService::foreign(args, url)?,
         None => PushService::start()?,
@@ -76,7 +76,7 @@ fn measure(
     let together = if args.experiment { args.users } else { 1 };
     let run = client.push(count, together, "bench", args.patience)?;
     let (to, to_ns) = (cpu(), client::cpu_ns());
-    // A connection that is being opened is given up at the end, which is not the receiver's doing.
+    // A connection that is being opened is aborted at the end, which is not the receiver's fault.
     let counts = service.counts()?;
     client.end();
     if run.errors() >= count as u64 {
@@ -110,7 +110,7 @@ fn measure(
 
 fn note_errors(run: &Run, count: usize, notes: &mut Vec<String>) {
     if run.errors() > 0 {
-        notes.push(format!("of {count} pushes not accepted: {}", show_reasons(run)));
+        notes.push(format!("rejected pushes of {count}: {}", show_reasons(run)));
     }
 }
 
@@ -120,7 +120,7 @@ fn show_reasons(run: &Run) -> String {
     reasons.join(", ")
 }
 
-/// Figures of one size; where there are several, each name says which.
+/// Figures of one run size; with several sizes, each name contains the size.
 struct Figures<'a> {
     values: &'a mut Values,
     count: usize,
@@ -133,7 +133,7 @@ impl Figures<'_> {
             true => format!("{} pushes: {name}", self.count),
             false => name.to_owned(),
         };
-        // A report's names live as long as the program: some dozens, in a program that ends with the report.
+        // Names live as long as the program: a few dozen in a program that ends with the report.
         self.values.push(Box::leak(name.into_boxed_str()), unit, value);
     }
 
@@ -143,7 +143,7 @@ impl Figures<'_> {
         }
     }
 
-    /// Of sorted milliseconds.
+    /// `sorted`: milliseconds.
     fn push_latency(&mut self, sorted: &[f64], what: &str) {
         let Some((min, max)) = sorted.first().zip(sorted.last()) else { return };
         let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
@@ -156,7 +156,7 @@ impl Figures<'_> {
     }
 }
 
-/// Until which moment answers are waited for.
+/// Responses are awaited until this time.
 fn deadline_ns(patience: Duration) -> u64 {
     clock::now_ns() + clock::ns(patience)
 }

@@ -1,7 +1,7 @@
-//! Subscribers that do not take what is sent to them, beside others that do: what the healthy ones notice,
-//! what the slow ones cost the server, and whether it lets go of them.
+//! Slow subscribers among others: the effect on healthy ones, the cost for the server, and whether the server
+//! closes slow ones.
 //!
-//! Each repetition publishes the same twice: to the healthy devices alone, and with the slow ones present.
+//! Each repetition publishes the same twice: to healthy devices only, and with slow ones present.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::metrics::Metrics;
 use crate::payload::push_topic_body;
 use crate::process::Process;
 use crate::report::{LatencyNames, ReportDocument, Values};
-use crate::worker::{Reasons, SlowPlan, Watched, add_reasons, show_reasons};
+use crate::worker::{Reasons, SlowPlan, SlowResults, add_reasons, show_reasons};
 use crate::{Error, clock};
 
-/// Healthy devices that do not have everything this long after the last message never will.
-const PATIENCE_NS: u64 = 10_000_000_000;
+/// A healthy device that has not received everything this long after the last message is considered to have
+/// lost messages.
+const STALL_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Before the first phase: connections grow their socket buffers, the server its queues.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Between two looks at the server's memory.
+/// The interval of memory samples.
 const WEIGH_EACH_NS: u64 = 100_000_000;
 const CLOSED: &str = "noroshi_connections_closed_total";
 const DROPPED: &str = "noroshi_slow_drops_total";
 
-/// What the figures of one phase are called.
+/// The names of a phase's figures.
 struct Phase {
     latency: LatencyNames,
     lost: &'static str,
@@ -61,25 +62,28 @@ const BESIDE: Phase = Phase {
 pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
     check_counts(args.connections, 1, args.payload, 1)?;
     let share = |share: f64| share.is_finite() && (0.0..1.0).contains(&share);
-    check(share(args.silent_share) && share(args.sipping_share), "shares of slow devices are 0 to 1")?;
-    let (silent, sipping) = slow(args);
-    check(silent + sipping > 0, "no device would be slow: raise the shares, or --connections")?;
-    check(silent + sipping < args.connections, "no device would be healthy: lower the shares")?;
+    check(
+        share(args.silent_share) && share(args.sipping_share),
+        "--silent-share and --trickling-share must be 0 to 1",
+    )?;
+    let (silent, trickling) = slow(args);
+    check(silent + trickling > 0, "no device is slow: increase the shares or --connections")?;
+    check(silent + trickling < args.connections, "no device is healthy: decrease the shares")?;
     check(
         args.rate.is_finite() && (1.0..=1e4).contains(&args.rate),
-        "--rate is 1 to 10000 messages per second",
+        "--rate must be 1 to 10000 messages per second",
     )?;
     check(messages(args, args.duration) > 0, "--duration is too short for a message at this --rate")?;
     let plain =
         !args.common.tls && !args.common.server.as_ref().is_some_and(|url| url.starts_with("https://"));
-    check(plain, "slow devices read single bytes, which TLS hides: measure without it")?;
+    check(plain, "slow devices read single bytes, which TLS prevents: omit --tls")?;
     let topic = Some(format!("{}-topic", args.common.name));
     let needs = Needs { connections: args.connections, topic, deliveries: 0, when: args.when };
     let subject = Subject { common: &args.common, speech: None, foreign: None, floor: false, needs };
     super::run("slow", &subject, || Slowness { args, metrics: None })
 }
 
-/// Devices that read nothing, and those that read bytes.
+/// The number of devices that read nothing, and of those that read single bytes.
 fn slow(args: &Slow) -> (usize, usize) {
     let of = |share: f64| (args.connections as f64 * share).round() as usize;
     (of(args.silent_share), of(args.sipping_share))
@@ -91,64 +95,64 @@ fn messages(args: &Slow, duration: Duration) -> u32 {
 
 struct Slowness<'a> {
     args: &'a Slow,
-    /// None where they cannot be asked.
+    /// `None` if unavailable.
     metrics: Option<Metrics>,
 }
 
-/// What became of one phase.
+/// The results of one phase.
 struct Outcome {
     accepted: u64,
     refused: Reasons,
     resident_before: Option<u64>,
-    /// The most that was seen.
+    /// The maximum sample.
     resident_most: Option<u64>,
-    watched: Watched,
+    watched: SlowResults,
 }
 
 impl Measurement for Slowness<'_> {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
         self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
-        bench.connect(self.args.connections).map(drop) // the first log-ins make the devices
+        bench.connect(self.args.connections).map(drop) // the first log-ins create the devices
     }
 
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
-        let (silent, sipping) = slow(self.args);
-        let healthy = self.args.connections - silent - sipping;
+        let (silent, trickling) = slow(self.args);
+        let healthy = self.args.connections - silent - trickling;
         let mut values = Values::default();
         bench.crew.disconnect()?;
         bench.crew.narrow(healthy)?;
         bench.connect(healthy)?;
         let (warm_up, each) = (messages(self.args, WARM_UP), messages(self.args, self.args.duration));
-        let alone = SlowPlan { healthy, silent: 0, sipping: 0, each: warm_up, until_ns: 0, deadline_ns: 0 };
+        let alone = SlowPlan { healthy, silent: 0, trickling: 0, each: warm_up, until_ns: 0, deadline_ns: 0 };
         self.publish(bench, &alone, WARM_UP)?;
         let alone = SlowPlan { each: warm_up + each, ..alone };
         self.phase(bench, &alone, &ALONE, &mut values)?;
         bench.connect(self.args.connections)?;
         let before = self.closed_and_dropped()?;
-        let beside = SlowPlan { silent, sipping, each: warm_up + 2 * each, ..alone };
+        let beside = SlowPlan { silent, trickling, each: warm_up + 2 * each, ..alone };
         let outcome = self.phase(bench, &beside, &BESIDE, &mut values)?;
         let grown = outcome
             .resident_most
             .zip(outcome.resident_before)
-            .map(|(most, before)| most.saturating_sub(before) as f64 / (silent + sipping) as f64);
+            .map(|(most, before)| most.saturating_sub(before) as f64 / (silent + trickling) as f64);
         values.push_some("server memory per slow peer", "bytes", grown);
         let after = self.closed_and_dropped()?;
         let (closed, dropped) = match before.zip(after) {
             Some((before, after)) => (after.0 - before.0, Some(after.1 - before.1)),
             None => (closed_by_client(&outcome.watched.slow_ended), None),
         };
-        values.push("slow peers", "", (silent + sipping) as f64);
+        values.push("slow peers", "", (silent + trickling) as f64);
         values.push("slow peers closed as slow_consumer", "", closed);
         values.push_some("messages dropped at slow peers", "", dropped);
         if !outcome.watched.slow_ended.is_empty() {
             let ended = show_reasons(&outcome.watched.slow_ended);
-            bench.notes.push(format!("what slow peers saw in the end: {ended}"));
+            bench.notes.push(format!("final state of slow peers: {ended}"));
         }
         Ok(values)
     }
 }
 
-/// As the devices saw it, whom a close frame may not reach any more.
+/// From the devices' view; a close frame may not reach a slow one.
 fn closed_by_client(ended: &Reasons) -> f64 {
     let told = ended.iter().filter(|(reason, _)| reason.contains("slow_consumer"));
     told.map(|(_, count)| *count).sum::<u64>() as f64
@@ -163,7 +167,7 @@ impl Slowness<'_> {
         values: &mut Values,
     ) -> Result<Outcome, Error> {
         bench.settle();
-        let slow = plan.silent + plan.sipping;
+        let slow = plan.silent + plan.trickling;
         progress(&format!("publishing to {} healthy and {slow} slow devices", plan.healthy));
         let from = Sample::take(bench);
         let outcome = self.publish(bench, plan, self.args.duration)?;
@@ -176,7 +180,7 @@ impl Slowness<'_> {
         values.push_some(names.cpu, "µs", cpu_us.map(|us| us / deliveries));
         let healthy_ended = show_reasons(&outcome.watched.healthy_ended);
         for (what, reasons) in [
-            ("requests that were not accepted", show_reasons(&outcome.refused)),
+            ("rejected requests", show_reasons(&outcome.refused)),
             ("healthy connections that ended", healthy_ended),
         ] {
             if !reasons.is_empty() {
@@ -186,16 +190,16 @@ impl Slowness<'_> {
         Ok(outcome)
     }
 
-    /// Publishes at the rate, and looks at the server's memory until slow devices are let off.
+    /// Publishes at the rate, and samples the server's memory until slow devices are released.
     fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan, duration: Duration) -> Result<Outcome, Error> {
         let resident = |bench: &Bench<'_>| bench.target.process().and_then(Process::resident_bytes);
         let count = messages(self.args, duration);
         let start_ns = clock::now_ns();
         let end_ns = start_ns + clock::ns(duration);
-        let linger_ns = if plan.silent + plan.sipping > 0 { clock::ns(self.args.linger) } else { 0 };
+        let linger_ns = if plan.silent + plan.trickling > 0 { clock::ns(self.args.linger) } else { 0 };
         let until_ns = end_ns + linger_ns;
-        let deadline_ns = until_ns + PATIENCE_NS;
-        bench.crew.watch(&SlowPlan { until_ns, deadline_ns, ..plan.clone() })?;
+        let deadline_ns = until_ns + STALL_TIMEOUT_NS;
+        bench.crew.start_slow(&SlowPlan { until_ns, deadline_ns, ..plan.clone() })?;
         let mut provider = Provider::new(bench, self.args)?;
         let resident_before = resident(bench);
         let mut most = resident_before;
@@ -216,7 +220,7 @@ impl Slowness<'_> {
             clock::sleep_until(until_ns.min(clock::now_ns() + WEIGH_EACH_NS));
             weigh(clock::now_ns());
         }
-        let watched = bench.crew.watched()?;
+        let watched = bench.crew.slow_results()?;
         if provider.accepted == 0 {
             return Err(Error::NothingAccepted { reasons: show_reasons(&provider.refused) });
         }
@@ -232,7 +236,7 @@ impl Slowness<'_> {
     }
 }
 
-/// Publishes one message after the other to the topic of all devices.
+/// Publishes messages one by one to the common topic.
 struct Provider<'a> {
     args: &'a Slow,
     client: Client,

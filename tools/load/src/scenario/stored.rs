@@ -1,5 +1,4 @@
-//! Accepting `stored` notifications for devices that are away: every target is a row in an inbox, on disk
-//! before the answer.
+//! Stored notifications for offline devices: every target is an inbox row, on disk before the response.
 
 use super::direct::{measure, note_trouble, pace};
 use super::{Bench, Measurement, Needs, PER_ROW, Subject};
@@ -9,12 +8,12 @@ use crate::payload::When;
 use crate::report::{ReportDocument, Values};
 use crate::worker::{Plan, Published};
 
-/// Half of a device's 1,000 rows: draws are even enough that none has twice the mean.
+/// Half of a device's 1,000 rows: the draws are even enough that no device has twice the mean.
 const ROWS_PER_DEVICE_SAFE: u64 = 500;
 
 pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
     check_counts(args.devices, args.targets, args.payload, args.in_flight)?;
-    check(args.targets <= args.devices, "a request names more users than there are: ask for more --devices")?;
+    check(args.targets <= args.devices, "a request names more users than devices: increase --devices")?;
     args.pacing.check()?;
     let plan = Plan {
         start_ns: 0,
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
 struct Requests<'a> {
     args: &'a Stored,
     plan: Plan,
-    /// Rows so far, warming up included.
+    /// Rows so far, including the warm-up.
     accepted: u64,
 }
 
@@ -70,17 +69,17 @@ impl Measurement for Requests<'_> {
     }
 }
 
-/// Accepted means kept: looks at the inboxes, unless they may have reached the number of rows at which
-/// older ones make room.
+/// Checks that accepted rows are stored, unless inboxes may have reached the limit at which old rows are
+/// evicted.
 fn check_kept(bench: &mut Bench<'_>, args: &Stored, accepted: u64) -> Result<(), Error> {
     if accepted > args.devices as u64 * ROWS_PER_DEVICE_SAFE {
-        bench.notes.push("inboxes were not counted: they are near their limit of rows".to_owned());
+        bench.notes.push("inboxes were not counted: they are near their row limit".to_owned());
         return Ok(());
     }
     let kept = bench.rows_kept(args.devices)?;
     if kept < accepted {
         return Err(Error::NotKept { kept, accepted });
     }
-    bench.notes.push(format!("all {accepted} rows accepted were found in the inboxes afterwards"));
+    bench.notes.push(format!("all {accepted} accepted rows were found in the inboxes afterwards"));
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! All devices come back at once while notifications go on to others: how long until everyone is in again,
-//! and what it does to deliveries meanwhile.
+//! All devices reconnect at once while other devices receive notifications: the time until all are back, and
+//! the effect on deliveries.
 //!
-//! Those others, and the requests to them, have a process of the client to themselves, the first.
+//! The other devices, and the requests to them, have the first client process to themselves.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{Bench, Measurement, Needs, Sample, Subject};
 use crate::args::{Common, Storm, check, check_counts};
 use crate::payload::When;
 use crate::report::{LatencyNames, ReportDocument, Values};
-use crate::worker::{Pace, Plan, Steadied, SteadyPlan, StormPlan, Stormed, show_reasons};
+use crate::worker::{Pace, Plan, SteadyPlan, SteadyResults, StormPlan, StormResults, show_reasons};
 use crate::{Error, clock};
 
-/// Below what a worker is waited for.
+/// The longest time that a worker waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
 
 const BEFORE: LatencyNames = LatencyNames {
@@ -39,16 +39,16 @@ pub(crate) fn run(args: &Storm) -> Result<ReportDocument, Error> {
     check_counts(args.connections, args.targets, args.payload, args.in_flight)?;
     check(
         args.targets <= args.steady,
-        "a request names more users than stay connected: ask for more --steady, or fewer --targets",
+        "a request names more users than stay connected: increase --steady or decrease --targets",
     )?;
     check(
         args.rate.is_finite() && (0.1..=1e5).contains(&args.rate),
-        "--rate is 0.1 to 100000 requests per second",
+        "--rate must be 0.1 to 100000 requests per second",
     )?;
-    check(!args.before.is_zero(), "--before must not be zero: the storm is compared with it")?;
-    check(args.at_once != Some(0), "--at-once is at least 1")?;
-    check(args.patience <= PATIENCE_MAX, "--patience is at most 30m")?;
-    // One process more: what is measured of those that stay must not wait for the client's own storm.
+    check(!args.before.is_zero(), "--before must not be zero: it is the reference for the storm")?;
+    check(args.at_once != Some(0), "--at-once must be at least 1")?;
+    check(args.patience <= PATIENCE_MAX, "--patience must be at most 30m")?;
+    // An additional process, so that measurements of steady devices do not wait for the client's own storm.
     let processes = usize::from(args.common.processes);
     let common = Common { processes: args.common.processes + 1, ..args.common.clone() };
     let most = args.connections.div_ceil(processes).max(args.steady);
@@ -67,24 +67,24 @@ impl Measurement for Reconnects<'_> {
     }
 
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
-        bench.connect_apart(self.args.steady, self.args.connections)?; // those that were lost since
+        bench.connect_apart(self.args.steady, self.args.connections)?; // reconnects those lost in the meantime
         bench.settle();
         let start_ns = clock::now_ns() + LEAD_NS;
         let storm_ns = start_ns + clock::ns(self.args.before);
-        bench.crew.storm(&self.steady(start_ns, storm_ns), &self.storm(storm_ns))?;
+        bench.crew.start_storm(&self.steady(start_ns, storm_ns), &self.storm(storm_ns))?;
         clock::sleep_until(storm_ns);
         let from = Sample::take(bench);
-        let (steadied, stormed) = bench.crew.stormed()?;
+        let (steady, storm) = bench.crew.storm_results()?;
         let to = Sample::take(bench);
-        self.check_back(&stormed, storm_ns)?;
-        note(bench, &steadied, &stormed);
+        self.check_back(&storm, storm_ns)?;
+        note(bench, &steady, &storm);
         let mut values = Values::default();
-        push_storm(&stormed, storm_ns, &mut values);
-        values.push_latency(&BEFORE, &steadied.before);
-        values.push_latency(&DURING, &steadied.during);
-        values.push("deliveries during the storm", "", steadied.deliveries_during as f64);
-        values.push("deliveries lost", "", steadied.published.lost() as f64);
-        let ended = steadied.ended.values().sum::<u64>();
+        push_storm(&storm, storm_ns, &mut values);
+        values.push_latency(&BEFORE, &steady.before);
+        values.push_latency(&DURING, &steady.during);
+        values.push("deliveries during the storm", "", steady.deliveries_during as f64);
+        values.push("deliveries lost", "", steady.published.lost() as f64);
+        let ended = steady.ended.values().sum::<u64>();
         values.push("connections lost that were to stay", "", ended as f64);
         values.push_some("server CPU during the storm", "cores", from.server_cores(to));
         Ok(values)
@@ -119,45 +119,43 @@ impl Reconnects<'_> {
         }
     }
 
-    fn check_back(&self, stormed: &Stormed, storm_ns: u64) -> Result<(), Error> {
-        if stormed.back >= self.args.connections {
+    fn check_back(&self, storm: &StormResults, storm_ns: u64) -> Result<(), Error> {
+        if storm.back >= self.args.connections {
             return Ok(());
         }
-        let fatal = stormed.fatal.as_ref().map(|reason| format!("No further attempt helps: {reason}. "));
-        let failed = show_reasons(&stormed.turned.reasons);
+        let fatal = storm.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
+        let failed = show_reasons(&storm.failed_attempts.reasons);
         Err(Error::NotConnected {
             wanted: self.args.connections,
-            connected: stormed.back,
+            connected: storm.back,
             seconds: clock::now_ns().saturating_sub(storm_ns) as f64 / 1e9,
-            reasons: format!("{}Attempts that failed: {failed}. ", fatal.unwrap_or_default()),
-            advice: "More time is given with --patience".to_owned(),
+            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
+            advice: "Use --patience to allow more time".to_owned(),
         })
     }
 }
 
-fn push_storm(stormed: &Stormed, storm_ns: u64, values: &mut Values) {
-    let Stormed { back, back_ns, log_in, handshakes, turned, .. } = stormed;
+fn push_storm(storm: &StormResults, storm_ns: u64, values: &mut Values) {
+    let StormResults { back, back_ns, log_in, handshakes, failed_attempts, .. } = storm;
     let seconds = back_ns.saturating_sub(storm_ns).max(1) as f64 / 1e9;
     values.push("time until all are back", "s", seconds);
     values.push("log-ins during the storm", "1/s", *back as f64 / seconds);
     values.push("log-in latency during the storm, p99", "ms", log_in.percentile_ms(99.0));
-    values.push("attempts told to come back, Retry-After", "", turned.retry_after as f64);
-    values.push("attempts told to come back, close frame", "", turned.close_frame as f64);
-    values.push("attempts that broke", "", turned.broken as f64);
+    values.push("attempts told to come back, Retry-After", "", failed_attempts.retry_after as f64);
+    values.push("attempts told to come back, close frame", "", failed_attempts.close_frame as f64);
+    values.push("attempts that broke", "", failed_attempts.broken as f64);
     if handshakes.total() > 0 {
         values.push("TLS handshakes resumed", "", handshakes.resumed as f64);
         values.push("TLS handshakes in full", "", handshakes.full as f64);
     }
 }
 
-/// Says what a figure does not.
-fn note(bench: &mut Bench<'_>, steadied: &Steadied, stormed: &Stormed) {
-    note_trouble(bench, &steadied.published);
-    let turned = show_reasons(&stormed.turned.reasons);
-    let ended = show_reasons(&steadied.ended);
-    for (what, reasons) in
-        [("attempts that did not succeed", turned), ("connections that were to stay and ended", ended)]
-    {
+/// Adds notes about errors.
+fn note(bench: &mut Bench<'_>, steady: &SteadyResults, storm: &StormResults) {
+    note_trouble(bench, &steady.published);
+    let failed_attempts = show_reasons(&storm.failed_attempts.reasons);
+    let ended = show_reasons(&steady.ended);
+    for (what, reasons) in [("failed attempts", failed_attempts), ("steady connections that ended", ended)] {
         if !reasons.is_empty() {
             bench.notes.push(format!("{what}: {reasons}"));
         }

@@ -1,10 +1,11 @@
-//! Whether one tenant notices another: an app publishes at a steady rate to connected devices, alone and then beside
-//! an app that does everything it may as fast as it can ([`noise`]). Shown are both, and the ratio between them.
+//! The isolation of tenants: an app publishes at a constant rate to connected devices, first alone and then
+//! next to an app that uses its resources as fast as possible ([`noise`]). Reports both results and their
+//! ratio.
 //!
-//! Both apps' clients share the machine with the server. The noisy ones have the lowest priority ([`noise`]), so that
-//! they take no CPU from the steady ones, as if they ran elsewhere. The report has the CPU of the server and of all
-//! clients beside the noise, and that of the server alone. A third measurement, beside threads that use as much CPU and
-//! nothing else ([`control`]), shows how much of the difference is the machine's.
+//! The clients of both apps share the machine with the server. The noisy ones have the lowest priority, so
+//! that they take no CPU from the steady ones, as if they ran elsewhere. The report contains the CPU of the
+//! server and of all clients with noise, and of the server without. A third measurement, next to threads that
+//! only use as much CPU ([`control`]), shows how much of the difference the machine causes.
 
 mod control;
 mod crowd;
@@ -22,9 +23,9 @@ use crate::{Error, clock};
 use noise::Noise;
 use tenant::Tenant;
 
-/// Requests of the steady app a second, unless the command line says another number.
+/// Requests of the steady app per second, by default.
 const RATE: f64 = 100.0;
-/// Requests of the steady app in flight at most: more than its rate needs.
+/// Maximum requests of the steady app in flight: more than its rate needs.
 const IN_FLIGHT: usize = 64;
 
 const ALONE: LatencyNames =
@@ -42,10 +43,10 @@ const P99_RATIO: &str = "p99, beside / alone";
 const DELIVERIES_RATIO: &str = "deliveries, beside / alone";
 const CONTROL_RATIO: &str = "p99, beside / control";
 
-/// What was measured, and why it is not good enough, if it is not.
-pub(crate) type Judged = (ReportDocument, Option<String>);
+/// The report, and why it violates the requested margin, if it does.
+pub(crate) type ReportWithVerdict = (ReportDocument, Option<String>);
 
-pub(crate) fn run(args: &Tenants) -> Result<Judged, Error> {
+pub(crate) fn run(args: &Tenants) -> Result<ReportWithVerdict, Error> {
     args.check()?;
     let subject = Subject {
         common: &args.common,
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Tenants) -> Result<Judged, Error> {
 
 fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
     bench.connect(args.connections)?;
-    progress(&format!("making the noisy app, with {} retained messages", args.retained));
+    progress(&format!("creating the noisy app, with {} retained messages", args.retained));
     let tenant = Tenant::make(args, bench)?;
     let mut repetitions = Vec::new();
     for number in 1..=args.common.repeat {
@@ -143,7 +144,7 @@ fn measure(
     Ok(())
 }
 
-/// The median of each ratio is compared.
+/// Compares the median of each ratio.
 fn broken(repetitions: &[Values], within: f64) -> Option<String> {
     let median = |name: &str| {
         let all: Vec<f64> = repetitions.iter().filter_map(|values| values.get(name)).collect();
@@ -152,17 +153,17 @@ fn broken(repetitions: &[Values], within: f64) -> Option<String> {
     let (p99, deliveries) = (median(P99_RATIO), median(DELIVERIES_RATIO));
     let percent = within * 100.0;
     if let Some(kind) = noise::kinds().find(|kind| median(kind) == 0.0) {
-        return Some(format!("there were none of the {kind}: nothing was tested"));
+        return Some(format!("there were no {kind}: nothing was tested"));
     }
-    // What is not a number is not within anything.
+    // NaN is not within the margin.
     if p99.is_nan() || p99 > 1.0 + within {
         return Some(format!(
-            "p99 beside the noisy app is {p99:.2} times what it is alone: more than {percent:.0}%"
+            "p99 beside the noisy app is {p99:.2} times the reference: above {percent:.0}%"
         ));
     }
     if deliveries.is_nan() || deliveries < 1.0 - within {
         return Some(format!(
-            "deliveries beside the noisy app are {deliveries:.2} of those alone: below {percent:.0}%"
+            "deliveries beside the noisy app are {deliveries:.2} of the reference: below {percent:.0}%"
         ));
     }
     None
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_compared_with_the_median() {
+    fn margin_is_compared_with_the_median() {
         let values = |p99: f64, deliveries: f64| {
             let mut values = Values::default();
             values.push(P99_RATIO, "", p99);

@@ -1,5 +1,5 @@
-//! What TLS costs: handshakes with and without an earlier session, and the memory of a connection that
-//! rests. Each repetition has a server of its own, as memory needs.
+//! The cost of TLS: handshakes with and without resumption, and the memory of an idle connection. Each
+//! repetition has its own server, as required for memory.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::{Bench, CpuNames, Needs, Outcome, Sample, Subject, progress, report};
 use crate::args::{Common, Tls, check};
 use crate::report::{LatencyNames, ReportDocument, Values};
 use crate::stats::slope;
-use crate::worker::{HandshakePlan, Shaken, show_reasons};
+use crate::worker::{HandshakePlan, HandshakeResults, show_reasons};
 use crate::{Error, clock};
 
-/// The slowest handshakes worth measuring, per second.
+/// The slowest rate of handshakes that is measured, per second.
 const HANDSHAKES_PER_SECOND_MIN: u64 = 50;
 
-/// What the figures of one kind are called.
+/// The names of the figures of one kind.
 struct Kind {
     rate: &'static str,
     latency: LatencyNames,
@@ -59,12 +59,15 @@ const RESUMED: Kind = Kind {
 };
 
 pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
-    check(args.count > 0, "--count is at least 1")?;
-    check(args.count <= 50_000, "--count is at most 50000: a ticket is kept for each")?;
-    check(args.counts.len() >= 2, "--counts needs two numbers of connections: memory is a slope")?;
-    check(args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0, "--counts must grow")?;
+    check(args.count > 0, "--count must be at least 1")?;
+    check(args.count <= 50_000, "--count must be at most 50000, since a ticket is kept for each")?;
+    check(args.counts.len() >= 2, "--counts requires at least two numbers, since memory is a slope")?;
+    check(
+        args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0,
+        "--counts must be ascending and positive",
+    )?;
     let secure = args.common.server.as_ref().is_none_or(|url| url.starts_with("https://"));
-    check(secure, "--server has to be https://… to measure TLS")?;
+    check(secure, "--server must be https://… to measure TLS")?;
     let common = Common { tls: args.common.server.is_none(), ..args.common.clone() };
     let most = args.counts[args.counts.len() - 1].max(common.handshakes as usize);
     let needs = Needs { connections: most, ..Needs::default() };
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
     let (mut repetitions, mut last) = (Vec::new(), None);
     for number in 1..=common.repeat {
         progress(&format!("measuring {number} of {}", common.repeat));
-        // Memory that a running server once had it may keep: there it is measured once.
+        // A running server may keep memory that it once used: there it is measured once.
         let weigh = number == 1 || common.server.is_none();
         let (values, outcome) = subject.open()?.attempt(|bench| measure(bench, args, weigh))?;
         repetitions.push(values);
@@ -93,9 +96,9 @@ fn measure(bench: &mut Bench<'_>, args: &Tls, weigh: bool) -> Result<Values, Err
     }
     shake(bench, args.count, &FULL, false, &mut values)?;
     bench.settle();
-    let shaken = shake(bench, args.count, &RESUMED, true, &mut values)?;
-    values.push("handshakes resumed, where tickets were used", "", shaken.handshakes.resumed as f64);
-    values.push("handshakes full, where tickets were used", "", shaken.handshakes.full as f64);
+    let results = shake(bench, args.count, &RESUMED, true, &mut values)?;
+    values.push("handshakes resumed, where tickets were used", "", results.handshakes.resumed as f64);
+    values.push("handshakes full, where tickets were used", "", results.handshakes.full as f64);
     Ok(values)
 }
 
@@ -105,28 +108,28 @@ fn shake(
     kind: &Kind,
     resume: bool,
     values: &mut Values,
-) -> Result<Shaken, Error> {
+) -> Result<HandshakeResults, Error> {
     progress(&format!("{count} {}", kind.rate));
     let timeout = Duration::from_secs(30 + count as u64 / HANDSHAKES_PER_SECOND_MIN);
     let from = Sample::take(bench);
-    let shaken = bench.crew.shake(&HandshakePlan {
+    let results = bench.crew.shake(&HandshakePlan {
         count,
         opening_max: bench.common.handshakes as usize,
         resume,
         deadline_ns: clock::now_ns() + clock::ns(timeout),
     })?;
     let to = Sample::take(bench);
-    let done = shaken.handshakes.total();
+    let done = results.handshakes.total();
     if done == 0 {
-        return Err(Error::NothingAccepted { reasons: show_reasons(&shaken.failed) });
+        return Err(Error::NothingAccepted { reasons: show_reasons(&results.failed) });
     }
-    if !shaken.failed.is_empty() {
-        bench.notes.push(format!("{} that failed: {}", kind.rate, show_reasons(&shaken.failed)));
+    if !results.failed.is_empty() {
+        bench.notes.push(format!("{} that failed: {}", kind.rate, show_reasons(&results.failed)));
     }
-    let seconds = shaken.last_ns.saturating_sub(shaken.first_open_ns).max(1) as f64 / 1e9;
+    let seconds = results.last_ns.saturating_sub(results.first_open_ns).max(1) as f64 / 1e9;
     values.push(kind.rate, "1/s", done as f64 / seconds);
-    values.push_latency(&kind.latency, &shaken.latency);
+    values.push_latency(&kind.latency, &results.latency);
     from.push_cpu_each(to, &kind.cpu, done, values);
     values.push_some(kind.cores, "cores", from.server_cores(to));
-    Ok(shaken)
+    Ok(results)
 }

@@ -1,9 +1,10 @@
-//! Server-sent events: one request whose answer does not end, and whose head says that the device is in. Nothing
-//! can be said on it, so topics are named in the request, and what is `stored` cannot be confirmed here (`args` refuses it).
+//! Server-sent events: one request with an endless response, whose head completes the log-in. The client
+//! cannot send anything afterwards, so the request contains the topics, and `stored` messages cannot be
+//! confirmed (`args` rejects them).
 
-use super::native::said;
+use super::native::effect;
 use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, refusal};
-use crate::device::{Ended, Stage};
+use crate::connection::{Ended, Stage};
 
 const END: &[u8] = b"\n\n";
 
@@ -25,52 +26,52 @@ pub(super) fn request(login: Login<'_>) -> Vec<u8> {
 }
 
 impl Events {
-    pub(super) fn hear(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         if *turn.stage == Stage::Opening {
             self.held.extend_from_slice(bytes);
             let Some(head_len) = opened(&self.held)? else { return Ok(()) };
             *turn.stage = Stage::Ready;
             let rest = self.held.split_off(head_len);
             self.held = Vec::new();
-            return self.hear_events(&rest, turn);
+            return self.handle_events(&rest, turn);
         }
         if self.held.is_empty() {
-            return self.hear_events(bytes, turn);
+            return self.handle_events(bytes, turn);
         }
         let mut joined = std::mem::take(&mut self.held);
         joined.extend_from_slice(bytes);
-        self.hear_events(&joined, turn)
+        self.handle_events(&joined, turn)
     }
 
-    fn hear_events(&mut self, mut rest: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    fn handle_events(&mut self, mut rest: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         while let Some(at) = memchr::memmem::find(rest, END) {
-            hear_event(&rest[..at], turn)?;
+            handle_event(&rest[..at], turn)?;
             rest = &rest[at + END.len()..];
         }
         if rest.len() > MESSAGE_BYTES_MAX {
-            return Err(Ended::lasting("an event is too long"));
+            return Err(Ended::permanent("an event is too long"));
         }
         self.held.extend_from_slice(rest);
         Ok(())
     }
 }
 
-fn hear_event(event: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+fn handle_event(event: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
     if event.starts_with(b"event: msg\n") {
         turn.message(turn.stamp.find(event), event.len());
         return Ok(());
     }
-    // Comments keep the connection alive, and fields without data change nothing here.
+    // Comments keep the connection alive, and fields without data are ignored.
     let Some(at) = memchr::memmem::find(event, b"\ndata: ") else { return Ok(()) };
     let text = String::from_utf8_lossy(&event[at + 7..]);
-    said(&text, *turn.stage).map(drop)
+    effect(&text, *turn.stage).map(drop)
 }
 
-/// The length of the head in front of the stream; none until it is complete.
+/// The length of the head before the stream; `None` until it is complete.
 fn opened(bytes: &[u8]) -> Result<Option<usize>, Ended> {
     let Some(head_len) = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4) else {
         return match bytes.len() > RESPONSE_BYTES_MAX {
-            true => Err(Ended::lasting("the answer's head is too long")),
+            true => Err(Ended::permanent("the head of the response is too long")),
             false => Ok(None),
         };
     };
@@ -80,7 +81,7 @@ fn opened(bytes: &[u8]) -> Result<Option<usize>, Ended> {
         Some(status) if bytes.starts_with(b"HTTP/1.1 ") => {
             refusal(bytes, status, head_len).map_or(Ok(None), Err)
         }
-        Some(_) | None => Err(Ended::lasting("the answer is not HTTP")),
+        Some(_) | None => Err(Ended::permanent("the response is not HTTP")),
     }
 }
 
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_stream_or_a_reason() {
+    fn response_is_a_stream_or_a_reason() {
         let stream = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nretry: 1\n\n";
         assert!(matches!(opened(stream), Ok(Some(len)) if stream[len..].starts_with(b"retry")));
         assert!(matches!(opened(&stream[..20]), Ok(None)));

@@ -1,11 +1,11 @@
-//! Text frames of a server that other people wrote. Messages are known by their data alone, also several of
-//! them in one frame.
+//! Text frames of a foreign server. Messages are recognized by their data, even several in one frame.
 
-use super::{Turn, websocket};
-use crate::device::{Ended, Stage};
+use super::Turn;
+use super::text_frame::push_text;
+use crate::connection::{Ended, Stage};
 use crate::dialect::Frames;
 
-pub(super) fn hear(text: &str, frames: &Frames, turn: &mut Turn<'_>) -> Result<(), Ended> {
+pub(super) fn handle_bytes(text: &str, frames: &Frames, turn: &mut Turn<'_>) -> Result<(), Ended> {
     let stamp = turn.stamp;
     for stamp_ns in stamp.find_all(text.as_bytes()) {
         turn.message(Some(stamp_ns), text.len());
@@ -14,7 +14,7 @@ pub(super) fn hear(text: &str, frames: &Frames, turn: &mut Turn<'_>) -> Result<(
         *turn.stage = Stage::Ready;
     }
     if let Some(reply) = frames.answer(text) {
-        websocket::push_text(turn.out, reply.as_bytes());
+        push_text(turn.out, reply.as_bytes());
     }
     Ok(())
 }

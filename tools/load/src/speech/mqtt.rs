@@ -1,6 +1,6 @@
-//! MQTT 3.1.1, which every server speaks: a clean session, one SUBSCRIBE behind CONNACK with QoS 1, a PUBACK for
-//! each message that comes with it. Keep alive is the longest there is, so that nothing but what the server
-//! does by itself happens while devices are idle.
+//! MQTT 3.1.1, which every server supports: a clean session, one SUBSCRIBE with QoS 1 after CONNACK, a PUBACK
+//! for each message. The keep alive is the maximum, so that nothing but the server's own activity happens
+//! while devices are idle.
 
 use std::ops::ControlFlow;
 
@@ -10,19 +10,19 @@ use noroshi_protocol::mqtt::{
 };
 
 use super::{Login, MESSAGE_BYTES_MAX, Turn};
-use crate::device::{Ended, Stage};
+use crate::connection::{Ended, Stage};
 use crate::dialect;
 
 const VERSION: Version = Version::V3;
 /// Eighteen hours.
 const KEEP_ALIVE_S: u16 = u16::MAX;
-/// Of the one SUBSCRIBE of a connection.
+/// The packet id of a connection's only SUBSCRIBE.
 const SUBSCRIBE_ID: u16 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Mqtt {
     decoder: Decoder,
-    /// SUBSCRIBE, if there is anything to subscribe to, until CONNACK has come.
+    /// SUBSCRIBE, if there are topics, until CONNACK arrives.
     subscribe: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ fn connect(login: Login<'_>) -> Vec<u8> {
     out
 }
 
-/// Appends a message to `topic`, at most once.
+/// Appends a QoS 0 message to `topic`.
 pub(super) fn push_publish(out: &mut Vec<u8>, topic: &str, text: &str) {
     let publish = Publish {
         dup: false,
@@ -76,13 +76,13 @@ impl Mqtt {
         (Self { decoder: Decoder::new(), subscribe: subscribe(&filters) }, connect(login))
     }
 
-    pub(super) fn hear(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         let Self { decoder, subscribe } = self;
         let mut ended = None;
         let mut on_frame = |frame: Frame<'_>| {
             let heard = match Packet::parse(VERSION, frame) {
-                Ok(packet) => hear(packet, subscribe, turn),
-                Err(violation) => Err(broken(&violation)),
+                Ok(packet) => handle_bytes(packet, subscribe, turn),
+                Err(violation) => Err(invalid(&violation)),
             };
             match heard {
                 Ok(()) => ControlFlow::Continue(()),
@@ -95,12 +95,12 @@ impl Mqtt {
         let fed = decoder.feed(bytes, MESSAGE_BYTES_MAX, &mut on_frame);
         match ended {
             Some(ended) => Err(ended),
-            None => fed.map_err(|violation| broken(&violation)),
+            None => fed.map_err(|violation| invalid(&violation)),
         }
     }
 }
 
-fn hear(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Result<(), Ended> {
+fn handle_bytes(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Result<(), Ended> {
     match packet {
         Packet::Publish(publish) => {
             let stamp_ns = turn.stamp.find(publish.payload);
@@ -111,7 +111,7 @@ fn hear(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Res
             }
         }
         Packet::ConnAck(connack) if connack.reason.is_error() => {
-            // §3.2.2.3: of the return codes, only "Server unavailable" passes.
+            // §3.2.2.3: among the return codes, only "Server unavailable" is temporary.
             let code = connack.reason.connect_return_code();
             let retry = code == 3;
             return Err(Ended { reason: format!("CONNACK with return code {code}"), retry, after_ms: None });
@@ -119,11 +119,11 @@ fn hear(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Res
         Packet::ConnAck(_) if *turn.stage == Stage::Opening => {
             *turn.stage = if subscribe.is_empty() { Stage::Ready } else { Stage::Subscribing };
             turn.out.append(subscribe);
-            *subscribe = Vec::new(); // nothing is held while idle
+            *subscribe = Vec::new(); // releases the buffer while idle
         }
         Packet::SubAck(suback) if *turn.stage == Stage::Subscribing => {
             if suback.reasons.contains(&(ReasonCode::UnspecifiedError as u8)) {
-                return Err(Ended::lasting("SUBACK refuses a topic"));
+                return Err(Ended::permanent("SUBACK rejects a topic"));
             }
             *turn.stage = Stage::Ready;
         }
@@ -132,8 +132,8 @@ fn hear(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Res
     Ok(())
 }
 
-fn broken(violation: &impl std::fmt::Display) -> Ended {
-    Ended::lasting(format!("broken packet: {violation}"))
+fn invalid(violation: &impl std::fmt::Display) -> Ended {
+    Ended::permanent(format!("invalid packet: {violation}"))
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_says_who_it_is_and_what_it_wants() {
+    fn device_logs_in_and_subscribes() {
         let of = dialect::Mqtt { inbox: Some("in/{device}".to_owned()), password: Password::Token };
         let login = Login { host: "h", name: "d-1", secret: Some("token"), topic: Some("t") };
         let (mqtt, first) = Mqtt::begin(&of, login);

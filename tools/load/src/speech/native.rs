@@ -1,13 +1,14 @@
-//! Noroshi's own protocol: a JSON object in each text frame. The same objects come as server-sent events.
+//! Noroshi's native protocol: a JSON object per text frame. Server-sent events contain the same objects.
 
 use noroshi_protocol::native::{ServerFrame, parse_server_frame};
 
-use super::{Turn, websocket};
-use crate::device::{Ended, Stage};
+use super::Turn;
+use super::text_frame::push_text;
+use crate::connection::{Ended, Stage};
 
 pub(super) const PATH: &str = "/v1/connect";
 
-pub(super) fn hear(text: &str, turn: &mut Turn<'_>) -> Result<(), Ended> {
+pub(super) fn handle_bytes(text: &str, turn: &mut Turn<'_>) -> Result<(), Ended> {
     if text.starts_with(r#"{"t":"msg""#) {
         let stamp_ns = turn.stamp.find(text.as_bytes());
         turn.message(stamp_ns, text.len());
@@ -16,56 +17,57 @@ pub(super) fn hear(text: &str, turn: &mut Turn<'_>) -> Result<(), Ended> {
         }
         return Ok(());
     }
-    match said(text, *turn.stage)? {
-        Said::LoggedIn => *turn.stage = subscribe(turn.topic, turn.out),
-        Said::Subscribed => *turn.stage = Stage::Ready,
-        Said::Nothing => {}
+    match effect(text, *turn.stage)? {
+        Effect::LoggedIn => *turn.stage = subscribe(turn.topic, turn.out),
+        Effect::Subscribed => *turn.stage = Stage::Ready,
+        Effect::Nothing => {}
     }
     Ok(())
 }
 
-/// Acks what came in this turn, with one frame.
+/// Acks the messages of this turn with one frame.
 pub(super) fn push_acks(turn: &mut Turn<'_>) {
     if !turn.acks.is_empty() {
         let ack = [br#"{"t":"ack","ids":["#, turn.acks.as_slice(), b"]}"].concat();
-        websocket::push_text(turn.out, &ack);
+        push_text(turn.out, &ack);
         turn.acks.clear();
     }
 }
 
-/// What an object that is no message changes.
-pub(super) enum Said {
+/// The effect of an object that is not a message.
+pub(super) enum Effect {
     LoggedIn,
     Subscribed,
     Nothing,
 }
 
-pub(super) fn said(text: &str, stage: Stage) -> Result<Said, Ended> {
+pub(super) fn effect(text: &str, stage: Stage) -> Result<Effect, Ended> {
     match parse_server_frame(text) {
-        Ok(ServerFrame::Ready { .. }) if stage == Stage::LoggingIn => Ok(Said::LoggedIn),
-        Ok(ServerFrame::Pong) if stage == Stage::Subscribing => Ok(Said::Subscribed),
+        Ok(ServerFrame::Ready { .. }) if stage == Stage::LoggingIn => Ok(Effect::LoggedIn),
+        Ok(ServerFrame::Pong) if stage == Stage::Subscribing => Ok(Effect::Subscribed),
         Ok(ServerFrame::Error { code, message }) => {
-            Err(Ended::lasting(format!("error frame {code}: {message}")))
+            Err(Ended::permanent(format!("error frame {code}: {message}")))
         }
         Ok(ServerFrame::Close { reason, reconnect, after_ms }) => {
             let reason = format!("close frame: {reason}");
             Err(Ended { reason, retry: reconnect, after_ms: Some(after_ms) })
         }
-        Ok(_) => Ok(Said::Nothing),
-        Err(error) => Err(Ended::lasting(format!("unexpected frame: {error}"))),
+        Ok(_) => Ok(Effect::Nothing),
+        Err(error) => Err(Ended::permanent(format!("unexpected frame: {error}"))),
     }
 }
 
-/// Subscribes after log-in, if there is a topic; returns what is awaited next.
+/// Subscribes after the log-in, if there is a topic; returns the next stage.
 fn subscribe(topic: Option<&str>, out: &mut Vec<u8>) -> Stage {
     let Some(topic) = topic else { return Stage::Ready };
     let frame = serde_json::json!({"t": "sub", "topics": [topic]}).to_string();
-    websocket::push_text(out, frame.as_bytes());
-    websocket::push_text(out, br#"{"t":"ping"}"#);
+    push_text(out, frame.as_bytes());
+    push_text(out, br#"{"t":"ping"}"#);
     Stage::Subscribing
 }
 
-/// Adds the id of a message that wants an ack; false for others. The flag stands behind `data`, near the end.
+/// Appends the id of a message that wants an ack; returns false for others. The flag follows `data`, near the
+/// end.
 fn push_ack(acks: &mut Vec<u8>, text: &str) -> bool {
     let tail = &text.as_bytes()[text.len().saturating_sub(64)..];
     if memchr::memmem::find(tail, br#""ack":true"#).is_none() {

@@ -1,5 +1,4 @@
-//! WebSocket: the upgrade and the frames. Of the three dialects that travel in its text frames it knows which
-//! one begins how, and whom to hand a text to.
+//! WebSocket: the upgrade and the frames. Passes text frames to one of three protocols.
 
 use std::ops::ControlFlow;
 
@@ -8,26 +7,20 @@ use noroshi_protocol::ws::{
     push_masked_frame, push_upgrade_request,
 };
 
+use super::text_frame::{MASK, push_text};
 use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, frames, native, refusal, socket_io};
-use crate::device::{Ended, Stage};
+use crate::connection::{Ended, Stage};
 use crate::dialect::{Dialect, Frames};
 
-/// The example of RFC 6455 §1.3. A key keeps caches from answering; there is none in between here.
+/// The example of RFC 6455 §1.3. Keys prevent caches from answering; there are none in between.
 const UPGRADE_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-/// Masks keep intermediaries from being confused (RFC 6455 §10.3); there is none in between here.
-const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 pub(crate) struct WebSocket {
     decoder: Decoder,
-    /// An incomplete answer to the upgrade.
+    /// An incomplete response to the upgrade.
     held: Vec<u8>,
-    /// Frames to send once the server is ready for them.
+    /// Frames to send once the upgrade is complete.
     hello: Vec<u8>,
-}
-
-/// Appends a text frame.
-pub(super) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
-    push_masked_frame(out, Opcode::Text, text, MASK);
 }
 
 impl WebSocket {
@@ -56,14 +49,14 @@ impl WebSocket {
         (Self { decoder: Decoder::new(), held: Vec::new(), hello }, first)
     }
 
-    pub(super) fn hear(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    pub(super) fn handle_bytes(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         let mut from = 0;
         if *turn.stage == Stage::Opening {
             self.held.extend_from_slice(bytes);
             let Some(head_len) = upgraded(&self.held, *turn.dialect == Dialect::Deflated)? else {
                 return Ok(());
             };
-            // Frames may follow the head in the same read; what came before this read was head.
+            // Frames may follow the head in the same read; earlier reads contained only the head.
             from = bytes.len() - (self.held.len() - head_len);
             self.held = Vec::new();
             *turn.stage = Stage::LoggingIn;
@@ -88,12 +81,12 @@ impl WebSocket {
                 input => Ok(input),
             };
             match input {
-                Err(error) => ended = Some(Ended::lasting(format!("broken message: {error}"))),
+                Err(error) => ended = Some(Ended::permanent(format!("invalid message: {error}"))),
                 Ok(Input::Text(text)) => {
                     let heard = match turn.dialect {
-                        Dialect::Frames(of) => frames::hear(text, of, turn),
-                        Dialect::SocketIo => socket_io::hear(text, hello, turn),
-                        _ => native::hear(text, turn),
+                        Dialect::Frames(of) => frames::handle_bytes(text, of, turn),
+                        Dialect::SocketIo => socket_io::handle_bytes(text, hello, turn),
+                        _ => native::handle_bytes(text, turn),
                     };
                     ended = heard.err();
                 }
@@ -101,7 +94,7 @@ impl WebSocket {
                 Ok(Input::Close { code, reason }) => {
                     let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
                     let reason = format!("closed by the server: {code} {reason}").trim_end().to_owned();
-                    ended.get_or_insert(Ended::passing(reason));
+                    ended.get_or_insert(Ended::temporary(reason));
                 }
                 Ok(Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_)) => {}
             }
@@ -115,18 +108,20 @@ impl WebSocket {
         *turn.inflater = inflater;
         match (fed, ended) {
             (_, Some(ended)) => Err(ended),
-            (Err(error), None) => Err(Ended::lasting(format!("broken frame: {error}"))),
+            (Err(error), None) => Err(Ended::permanent(format!("invalid frame: {error}"))),
             (Ok(()), None) => Ok(()),
         }
     }
 }
 
-/// The length of the head that opened the WebSocket; none until it is complete.
+/// The length of the head that completed the upgrade; `None` until it is complete.
 fn upgraded(bytes: &[u8], deflates: bool) -> Result<Option<usize>, Ended> {
     match check_upgrade_response_to(bytes, UPGRADE_KEY, deflates) {
-        Ok(None) if bytes.len() > RESPONSE_BYTES_MAX => Err(Ended::lasting("the answer's head is too long")),
+        Ok(None) if bytes.len() > RESPONSE_BYTES_MAX => {
+            Err(Ended::permanent("the head of the response is too long"))
+        }
         Ok(head_len) => Ok(head_len),
         Err(Refusal::Status { status, head_len }) => refusal(bytes, status, head_len).map_or(Ok(None), Err),
-        Err(Refusal::Malformed(what)) => Err(Ended::lasting(what)),
+        Err(Refusal::Malformed(what)) => Err(Ended::permanent(what)),
     }
 }

@@ -1,9 +1,9 @@
-//! XMPP client to server on a plain stream (RFC 6120): SASL PLAIN, resource binding, presence, a subscription to
-//! the topic's node (XEP-0060) where there is a topic. Pings are answered, which is also what confirms a
-//! notification that is kept (no stream management is asked for). Each step follows from what the server
-//! said, so that nothing but the unfinished piece is held.
+//! XMPP client on a plain stream (RFC 6120): SASL PLAIN, resource binding, presence, and a subscription to
+//! the topic's node (XEP-0060), if there is a topic. Pings are answered, which also confirms stored
+//! notifications, since stream management is not enabled. Each step follows from the server's element, so
+//! only an incomplete element is buffered.
 //!
-//! Names are letters, digits and `-` (`args`), so nothing here needs escaping.
+//! Names consist of letters, digits and `-` (`args`), so nothing needs escaping.
 
 use std::ops::ControlFlow;
 
@@ -14,10 +14,10 @@ use noroshi_protocol::xmpp::xml::{Limits, Scope, parse_element};
 use noroshi_protocol::xmpp::{Framer, Input, namespace as ns};
 
 use super::{Login, Turn};
-use crate::device::{Ended, Stage};
+use crate::connection::{Ended, Stage};
 use crate::dialect::{self, Dialect};
 
-/// Ids of the requests whose answers are awaited.
+/// Ids of the requests whose responses are awaited.
 const BIND: &str = "bind";
 const IN: &str = "in";
 const MADE: &str = "made";
@@ -36,7 +36,7 @@ fn header(domain: &str) -> String {
     )
 }
 
-/// Appends a message to everybody: an item of the topic's node.
+/// Appends a message to all devices: an item of the topic's node.
 pub(super) fn push_publish(out: &mut Vec<u8>, of: &dialect::Xmpp, topic: &str, text: &str) {
     let publish = format!(
         "<iq type='set' id='publish' to='pubsub.{}'><pubsub xmlns='{}'><publish node='{topic}'><item>\
@@ -56,18 +56,18 @@ impl Xmpp {
         (Self { framer: Framer::new(), auth }, header(&of.domain).into())
     }
 
-    pub(super) fn hear(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
         let Self { framer, auth } = self;
         let mut ended = None;
         let mut on_input = |input: Input<'_>| {
             let heard = match input {
                 // Messages first: everything else is rare.
                 Input::Element(text) if text.starts_with("<message") => {
-                    hear_message(text, turn);
+                    handle_message(text, turn);
                     Ok(())
                 }
-                Input::Element(text) => hear_element(text, auth, turn),
-                Input::Close => Err(Ended::passing("stream closed by the server")),
+                Input::Element(text) => handle_element(text, auth, turn),
+                Input::Close => Err(Ended::temporary("stream closed by the server")),
                 Input::Header(_) | Input::Whitespace => Ok(()),
             };
             match heard {
@@ -81,13 +81,13 @@ impl Xmpp {
         let fed = framer.feed(bytes, &Limits::default(), &mut on_input);
         match ended {
             Some(ended) => Err(ended),
-            None => fed.map(drop).map_err(|error| Ended::lasting(format!("broken stream: {error}"))),
+            None => fed.map(drop).map_err(|error| Ended::permanent(format!("invalid stream: {error}"))),
         }
     }
 }
 
-/// What carries no stamp is not ours: servers greet.
-fn hear_message(text: &str, turn: &mut Turn<'_>) {
+/// Ignores messages without time stamp, such as greetings.
+fn handle_message(text: &str, turn: &mut Turn<'_>) {
     let Some(stamp_ns) = turn.stamp.find(text.as_bytes()) else { return };
     turn.message(Some(stamp_ns), text.len());
     if memchr::memmem::find(text.as_bytes(), ns::RECEIPTS.as_bytes()).is_some() {
@@ -95,26 +95,26 @@ fn hear_message(text: &str, turn: &mut Turn<'_>) {
     }
 }
 
-fn hear_element(text: &str, auth: &mut String, turn: &mut Turn<'_>) -> Result<(), Ended> {
+fn handle_element(text: &str, auth: &mut String, turn: &mut Turn<'_>) -> Result<(), Ended> {
     let scope = Scope::default();
     let tree = parse_element(text, Some(&scope), &Limits::default())
-        .map_err(|error| Ended::lasting(format!("broken stanza: {error}")))?;
+        .map_err(|error| Ended::permanent(format!("invalid stanza: {error}")))?;
     let root = tree.root();
     let Dialect::Xmpp(of) = turn.dialect else { return Ok(()) };
     match (root.namespace(), root.name()) {
-        (ns::STREAM, "features") => hear_features(root, auth, turn),
+        (ns::STREAM, "features") => handle_features(root, auth, turn),
         (ns::STREAM, "error") => Err(ended(root)),
         (ns::SASL, "success") => {
             turn.out.extend_from_slice(header(&of.domain).as_bytes());
             Ok(())
         }
-        (ns::SASL, "failure") => Err(Ended::lasting(format!("log-in refused: {}", condition(root)))),
-        (ns::CLIENT, "iq") => hear_iq(root, of, turn),
+        (ns::SASL, "failure") => Err(Ended::permanent(format!("log-in rejected: {}", condition(root)))),
+        (ns::CLIENT, "iq") => handle_iq(root, of, turn),
         _ => Ok(()),
     }
 }
 
-fn hear_features(features: Element<'_>, auth: &mut String, turn: &mut Turn<'_>) -> Result<(), Ended> {
+fn handle_features(features: Element<'_>, auth: &mut String, turn: &mut Turn<'_>) -> Result<(), Ended> {
     if features.child(ns::BIND, "bind").is_some() {
         *turn.stage = Stage::LoggingIn;
         let bind = format!("<iq type='set' id='{BIND}'><bind xmlns='{}'/></iq>", ns::BIND);
@@ -124,30 +124,30 @@ fn hear_features(features: Element<'_>, auth: &mut String, turn: &mut Turn<'_>) 
     let mechanisms = features.child(ns::SASL, "mechanisms");
     let mut offered = mechanisms.iter().flat_map(|mechanisms| mechanisms.children());
     if !offered.any(|mechanism| mechanism.text() == "PLAIN") {
-        return Err(Ended::lasting("SASL PLAIN is not offered on a stream without TLS"));
+        return Err(Ended::permanent("SASL PLAIN is not offered on a stream without TLS"));
     }
     turn.out.extend_from_slice(std::mem::take(auth).as_bytes());
     Ok(())
 }
 
-fn hear_iq(iq: Element<'_>, of: &dialect::Xmpp, turn: &mut Turn<'_>) -> Result<(), Ended> {
+fn handle_iq(iq: Element<'_>, of: &dialect::Xmpp, turn: &mut Turn<'_>) -> Result<(), Ended> {
     let id = iq.attribute("id").unwrap_or_default();
     match (iq.attribute("type").unwrap_or_default(), id) {
         ("result", BIND) => {
             let bound = iq.child(ns::BIND, "bind").and_then(|bind| bind.child(ns::BIND, "jid"));
-            let address = bound.ok_or_else(|| Ended::lasting("bound without an address"))?.text();
+            let address = bound.ok_or_else(|| Ended::permanent("the bound resource has no address"))?.text();
             *turn.stage = Stage::Subscribing;
-            let text = come_in(&address, of, turn.topic);
+            let text = requests_after_binding(&address, of, turn.topic);
             turn.out.extend_from_slice(text.as_bytes());
         }
         ("result", IN) if *turn.stage == Stage::Subscribing => *turn.stage = Stage::Ready,
-        // A node of that name may be there from an earlier measurement.
+        // The node may exist from an earlier measurement.
         ("error", MADE) => {}
-        // A server that knows no pings has answered all the same.
+        // A server without ping support answers with an error, which is sufficient.
         ("error", IN) if turn.topic.is_none() => *turn.stage = Stage::Ready,
         ("error", _) => {
             let refused = iq.child(ns::CLIENT, "error").map(condition).unwrap_or_default();
-            return Err(Ended::lasting(format!("request {id:?} refused: {refused}")));
+            return Err(Ended::permanent(format!("request {id:?} rejected: {refused}")));
         }
         ("get", _) => {
             let answer = match iq.attribute("from") {
@@ -161,8 +161,8 @@ fn hear_iq(iq: Element<'_>, of: &dialect::Xmpp, turn: &mut Turn<'_>) -> Result<(
     Ok(())
 }
 
-/// What follows binding; the answer to its last request says that all of it is done.
-fn come_in(address: &str, of: &dialect::Xmpp, topic: Option<&str>) -> String {
+/// The requests after binding; the response to the last one completes the log-in.
+fn requests_after_binding(address: &str, of: &dialect::Xmpp, topic: Option<&str>) -> String {
     let domain = &of.domain;
     let Some(topic) = topic else {
         return format!(
@@ -178,7 +178,7 @@ fn come_in(address: &str, of: &dialect::Xmpp, topic: Option<&str>) -> String {
     )
 }
 
-/// A node that keeps nothing, as `when: connected` does.
+/// A node that stores nothing, like `when: connected`.
 fn make_node(domain: &str, topic: &str) -> String {
     let config = [
         ("FORM_TYPE", "http://jabber.org/protocol/pubsub#node_config"),
@@ -195,13 +195,13 @@ fn make_node(domain: &str, topic: &str) -> String {
     )
 }
 
-/// The name of an error's condition, which is its first child that is no text.
+/// The name of an error's condition, which is its first child element.
 fn condition(error: Element<'_>) -> String {
     let name = error.children().map(Element::name).find(|name| *name != "text");
     name.unwrap_or("no reason").to_owned()
 }
 
-/// RFC 6120 §4.9.3: what of the stream errors passes.
+/// RFC 6120 §4.9.3: the temporary stream errors.
 fn ended(error: Element<'_>) -> Ended {
     let condition = condition(error);
     let passes = ["system-shutdown", "resource-constraint", "see-other-host", "connection-timeout", "reset"];

@@ -1,5 +1,5 @@
-//! The floor as a process: our own executable as `noroshi bench floor` ([`crate::floor`]), on a port of its
-//! own, stopped when it is dropped. It inherits the limit of open files that was raised before.
+//! The floor as a process: our own executable as `noroshi bench floor` ([`crate::floor`]), on its own port,
+//! stopped when dropped. It inherits the raised limit of open files.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl BareLoop {
             Request { method: "GET", path: "/connections", key: "", content_type: "text/plain" };
         while client.request(connections, b"").is_err() {
             let why = match self.exited() {
-                Some(status) => format!("the floor ended with {status}"),
+                Some(status) => format!("the floor exited with {status}"),
                 None if clock::now_ns() > deadline_ns => "the floor does not answer".to_owned(),
                 None => {
                     std::thread::sleep(POLL);
@@ -60,7 +60,7 @@ impl BareLoop {
 
 impl Drop for BareLoop {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it keeps nothing, and may be gone already
+        let _ = self.child.kill(); // it stores nothing, and may have exited already
         let _ = self.child.wait(); // as above
     }
 }
@@ -72,11 +72,11 @@ fn program(listen: &str, deliveries: usize) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The executable is that of the tests.
+/// In tests the executable is the test harness.
 #[cfg(test)]
 fn program(listen: &str, deliveries: usize) -> Result<Command, Error> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::system("own executable"))?);
-    command.args(["tests::the_floor_of_other_tests", "--exact", "--ignored", "--nocapture"]);
+    command.args(["tests::floor_process_for_other_tests", "--exact", "--ignored", "--nocapture"]);
     command.env("NOROSHI_BENCH_FLOOR", format!("{listen} {deliveries}"));
     Ok(command)
 }

@@ -1,6 +1,6 @@
-//! A server that other people wrote, as the command line describes it: where its devices connect and how
-//! they speak, how it is published to, and which process it is. Over WebSocket all of that is said in words; MQTT
-//! and XMPP say it by themselves, and there one more device publishes.
+//! A foreign server as configured on the command line: the devices' address and protocol, how to publish, and
+//! its process. A WebSocket protocol is described by text frames; MQTT and XMPP need no description, and an
+//! additional device publishes.
 
 use crate::Error;
 use crate::args::{self, Common};
@@ -12,11 +12,11 @@ pub(crate) struct Foreign {
     pub(crate) origin: Origin,
     pub(crate) dialect: Dialect,
     pub(crate) process: Option<Process>,
-    /// None: the scenario was not told how, and may not need to know.
+    /// `None` if not configured; some scenarios do not publish.
     pub(crate) publish: Option<Publish>,
 }
 
-/// How something reaches all devices. `{data}` stands for the message in the text.
+/// How to publish to all devices. `{data}` is replaced by the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Publish {
     Post {
@@ -25,18 +25,18 @@ pub(crate) enum Publish {
         headers: Vec<(String, String)>,
         body: String,
     },
-    /// One more device says this.
-    Say(String),
+    /// Sent by an additional device.
+    Frame(String),
 }
 
-/// Stands for the message.
+/// Placeholder for the message.
 pub(crate) const DATA: &str = "{data}";
 
 impl Foreign {
     pub(crate) fn new(args: &args::Foreign, common: &Common, speech: &args::Speech) -> Result<Self, Error> {
         let process = common.pid.map(Process::running).transpose()?;
         let by_device = |address: &str, dialect| {
-            let (origin, publish) = (Origin::parse_address(address)?, Some(Publish::Say(DATA.to_owned())));
+            let (origin, publish) = (Origin::parse_address(address)?, Some(Publish::Frame(DATA.to_owned())));
             Ok(Self { origin, dialect, process, publish })
         };
         match (&args.mqtt_server, &args.xmpp_server) {
@@ -49,15 +49,15 @@ impl Foreign {
     fn websocket(args: &args::Foreign, process: Option<Process>) -> Result<Self, Error> {
         let url = args.websocket.as_deref().unwrap_or_default();
         let http = url.strip_prefix("ws").filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
-        let http = http.ok_or_else(|| usage(format!("{url}: --websocket is ws://host:port/path")))?;
+        let http = http.ok_or_else(|| usage(format!("{url}: --websocket must be ws://host:port/path")))?;
         let (origin, path) = split(&format!("http{http}"))?;
         let pair = |text: &String, by: &str, rule: &str| {
             let (name, value) = text.split_once(by).ok_or_else(|| usage(format!("{text:?}: {rule}")))?;
             Ok::<_, Error>((name.to_owned(), value.to_owned()))
         };
-        let answers = args.answer.iter().map(|text| pair(text, "=", "--answer is TEXT=REPLY"));
+        let answers = args.answer.iter().map(|text| pair(text, "=", "--answer must be TEXT=REPLY"));
         let headers =
-            args.publish_header.iter().map(|text| pair(text, ":", "--publish-header is NAME: VALUE"));
+            args.publish_header.iter().map(|text| pair(text, ":", "--publish-header must be NAME: VALUE"));
         Ok(Self {
             origin,
             dialect: Dialect::Frames(Frames {
@@ -76,7 +76,7 @@ impl Foreign {
         })
     }
 
-    /// Named in the report.
+    /// The description for the report.
     pub(crate) fn describe(&self) -> String {
         match &self.dialect {
             Dialect::Frames(frames) => {
@@ -100,18 +100,18 @@ fn xmpp(args: &args::Foreign, domain: &str) -> Dialect {
 
 fn publish(body: &str, url: Option<&str>, headers: Vec<(String, String)>) -> Result<Publish, Error> {
     if !body.contains(DATA) {
-        return Err(usage("--publish-body has {data} where the message is to be".to_owned()));
+        return Err(usage("--publish-body must contain {data}".to_owned()));
     }
     let no_line_break = |text: &str| !text.contains(['\r', '\n']);
     if !headers.iter().all(|(name, value)| no_line_break(name) && no_line_break(value)) {
-        return Err(usage("--publish-header is one line".to_owned()));
+        return Err(usage("--publish-header must be a single line".to_owned()));
     }
-    let Some(url) = url else { return Ok(Publish::Say(body.to_owned())) };
+    let Some(url) = url else { return Ok(Publish::Frame(body.to_owned())) };
     let (origin, path) = split(url)?;
     Ok(Publish::Post { origin, path, headers, body: body.to_owned() })
 }
 
-/// The origin of a URL and what is behind it.
+/// Splits a URL into origin and path.
 fn split(url: &str) -> Result<(Origin, String), Error> {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     let path_at = url[host_at..].find(['/', '?']).map_or(url.len(), |at| host_at + at);
@@ -120,7 +120,7 @@ fn split(url: &str) -> Result<(Origin, String), Error> {
         query => format!("/{query}"),
     };
     if path.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(usage(format!("{url}: a URL has no spaces")));
+        return Err(usage(format!("{url}: a URL must not contain spaces")));
     }
     Ok((Origin::parse(&url[..path_at])?, path))
 }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_with_what_it_wants_to_hear() {
+    fn server_is_configured_with_its_frames() {
         let foreign = read(&[
             "--websocket",
             "ws://127.0.0.1:8000/connect?as={device}",
@@ -183,20 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_an_address() {
+    fn address_is_sufficient() {
         let foreign = read(&["--websocket", "ws://127.0.0.1:8000"]).unwrap();
         let Dialect::Frames(frames) = foreign.dialect else { panic!("frames") };
         assert_eq!((frames.path.as_str(), frames.ready, foreign.publish), ("/", None, None));
         let frame = read(&["--websocket", "ws://127.0.0.1:8000", "--publish-body", "say {data}"]).unwrap();
-        assert_eq!(frame.publish, Some(Publish::Say("say {data}".to_owned())));
+        assert_eq!(frame.publish, Some(Publish::Frame("say {data}".to_owned())));
     }
 
     #[test]
-    fn mqtt_and_xmpp_need_no_words() {
+    fn mqtt_and_xmpp_need_no_frames() {
         let mqtt = read(&["--mqtt-server", "127.0.0.1:1883", "--inbox", "in/{device}"]).unwrap();
         assert_eq!(
             (mqtt.describe().as_str(), &mqtt.publish),
-            ("mqtt://127.0.0.1:1883", &Some(Publish::Say(DATA.to_owned())))
+            ("mqtt://127.0.0.1:1883", &Some(Publish::Frame(DATA.to_owned())))
         );
         let anonymous = Mqtt { inbox: Some("in/{device}".to_owned()), password: Password::None };
         assert_eq!(mqtt.dialect, Dialect::Mqtt(anonymous));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_names_the_option() {
+    fn invalid_values_name_the_option() {
         let at = ["--websocket", "ws://127.0.0.1:8000"];
         for (words, option) in [
             (&["--websocket", "http://127.0.0.1:8000"][..], "--websocket"),

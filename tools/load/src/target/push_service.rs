@@ -1,5 +1,5 @@
-//! The receiving end of pushes: the strict fakes as a process (our own executable as `noroshi dev-push --light`),
-//! told what to do over its control port, or a server that other people wrote and nobody can ask.
+//! The receiver of pushes: the strict fakes as a process (our own executable as `noroshi dev-push --light`),
+//! controlled over its control port, or a foreign server.
 
 use std::path::{Path, PathBuf};
 
@@ -13,21 +13,21 @@ use crate::process::Process;
 use crate::server::temporary_folder;
 
 pub(crate) struct PushService {
-    /// The credential that leads there, as the admin API takes it.
+    /// The credential for it, in the format of the admin API.
     pub(crate) credential: Value,
-    /// What has to be trusted, PEM.
+    /// The certificates to trust, PEM.
     pub(crate) ca: String,
-    /// Where that is in a file.
+    /// The file with these certificates.
     pub(crate) ca_file: Option<PathBuf>,
-    /// None where it is not known.
+    /// `None` if unknown.
     pub(crate) process: Option<Process>,
     control: Option<Client>,
     name: String,
-    /// Ended when this is dropped.
+    /// Stopped when dropped.
     own: Option<Own>,
 }
 
-/// What the fake counted since the last time it was told to forget.
+/// The counts of the fake since the last reset.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Connections {
     pub(crate) streams_refused: u64,
 }
 
-/// What a fake says of itself when it has started.
+/// The start message of a fake.
 #[derive(Deserialize)]
 struct Info {
     control: String,
@@ -55,29 +55,29 @@ struct Info {
 }
 
 impl PushService {
-    /// The fake, in a process of its own.
+    /// Starts the fake in its own process.
     pub(crate) fn start() -> Result<Self, Error> {
         let folder = temporary_folder()?;
         let (own, info) = Own::start(&folder)?;
         let process = own.process();
         let mut service = Self::of(&info)?;
         service.process = process;
-        service.name = "the fake of APNs (noroshi dev-push --light)".to_owned();
+        service.name = "fake APNs (noroshi dev-push --light)".to_owned();
         service.own = Some(own);
         Ok(service)
     }
 
-    /// A fake that runs already.
+    /// Connects to a running fake.
     pub(crate) fn attach(control: &str) -> Result<Self, Error> {
         let mut client = Client::new(Origin::parse(control)?)?;
         let info = client.expect_success(request("GET", "/info"), b"")?;
         let mut service = Self::of(&String::from_utf8_lossy(&info.body))?;
-        service.name = format!("the fake of APNs at {control}");
+        service.name = format!("fake APNs at {control}");
         Ok(service)
     }
 
     fn of(info: &str) -> Result<Self, Error> {
-        let malformed = |_| Error::Malformed { request: "/info".to_owned(), what: "it is no fake's" };
+        let malformed = |_| Error::Malformed { request: "/info".to_owned(), what: "it is not from a fake" };
         let Info { control, ca, ca_file, mut credentials } = serde_json::from_str(info).map_err(malformed)?;
         Ok(Self {
             credential: credentials.remove("apns").unwrap_or_default(),
@@ -90,7 +90,7 @@ impl PushService {
         })
     }
 
-    /// Another receiver, with a key that it may or may not know.
+    /// A foreign receiver, with a key that it may or may not know.
     pub(crate) fn foreign(args: &Push, url: &str) -> Result<Self, Error> {
         let read = |path: &Path, option: &str| {
             std::fs::read_to_string(path)
@@ -129,7 +129,7 @@ impl PushService {
         self.name.clone()
     }
 
-    /// Tells the fake how to behave; there is nobody to tell otherwise.
+    /// Configures the fake; does nothing for a foreign receiver.
     pub(crate) fn behave(&mut self, change: &Value) -> Result<(), Error> {
         let Some(control) = &mut self.control else { return Ok(()) };
         control.expect_success(request("POST", "/behave"), change.to_string().as_bytes()).map(drop)
@@ -140,7 +140,7 @@ impl PushService {
         control.expect_success(request("DELETE", "/received"), b"").map(drop)
     }
 
-    /// None where nobody counts.
+    /// `None` for a foreign receiver.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
         #[derive(Deserialize)]
         struct All {
@@ -148,7 +148,7 @@ impl PushService {
         }
         let Some(control) = &mut self.control else { return Ok(None) };
         let response = control.expect_success(request("GET", "/counts"), b"")?;
-        let malformed = |_| Error::Malformed { request: "/counts".to_owned(), what: "it is no fake's" };
+        let malformed = |_| Error::Malformed { request: "/counts".to_owned(), what: "it is not from a fake" };
         serde_json::from_slice::<All>(&response.body).map(|all| Some(all.apns)).map_err(malformed)
     }
 }
@@ -167,14 +167,14 @@ mod process {
 
     use super::{Error, Path, PathBuf, Process};
 
-    /// A process that ends with this one, whatever happens.
+    /// A process that is bound to this one.
     pub(super) struct Own {
         child: Child,
         folder: PathBuf,
     }
 
     impl Own {
-        /// The process and what it says of itself.
+        /// Starts the process and returns it with its start message.
         pub(super) fn start(folder: &Path) -> Result<(Self, String), Error> {
             let ports = ["--apns", "--apns-sandbox", "--fcm", "--oauth", "--webpush"];
             let child = Command::new(std::env::current_exe().map_err(Error::system("own executable"))?)
@@ -188,10 +188,12 @@ mod process {
             let mut own = Self { child, folder: folder.to_owned() };
             let mut line = String::new();
             if let Some(stdout) = own.child.stdout.take() {
-                BufReader::new(stdout).read_line(&mut line).map_err(Error::system("reading of the fake"))?;
+                BufReader::new(stdout)
+                    .read_line(&mut line)
+                    .map_err(Error::system("reading from the fake"))?;
             }
             match line.is_empty() {
-                true => Err(Error::Start { why: "the fake ended".to_owned(), log: String::new() }),
+                true => Err(Error::Start { why: "the fake exited".to_owned(), log: String::new() }),
                 false => Ok((own, line)),
             }
         }
@@ -203,14 +205,14 @@ mod process {
 
     impl Drop for Own {
         fn drop(&mut self) {
-            let _ = self.child.kill(); // it keeps nothing that is needed, and may be gone already
+            let _ = self.child.kill(); // it stores nothing of value, and may have exited already
             let _ = self.child.wait(); // as above
-            let _ = std::fs::remove_dir_all(&self.folder); // of no use to anybody
+            let _ = std::fs::remove_dir_all(&self.folder); // temporary
         }
     }
 }
 
-/// The executable is that of the tests, so the fakes run in it.
+/// In tests the executable is the test harness, so the fakes run within it.
 #[cfg(test)]
 struct Own {
     _running: noroshi_testkit::Fakes,

@@ -1,5 +1,5 @@
-//! A server that speaks just enough of the API for the load generator: it keeps sockets by user, writes a
-//! frame to each target that is connected, and counts. A thread for each connection.
+//! A server that implements just enough of the API for the load generator: it stores sockets by user, writes
+//! a frame to each connected target, and counts. One thread per connection.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -21,17 +21,17 @@ pub(super) const API_KEY: &str = "k";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
     Well,
-    /// Accepts, and neither delivers nor keeps.
+    /// Accepts notifications, but neither delivers nor stores them.
     Deaf,
-    /// Refuses every notification for now.
+    /// Rejects every notification as temporarily overloaded.
     Busy,
-    /// Turns every device away once, and ends each provider's connection behind its answer.
+    /// Rejects each device once, and closes each provider's connection after a response.
     Moody,
-    /// Lets nobody in.
+    /// Rejects all devices.
     Drained,
-    /// Refuses every token.
+    /// Rejects every token.
     Strict,
-    /// Tells every device to come back at its second log-in, by `Retry-After`.
+    /// Rejects every device's second log-in with `Retry-After`.
     Crowded,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Counts {
 #[derive(Default)]
 struct State {
     counts: Counts,
-    /// With the number of the connection.
+    /// With the connection's number.
     users: HashMap<String, (u64, TcpStream)>,
     turned_away: HashSet<String>,
     attempts: HashMap<String, u32>,
     topics: HashMap<String, Vec<(String, u64)>>,
-    /// Rows kept for users that are away.
+    /// Rows stored for offline users.
     inboxes: HashMap<String, u64>,
 }
 
@@ -82,7 +82,7 @@ impl FakeServer {
         self.state.lock().unwrap().counts
     }
 
-    /// Requests and the frames they caused.
+    /// Requests and the resulting frames.
     pub(super) fn published(&self) -> (u64, u64) {
         (self.counts().requests, self.counts().written)
     }
@@ -195,7 +195,7 @@ fn publish(notification: &Value, state: &mut State) {
     };
     for user in users {
         if let Some((_, stream)) = state.users.get_mut(&user) {
-            // Who has left may not have been seen to leave.
+            // A device that disconnected may not have been noticed yet.
             state.counts.written += u64::from(stream.write_all(&frame).is_ok());
         } else if !ack.is_empty() {
             *state.inboxes.entry(user).or_default() += 1;
@@ -266,7 +266,7 @@ fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behavio
     }
 }
 
-/// Named by the token.
+/// The user in the token.
 fn user(head: &Head<'_>) -> String {
     let token = head.header("authorization").unwrap().strip_prefix("Bearer ").unwrap();
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! A server with a protocol of its own: devices say their name and join, what is said or posted reaches all
-//! that joined, several messages in one frame where they come together. A thread for each connection.
+//! A server with its own protocol: devices send their name and join, published messages reach all joined
+//! devices, possibly several in one frame. One thread per connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -71,7 +71,7 @@ fn serve(mut stream: TcpStream, state: &State) {
 
 fn tell_all(text: &str, state: &State) {
     for stream in state.joined.lock().unwrap().iter_mut() {
-        let _ = stream.write_all(&text_frame(text.as_bytes())); // it may have left
+        let _ = stream.write_all(&text_frame(text.as_bytes())); // it may have disconnected
     }
 }
 
@@ -84,7 +84,7 @@ fn talk(mut stream: TcpStream, name: &str, state: &State) {
                     named = true;
                 } else if text == "join" {
                     assert!(named, "frames come in their order");
-                    // Listed before it is told so: who knows that it joined misses nothing said after.
+                    // Added before the confirmation is sent, so that a joined device misses nothing.
                     let mut joined = state.joined.lock().unwrap();
                     joined.push(stream.try_clone().unwrap());
                     stream.write_all(&[text_frame(b"you joined"), text_frame(b"2")].concat()).unwrap();

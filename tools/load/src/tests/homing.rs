@@ -1,4 +1,5 @@
-//! Devices of several nodes: dealt evenly, back at another one when theirs ends, and each `stored` message told.
+//! Devices of several nodes: distributed evenly, reconnected after a node's failure, with each `stored`
+//! message reported.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,7 +37,7 @@ fn crew(homes: &[&FakeServer]) -> Crew {
 }
 
 #[test]
-fn devices_of_a_node_that_ends_come_back_at_another_one() {
+fn devices_of_a_failed_node_reconnect_to_another() {
     let (first, second) = (FakeServer::start(Behaviour::Well), FakeServer::start(Behaviour::Well));
     let mut crew = crew(&[&first, &second]);
     assert_eq!((first.logged_in(), second.logged_in()), (2, 2));
@@ -57,7 +58,7 @@ fn devices_of_a_node_that_ends_come_back_at_another_one() {
 }
 
 #[test]
-fn every_stored_message_is_told_by_its_stamp() {
+fn every_stored_message_is_reported_by_its_stamp() {
     let server = FakeServer::start(Behaviour::Well);
     let mut crew = crew(&[&server]);
     let mut received = HashMap::new();
@@ -79,7 +80,7 @@ fn every_stored_message_is_told_by_its_stamp() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_told_before_anything_is_started() {
+fn invalid_options_are_reported_before_anything_starts() {
     for (line, said) in [
         ("homing --gateways 1", "--no-kill"),
         ("homing --gateways 0", "--gateways"),

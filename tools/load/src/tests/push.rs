@@ -1,10 +1,10 @@
-//! The client of push services against the strict fake, in this process.
+//! The push client against the strict fake, in this process.
 
 use super::{run, values};
 use crate::Error;
 
 #[test]
-fn the_experiment_measures_each_size_and_loses_nothing() {
+fn experiment_measures_each_size_without_loss() {
     let line = "push --experiment --messages 5,10 --users 10 --latency 20ms:60ms --repeat 2";
     let report = run(line).unwrap();
     for size in ["50", "100"] {
@@ -20,7 +20,7 @@ fn the_experiment_measures_each_size_and_loses_nothing() {
 }
 
 #[test]
-fn late_answers_stand_apart() {
+fn late_responses_are_reported_separately() {
     let line = "push --experiment --messages 20 --users 10 --latency 5ms --late 10%:700ms --repeat 1";
     let report = run(line).unwrap();
     let time = |name: &str| values(&report, &format!("200 pushes: dequeue to answer, {name}"))[0];
@@ -30,14 +30,14 @@ fn late_answers_stand_apart() {
 }
 
 #[test]
-fn throughput_counts_what_was_taken() {
+fn throughput_counts_accepted_pushes() {
     let report = run("push --pushes 500 --cold --repeat 1").unwrap();
     assert!(values(&report, "pushes a second")[0] > 0.0);
     assert_eq!(values(&report, "errors"), [0.0], "{:?}", report.notes);
 }
 
 #[test]
-fn a_receiver_that_is_not_there_is_told() {
+fn unreachable_receiver_is_reported() {
     let folder = std::env::temp_dir().join(format!("noroshi-load-push-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let own = crate::tls::OwnCertificate::make(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Devices that all go, that all come back, and that do not read.
+//! Mass disconnects, mass reconnects, and slow devices.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::jwt::Signer;
 use crate::payload::Names;
 
 #[test]
-fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
+fn lost_device_is_the_one_that_reconnects() {
     let server = FakeServer::start(Behaviour::Well);
     let setup = Setup {
         homes: Vec::new(),
@@ -30,7 +30,7 @@ fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
     let timeout = Duration::from_secs(30);
     crew.connect(3, 3, timeout).unwrap();
     server.end("b-1");
-    // A report of something else tells of the loss first.
+    // A report of a loss may come first.
     loop {
         crew.receive(0, Duration::ZERO).unwrap();
         if !crew.received().unwrap().disconnected.is_empty() {
@@ -43,7 +43,7 @@ fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
 }
 
 #[test]
-fn a_server_is_clean_once_it_says_that_all_are_gone() {
+fn server_is_clean_once_it_reports_no_connections() {
     let server = FakeServer::start(Behaviour::Well);
     let line =
         format!("disconnect --connections 20 --processes 2 --repeat 2 --admin http://{}", server.address);
@@ -56,7 +56,7 @@ fn a_server_is_clean_once_it_says_that_all_are_gone() {
 }
 
 #[test]
-fn a_server_that_cannot_be_watched_is_not_measured() {
+fn unobservable_server_is_not_measured() {
     let server = FakeServer::start(Behaviour::Well);
     let error =
         measure(&server, "disconnect --connections 2 --repeat 1").map(|_| ()).unwrap_err().to_string();
@@ -68,7 +68,7 @@ fn a_server_that_cannot_be_watched_is_not_measured() {
 }
 
 #[test]
-fn in_a_storm_all_come_back_when_they_are_told_and_those_that_stay_lose_nothing() {
+fn storm_reconnects_all_and_steady_devices_lose_nothing() {
     let server = FakeServer::start(Behaviour::Crowded);
     let line =
         "storm --connections 15 --steady 6 --targets 3 --rate 50 --before 500ms --processes 2 --repeat 1";
@@ -85,7 +85,7 @@ fn in_a_storm_all_come_back_when_they_are_told_and_those_that_stay_lose_nothing(
 }
 
 #[test]
-fn a_storm_that_makes_no_sense_names_the_option() {
+fn invalid_storm_options_are_named() {
     let server = FakeServer::start(Behaviour::Well);
     for (line, option) in [
         ("--steady 6 --targets 7", "--steady"),
@@ -102,7 +102,7 @@ fn a_storm_that_makes_no_sense_names_the_option() {
 }
 
 #[test]
-fn a_storm_from_which_not_all_return_has_failed() {
+fn storm_without_full_recovery_fails() {
     let server = FakeServer::start(Behaviour::Crowded);
     let line = "storm --connections 4 --steady 2 --targets 1 --before 100ms --patience 300ms --repeat 1";
     let error = measure(&server, line).map(|_| ()).unwrap_err();
@@ -112,11 +112,11 @@ fn a_storm_from_which_not_all_return_has_failed() {
 #[test]
 fn healthy_devices_are_counted_and_slow_ones_are_not() {
     let server = FakeServer::start(Behaviour::Well);
-    let line = "slow --connections 12 --silent-share 0.25 --sipping-share 0.25 --rate 20 --duration 500ms \
+    let line = "slow --connections 12 --silent-share 0.25 --trickling-share 0.25 --rate 20 --duration 500ms \
                 --linger 200ms --payload 100 --processes 2 --repeat 1";
     let report = measure(&server, line).unwrap();
-    // A second of warm-up and half a second, to six; then half a second with all twelve. Six had left before, which the
-    // server may see only when it has written to them.
+    // A second of warm-up and half a second, to six devices; then half a second to all twelve. Six had
+    // disconnected, which the server may notice only when it writes to them.
     let written = 6 * (20 + 10) + 12 * 10;
     assert!((written..=written + 6).contains(&server.published().1), "{:?}", server.published());
     assert_eq!(values(&report, "deliveries lost without slow peers"), [0.0]);
@@ -127,11 +127,11 @@ fn healthy_devices_are_counted_and_slow_ones_are_not() {
 }
 
 #[test]
-fn shares_that_leave_nobody_to_measure_are_refused() {
+fn shares_without_healthy_or_slow_devices_are_rejected() {
     let server = FakeServer::start(Behaviour::Well);
     for (shares, part) in [
-        ("--silent-share 0.5 --sipping-share 0.5", "healthy"),
-        ("--silent-share 0 --sipping-share 0", "slow"),
+        ("--silent-share 0.5 --trickling-share 0.5", "healthy"),
+        ("--silent-share 0 --trickling-share 0", "slow"),
         ("--silent-share 1.5", "0 to 1"),
         ("--rate 0.5", "--rate"),
     ] {
@@ -141,7 +141,7 @@ fn shares_that_leave_nobody_to_measure_are_refused() {
 }
 
 #[test]
-fn tls_is_measured_where_there_is_some() {
+fn tls_is_measured_if_enabled() {
     let server = FakeServer::start(Behaviour::Well);
     for (line, part) in [("tls", "https://"), ("tls --counts 5", "--counts"), ("tls --count 0", "--count")] {
         let error = measure(&server, line).map(|_| ()).unwrap_err();

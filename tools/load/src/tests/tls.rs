@@ -14,7 +14,7 @@ use crate::http::{Client, Origin, Request};
 use crate::socket::{Route, Socket};
 use crate::tls::{Connector, OWN_NAME, OwnCertificate, Trust};
 
-/// Answers whatever it is asked with `ok`, over HTTP; ends connections without close_notify.
+/// Answers every request with `ok` over HTTP; ends connections without close_notify.
 fn start() -> (SocketAddr, Trust) {
     let number = std::process::id();
     let folder =
@@ -53,7 +53,7 @@ fn start() -> (SocketAddr, Trust) {
     (address, own.trust)
 }
 
-/// Connects, asks once and returns the answer with the kind of the handshake.
+/// Connects, sends one request, and returns the response with the kind of the handshake.
 fn exchange(address: SocketAddr, connector: &Connector) -> (Vec<u8>, HandshakeKind) {
     let mut poll = Poll::new().unwrap();
     let mut events = Events::with_capacity(8);
@@ -70,7 +70,7 @@ fn exchange(address: SocketAddr, connector: &Connector) -> (Vec<u8>, HandshakeKi
             assert_eq!(socket.write(b"ask").unwrap(), 3, "taken while the handshake is under way");
             asked = true;
         }
-        let mut bytes = [0; 7]; // a record in several reads
+        let mut bytes = [0; 7]; // reads a record in several steps
         while let Ok(len @ 1..) = socket.read(&mut bytes) {
             answer.extend_from_slice(&bytes[..len]);
         }
@@ -79,7 +79,7 @@ fn exchange(address: SocketAddr, connector: &Connector) -> (Vec<u8>, HandshakeKi
 }
 
 #[test]
-fn a_second_session_of_a_device_resumes_its_first_unless_tickets_are_withheld() {
+fn second_session_resumes_unless_tickets_are_withheld() {
     let (address, trust) = start();
     let connector = Connector::new(&trust, OWN_NAME).unwrap();
     for (device, offer, kind) in [
@@ -99,7 +99,7 @@ fn a_second_session_of_a_device_resumes_its_first_unless_tickets_are_withheld() 
 }
 
 #[test]
-fn a_provider_asks_over_tls_and_trusts_only_whom_it_is_told_to() {
+fn provider_uses_tls_and_trusts_only_configured_certificates() {
     let (address, trust) = start();
     let request = Request { method: "GET", path: "/", key: "k", content_type: "text/plain" };
     let origin = Origin { address, host: format!("{OWN_NAME}:{}", address.port()), trust: Some(trust) };

@@ -1,6 +1,6 @@
-//! Bringing devices up: a bounded number of handshakes at a time, a second attempt a little later for
-//! what may pass, an end at once for what cannot. A server that is not there, or that takes nobody, is
-//! tried ever more seldom, and given up soon if it has never taken anyone.
+//! Connects devices: a bounded number of handshakes at a time, a retry a little later after a temporary
+//! failure, an immediate end on a permanent one. If the server refuses all connections, the attempts become
+//! less frequent, and are given up after a few seconds if no device has ever connected.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,13 @@ use crate::engine::Engine;
 use crate::stats::Latency;
 use crate::tls::Handshakes;
 
-/// A device that was turned away comes back after this long.
+/// A device whose attempt failed retries after this time.
 const RETRY_NS: u64 = 500_000_000;
-/// The first rest after an attempt that nobody took, doubled by each further one.
-const REST_NS: u64 = 125_000_000;
-const REST_MAX_NS: u64 = 1_000_000_000;
-/// A server that is just about to listen does so within this time.
-const HOPE_NS: u64 = 3_000_000_000;
+/// The first pause after the server refused all connections; doubles each time.
+const PAUSE_NS: u64 = 125_000_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// If no device has ever connected by this time, the run is given up.
+const GIVE_UP_NS: u64 = 3_000_000_000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Connected {
@@ -28,17 +28,17 @@ pub(crate) struct Connected {
     pub(crate) last_log_in_ns: u64,
     pub(crate) log_in: Latency,
     pub(crate) handshakes: Handshakes,
-    /// Attempts that failed.
+    /// Failed attempts by reason.
     pub(crate) failed: Reasons,
-    /// The cause that made another attempt pointless.
+    /// The permanent failure that ended the attempts.
     pub(crate) fatal: Option<String>,
 }
 
-/// Nobody is let in, whoever comes: no attempt is made until the rest is over.
+/// The server refuses everyone: no attempt is made until the pause is over.
 #[derive(Debug, Clone, Copy)]
-struct Resting {
+struct Pause {
     since_ns: u64,
-    rest_ns: u64,
+    length_ns: u64,
     until_ns: u64,
 }
 
@@ -47,14 +47,14 @@ pub(super) struct Connecting {
     handshakes_max: usize,
     deadline_ns: u64,
     started_ns: u64,
-    /// Devices that were not tried yet: new ones, and those that were lost since they were brought up.
+    /// Devices to connect first: those that were never tried, and those that lost their connection.
     missing: VecDeque<usize>,
-    /// Devices to try again, and when.
+    /// Devices to retry, and when.
     retries: VecDeque<(u64, usize)>,
     failed: Reasons,
     fatal: Option<String>,
-    resting: Option<Resting>,
-    /// The last log-in that was seen here.
+    pause: Option<Pause>,
+    /// The most recent log-in seen so far.
     seen_log_in_ns: u64,
 }
 
@@ -71,7 +71,7 @@ impl Connecting {
             retries: VecDeque::new(),
             failed: Reasons::new(),
             fatal: None,
-            resting: None,
+            pause: None,
             seen_log_in_ns: engine.last_log_in_ns,
         }
     }
@@ -91,42 +91,42 @@ impl Connecting {
                 fatal: self.fatal.take(),
             }));
         }
-        let rest_ns = self.resting.map_or(0, |resting| resting.until_ns);
-        // An attempt can be over at once, as where nobody listens on this machine.
-        while now_ns >= rest_ns && engine.opening < self.handshakes_max && engine.ended.is_empty() {
+        let pause_end_ns = self.pause.map_or(0, |pause| pause.until_ns);
+        // An attempt can fail at once, e.g. if nothing listens on this machine.
+        while now_ns >= pause_end_ns && engine.opening < self.handshakes_max && engine.ended.is_empty() {
             let Some(number) = self.next_device(now_ns) else { break };
             engine.open(number);
         }
         if !engine.ended.is_empty() {
-            return Step::Wait(0); // an address that cannot even be tried
+            return Step::Wait(0); // the attempt failed at once
         }
         let retry_ns = self.retries.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
-        let next_ns = if now_ns < rest_ns { rest_ns } else { retry_ns };
+        let next_ns = if now_ns < pause_end_ns { pause_end_ns } else { retry_ns };
         Step::Wait(super::soon(self.deadline_ns.min(next_ns)))
     }
 
-    /// No device was ever let in, and everyone who came was told the same for long enough.
+    /// No device has ever connected, and all attempts failed the same way for long enough.
     fn is_hopeless(&self, engine: &Engine, now_ns: u64) -> bool {
-        let tried_long = self.resting.is_some_and(|resting| now_ns >= resting.since_ns + HOPE_NS);
-        tried_long && engine.last_log_in_ns == 0 && self.failed.keys().all(|reason| lets_nobody_in(reason))
+        let tried_long = self.pause.is_some_and(|pause| now_ns >= pause.since_ns + GIVE_UP_NS);
+        tried_long && engine.last_log_in_ns == 0 && self.failed.keys().all(|reason| refuses_everyone(reason))
     }
 
     fn rest(&mut self, now_ns: u64) {
-        let (since_ns, rest_ns) = match self.resting {
-            Some(resting) if now_ns < resting.until_ns => return, // begun before the rest
-            Some(resting) => (resting.since_ns, (resting.rest_ns * 2).min(REST_MAX_NS)),
-            None => (now_ns, REST_NS),
+        let (since_ns, length_ns) = match self.pause {
+            Some(pause) if now_ns < pause.until_ns => return, // the attempt began before the pause
+            Some(pause) => (pause.since_ns, (pause.length_ns * 2).min(PAUSE_MAX_NS)),
+            None => (now_ns, PAUSE_NS),
         };
-        self.resting = Some(Resting { since_ns, rest_ns, until_ns: now_ns + rest_ns });
+        self.pause = Some(Pause { since_ns, length_ns, until_ns: now_ns + length_ns });
     }
 
     fn collect_failed(&mut self, engine: &mut Engine, now_ns: u64) {
         if engine.last_log_in_ns != self.seen_log_in_ns {
             self.seen_log_in_ns = engine.last_log_in_ns;
-            self.resting = None;
+            self.pause = None;
         }
         for (number, ended) in std::mem::take(&mut engine.ended) {
-            if lets_nobody_in(&ended.reason) {
+            if refuses_everyone(&ended.reason) {
                 self.rest(now_ns);
             }
             if ended.retry {
@@ -146,7 +146,7 @@ impl Connecting {
     }
 }
 
-/// Whoever comes is told this: nothing listens there, or it is draining.
-fn lets_nobody_in(reason: &str) -> bool {
+/// Failures that every device would get: nothing listens there, or the server is draining.
+fn refuses_everyone(reason: &str) -> bool {
     matches!(reason, "connection refused" | "HTTP 503 unavailable")
 }

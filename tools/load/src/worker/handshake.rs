@@ -1,45 +1,45 @@
-//! TLS handshakes and nothing behind them: a bounded number at a time, each on a connection of its own that
-//! ends as soon as both sides are done.
+//! TLS handshakes only: a bounded number at a time, each on its own connection, which is closed as soon as
+//! both sides have finished.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Reasons, Report, Step, take_latency};
 use crate::clock;
-use crate::device::HANDSHAKE_DONE;
+use crate::connection::HANDSHAKE_DONE;
 use crate::engine::Engine;
 use crate::stats::Latency;
 use crate::tls::Handshakes;
 
-/// Counts are this worker's share.
+/// Counts are those of this worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HandshakePlan {
     pub(crate) count: usize,
     pub(crate) opening_max: usize,
-    /// Whether tickets of earlier sessions are used.
+    /// Whether to resume sessions with tickets from earlier handshakes.
     pub(crate) resume: bool,
     pub(crate) deadline_ns: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Shaken {
+pub(crate) struct HandshakeResults {
     pub(crate) first_open_ns: u64,
     pub(crate) last_ns: u64,
-    /// From the first packet to the last of the handshake.
+    /// From the first to the last packet of the handshake.
     pub(crate) latency: Latency,
     pub(crate) handshakes: Handshakes,
     pub(crate) failed: Reasons,
 }
 
-pub(super) struct Shaking {
+pub(super) struct Handshaking {
     plan: HandshakePlan,
     started_ns: u64,
     begun: usize,
-    /// Failed ones too.
+    /// Including failed ones.
     ended: usize,
     failed: Reasons,
 }
 
-impl Shaking {
+impl Handshaking {
     pub(super) fn new(engine: &mut Engine, plan: HandshakePlan) -> Self {
         engine.disconnect();
         engine.log_in = Latency::new();
@@ -65,7 +65,7 @@ impl Shaking {
             engine.open_handshake(self.begun);
             self.begun += 1;
         }
-        // An address that cannot even be tried leaves no event behind.
+        // An attempt that fails at once produces no event.
         Step::Wait(if engine.ended.is_empty() { super::soon(self.plan.deadline_ns) } else { 0 })
     }
 
@@ -78,7 +78,7 @@ impl Shaking {
         if let Some(connector) = &engine.connector {
             connector.offer_tickets(true);
         }
-        Step::Done(Report::Shaken(Box::new(Shaken {
+        Step::Done(Report::HandshakeResults(Box::new(HandshakeResults {
             first_open_ns: self.started_ns,
             last_ns: engine.last_log_in_ns,
             latency: take_latency(&mut engine.log_in),

@@ -1,9 +1,9 @@
-//! Publishing to users, some of them connected and some away, while everything that arrives is counted.
+//! Publishes to connected and offline users and counts all deliveries.
 //!
-//! At a rate the load is open: requests are due at fixed moments whatever the server does, and latency
-//! counts from that moment. Without one the load is closed: as many requests as may be in flight, where
-//! a request is in flight until it is answered *and* its deliveries have arrived, so that no queue grows
-//! behind the answers.
+//! With a rate the load is open: requests are due at fixed times regardless of the server, and latency is
+//! measured from the due time. Without one the load is closed: a fixed number of requests is in flight, and a
+//! request counts as in flight until it is answered *and* its deliveries have arrived, so that no queue
+//! builds up behind the answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::payload::{Draw, When, push_users_body};
 use crate::sender::{Answer, Pending};
 use crate::stats::Latency;
 
-/// Deliveries that are missing after this long without a single one are lost.
+/// After this long without any delivery, missing deliveries are counted as lost.
 const STALL_NS: u64 = 2_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,19 +25,19 @@ pub(crate) enum Pace {
     Max,
 }
 
-/// What to publish, and when: three moments of [`clock::now_ns`].
+/// What to publish, and when. Times are those of [`clock::now_ns`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) start_ns: u64,
-    /// The measured window; what comes before it warms up.
+    /// The measured window; everything before it is warm-up.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) pace: Pace,
-    /// Requests at most.
+    /// Maximum number of requests in flight.
     pub(crate) in_flight: usize,
-    /// Targets of a request that are connected.
+    /// Connected targets per request.
     pub(crate) connected: usize,
-    /// Targets of a request that are away, out of `away_devices`.
+    /// Offline targets per request, chosen from `away_devices`.
     pub(crate) away: usize,
     pub(crate) away_devices: usize,
     pub(crate) when: When,
@@ -46,27 +46,27 @@ pub(crate) struct Plan {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Published {
-    /// Requests answered with success inside the window.
+    /// Requests answered with success within the window.
     pub(crate) accepted: u64,
-    /// Requests answered with success at any time.
+    /// All requests answered with success.
     pub(crate) accepted_ever: u64,
-    /// From the moment a request was due to its answer.
+    /// From a request's due time to its answer.
     pub(crate) accept: Latency,
-    /// Requests that were not accepted, inside the window or not.
+    /// Failed requests, within the window or not.
     pub(crate) refused: Reasons,
-    /// Deliveries inside the window.
+    /// Deliveries within the window.
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
-    /// From the moment a request was due to the arrival at each device.
+    /// From a request's due time to the arrival at each device.
     pub(crate) latency: Latency,
-    /// Deliveries that were to come, and those that came since the last report: where the server chooses
-    /// the devices, as the floor does, this worker's requests may reach another's, so only the sums over all
-    /// workers compare.
+    /// Expected deliveries, and deliveries since the last report. If the server chooses the devices, as in
+    /// the floor measurement, requests of this worker may reach devices of another one, so only the sums over
+    /// all workers are comparable.
     pub(crate) expected_ever: u64,
     pub(crate) deliveries_ever: u64,
-    /// Requests that were due and could not even be sent: the rate was too high.
+    /// Requests that were due but could not be sent: the rate was too high.
     pub(crate) unsent: u64,
-    /// Connections that ended meanwhile.
+    /// Connections closed during the run, by reason.
     pub(crate) disconnected: Reasons,
 }
 
@@ -74,16 +74,15 @@ pub(super) struct Publishing {
     plan: Plan,
     connected: Draw,
     away: Draw,
-    /// Requests begun, at a rate also the number of the next one.
+    /// Requests begun; with a rate also the number of the next one.
     begun: u64,
-    /// Deliveries that requests so far will cause, on top of what had been seen before; without those that
-    /// were given up.
+    /// The value of `seen` that the requests so far should lead to, without deliveries that were given up.
     expected: u64,
-    /// What had been seen, and when the number last changed.
+    /// The last value of `seen`, and when it last changed.
     progress: (u64, u64),
     body: Vec<u8>,
-    /// After this long without a single delivery, those that are missing are lost.
-    patience_ns: u64,
+    /// After this long without any delivery, missing deliveries are counted as lost.
+    stall_timeout_ns: u64,
     published: Published,
 }
 
@@ -102,7 +101,7 @@ impl Publishing {
             expected: engine.shared.seen.total,
             progress: (engine.shared.seen.total, plan.start_ns),
             body: Vec::new(),
-            patience_ns: STALL_NS,
+            stall_timeout_ns: STALL_NS,
             published: Published {
                 accepted: 0,
                 accepted_ever: 0,
@@ -120,12 +119,12 @@ impl Publishing {
         }
     }
 
-    pub(super) fn with_patience(mut self, patience_ns: u64) -> Self {
-        self.patience_ns = patience_ns;
+    pub(super) fn with_stall_timeout(mut self, stall_timeout_ns: u64) -> Self {
+        self.stall_timeout_ns = stall_timeout_ns;
         self
     }
 
-    /// No request is due any more from this moment on; a later moment changes nothing.
+    /// Sets the time after which no request is due; a later time than the current one has no effect.
     pub(super) fn end(&mut self, to_ns: u64) {
         self.plan.to_ns = self.plan.to_ns.min(to_ns);
     }
@@ -136,29 +135,29 @@ impl Publishing {
         if now_ns < self.plan.start_ns {
             return Step::Wait(self.plan.start_ns);
         }
-        self.watch(engine, now_ns);
+        self.give_up_missing(engine, now_ns);
         if now_ns >= self.plan.to_ns {
             return self.finish(engine);
         }
         while let Some(due_ns) = self.due(engine, now_ns) {
             match engine.idle_sender() {
                 Some(sender) => self.send(engine, sender, due_ns),
-                None => break, // an answer wakes us
+                None => break, // an answer wakes this worker
             }
         }
         if !engine.answers.is_empty() {
-            return Step::Wait(0); // a server that cannot be reached answers at once
+            return Step::Wait(0); // if the server is unreachable, the request fails at once
         }
         let next_ns = match self.plan.pace {
             Pace::Rate(_) if engine.idle_sender().is_some() => self.next_due_ns(),
             Pace::Rate(_) | Pace::Max => u64::MAX,
         };
-        // Rounded, since each new moment costs a system call.
-        let stall_ns = (self.progress.1 + self.patience_ns).next_multiple_of(STALL_NS / 20);
+        // Rounded, because each change of the timer costs a system call.
+        let stall_ns = (self.progress.1 + self.stall_timeout_ns).next_multiple_of(STALL_NS / 20);
         Step::Wait(super::soon(next_ns.min(self.plan.to_ns).min(stall_ns)))
     }
 
-    /// When the next request goes out at a rate.
+    /// When the next request is due, given a rate.
     pub(super) fn next_due_ns(&self) -> u64 {
         match self.plan.pace {
             Pace::Rate(per_second) => self.plan.start_ns + (self.begun as f64 * 1e9 / per_second) as u64,
@@ -166,7 +165,7 @@ impl Publishing {
         }
     }
 
-    /// The moment a request is due that may go out now.
+    /// The due time of a request that may be sent now.
     fn due(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         match self.plan.pace {
             Pace::Rate(_) => Some(self.next_due_ns()).filter(|due_ns| *due_ns <= now_ns),
@@ -216,22 +215,22 @@ impl Publishing {
         }
     }
 
-    /// Writes off what does not come, so that it does not count as in flight for ever.
-    fn watch(&mut self, engine: &mut Engine, now_ns: u64) {
+    /// Gives up missing deliveries, so that their requests do not stay in flight.
+    fn give_up_missing(&mut self, engine: &mut Engine, now_ns: u64) {
         let seen = engine.shared.seen.total;
         if seen != self.progress.0 || seen >= self.expected {
             self.progress = (seen, now_ns);
-        } else if now_ns.saturating_sub(self.progress.1) >= self.patience_ns {
+        } else if now_ns.saturating_sub(self.progress.1) >= self.stall_timeout_ns {
             self.expected = seen;
             self.progress = (seen, now_ns);
         }
     }
 
-    /// Waits for what is still on its way, then reports.
+    /// Waits for outstanding deliveries, then reports.
     fn finish(&mut self, engine: &mut Engine) -> Step {
         let outstanding = engine.shared.seen.total < self.expected;
         let unanswered = engine.senders_busy() > 0
-            && clock::now_ns() < self.plan.to_ns + self.patience_ns.max(5 * STALL_NS);
+            && clock::now_ns() < self.plan.to_ns + self.stall_timeout_ns.max(5 * STALL_NS);
         if outstanding || unanswered {
             return Step::Wait(super::soon(clock::now_ns() + STALL_NS / 20));
         }
@@ -241,7 +240,7 @@ impl Publishing {
         }
         let seen = &mut engine.shared.seen;
         self.published.deliveries = seen.in_window;
-        self.published.deliveries_ever = seen.tell();
+        self.published.deliveries_ever = seen.take_unreported();
         self.published.bytes = seen.bytes;
         self.published.latency = take_latency(&mut seen.latency);
         seen.open_window(0..u64::MAX);
@@ -251,7 +250,7 @@ impl Publishing {
 }
 
 impl Published {
-    /// What another worker published at the same time.
+    /// Adds what another worker published at the same time.
     pub(crate) fn add(&mut self, other: Published) {
         self.accepted += other.accepted;
         self.accepted_ever += other.accepted_ever;
@@ -266,13 +265,13 @@ impl Published {
         add_reasons(&mut self.disconnected, other.disconnected);
     }
 
-    /// Deliveries that never came, of all workers together.
+    /// Deliveries that never arrived, of all workers together.
     pub(crate) fn lost(&self) -> u64 {
         self.expected_ever.saturating_sub(self.deliveries_ever)
     }
 }
 
-/// The request every notification is published with.
+/// The request head used for all notifications.
 pub(crate) fn notifications(api_key: &str) -> Request<'_> {
     Request { method: "POST", path: "/v1/notifications", key: api_key, content_type: "application/json" }
 }

@@ -1,4 +1,4 @@
-//! Waiting until every device of this worker has had a number of messages since it connected.
+//! Waits until every device of this worker has received a number of messages since it connected.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,20 +13,20 @@ pub(crate) struct Received {
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
     pub(crate) latency: Latency,
-    /// When the last of them arrived.
+    /// When the last one arrived.
     pub(crate) last_ns: u64,
     /// Messages that had not arrived at the deadline.
     pub(crate) missing_devices: usize,
-    /// Connections that ended meanwhile.
+    /// Connections closed during the run, by reason.
     pub(crate) disconnected: Reasons,
 }
 
-/// None: nothing is waited for, all connections were just ended.
+/// `None`: all connections were just closed, there is nothing to wait for.
 pub(super) struct Receiving(Option<u64>);
 
 impl Receiving {
     pub(super) fn new(engine: &mut Engine, each: u32, deadline_ns: u64) -> Self {
-        // Messages may arrive before the command does: counts run since a device connected.
+        // Messages may arrive before the command does, so counts start when a device connects.
         let at_goal = engine.devices_with(each);
         engine.shared.seen.set_goal(each, at_goal);
         Self(Some(deadline_ns))
@@ -43,7 +43,7 @@ impl Receiving {
             return Step::Wait(deadline_ns);
         }
         let seen = &mut engine.shared.seen;
-        seen.tell();
+        seen.take_unreported();
         let mut received = Received {
             deliveries: seen.in_window,
             bytes: seen.bytes,

@@ -1,89 +1,90 @@
-//! One of several nodes dies: its devices of this worker notice, and come back at the others. Those of other nodes
-//! stay where they are; should they lose their connection too, they come back as well, and it is told.
+//! One of several nodes fails: its devices of this worker notice and reconnect to the others. Devices of
+//! other nodes stay connected; if one of them loses its connection as well, it reconnects too and is counted.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::comeback::{Comeback, Turned};
+use super::reconnect::{FailedAttempts, Reconnects};
 use super::{Report, Step, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
 
-/// Events that are waited for at most: an end of the task is none.
-const LOOK_NS: u64 = 50_000_000;
+/// Maximum wait between checks, since the end of the task arrives without an event.
+const CHECK_NS: u64 = 50_000_000;
 
-/// Counts are this worker's share.
+/// Counts are those of this worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RehomePlan {
     pub(crate) devices: usize,
     pub(crate) opening_max: usize,
-    /// The node that dies, by its place among the homes.
+    /// The node that fails, as an index into the homes.
     pub(crate) home: usize,
-    /// Nobody tries before: what the disconnect alone does can be seen.
+    /// No device reconnects before this time, so that the effect of the disconnect alone is visible.
     pub(crate) first_ns: u64,
     pub(crate) deadline_ns: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Rehomed {
-    /// Devices that had the node that dies as their home, and connections that ended, also of others.
+    /// Devices whose home is the failed node, and all connections that were lost, including those of other
+    /// nodes.
     pub(crate) at_home: usize,
     pub(crate) lost: usize,
-    /// Devices that are connected now, and when the last one was.
+    /// Devices that are connected now, and when the last one connected.
     pub(crate) back: usize,
     pub(crate) back_ns: u64,
     pub(crate) log_in: Latency,
-    pub(crate) turned: Turned,
-    /// What made further attempts pointless.
+    pub(crate) failed_attempts: FailedAttempts,
+    /// The permanent failure that ended the attempts.
     pub(crate) fatal: Option<String>,
 }
 
 pub(super) struct Rehoming {
     plan: RehomePlan,
-    comeback: Comeback,
+    reconnects: Reconnects,
     at_home: usize,
     /// Devices whose connection ended.
     lost: HashSet<usize>,
-    /// The node is dead: it ends once all are back.
-    told: bool,
+    /// The node has failed: the task ends once all devices are back.
+    node_failed: bool,
 }
 
 impl Rehoming {
     pub(super) fn new(engine: &mut Engine, plan: RehomePlan) -> Self {
-        engine.ended.clear(); // they are missing
+        engine.ended.clear(); // their devices are in `lost`
         engine.log_in = Latency::new();
         let seed = plan.first_ns ^ (engine.partition().index as u64) << 32;
-        let mut comeback = Comeback::new(plan.opening_max, seed);
+        let mut reconnects = Reconnects::new(plan.opening_max, seed);
         let lost: HashSet<usize> = engine.missing_devices(plan.devices).collect();
-        lost.iter().for_each(|number| comeback.lost(*number, plan.first_ns));
-        Self { at_home: engine.ready_at(plan.home), comeback, lost, told: false, plan }
+        lost.iter().for_each(|number| reconnects.lost(*number, plan.first_ns));
+        Self { at_home: engine.ready_at(plan.home), reconnects, lost, node_failed: false, plan }
     }
 
     pub(super) fn end(&mut self) {
-        self.told = true;
+        self.node_failed = true;
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
         let now_ns = clock::now_ns();
         for (number, ended) in std::mem::take(&mut engine.ended) {
             if self.lost.insert(number) {
-                self.comeback.lost(number, now_ns.max(self.plan.first_ns));
+                self.reconnects.lost(number, now_ns.max(self.plan.first_ns));
             } else {
-                self.comeback.failed(number, ended, now_ns);
+                self.reconnects.failed(number, ended, now_ns);
             }
         }
-        let over = now_ns >= self.plan.deadline_ns || self.comeback.fatal.is_some();
-        // Who has not noticed yet is still counted as connected.
+        let over = now_ns >= self.plan.deadline_ns || self.reconnects.fatal.is_some();
+        // A device that has not noticed yet still counts as connected.
         let all_back = || engine.ready >= self.plan.devices && engine.ready_at(self.plan.home) == 0;
-        if self.told && (over || all_back()) {
+        if self.node_failed && (over || all_back()) {
             return self.report(engine);
         }
-        let wake_ns = self.comeback.step(engine, now_ns);
-        // An address that cannot even be tried leaves no event behind.
+        let wake_ns = self.reconnects.step(engine, now_ns);
+        // An attempt that fails at once produces no event.
         let wake_ns = if engine.ended.is_empty() { wake_ns } else { now_ns };
-        Step::Wait(wake_ns.min(now_ns + LOOK_NS))
+        Step::Wait(wake_ns.min(now_ns + CHECK_NS))
     }
 
     fn report(&mut self, engine: &mut Engine) -> Step {
@@ -93,8 +94,8 @@ impl Rehoming {
             back: engine.ready,
             back_ns: engine.last_log_in_ns,
             log_in: take_latency(&mut engine.log_in),
-            turned: std::mem::take(&mut self.comeback.turned),
-            fatal: self.comeback.fatal.take(),
+            failed_attempts: std::mem::take(&mut self.reconnects.failed_attempts),
+            fatal: self.reconnects.fatal.take(),
         })))
     }
 }

@@ -1,8 +1,8 @@
-//! Devices that take what is sent to them slowly or not at all, beside healthy ones that are waited for.
+//! Devices that read slowly or not at all, next to healthy ones.
 //!
-//! This worker's first `healthy` devices take everything at once and are counted; the `silent` behind them
-//! read nothing, the rest a byte at a time. At the end all of these take what is left, which shows whether
-//! the server had closed them.
+//! The first `healthy` devices of this worker read everything at once and are measured; the next `silent`
+//! ones read nothing, the rest one byte at a time. At the end all slow devices read what is left, which shows
+//! whether the server had closed their connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,63 +11,64 @@ use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
 
-/// Between two bytes of a device that takes them one by one.
-const SIP_NS: u64 = 10_000_000;
-/// How long slow devices go on taking what is left.
-const WAKING_NS: u64 = 2_000_000_000;
-const WAKING_BYTES: usize = 64 << 10;
+/// Time between two bytes of a device that reads byte by byte.
+const READ_INTERVAL_NS: u64 = 10_000_000;
+/// How long slow devices read what is left.
+const DRAIN_NS: u64 = 2_000_000_000;
+const DRAIN_BYTES: usize = 64 << 10;
 
-/// Counts are this worker's share.
+/// Counts are those of this worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SlowPlan {
     pub(crate) healthy: usize,
     pub(crate) silent: usize,
-    pub(crate) sipping: usize,
-    /// Messages that every healthy device is to have since it connected.
+    pub(crate) trickling: usize,
+    /// Messages that every healthy device should receive after it connected.
     pub(crate) each: u32,
-    /// Slow ones stay slow at least until here.
+    /// Slow devices stay slow at least until this time.
     pub(crate) until_ns: u64,
-    /// Healthy ones are waited for at most until here.
+    /// The latest time to wait for healthy devices.
     pub(crate) deadline_ns: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Watched {
+pub(crate) struct SlowResults {
     /// Of healthy devices.
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
     pub(crate) latency: Latency,
-    /// Why connections of healthy devices ended, and of slow ones.
+    /// Why connections of healthy and of slow devices were closed.
     pub(crate) healthy_ended: Reasons,
     pub(crate) slow_ended: Reasons,
 }
 
 enum Phase {
     Watching,
-    /// Slow devices take what is left, until then.
-    Waking(u64),
+    /// Slow devices read what is left until this time.
+    Draining(u64),
 }
 
 pub(super) struct Watching {
     plan: SlowPlan,
     phase: Phase,
-    sip_ns: u64,
+    next_read_ns: u64,
     healthy_ended: Reasons,
     slow_ended: Reasons,
 }
 
 impl Watching {
     pub(super) fn new(engine: &mut Engine, plan: SlowPlan) -> Self {
-        let slow = plan.healthy..plan.healthy + plan.silent + plan.sipping;
+        let slow = plan.healthy..plan.healthy + plan.silent + plan.trickling;
         slow.for_each(|number| engine.slow_down(number));
         let at_goal = engine.devices_with(plan.each);
-        // The window is open since the last report: messages may arrive before the command does.
+        // The window has been open since the last report, because messages may arrive before the command
+        // does.
         engine.shared.seen.set_goal(plan.each, at_goal);
         engine.ended.clear();
         Self {
             plan,
             phase: Phase::Watching,
-            sip_ns: clock::now_ns(),
+            next_read_ns: clock::now_ns(),
             healthy_ended: Reasons::new(),
             slow_ended: Reasons::new(),
         }
@@ -82,39 +83,45 @@ impl Watching {
                 let missing = self.plan.healthy.saturating_sub(engine.shared.seen.at_goal + lost);
                 let over = now_ns >= self.plan.until_ns && missing == 0;
                 if over || now_ns >= self.plan.deadline_ns {
-                    self.phase = Phase::Waking(now_ns + WAKING_NS);
+                    self.phase = Phase::Draining(now_ns + DRAIN_NS);
                     return Step::Wait(now_ns);
                 }
                 let first = self.plan.healthy + self.plan.silent;
-                self.sip(engine, now_ns, first..first + self.plan.sipping, 1);
+                self.read_bytes(engine, now_ns, first..first + self.plan.trickling, 1);
                 let end_ns = if missing == 0 { self.plan.until_ns } else { self.plan.deadline_ns };
-                Step::Wait(super::soon(end_ns.min(self.next_ns(self.plan.sipping))))
+                Step::Wait(super::soon(end_ns.min(self.next_ns(self.plan.trickling))))
             }
-            Phase::Waking(until_ns) if now_ns < until_ns && self.slow_left() > 0 => {
-                let slow = self.plan.healthy..self.plan.healthy + self.plan.silent + self.plan.sipping;
-                self.sip(engine, now_ns, slow, WAKING_BYTES);
-                Step::Wait(super::soon(until_ns.min(self.sip_ns)))
+            Phase::Draining(until_ns) if now_ns < until_ns && self.slow_connected() > 0 => {
+                let slow = self.plan.healthy..self.plan.healthy + self.plan.silent + self.plan.trickling;
+                self.read_bytes(engine, now_ns, slow, DRAIN_BYTES);
+                Step::Wait(super::soon(until_ns.min(self.next_read_ns)))
             }
-            Phase::Waking(_) => self.report(engine),
+            Phase::Draining(_) => self.report(engine),
         }
     }
 
-    /// Slow devices that may still be there.
-    fn slow_left(&self) -> usize {
+    /// Slow devices that may still be connected.
+    fn slow_connected(&self) -> usize {
         let ended = self.slow_ended.values().sum::<u64>() as usize;
-        (self.plan.silent + self.plan.sipping).saturating_sub(ended)
+        (self.plan.silent + self.plan.trickling).saturating_sub(ended)
     }
 
-    fn next_ns(&self, sipping: usize) -> u64 {
-        if sipping == 0 { u64::MAX } else { self.sip_ns }
+    fn next_ns(&self, trickling: usize) -> u64 {
+        if trickling == 0 { u64::MAX } else { self.next_read_ns }
     }
 
-    fn sip(&mut self, engine: &mut Engine, now_ns: u64, numbers: std::ops::Range<usize>, bytes: usize) {
-        if now_ns < self.sip_ns {
+    fn read_bytes(
+        &mut self,
+        engine: &mut Engine,
+        now_ns: u64,
+        numbers: std::ops::Range<usize>,
+        bytes: usize,
+    ) {
+        if now_ns < self.next_read_ns {
             return;
         }
-        self.sip_ns = now_ns + SIP_NS;
-        numbers.for_each(|number| engine.sip(number, bytes));
+        self.next_read_ns = now_ns + READ_INTERVAL_NS;
+        numbers.for_each(|number| engine.read_bytes(number, bytes));
         self.collect_ended(engine);
     }
 
@@ -128,7 +135,7 @@ impl Watching {
 
     fn report(&mut self, engine: &mut Engine) -> Step {
         let seen = &mut engine.shared.seen;
-        let watched = Watched {
+        let watched = SlowResults {
             deliveries: seen.in_window,
             bytes: seen.bytes,
             latency: take_latency(&mut seen.latency),
@@ -136,6 +143,6 @@ impl Watching {
             slow_ended: std::mem::take(&mut self.slow_ended),
         };
         seen.open_window(0..u64::MAX);
-        Step::Done(Report::Watched(Box::new(watched)))
+        Step::Done(Report::SlowResults(Box::new(watched)))
     }
 }

@@ -1,7 +1,8 @@
-//! Publishing at a rate to devices that stay connected, through a storm of others that another worker
-//! makes. What arrives before the storm and from it on is kept apart.
+//! Publishes at a rate to devices that stay connected while another worker causes a reconnect storm.
+//! Deliveries before and during the storm are reported separately.
 //!
-//! It goes on until it is told to end, and then until every request that was due by that moment is out: a
+//! It continues until told to end, and then until every request due by that time has been sent, so that
+//! requests delayed by the storm are measured too.
 //! request that a storm held up is not left out of the measurement.
 
 use serde::{Deserialize, Serialize};
@@ -12,34 +13,35 @@ use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
 
-/// A storm may hold deliveries up for longer than an idle server would; what takes longer is lost.
-const PATIENCE_NS: u64 = 30_000_000_000;
+/// Deliveries may take longer during a storm than on an idle server; after this long they are counted as
+/// lost.
+const STALL_TIMEOUT_NS: u64 = 30_000_000_000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SteadyPlan {
-    /// Its end is not known yet.
+    /// Its end is set later by [`Steady::end`].
     pub(crate) publish: Plan,
     pub(crate) storm_ns: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Steadied {
+pub(crate) struct SteadyResults {
     pub(crate) before: Latency,
     pub(crate) during: Latency,
     pub(crate) deliveries_during: u64,
-    /// Of the whole; its latency is `before` and `during`.
+    /// The whole run; its latency is split into `before` and `during`.
     pub(crate) published: Published,
-    /// Connections that were to stay.
+    /// Connections closed although they should have stayed.
     pub(crate) ended: Reasons,
 }
 
 pub(super) struct Steady {
     storm_ns: u64,
     publishing: Publishing,
-    /// Some once the storm has begun.
+    /// `Some` once the storm has begun.
     before: Option<Latency>,
     ended: Reasons,
-    /// When it is to end at the latest, once it was told to.
+    /// The latest end, once it was told to end.
     end_ns: u64,
 }
 
@@ -48,16 +50,16 @@ impl Steady {
         let publish = Plan { to_ns: u64::MAX, ..plan.publish };
         Self {
             storm_ns: plan.storm_ns,
-            publishing: Publishing::new(engine, publish).with_patience(PATIENCE_NS),
+            publishing: Publishing::new(engine, publish).with_stall_timeout(STALL_TIMEOUT_NS),
             before: None,
             ended: Reasons::new(),
             end_ns: u64::MAX,
         }
     }
 
-    /// The storm is over.
+    /// Called when the storm is over.
     pub(super) fn end(&mut self) {
-        self.end_ns = clock::now_ns() + PATIENCE_NS;
+        self.end_ns = clock::now_ns() + STALL_TIMEOUT_NS;
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
@@ -67,8 +69,8 @@ impl Steady {
             self.before = Some(take_latency(&mut engine.shared.seen.latency));
             engine.shared.seen.open_window(now_ns..u64::MAX);
         }
-        let told = self.end_ns != u64::MAX;
-        if told && (self.publishing.next_due_ns() > now_ns || now_ns >= self.end_ns) {
+        let has_end = self.end_ns != u64::MAX;
+        if has_end && (self.publishing.next_due_ns() > now_ns || now_ns >= self.end_ns) {
             self.publishing.end(now_ns);
         }
         match self.publishing.step(engine) {
@@ -82,7 +84,7 @@ impl Steady {
     fn report(&mut self, published: Published) -> Step {
         let mut ended = std::mem::take(&mut self.ended);
         add_reasons(&mut ended, published.disconnected.clone());
-        Step::Done(Report::Steadied(Box::new(Steadied {
+        Step::Done(Report::SteadyResults(Box::new(SteadyResults {
             before: self.before.take().unwrap_or_else(Latency::new),
             during: published.latency.clone(),
             deliveries_during: published.deliveries,

@@ -1,15 +1,15 @@
-//! A reconnect storm: all devices of this worker lose their connection at one moment and come back.
+//! A reconnect storm: all devices of this worker lose their connections at the same moment and reconnect.
 
 use serde::{Deserialize, Serialize};
 
-use super::comeback::{Comeback, Turned};
+use super::reconnect::{FailedAttempts, Reconnects};
 use super::{Report, Step, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
 use crate::tls::Handshakes;
 
-/// Counts are this worker's share.
+/// Counts are those of this worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StormPlan {
     pub(crate) devices: usize,
@@ -19,27 +19,27 @@ pub(crate) struct StormPlan {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Stormed {
-    /// Devices that came back by the deadline, and when the last one did.
+pub(crate) struct StormResults {
+    /// Devices that reconnected by the deadline, and when the last one did.
     pub(crate) back: usize,
     pub(crate) back_ns: u64,
     pub(crate) log_in: Latency,
     pub(crate) handshakes: Handshakes,
-    pub(crate) turned: Turned,
-    /// What made further attempts pointless.
+    pub(crate) failed_attempts: FailedAttempts,
+    /// The permanent failure that ended the attempts.
     pub(crate) fatal: Option<String>,
 }
 
 pub(super) struct Storm {
     plan: StormPlan,
     begun: bool,
-    comeback: Comeback,
+    reconnects: Reconnects,
 }
 
 impl Storm {
     pub(super) fn new(engine: &Engine, plan: StormPlan) -> Self {
         let seed = plan.storm_ns ^ (engine.partition().index as u64) << 32;
-        Self { comeback: Comeback::new(plan.opening_max, seed), begun: false, plan }
+        Self { reconnects: Reconnects::new(plan.opening_max, seed), begun: false, plan }
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
@@ -51,14 +51,14 @@ impl Storm {
             self.begin(engine, now_ns);
         }
         for (number, ended) in engine.ended.drain(..) {
-            self.comeback.failed(number, ended, now_ns);
+            self.reconnects.failed(number, ended, now_ns);
         }
         let all = engine.ready >= self.plan.devices;
-        if all || now_ns >= self.plan.deadline_ns || self.comeback.fatal.is_some() {
+        if all || now_ns >= self.plan.deadline_ns || self.reconnects.fatal.is_some() {
             return self.report(engine);
         }
-        let wake_ns = self.comeback.step(engine, now_ns);
-        // An address that cannot even be tried leaves no event behind.
+        let wake_ns = self.reconnects.step(engine, now_ns);
+        // An attempt that fails at once produces no event.
         let wake_ns = if engine.ended.is_empty() { wake_ns } else { now_ns };
         Step::Wait(wake_ns.min(self.plan.deadline_ns))
     }
@@ -68,17 +68,17 @@ impl Storm {
         engine.disconnect();
         engine.log_in = Latency::new();
         engine.handshakes = Handshakes::default();
-        (0..self.plan.devices).for_each(|number| self.comeback.lost(number, now_ns));
+        (0..self.plan.devices).for_each(|number| self.reconnects.lost(number, now_ns));
     }
 
     fn report(&mut self, engine: &mut Engine) -> Step {
-        Step::Done(Report::Stormed(Box::new(Stormed {
+        Step::Done(Report::StormResults(Box::new(StormResults {
             back: engine.ready,
             back_ns: engine.last_log_in_ns,
             log_in: take_latency(&mut engine.log_in),
             handshakes: std::mem::take(&mut engine.handshakes),
-            turned: std::mem::take(&mut self.comeback.turned),
-            fatal: self.comeback.fatal.take(),
+            failed_attempts: std::mem::take(&mut self.reconnects.failed_attempts),
+            fatal: self.reconnects.fatal.take(),
         })))
     }
 }

@@ -1,4 +1,5 @@
-//! Payloads: the specification's examples, vectors of the JavaScript parser, broken ones, every cut.
+//! Payloads: the specification's examples, vectors of the JavaScript parser, malformed payloads, and every
+//! split.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use crate::engine_io::Data;
 
 const MAX: usize = 1000;
 
-/// What was heard, written down: packets do not outlive the buffer.
+/// Records the received packets as text, since they do not outlive the buffer.
 fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), PacketError>) {
     let mut decoder = Decoder::new();
     let mut heard = Vec::new();
@@ -40,7 +41,7 @@ fn check(body: &str, expected: &[Packet<'_>], result: Result<(), PacketError>) {
 }
 
 #[test]
-fn the_examples_of_the_specification() {
+fn decodes_the_examples_of_the_specification() {
     use Data::{Binary, Text};
     use Packet::{Message, Ping};
     check("4hello", &[Message(Text("hello"))], Ok(()));
@@ -51,7 +52,7 @@ fn the_examples_of_the_specification() {
 }
 
 #[test]
-fn what_is_broken_is_named_and_what_stood_before_it_is_heard() {
+fn packets_before_a_malformed_one_are_delivered() {
     let hello = [Packet::Message(Data::Text("hello"))];
     check("", &[], Err(PacketError::Empty));
     check("abc", &[], Err(PacketError::UnknownType));
@@ -68,7 +69,7 @@ fn what_is_broken_is_named_and_what_stood_before_it_is_heard() {
 }
 
 #[test]
-fn a_payload_over_the_limit_is_refused_before_it_is_kept() {
+fn payload_over_the_limit_is_rejected_before_it_is_buffered() {
     let mut decoder = Decoder::new();
     let mut on = |_: Packet<'_>| ControlFlow::Continue(());
     assert_eq!(decoder.feed(&[b'4'; 11], 10, &mut on), Err(PacketError::TooBig));
@@ -80,7 +81,7 @@ fn a_payload_over_the_limit_is_refused_before_it_is_kept() {
 }
 
 #[test]
-fn a_break_drops_the_rest() {
+fn break_drops_the_rest() {
     let mut decoder = Decoder::new();
     let mut count = 0;
     let flow = decoder.feed(b"6\x1e6\x1e6\x1e6", MAX, &mut |_| {
@@ -98,7 +99,7 @@ fn written(payload: &Payload) -> Vec<u8> {
 }
 
 #[test]
-fn a_payload_is_written_as_the_specification_shows() {
+fn encodes_the_examples_of_the_specification() {
     assert_eq!(written(&Payload::new()), b"");
     assert_eq!(written(&Payload::of(Outgoing::NOOP)), b"6");
     let mut payload = Payload::of(Outgoing::message(Data::Text("hello")));
@@ -109,7 +110,7 @@ fn a_payload_is_written_as_the_specification_shows() {
 
 proptest! {
     #[test]
-    fn packets_round_trip_whatever_the_cut(
+    fn packets_round_trip_with_every_split(
         packets in proptest::collection::vec(prop_oneof![
             "[^\\x1e]{0,20}".prop_map(|text| Outgoing::message(Data::Text(&text))),
             proptest::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| Outgoing::Binary(bytes.into())),
@@ -131,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_mean_the_same_in_every_cut(
+    fn splits_do_not_change_the_result(
         bytes in proptest::collection::vec(prop_oneof![
             Just(0x1e), Just(b'4'), Just(b'b'), Just(b'A'), Just(b'='), Just(0xE2), any::<u8>(),
         ], 0..40),
@@ -142,7 +143,7 @@ proptest! {
 }
 
 #[test]
-fn text_is_shared_not_copied() {
+fn packets_share_their_text() {
     let text = Bytes::from(vec![b'4'; 100]);
     let payload = Payload::of(Outgoing::Text(text.clone()));
     assert!(!text.is_unique());

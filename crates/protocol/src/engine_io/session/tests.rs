@@ -1,5 +1,5 @@
-//! Sessions as dialogues on virtual time. What the public test suite of the protocol asks of a server is
-//! here too, with its numbers (300 and 200 ms), in our own words.
+//! Sessions as dialogues on virtual time. They cover what the protocol's public test suite checks of a
+//! server, with its numbers (300 and 200 ms).
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const CONFIG: Config = Config {
     queue_packets_max: 10,
 };
 
-/// A session and what came out of it.
+/// A session and its outputs.
 struct Peer {
     session: Session,
     now_ms: u64,
@@ -47,7 +47,7 @@ impl Peer {
         let mut result = Ok(());
         for packet in packets {
             match Packet::from_text(packet) {
-                Ok(packet) => self.hear(packet),
+                Ok(packet) => self.receive(packet),
                 Err(error) => result = Err(error),
             }
         }
@@ -55,11 +55,11 @@ impl Peer {
     }
 
     fn send(&mut self, packet: &str) {
-        self.hear(Packet::from_text(packet).unwrap());
+        self.receive(Packet::from_text(packet).unwrap());
     }
 
-    /// The layer above is an echo.
-    fn hear(&mut self, packet: Packet<'_>) {
+    /// The layer above echoes messages.
+    fn receive(&mut self, packet: Packet<'_>) {
         let heard = self.session.handle_packet(packet, self.now_ms, &CONFIG, &mut self.out);
         if let Some(data) = heard {
             self.session.push(Outgoing::message(data), &CONFIG, &mut self.out);
@@ -76,7 +76,7 @@ impl Peer {
         self.session.handle_probe_packet(packet, self.now_ms, &CONFIG, &mut self.out);
     }
 
-    /// What came out, as one line.
+    /// Compares the outputs, rendered as one line.
     #[track_caller]
     fn expect(&mut self, expected: &str) {
         let outputs: Vec<String> = self.out.drain(..).map(|output| shown(&output)).collect();
@@ -104,7 +104,7 @@ fn shown(output: &Output) -> String {
 }
 
 #[test]
-fn polls_wait_and_posts_are_heard_in_order() {
+fn polls_wait_and_posts_are_processed_in_order() {
     let mut peer = Peer::polling();
     assert_eq!(peer.post(&["4test1", "4test2", "4test3"]), Ok(()));
     peer.expect("");
@@ -119,7 +119,7 @@ fn polls_wait_and_posts_are_heard_in_order() {
 }
 
 #[test]
-fn what_is_pushed_in_one_turn_is_one_answer() {
+fn pushes_of_one_turn_share_one_response() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     peer.session.push(Outgoing::Text("4a".into()), &CONFIG, &mut peer.out);
@@ -131,7 +131,7 @@ fn what_is_pushed_in_one_turn_is_one_answer() {
 }
 
 #[test]
-fn what_cannot_be_read_closes_a_polling_session() {
+fn malformed_packet_closes_a_polling_session() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     assert_eq!(peer.post(&["4before", "abc"]), Err(RequestError::BadRequest));
@@ -149,7 +149,7 @@ fn what_cannot_be_read_closes_a_polling_session() {
 }
 
 #[test]
-fn one_poll_and_one_post_at_a_time() {
+fn second_concurrent_poll_or_post_closes_the_session() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     assert_eq!(peer.get(), Err(RequestError::BadRequest));
@@ -167,7 +167,7 @@ fn one_poll_and_one_post_at_a_time() {
 }
 
 #[test]
-fn a_poll_that_is_given_up_closes_the_session() {
+fn abandoned_poll_closes_the_session() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     peer.session.handle_poll_gone(&mut peer.out);
@@ -180,11 +180,11 @@ fn a_poll_that_is_given_up_closes_the_session() {
 }
 
 #[test]
-fn a_websocket_carries_each_packet_in_a_frame() {
+fn websocket_carries_one_packet_per_frame() {
     let mut peer = Peer::websocket();
     peer.send("4hello");
     peer.expect("frame:4hello");
-    peer.hear(Packet::from_binary(&[1, 2, 3, 4]));
+    peer.receive(Packet::from_binary(&[1, 2, 3, 4]));
     peer.expect(r#"frame:b"\x01\x02\x03\x04""#);
     peer.send("6");
     peer.expect("");
@@ -193,7 +193,7 @@ fn a_websocket_carries_each_packet_in_a_frame() {
 }
 
 #[test]
-fn the_server_pings_and_expects_an_answer() {
+fn missing_pong_closes_the_session() {
     let mut peer = Peer::websocket();
     for _ in 0..3 {
         assert_eq!(peer.session.deadline_ms(), Some(peer.now_ms + 300));
@@ -206,7 +206,7 @@ fn the_server_pings_and_expects_an_answer() {
         peer.send("3");
         peer.expect("");
     }
-    peer.send("3"); // not asked for: moves nothing
+    peer.send("3"); // unsolicited: no effect
     assert_eq!(peer.session.deadline_ms(), Some(peer.now_ms + 300));
     peer.pass(300);
     peer.pass(200);
@@ -215,7 +215,7 @@ fn the_server_pings_and_expects_an_answer() {
 }
 
 #[test]
-fn pings_reach_who_polls() {
+fn pings_reach_polling_clients() {
     let mut peer = Peer::polling();
     for _ in 0..3 {
         assert_eq!(peer.get(), Ok(()));
@@ -231,12 +231,12 @@ fn pings_reach_who_polls() {
 }
 
 #[test]
-fn who_neither_polls_nor_answers_is_late_though_no_timer_fired() {
+fn late_client_is_detected_by_the_next_input() {
     let mut peer = Peer::polling();
     peer.now_ms = 500;
     assert_eq!(peer.get(), Err(RequestError::UnknownSid));
     peer.expect("ended:ping_timeout");
-    // The ping waited for a poll that came in time.
+    // The ping was sent to a poll that came in time.
     let mut peer = Peer::polling();
     peer.now_ms = 499;
     assert_eq!(peer.get(), Ok(()));
@@ -244,7 +244,7 @@ fn who_neither_polls_nor_answers_is_late_though_no_timer_fired() {
 }
 
 #[test]
-fn a_ping_that_left_late_leaves_time_for_its_answer() {
+fn delayed_ping_leaves_time_for_the_pong() {
     let mut peer = Peer::websocket();
     peer.pass(100_000);
     peer.expect("frame:2");
@@ -255,13 +255,13 @@ fn a_ping_that_left_late_leaves_time_for_its_answer() {
 }
 
 #[test]
-fn a_client_closes_by_polling() {
+fn polling_client_closes_the_session() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     assert_eq!(peer.post(&["1", "4ignored"]), Ok(()));
     peer.expect("answer:6 ended:peer_closed");
     assert_eq!(peer.get(), Err(RequestError::UnknownSid));
-    // The poll of the same moment comes second.
+    // A poll sent at the same time arrives second.
     let mut peer = Peer::polling();
     assert_eq!(peer.post(&["4x", "1"]), Ok(()));
     peer.expect("ended:peer_closed");
@@ -270,13 +270,13 @@ fn a_client_closes_by_polling() {
     assert_eq!(peer.get(), Ok(()));
     peer.expect("answer:6");
     assert_eq!(peer.get(), Err(RequestError::UnknownSid));
-    // It never comes.
+    // The poll never comes.
     let mut peer = Peer::polling();
     assert_eq!(peer.post(&["1"]), Ok(()));
     peer.pass(200);
     peer.expect("ended:peer_closed");
     assert!(peer.session.is_gone());
-    // By WebSocket.
+    // Over a WebSocket.
     let mut peer = Peer::websocket();
     peer.send("1");
     peer.send("4late");
@@ -285,7 +285,7 @@ fn a_client_closes_by_polling() {
 }
 
 #[test]
-fn the_servers_last_words_wait_for_a_poll() {
+fn close_packet_waits_for_a_poll() {
     let close = |peer: &mut Peer| {
         peer.session.push(Outgoing::Text("4bye".into()), &CONFIG, &mut peer.out);
         peer.session.close(CloseReason::Drain, peer.now_ms, &CONFIG, &mut peer.out);
@@ -313,7 +313,7 @@ fn the_servers_last_words_wait_for_a_poll() {
     peer.session.close(CloseReason::Drain, 0, &CONFIG, &mut peer.out);
     peer.expect("answer:1 ended:drain");
     assert!(peer.session.is_gone());
-    // What led to it came by a POST that is still to be answered.
+    // The POST that caused the end is still unanswered.
     let mut peer = Peer::polling();
     peer.session.handle_post(0, &CONFIG, &mut peer.out).unwrap();
     close(&mut peer);
@@ -326,12 +326,12 @@ fn the_servers_last_words_wait_for_a_poll() {
 }
 
 #[test]
-fn a_session_moves_to_a_websocket() {
+fn session_upgrades_to_a_websocket() {
     let mut peer = Peer::polling();
     assert!(peer.accept_probe());
     peer.probe("2probe");
     peer.expect("probe:3probe");
-    // What the client still polls for ends at once.
+    // Further polls of the client end at once.
     assert_eq!(peer.get(), Ok(()));
     peer.expect("answer:6");
     peer.probe("5");
@@ -339,7 +339,7 @@ fn a_session_moves_to_a_websocket() {
     assert!(peer.session.is_websocket());
     peer.send("4hello");
     peer.expect("frame:4hello");
-    // Requests of the old transport, and one more WebSocket, change nothing.
+    // Requests of the old transport and a second WebSocket have no effect.
     assert_eq!(peer.get(), Err(RequestError::BadRequest));
     assert_eq!(peer.post(&["4x"]), Err(RequestError::BadRequest));
     assert!(!peer.accept_probe());
@@ -352,7 +352,7 @@ fn a_session_moves_to_a_websocket() {
 }
 
 #[test]
-fn a_poll_that_waits_is_ended_by_the_probe_and_nothing_is_lost() {
+fn probe_ends_the_pending_poll_without_loss() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
     assert!(peer.accept_probe());
@@ -370,13 +370,13 @@ fn a_poll_that_waits_is_ended_by_the_probe_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_probe_that_says_anything_else_is_ended_and_the_session_polls_on() {
+fn invalid_probe_is_closed_and_polling_continues() {
     for wrong in ["5", "2", "2x", "4hello", "3probe", "1", "6", "0"] {
         let mut peer = Peer::polling();
         assert!(peer.accept_probe());
         peer.probe(wrong);
         peer.expect("end-probe");
-        peer.probe("2probe"); // from a socket that is being closed
+        peer.probe("2probe"); // from a socket that is closing
         peer.expect("");
         assert_eq!(peer.post(&["4x"]), Ok(()));
         assert!(peer.accept_probe());
@@ -391,7 +391,7 @@ fn a_probe_that_says_anything_else_is_ended_and_the_session_polls_on() {
 }
 
 #[test]
-fn the_end_of_a_session_ends_its_probe() {
+fn session_end_closes_the_probe() {
     let mut peer = Peer::polling();
     assert!(peer.accept_probe());
     peer.session.close(CloseReason::Revoked, 0, &CONFIG, &mut peer.out);
@@ -402,7 +402,7 @@ fn the_end_of_a_session_ends_its_probe() {
 }
 
 #[test]
-fn last_words_are_for_whichever_transport_the_client_looks_at() {
+fn close_packet_reaches_the_transport_in_use() {
     let ended = || {
         let mut peer = Peer::polling();
         assert!(peer.accept_probe());
@@ -412,7 +412,7 @@ fn last_words_are_for_whichever_transport_the_client_looks_at() {
         peer.expect("probe:3probe ended:replaced");
         peer
     };
-    // It moved before it could hear of the end.
+    // The client upgraded before it could learn of the end.
     let mut peer = ended();
     peer.probe("5");
     peer.expect("probe:4bye probe:1 end-probe");
@@ -423,7 +423,7 @@ fn last_words_are_for_whichever_transport_the_client_looks_at() {
     peer.expect("answer:4bye");
     peer.probe("5");
     peer.expect("probe:1 end-probe");
-    // It polls on.
+    // It continues polling.
     let mut peer = ended();
     assert_eq!((peer.get(), peer.get()), (Ok(()), Ok(())));
     peer.expect("answer:4bye answer:1 end-probe");
@@ -435,7 +435,7 @@ fn last_words_are_for_whichever_transport_the_client_looks_at() {
 }
 
 #[test]
-fn what_is_the_servers_to_say_closes_the_session() {
+fn packets_only_servers_send_close_the_session() {
     for wrong in ["2", "2probe", "0{}", "5"] {
         let mut peer = Peer::websocket();
         peer.send(wrong);
@@ -444,7 +444,7 @@ fn what_is_the_servers_to_say_closes_the_session() {
 }
 
 #[test]
-fn what_waits_for_a_poll_is_bounded() {
+fn poll_queue_is_bounded() {
     let long = Outgoing::Text(vec![b'4'; 60].into());
     let mut peer = Peer::polling();
     peer.session.push(long.clone(), &CONFIG, &mut peer.out);
@@ -464,10 +464,10 @@ fn what_waits_for_a_poll_is_bounded() {
 }
 
 proptest! {
-    /// Whatever a client and the timers do: one end, no answer without a poll, nothing after the end but last words,
-    /// and no WebSocket that probes is left behind.
+    /// Whatever clients and timers do: one end, no response without a poll, nothing after the end except
+    /// queued packets, and no probing WebSocket is left open.
     #[test]
-    fn any_order_of_inputs_keeps_the_promises(
+    fn invariants_hold_for_any_order_of_inputs(
         polls: bool,
         steps in proptest::collection::vec((0u8..14, 0u64..250), 0..60),
     ) {

@@ -1,5 +1,6 @@
-//! Responses: header blocks and data of a stream, until its end makes an event of them (RFC 9113 §8.1). A
-//! response that breaks the rules resets its stream; one longer than allowed is cut, as its status is worth having.
+//! Responses: collects header blocks and data of a stream until its end, then emits an event (RFC 9113 §8.1).
+//! A malformed response resets its stream; one that exceeds a limit is truncated, since its status is still
+//! useful.
 
 use bytes::Bytes;
 
@@ -10,8 +11,8 @@ use crate::http2::frame::{self, Header, flag};
 use crate::http2::headers::Section;
 use crate::http2::stream::Response;
 
-/// Frames of one header block: 16 of full size are beyond any limit on its bytes, and empty ones have no use
-/// (RFC 9113 §10.5).
+/// Limit of frames per header block: 16 full frames exceed any limit on its bytes, and empty frames serve no
+/// purpose (RFC 9113 §10.5).
 const BLOCK_FRAMES_MAX: u32 = 64;
 
 impl Connection {
@@ -31,7 +32,7 @@ impl Connection {
         Ok(())
     }
 
-    /// §6.10. That one is open and of this stream was checked with the frame's header.
+    /// §6.10. `check_order` verified that a block of this stream is open.
     pub(super) fn handle_continuation(
         &mut self,
         header: Header,
@@ -40,7 +41,7 @@ impl Connection {
         let Some(mut block) = self.block.take() else { return Ok(()) };
         block.frames += 1;
         if block.bytes.len() + payload.len() > self.block_bytes_max || block.frames > BLOCK_FRAMES_MAX {
-            return Err(ConnectionError::flood("a header block without end"));
+            return Err(ConnectionError::flood("too many CONTINUATION frames"));
         }
         block.bytes.extend_from_slice(payload);
         if header.has(flag::END_HEADERS) {
@@ -55,7 +56,7 @@ impl Connection {
         let trailers = stream.is_some_and(|stream| stream.response.is_some());
         let wanted = stream.is_some();
         let mut section = Section::new(trailers, self.config.header_list_bytes_max);
-        // §4.3: also for a stream that is closed, as it changes the table.
+        // §4.3: decodes blocks of closed streams too, since they change the table.
         let result = self.decoder.decode(block, &mut |name, value| {
             if wanted {
                 section.take(name, value);
@@ -79,7 +80,7 @@ impl Connection {
             _ if section.malformed.is_some() => self.reset(id, code::PROTOCOL_ERROR),
             0 if section.truncated => self.reset(id, code::ENHANCE_YOUR_CALM),
             0 => self.reset(id, code::PROTOCOL_ERROR),
-            // §8.6: there is no switching of protocols. §8.1: an interim response ends no stream.
+            // §8.6: 101 is invalid in HTTP/2. §8.1: an interim response must not end the stream.
             101 => self.reset(id, code::PROTOCOL_ERROR),
             100..=199 if end_stream => self.reset(id, code::PROTOCOL_ERROR),
             100..=199 => self.count_idle_frame(),
@@ -119,10 +120,10 @@ impl Connection {
     pub(super) fn handle_data(&mut self, header: Header, payload: &[u8]) -> Result<(), ConnectionError> {
         let id = header.stream;
         self.check_not_idle(id)?;
-        // §6.9.1: padding counts, and so does what comes for a stream that is closed.
+        // §6.9.1: padding counts, and so does data for a closed stream.
         let bytes = payload.len() as i32;
         if bytes > self.receive_window {
-            return Err(ConnectionError::flow_control("more data than the connection's window"));
+            return Err(ConnectionError::flow_control("data exceeds the connection window"));
         }
         self.receive_window -= bytes;
         self.reopen_connection()?;
@@ -147,7 +148,7 @@ impl Connection {
         self.reopen_stream(id)
     }
 
-    /// What came is taken at once, so the window opens again when half of it is used.
+    /// Received data is consumed at once, so the window is restored when half of it is used.
     fn reopen_connection(&mut self) -> Result<(), ConnectionError> {
         let window = self.config.connection_window as i32;
         if self.receive_window >= window / 2 {
@@ -175,7 +176,7 @@ impl Connection {
         response.map_or(Ok(()), |response| self.finish(id, *response, ended, truncated))
     }
 
-    /// The response is complete, or as much of it as is taken.
+    /// Emits the response, complete or truncated.
     fn finish(
         &mut self,
         id: u32,
@@ -199,14 +200,14 @@ impl Connection {
         if ended && stream.unsent.is_empty() {
             return Ok(());
         }
-        // §8.1: a peer that answered before it had our body has no use for the rest of it.
+        // §8.1: a peer that responded before it had our whole body does not need the rest.
         frame::push_rst_stream(&mut self.output, id, code::CANCEL);
         self.count_reply(4)
     }
 }
 
 impl Response {
-    /// §8.1.1: the data are as many as the content length says, unless the status stands for no content.
+    /// §8.1.1: the data must be as long as the content length, unless the status implies no content.
     fn has_its_length(&self) -> bool {
         let without_content = self.body.is_empty() && matches!(self.status, 204 | 304);
         self.content_length.is_none_or(|length| length == self.body.len() as u64) || without_content

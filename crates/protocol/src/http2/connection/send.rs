@@ -1,4 +1,4 @@
-//! What goes out: a request's HEADERS, and its body as far as the peer's windows let it (RFC 9113 §5.2, §6.9).
+//! Outgoing requests: HEADERS, and as much of the body as the peer's windows allow (RFC 9113 §5.2, §6.9).
 
 use bytes::{Buf, Bytes};
 
@@ -7,13 +7,13 @@ use crate::http2::error::ConnectionError;
 use crate::http2::frame::{self, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::http2::stream::Stream;
 
-/// Places in HPACK's static table (RFC 7541 appendix A).
+/// Indexes in HPACK's static table (RFC 7541 appendix A).
 const METHOD_GET: usize = 2;
 const METHOD_POST: usize = 3;
 const SCHEME_HTTPS: usize = 7;
 
 impl Connection {
-    /// Opens a stream. What of the body has no room in the peer's windows waits here.
+    /// Opens a stream. The part of the body that exceeds the peer's windows waits here.
     pub fn request(&mut self, key: Key, head: &Head<'_>, body: Bytes) -> Result<(), Closed> {
         if self.room() == 0 {
             return Err(Closed);
@@ -54,10 +54,10 @@ impl Connection {
         }
         encoder.static_field(SCHEME_HTTPS, out);
         encoder.field(b":authority", head.authority.as_bytes(), true, out);
-        // A path that differs each time names a device; one that comes twice will come again.
-        let again = self.path == head.path;
-        encoder.field(b":path", head.path.as_bytes(), again, out);
-        if !again {
+        // A path that differs each time names a device; one that occurs twice in a row will repeat.
+        let repeats = self.path == head.path;
+        encoder.field(b":path", head.path.as_bytes(), repeats, out);
+        if !repeats {
             self.path.clear();
             self.path.push_str(head.path);
         }
@@ -67,8 +67,8 @@ impl Connection {
         self.frame_head(start, id, if end_stream { flag::END_STREAM } else { 0 });
     }
 
-    /// Writes the frame header over the place kept for it, and those of CONTINUATION between the pieces of
-    /// a block longer than a frame (§6.10).
+    /// Writes the frame header into its reserved place, and CONTINUATION headers between the pieces of a
+    /// block longer than a frame (§6.10).
     fn frame_head(&mut self, start: usize, stream: u32, end_stream: u8) {
         let block = start + HEADER_BYTES;
         let len = self.output.len() - block;
@@ -90,11 +90,12 @@ impl Connection {
         }
     }
 
-    /// WINDOW_UPDATE for the connection: who waited longest goes first.
+    /// Applies a WINDOW_UPDATE for the connection: the stream that has waited longest sends first.
     pub(super) fn widen_connection(&mut self, increment: i32) -> Result<(), ConnectionError> {
         // §6.9.1
         let window = self.send_window.checked_add(increment);
-        self.send_window = window.ok_or(ConnectionError::flow_control("a connection window over 2^31-1"))?;
+        self.send_window =
+            window.ok_or(ConnectionError::flow_control("the connection window exceeds 2^31-1"))?;
         self.flush();
         Ok(())
     }
@@ -111,8 +112,8 @@ impl Connection {
         }
     }
 
-    /// A change of a stream's window; false if it would be over 2^31-1. A lowered initial window may leave it
-    /// below 0 (§6.9.2).
+    /// Changes a stream's window; returns false if it would exceed 2^31-1. A lowered initial window may make
+    /// it negative (§6.9.2).
     pub(super) fn widen_stream(&mut self, id: u32, change: i32) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else { return true };
         let Some(window) = stream.send_window.checked_add(change) else { return false };
@@ -128,23 +129,25 @@ impl Connection {
         true
     }
 
-    /// SETTINGS_INITIAL_WINDOW_SIZE counts for the streams that are open too (§6.9.2).
+    /// SETTINGS_INITIAL_WINDOW_SIZE also applies to open streams (§6.9.2).
     pub(super) fn change_peer_window(&mut self, bytes: i32) -> Result<(), ConnectionError> {
         if bytes == self.peer_window {
             return Ok(());
         }
-        // Both are of 31 bits.
+        // Both are 31-bit numbers.
         let change = bytes - self.peer_window;
         self.peer_window = bytes;
         let mut open: Vec<u32> = self.streams.keys().copied().collect();
         open.sort_unstable();
         match open.into_iter().all(|id| self.widen_stream(id, change)) {
             true => Ok(()),
-            false => Err(ConnectionError::flow_control("an initial window that overflows a stream's")),
+            false => {
+                Err(ConnectionError::flow_control("SETTINGS_INITIAL_WINDOW_SIZE overflows a stream window"))
+            }
         }
     }
 
-    /// Forgets a stream, also where it waits.
+    /// Removes a stream, also from the queue.
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         if stream.queued {
@@ -158,7 +161,7 @@ fn waits_for_connection(stream: &Stream) -> bool {
     !stream.unsent.is_empty() && stream.send_window > 0
 }
 
-/// Writes as much of the body as both windows let through, with END_STREAM at its end.
+/// Writes as much of the body as both windows allow, with END_STREAM at its end.
 fn send_body(out: &mut Vec<u8>, connection_window: &mut i32, id: u32, stream: &mut Stream) {
     loop {
         let window = (*connection_window).min(stream.send_window).max(0) as usize;

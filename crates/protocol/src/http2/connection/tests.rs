@@ -1,4 +1,4 @@
-//! A scripted peer: what it says, what the connection then writes and reports. One rule a test.
+//! A scripted peer checks what the connection writes and reports. One rule per test.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ pub(super) struct Frame {
     payload: Vec<u8>,
 }
 
-/// The frames in `bytes`, which end with one.
+/// Splits `bytes` into frames, with no remainder.
 fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
@@ -45,7 +45,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The connection, and the server's end of its header compression.
+/// The connection, and the server side of its header compression.
 struct Pair {
     client: Connection,
     encoder: hpack::Encoder,
@@ -53,7 +53,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Before the server said anything; preface and SETTINGS were read.
+    /// A server that has sent nothing and has read preface and SETTINGS.
     fn silent() -> Self {
         let mut client = Connection::new(CONFIG);
         client.output().clear();
@@ -76,11 +76,11 @@ impl Pair {
     }
 
     #[track_caller]
-    fn say(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         assert_eq!(self.client.receive(&frame(kind, flags, stream, payload)), Ok(()));
     }
 
-    /// The code of the error that these bytes are, after the GOAWAY was checked that tells the peer.
+    /// Feeds bytes that must fail. Checks the GOAWAY and returns its error code.
     #[track_caller]
     fn refused(&mut self, bytes: &[u8]) -> u32 {
         self.client.output().clear();
@@ -114,18 +114,18 @@ impl Pair {
     fn headers(&mut self, stream: u32, end: bool, fields: &[(&str, &str)]) {
         let block = self.block(fields);
         let flags = flag::END_HEADERS | if end { flag::END_STREAM } else { 0 };
-        self.say(kind::HEADERS, flags, stream, &block);
+        self.send(kind::HEADERS, flags, stream, &block);
     }
 
     #[track_caller]
     fn data(&mut self, stream: u32, end: bool, data: &[u8]) {
-        self.say(kind::DATA, if end { flag::END_STREAM } else { 0 }, stream, data);
+        self.send(kind::DATA, if end { flag::END_STREAM } else { 0 }, stream, data);
     }
 
     #[track_caller]
     fn go_away(&mut self, last: u32, code: u32, debug: &str) {
         let payload = [&last.to_be_bytes()[..], &code.to_be_bytes(), debug.as_bytes()].concat();
-        self.say(kind::GOAWAY, 0, 0, &payload);
+        self.send(kind::GOAWAY, 0, 0, &payload);
     }
 
     #[track_caller]
@@ -141,7 +141,7 @@ impl Pair {
         std::iter::from_fn(|| self.client.poll_event()).collect()
     }
 
-    /// The fields of a request's block, as text.
+    /// The fields of a request's header block, as text.
     fn read_block(&mut self, block: &[u8]) -> Vec<String> {
         let mut fields = Vec::new();
         let read = self.decoder.decode(block, &mut |name, value| {
@@ -176,7 +176,7 @@ fn rst_stream(stream: u32, code: u32) -> Frame {
 }
 
 #[test]
-fn the_connection_begins_with_preface_settings_and_a_window() {
+fn connection_starts_with_preface_settings_and_window_update() {
     let mut client = Connection::new(Config { stream_window: 1000, ..CONFIG });
     let output = std::mem::take(client.output());
     let rest = output.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("the preface");
@@ -189,7 +189,7 @@ fn the_connection_begins_with_preface_settings_and_a_window() {
 }
 
 #[test]
-fn a_request_and_its_response() {
+fn request_and_response() {
     let mut pair = Pair::new();
     pair.request(7, b"{}");
     let [headers, data] = &pair.written()[..] else { panic!("two frames") };
@@ -227,14 +227,15 @@ fn a_request_and_its_response() {
 }
 
 #[test]
-fn what_repeats_costs_a_byte() {
+fn repeated_fields_cost_one_byte() {
     let mut pair = Pair::new();
     for key in 0..3 {
         pair.request(key, b"");
     }
     let written = pair.written();
     assert!(written.iter().all(|frame| frame.flags == flag::END_HEADERS | flag::END_STREAM));
-    // Method, scheme, authority, the path from its second time on, authorization, and a literal of 11 bytes.
+    // Method, scheme, authority, the path from its second occurrence, authorization, and a literal of 11
+    // bytes.
     let lens: Vec<usize> = written.iter().map(|frame| frame.payload.len()).collect();
     assert_eq!(lens[2], 5 + 11);
     assert_eq!(lens[1] - lens[2], "/3/device/00ff".len() + 1);
@@ -244,7 +245,7 @@ fn what_repeats_costs_a_byte() {
 }
 
 #[test]
-fn a_response_of_one_frame() {
+fn response_of_one_frame() {
     let mut pair = Pair::new();
     pair.request(1, b"{}");
     pair.headers(1, true, &[(":status", "200")]);
@@ -252,7 +253,7 @@ fn a_response_of_one_frame() {
 }
 
 #[test]
-fn a_block_longer_than_a_frame_continues() {
+fn long_header_block_is_sent_with_continuation() {
     let mut pair = Pair::new();
     let value = vec![b'v'; 40_000];
     let headers = [Field { name: "long", value: &value, indexed: true }];
@@ -274,34 +275,34 @@ fn a_block_longer_than_a_frame_continues() {
 }
 
 #[test]
-fn a_block_that_continues_is_read() {
+fn received_continuation_is_joined() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     let block = pair.block(&[(":status", "201"), ("location", "https://push.example/m/1")]);
     let (first, rest) = block.split_at(3);
-    // Padded and with a priority, as any HEADERS may be.
+    // Padded and with a priority, as any HEADERS frame may be.
     let padded = [&[2u8][..], &[0, 0, 0, 0, 9], first, &[0, 0]].concat();
-    pair.say(kind::HEADERS, flag::END_STREAM | flag::PADDED | flag::PRIORITY, 1, &padded);
-    pair.say(kind::CONTINUATION, 0, 1, &rest[..1]);
-    pair.say(kind::CONTINUATION, flag::END_HEADERS, 1, &rest[1..]);
+    pair.send(kind::HEADERS, flag::END_STREAM | flag::PADDED | flag::PRIORITY, 1, &padded);
+    pair.send(kind::CONTINUATION, 0, 1, &rest[..1]);
+    pair.send(kind::CONTINUATION, flag::END_HEADERS, 1, &rest[1..]);
     let [Event::Response { status: 201, headers, .. }] = &pair.events()[..] else { panic!("a response") };
     assert_eq!(headers.get("location"), Some(&b"https://push.example/m/1"[..]));
 }
 
 #[test]
-fn informational_responses_and_trailers_are_passed_over() {
+fn interim_responses_and_trailers_are_skipped() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.headers(1, false, &[(":status", "100")]);
     pair.headers(1, false, &[(":status", "103"), ("link", "</x>")]);
     pair.headers(1, false, &[(":status", "200")]);
-    pair.say(kind::DATA, flag::PADDED, 1, &[3, b'o', b'k', 0, 0, 0]);
+    pair.send(kind::DATA, flag::PADDED, 1, &[3, b'o', b'k', 0, 0, 0]);
     pair.headers(1, true, &[("grpc-status", "0")]);
     assert_eq!(pair.events(), [response(1, 200, b"ok")]);
 }
 
 #[test]
-fn room_follows_the_peers_settings_and_the_callers_limit() {
+fn room_respects_peer_settings_and_caller_limit() {
     let mut pair = Pair::silent();
     assert_eq!(pair.client.room(), 100);
     pair.settings(&[]);
@@ -317,7 +318,7 @@ fn room_follows_the_peers_settings_and_the_callers_limit() {
     pair.client.limit(None);
     pair.request(2, b"");
     pair.request(3, b"");
-    // Lowered while they are open: they go on.
+    // Lowered while streams are open: these continue.
     pair.settings(&[(id::MAX_CONCURRENT_STREAMS, 1)]);
     assert_eq!((pair.client.room(), pair.client.open()), (0, 3));
     for stream in [1, 3, 5] {
@@ -332,14 +333,14 @@ fn room_follows_the_peers_settings_and_the_callers_limit() {
 }
 
 #[test]
-fn a_settings_frame_without_streams_keeps_the_limit() {
+fn settings_without_max_streams_keep_the_limit() {
     let mut pair = Pair::with_settings(&[(id::MAX_CONCURRENT_STREAMS, 7)]);
     pair.settings(&[(id::INITIAL_WINDOW_SIZE, 1), (0xf0f0, 1), (id::MAX_FRAME_SIZE, 1 << 14)]);
     assert_eq!(pair.client.room(), 7);
 }
 
 #[test]
-fn the_peers_table_size_is_told_before_the_next_request() {
+fn table_size_change_precedes_the_next_request() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.settings(&[(id::HEADER_TABLE_SIZE, 0)]);
@@ -353,28 +354,28 @@ fn the_peers_table_size_is_told_before_the_next_request() {
 #[test]
 fn pings_in_both_directions() {
     let mut pair = Pair::new();
-    pair.say(kind::PING, 0, 0, b"01234567");
+    pair.send(kind::PING, 0, 0, b"01234567");
     assert_eq!(pair.written(), frames(&frame(kind::PING, flag::ACK, 0, b"01234567")));
     pair.client.ping();
     pair.client.ping();
     let [first, second] = &pair.written()[..] else { panic!("two pings") };
     assert_ne!(first.payload, second.payload);
-    pair.say(kind::PING, flag::ACK, 0, &first.payload);
-    pair.say(kind::PING, flag::ACK, 0, b"whatever");
+    pair.send(kind::PING, flag::ACK, 0, &first.payload);
+    pair.send(kind::PING, flag::ACK, 0, b"whatever");
     assert_eq!(pair.events(), []);
-    pair.say(kind::PING, flag::ACK, 0, &second.payload);
-    pair.say(kind::PING, flag::ACK, 0, &second.payload);
+    pair.send(kind::PING, flag::ACK, 0, &second.payload);
+    pair.send(kind::PING, flag::ACK, 0, &second.payload);
     assert_eq!(pair.events(), [Event::Pong]);
 }
 
 #[test]
-fn frames_of_no_meaning_are_ignored() {
+fn unknown_frames_are_ignored() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.written();
-    pair.say(0xa, 0xff, 1, b"an alternative service");
-    pair.say(0xfe, 0xff, 0, b"");
-    pair.say(kind::PRIORITY, 0, 9, &[0, 0, 0, 1, 5]);
-    pair.say(kind::SETTINGS, flag::ACK, 0, b"");
+    pair.send(0xa, 0xff, 1, b"an alternative service");
+    pair.send(0xfe, 0xff, 0, b"");
+    pair.send(kind::PRIORITY, 0, 9, &[0, 0, 0, 1, 5]);
+    pair.send(kind::SETTINGS, flag::ACK, 0, b"");
     assert_eq!((pair.written(), pair.events()), (vec![], vec![]));
 }

@@ -1,20 +1,16 @@
-//! Header blocks to fields (RFC 7541 §3, §6). A field is handed out borrowed, from a table, from the block
-//! or from a buffer that is used again, so that reading one allocates nothing.
+//! Decodes header blocks to fields (RFC 7541 §3, §6). Fields are borrowed from a table, the block or a reused
+//! buffer, so decoding allocates nothing.
 //!
-//! An error leaves the table out of step with the peer's: the connection is over (RFC 9113 §4.3).
+//! After an error the table no longer matches the peer's: the connection must end (RFC 9113 §4.3).
 
+use super::error::HpackError;
 use super::static_table::FIELDS;
 use super::table::Table;
 use super::{huffman, integer};
 
-/// What is wrong with a header block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HpackError(pub &'static str);
-
 pub struct Decoder {
     table: Table,
-    /// What we announced: the peer's table must not be larger.
+    /// The announced limit of the peer's table.
     size_max: usize,
     name: Vec<u8>,
     value: Vec<u8>,
@@ -27,12 +23,12 @@ enum Literal<'a> {
 }
 
 impl Decoder {
-    /// A table of `size_max` bytes, as our SETTINGS_HEADER_TABLE_SIZE says.
+    /// Creates a table of `size_max` bytes, which must be our SETTINGS_HEADER_TABLE_SIZE.
     pub fn new(size_max: usize) -> Self {
         Self { table: Table::new(size_max), size_max, name: Vec::new(), value: Vec::new() }
     }
 
-    /// Reads a whole header block and calls `on` with the name and value of each field.
+    /// Decodes a complete header block and calls `on` with name and value of each field.
     pub fn decode(&mut self, mut block: &[u8], on: &mut impl FnMut(&[u8], &[u8])) -> Result<(), HpackError> {
         self.size_updates(&mut block)?;
         while let Some(&first) = block.first() {
@@ -47,28 +43,28 @@ impl Decoder {
                 0x40..=0x7f => self.literal(&mut block, 6, true, on)?,
                 // §4.2: only before the first field.
                 0x20..=0x3f => return Err(HpackError("a table size update after a field")),
-                // §6.2.2, §6.2.3: never indexed matters to who would encode it again.
+                // §6.2.2, §6.2.3: "never indexed" only matters to intermediaries.
                 0x00..=0x1f => self.literal(&mut block, 4, false, on)?,
             }
         }
         Ok(())
     }
 
-    /// §6.3. The smallest and the last size since the block before are what an encoder tells (§4.2).
+    /// §6.3. An encoder announces the smallest and the final size since the previous block (§4.2).
     fn size_updates(&mut self, block: &mut &[u8]) -> Result<(), HpackError> {
         let mut count = 0;
         while let Some(0x20..=0x3f) = block.first() {
             let size = integer::take(block, 5)?;
             count += 1;
             if size > self.size_max || count > 2 {
-                return Err(HpackError("a table size that was not offered"));
+                return Err(HpackError("the table size exceeds the announced maximum"));
             }
             self.table.resize(size);
         }
         Ok(())
     }
 
-    /// §2.3.3: the static table's fields, then the dynamic table's from the newest.
+    /// §2.3.3: the static table's fields, then the dynamic table's, newest first.
     fn at(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
         let field = match index.checked_sub(1) {
             Some(place) if place < FIELDS.len() => {
@@ -78,7 +74,7 @@ impl Decoder {
             Some(place) => self.table.get(place - FIELDS.len()),
             None => None,
         };
-        field.ok_or(HpackError("an index of no field"))
+        field.ok_or(HpackError("an index is out of range"))
     }
 
     fn literal(
@@ -92,7 +88,7 @@ impl Decoder {
             0 => string(block, &mut self.name)?,
             index if index <= FIELDS.len() => Literal::Plain(FIELDS[index - 1].0.as_bytes()),
             index => {
-                // A copy, as adding the field may evict the entry that has its name (§4.4).
+                // Copies the name, as adding the field may evict the entry that holds it (§4.4).
                 let mut buffer = std::mem::take(&mut self.name);
                 buffer.clear();
                 buffer.extend_from_slice(self.at(index)?.0);
@@ -124,7 +120,7 @@ impl<'a> Literal<'a> {
 fn string<'a>(block: &mut &'a [u8], buffer: &mut Vec<u8>) -> Result<Literal<'a>, HpackError> {
     let coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let len = integer::take(block, 7)?;
-    let (bytes, rest) = block.split_at_checked(len).ok_or(HpackError("a block that ends in a string"))?;
+    let (bytes, rest) = block.split_at_checked(len).ok_or(HpackError("the block ends within a string"))?;
     *block = rest;
     if !coded {
         return Ok(Literal::Plain(bytes));

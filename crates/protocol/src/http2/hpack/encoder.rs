@@ -1,5 +1,5 @@
-//! Fields to header blocks (RFC 7541 §6). The caller says which fields come again and again: those enter the
-//! dynamic table and cost a byte or two from then on; others are written out each time and never displace them.
+//! Encodes fields to header blocks (RFC 7541 §6). The caller marks the fields that repeat: they enter the
+//! dynamic table and then cost one or two bytes. Other fields are written out each time and never evict them.
 
 use super::static_table::{self, FIELDS};
 use super::table::Table;
@@ -7,7 +7,7 @@ use super::{TABLE_BYTES, integer};
 
 pub struct Encoder {
     table: Table,
-    /// The smallest size set since the last block, if the next block has to tell of a change (§4.2).
+    /// The smallest size set since the last block, if the next block must announce a change (§4.2).
     smallest: Option<usize>,
 }
 
@@ -22,8 +22,8 @@ impl Encoder {
         Self { table: Table::new(TABLE_BYTES), smallest: None }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE. What it offers beyond [`TABLE_BYTES`] is not used: the fields
-    /// that repeat are a dozen, and a longer table is slower to search.
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE, up to [`TABLE_BYTES`]: about a dozen fields repeat, and
+    /// a longer table is slower to search.
     pub fn set_size_max(&mut self, offered: usize) {
         let size = offered.min(TABLE_BYTES);
         if size != self.table.size_max() {
@@ -32,10 +32,10 @@ impl Encoder {
         }
     }
 
-    /// To be called at the start of each header block.
+    /// Must be called at the start of each header block.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some(smallest) = self.smallest.take() {
-            // §4.2: the smallest first, as the peer must evict as we did.
+            // §4.2: announces the smallest size first, so that the peer evicts the same entries.
             if smallest < self.table.size_max() {
                 integer::push(out, 0x20, 5, smallest);
             }
@@ -43,18 +43,18 @@ impl Encoder {
         }
     }
 
-    /// A field of the static table, by its index.
+    /// Appends a field of the static table by its index.
     pub fn static_field(&mut self, index: usize, out: &mut Vec<u8>) {
         integer::push(out, 0x80, 7, index);
     }
 
-    /// One field. With `indexed` it is added to the dynamic table unless it is there.
+    /// Appends one field. `indexed` adds it to the dynamic table unless it is already there.
     pub fn field(&mut self, name: &[u8], value: &[u8], indexed: bool, out: &mut Vec<u8>) {
         let dynamic = |index: usize| FIELDS.len() + 1 + index;
         if indexed && let Some(index) = self.table.find(name, value) {
             return integer::push(out, 0x80, 7, dynamic(index));
         }
-        // One that takes most of the table would displace everything, to be displaced itself by the next.
+        // A field that fills most of the table would evict everything, only to be evicted by the next one.
         let add = indexed && name.len() + value.len() + 32 <= self.table.size_max() / 4 * 3;
         let (first, prefix_bits) = if add { (0x40, 6) } else { (0x00, 4) };
         match static_table::index_of(name).or_else(|| self.table.find_name(name).map(dynamic)) {
@@ -71,7 +71,7 @@ impl Encoder {
     }
 }
 
-/// §5.2, as it is.
+/// §5.2, without Huffman coding.
 fn string(bytes: &[u8], out: &mut Vec<u8>) {
     integer::push(out, 0, 7, bytes.len());
     out.extend_from_slice(bytes);

@@ -1,8 +1,8 @@
-//! The Huffman code of header strings (RFC 7541 §5.2, appendix B). It is canonical: codes of one length
-//! follow each other in the order of their symbols, so the lengths alone make the whole table. Codes of up
-//! to eight bits, which is nearly everything in a header, are found by one look; longer ones by their length.
+//! The Huffman code of header strings (RFC 7541 §5.2, appendix B). It is canonical: codes of one length are
+//! consecutive in symbol order, so the table of lengths defines the code. Codes of up to eight bits, which
+//! cover nearly all header bytes, take one table look-up; longer codes are found by length.
 
-use super::decoder::HpackError;
+use super::error::HpackError;
 
 /// Appendix B: the length in bits of each byte's code, and of EOS.
 const LENGTHS: [u8; 257] = [
@@ -28,11 +28,11 @@ const EOS: u16 = 256;
 const LENGTH_MAX: usize = 30;
 
 struct Code {
-    /// By the next eight bits: symbol and length of a code no longer than that, or length 0.
+    /// Indexed by the next eight bits: symbol and length of a code of at most eight bits, or length 0.
     short: [(u8, u8); 256],
-    /// By length: the codes below this, aligned to the left of 32 bits, are of that length or shorter.
+    /// Indexed by length: codes below this, left-aligned to 32 bits, have that length or less.
     end: [u64; LENGTH_MAX + 1],
-    /// By length: its first code, and where its symbols begin in `symbols`.
+    /// Indexed by length: its first code, and the start of its symbols in `symbols`.
     first: [(u32, u16); LENGTH_MAX + 1],
     /// In the order of their codes.
     symbols: [u16; 257],
@@ -74,9 +74,9 @@ const fn code() -> Code {
     code
 }
 
-/// Appends the bytes that `coded` stands for: at most 8/5 as many, as the shortest code has five bits.
+/// Appends the decoded bytes: at most 8/5 of the input, as the shortest code has five bits.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
-    // The next bits, aligned to the left; `bits` of them are there, the others are zero.
+    // The next bits, left-aligned; the first `bits` are valid, the others are zero.
     let (mut next, mut bits) = (0u64, 0u32);
     let mut rest = coded;
     out.reserve(coded.len() + coded.len() / 2);
@@ -94,10 +94,10 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
                 }
             }
         }
-        // No code is longer than 30 bits: with that many there, the next code is whole.
+        // No code is longer than 30 bits, so with more than 29 available the next code is complete.
         let floor = if rest.is_empty() { 0 } else { 29 };
         while bits > floor {
-            // §5.2: the padding is less than a byte of the first bits of EOS, which are ones.
+            // §5.2: the padding is shorter than a byte and consists of the first bits of EOS, which are ones.
             if bits < 8 && next >> (64 - bits) == (1 << bits) - 1 {
                 return Ok(());
             }
@@ -106,7 +106,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
                 (symbol, length) => (u16::from(symbol), u32::from(length)),
             };
             if length > bits || symbol == EOS {
-                return Err(HpackError("broken Huffman padding"));
+                return Err(HpackError("invalid Huffman padding"));
             }
             out.push(symbol as u8);
             next <<= length;
@@ -118,11 +118,11 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
     }
 }
 
-/// The symbol whose code of more than eight bits stands at the left of `next`, and the code's length.
+/// Finds the code of more than eight bits at the left of `next`. Returns its symbol and length.
 #[cold]
 fn long(next: u32) -> (u16, u32) {
     let mut length = 9;
-    // Ends at EOS: no 32 bits are beyond the end of the longest codes.
+    // Stops at EOS at the latest: no 32 bits exceed the longest codes.
     while length < LENGTH_MAX && u64::from(next) >= CODE.end[length] {
         length += 1;
     }
@@ -131,7 +131,7 @@ fn long(next: u32) -> (u16, u32) {
     (CODE.symbols[usize::from(at) + (code - first) as usize], length as u32)
 }
 
-/// What [`decode`] reads. Only tests write Huffman codes.
+/// The inverse of [`decode`], for tests only.
 #[cfg(test)]
 pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let (mut next, mut bits) = (0u64, 0usize);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_is_complete() {
+    fn code_is_complete() {
         let sum: f64 = LENGTHS.iter().map(|&length| (-f64::from(length)).exp2()).sum();
         assert!((sum - 1.0).abs() < f64::EPSILON);
         assert_eq!(CODE.end[LENGTH_MAX], 1 << 32);
@@ -172,7 +172,7 @@ mod tests {
 
     /// Codes of appendix B, one of each kind.
     #[test]
-    fn codes_of_the_rfc() {
+    fn codes_match_the_rfc() {
         let check = |byte: u8, code: u32, length: usize| {
             let mut out = Vec::new();
             encode(&[byte], &mut out);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_ones_and_less_than_a_byte() {
+    fn padding_must_be_ones_and_shorter_than_a_byte() {
         assert_eq!(decoded(&[]), Ok(vec![]));
         assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
         assert!(decoded(&[0b0001_1110]).is_err());
@@ -214,7 +214,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_encodes_to_the_same(coded in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn decoded_input_encodes_to_the_same_bytes(coded in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(bytes) = decoded(&coded) {
                 let mut again = Vec::new();
                 encode(&bytes, &mut again);

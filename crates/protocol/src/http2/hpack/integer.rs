@@ -1,9 +1,9 @@
-//! Integers with an N-bit prefix (RFC 7541 §5.1). One that needs more than 28 bits beyond its prefix is
-//! refused: no table, string or index of ours is that large.
+//! Integers with an N-bit prefix (RFC 7541 §5.1). An integer of more than 28 bits beyond its prefix is
+//! rejected: no table, string or index here is that large.
 
-use super::decoder::HpackError;
+use super::error::HpackError;
 
-/// Appends `value` behind the pattern bits of `first`, whose low `prefix_bits` bits are zero.
+/// Appends `value` after the pattern bits of `first`, whose low `prefix_bits` bits are zero.
 #[inline]
 pub(super) fn push(out: &mut Vec<u8>, first: u8, prefix_bits: u32, value: usize) {
     let prefix_max = (1usize << prefix_bits) - 1;
@@ -20,17 +20,17 @@ pub(super) fn push(out: &mut Vec<u8>, first: u8, prefix_bits: u32, value: usize)
     out.push(rest as u8);
 }
 
-/// Takes an integer off the front of `block`, which begins with the byte that holds its prefix.
+/// Removes an integer from the front of `block`, which starts with the byte that holds its prefix.
 pub(super) fn take(block: &mut &[u8], prefix_bits: u32) -> Result<usize, HpackError> {
-    let (&first, mut rest) = block.split_first().ok_or(HpackError("a block that ends in an integer"))?;
+    let (&first, mut rest) = block.split_first().ok_or(HpackError("the block ends within an integer"))?;
     let prefix_max = (1usize << prefix_bits) - 1;
     let mut value = usize::from(first) & prefix_max;
     if value == prefix_max {
         let mut shift = 0;
         loop {
-            let (&byte, after) = rest.split_first().ok_or(HpackError("a block that ends in an integer"))?;
+            let (&byte, after) = rest.split_first().ok_or(HpackError("the block ends within an integer"))?;
             if shift > 21 {
-                return Err(HpackError("an integer too large"));
+                return Err(HpackError("an integer is too large"));
             }
             rest = after;
             value += usize::from(byte & 0x7f) << shift;
@@ -63,14 +63,14 @@ mod tests {
 
     /// RFC 7541 appendix C.1.
     #[test]
-    fn the_examples_of_the_rfc() {
+    fn examples_of_the_rfc() {
         check(5, 10, &[0x0a]);
         check(5, 1337, &[0x1f, 0x9a, 0x0a]);
         check(8, 42, &[0x2a]);
     }
 
     #[test]
-    fn at_the_edges_of_the_prefix() {
+    fn values_at_the_boundaries_of_the_prefix() {
         check(5, 30, &[30]);
         check(5, 31, &[31, 0]);
         check(7, 126, &[126]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_overflow_nor_endless_zeros() {
+    fn overflow_and_endless_zeros_are_rejected() {
         assert!(take(&mut &[0x1f, 0xff, 0xff, 0xff, 0xff, 0x7f][..], 5).is_err());
         assert!(take(&mut &[0x1f, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00][..], 5).is_err());
         assert_eq!(take(&mut &[0x1f, 0xff, 0xff, 0xff, 0x7f][..], 5), Ok((1 << 28) - 1 + 31));

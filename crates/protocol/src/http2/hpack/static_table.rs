@@ -1,6 +1,6 @@
-//! The static table (RFC 7541 appendix A), and the way from a name to its place in it.
+//! The static table (RFC 7541 appendix A), with an index by name.
 
-/// Index 1 is the first.
+/// HPACK indexes start at 1.
 pub(super) const FIELDS: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -67,8 +67,8 @@ pub(super) const FIELDS: [(&str, &str); 61] = [
 
 const NAME_BYTES_MAX: usize = 27;
 
-/// Places in `FIELDS` (from 0) by the length of the name, and where each length begins: a name is compared
-/// with the few of its length alone.
+/// Positions in `FIELDS` (from 0), grouped by name length, and the start of each group: a name is compared
+/// only with the few of its length.
 struct ByLength {
     places: [u8; FIELDS.len()],
     start: [u8; NAME_BYTES_MAX + 2],
@@ -96,13 +96,13 @@ const fn by_length() -> ByLength {
     table
 }
 
-/// The index of the first field with that name.
+/// The index of the first field with this name.
 pub(super) fn index_of(name: &[u8]) -> Option<usize> {
     let [from, to, ..] = *BY_LENGTH.start.get(name.len()..)? else { return None };
     let places = &BY_LENGTH.places[usize::from(from)..usize::from(to)];
     let place = places.iter().find(|&&place| {
         let known = FIELDS[usize::from(place)].0.as_bytes();
-        // Nearly all that differ do so in their last byte: no call for those.
+        // Names that differ nearly always do so in the last byte, which needs no call.
         known.last() == name.last() && known == name
     })?;
     Some(usize::from(*place) + 1)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_found_at_its_first_place() {
+    fn every_name_is_found_at_its_first_index() {
         for (name, _) in FIELDS {
             let first = FIELDS.iter().position(|(other, _)| *other == name).expect("there") + 1;
             assert_eq!(index_of(name.as_bytes()), Some(first), "{name}");

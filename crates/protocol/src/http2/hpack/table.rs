@@ -1,13 +1,13 @@
-//! The dynamic table (RFC 7541 §2.3.2, §4): first in, first out, bounded by bytes. The fields lie one behind
-//! the other in one buffer, so that adding one allocates nothing once the buffer has its size.
+//! The dynamic table (RFC 7541 §2.3.2, §4): first in, first out, bounded by bytes. Fields are contiguous in
+//! one buffer, so adding one allocates nothing once the buffer has reached its size.
 
 use std::collections::VecDeque;
 
-/// RFC 7541 §4.1: what an entry counts beside its bytes.
+/// RFC 7541 §4.1: the overhead that an entry counts in addition to its bytes.
 const ENTRY_BYTES: usize = 32;
 
 pub(super) struct Table {
-    /// Name and value of each entry, oldest first. Before the oldest may be some of entries that are gone.
+    /// Name and value of each entry, oldest first. May start with bytes of evicted entries.
     bytes: Vec<u8>,
     /// Oldest first.
     entries: VecDeque<Entry>,
@@ -18,7 +18,7 @@ pub(super) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where the name begins in `bytes`.
+    /// The start of the name in `bytes`.
     start: usize,
     name_len: usize,
     value_len: usize,
@@ -44,7 +44,7 @@ impl Table {
         self.size
     }
 
-    /// §4.3: a smaller table evicts at once.
+    /// §4.3: a smaller size evicts entries immediately.
     pub(super) fn resize(&mut self, size_max: usize) {
         self.size_max = size_max;
         self.evict(size_max);
@@ -57,7 +57,7 @@ impl Table {
         Some(field.split_at(entry.name_len))
     }
 
-    /// §4.4: one larger than the table empties it and is not added.
+    /// §4.4: a field larger than the table empties it and is not added.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
         let mut entry = Entry { start: 0, name_len: name.len(), value_len: value.len() };
         if entry.size() > self.size_max {
@@ -72,8 +72,8 @@ impl Table {
         self.size += entry.size();
     }
 
-    /// The index of a field. Tables of ours have a dozen entries: comparing lengths and last bytes of all of
-    /// them, and the rest of the one that is left, beats hashing.
+    /// The index of a field. Our tables have about a dozen entries: comparing the lengths and last bytes of
+    /// all, then the rest of the remaining one, is faster than hashing.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Option<usize> {
         self.entries.iter().rev().position(|entry| {
             if entry.name_len != name.len() || entry.value_len != value.len() {
@@ -85,7 +85,7 @@ impl Table {
         })
     }
 
-    /// The index of the newest field with that name.
+    /// The index of the newest field with this name.
     pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
         self.entries.iter().rev().position(|entry| {
             entry.name_len == name.len() && self.bytes[entry.start..entry.start + entry.name_len] == *name
@@ -99,8 +99,8 @@ impl Table {
         }
     }
 
-    /// Moves the entries to the front once what is gone before them is as much as they can be themselves: a
-    /// byte is moved once for a byte added.
+    /// Moves the entries to the front once the evicted bytes before them reach the maximum size, so each
+    /// added byte is moved at most once.
     fn compact(&mut self) {
         let start = self.entries.front().map_or(self.bytes.len(), |oldest| oldest.start);
         if start < self.size_max.max(256) {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oldest_go_first_and_the_buffer_stays_small() {
+    fn oldest_entries_are_evicted_and_the_buffer_stays_small() {
         let mut table = Table::new(200);
         for i in 0..10_000u32 {
             let value = format!("value {i}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_large_empties_it() {
+    fn oversized_field_empties_the_table() {
         let mut table = Table::new(100);
         table.add(b"a", b"b");
         table.add(b"large", &[b'x'; 64]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_whole_or_by_name() {
+    fn fields_are_found_by_name_and_value_or_by_name() {
         let mut table = Table::new(4096);
         table.add(b"a", b"1");
         table.add(b"b", b"1");

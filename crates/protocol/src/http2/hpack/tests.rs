@@ -1,4 +1,4 @@
-//! The examples of RFC 7541 appendix C, what an encoder may do wrong, and that what ours writes is read.
+//! The examples of RFC 7541 appendix C, encoder errors, and round trips.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ fn check_error(blocks: &[&str]) {
 
 /// C.2.1 to C.2.4.
 #[test]
-fn each_representation() {
+fn every_representation_is_decoded() {
     let mut decoder = Decoder::new(4096);
     check(
         &mut decoder,
@@ -56,7 +56,7 @@ fn each_representation() {
     check(&mut decoder, "040c 2f73 616d 706c 652f 7061 7468", ":path: /sample/path");
     check(&mut decoder, "1008 7061 7373 776f 7264 0673 6563 7265 74", "password: secret");
     check(&mut decoder, "82", ":method: GET");
-    // Only the first was added.
+    // Only the first representation was added to the table.
     check_error(&["400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572", "bf"]);
 }
 
@@ -106,9 +106,9 @@ fn requests_with_huffman_codes() {
     }
 }
 
-/// C.3, written.
+/// C.3, encoded.
 #[test]
-fn requests_are_written_as_in_the_rfc() {
+fn requests_are_encoded_as_in_the_rfc() {
     let mut encoder = Encoder::new();
     let key = |i: usize| [("", ""), ("cache-control", "no-cache"), ("custom-key", "custom-value")][i];
     for (i, (known, block)) in [[2, 6, 4], [2, 6, 4], [2, 7, 5]].into_iter().zip(PLAIN_REQUESTS).enumerate() {
@@ -141,7 +141,7 @@ const RESPONSES: [&str; 3] = [
      set-cookie: foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
 ];
 
-/// C.5: a table of 256 bytes, so that entries are evicted.
+/// C.5: a table of 256 bytes, so entries are evicted.
 #[test]
 fn responses() {
     let blocks = [
@@ -175,22 +175,22 @@ fn responses_with_huffman_codes() {
 }
 
 #[test]
-fn broken_blocks() {
+fn malformed_blocks_are_rejected() {
     // Index 0, and indexes beyond both tables.
     check_error(&["80"]);
     check_error(&["be"]);
     check_error(&["7e 01 61"]);
     check_error(&["ff ffff ff7f"]);
     check_error(&["ff ffff ffff 0f"]);
-    // Cut in an index, a name, a value.
+    // Truncated in an index, a name, a value.
     check_error(&["ff"]);
     check_error(&["40"]);
     check_error(&["40 0a 6375"]);
     check_error(&["40 01 61"]);
     check_error(&["40 01 61 02 62"]);
-    // A length of 256 MiB announced is not room made for it.
+    // An announced length of 256 MiB reserves no memory.
     check_error(&["40 7f ffff ff7f 61"]);
-    // Broken Huffman codes in name and value.
+    // Invalid Huffman codes in name and value.
     check_error(&["40 81 ff 01 61"]);
     check_error(&["40 01 61 81 18"]);
 }
@@ -200,19 +200,19 @@ fn table_sizes() {
     let added = "40 01 61 01 62";
     let mut decoder = Decoder::new(4096);
     check(&mut decoder, added, "a: b");
-    // Smaller, then as large as before: what was there is gone (§4.2, §4.3).
+    // A smaller size, then the old one: the entries are gone (§4.2, §4.3).
     check(&mut decoder, "20 3fe1 1f 82", ":method: GET");
     assert!(decode(&mut decoder, &bytes("be")).is_err());
-    // Larger than offered; after a field; more often than the smallest and the last.
+    // Above the announced maximum; after a field; more often than smallest and final.
     check_error(&["3fe2 1f"]);
     check_error(&["82 20"]);
     check_error(&["20 20 20"]);
     check_error(&[added, "20 be"]);
 }
 
-/// A name may come from an entry that its own addition evicts (§4.4).
+/// A name may be taken from an entry that the addition evicts (§4.4).
 #[test]
-fn a_name_outlives_its_entry() {
+fn name_of_an_evicted_entry_stays_valid() {
     let mut decoder = Decoder::new(40);
     check(&mut decoder, "40 04 6e61 6d65 01 61", "name: a");
     check(&mut decoder, "7e 02 6262", "name: bb");
@@ -220,7 +220,7 @@ fn a_name_outlives_its_entry() {
 }
 
 #[test]
-fn the_encoder_obeys_the_peers_table_size() {
+fn encoder_respects_the_peers_table_size() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
     let mut send = |encoder: &mut Encoder, value: &str| {
@@ -232,16 +232,16 @@ fn the_encoder_obeys_the_peers_table_size() {
     };
     send(&mut encoder, "one");
     assert_eq!(send(&mut encoder, "one"), [0xbe]);
-    // More than our own bound changes nothing.
+    // A size above our own limit has no effect.
     encoder.set_size_max(65_536);
     assert_eq!(send(&mut encoder, "one"), [0xbe]);
-    // Down and up again between two blocks: both are told, and the entry is gone.
+    // Down and up between two blocks: both sizes are announced, and the entry is gone.
     encoder.set_size_max(0);
     encoder.set_size_max(100);
     let block = send(&mut encoder, "one");
     assert_eq!(block[..3], [0x20, 0x3f, 69]);
     assert_eq!(send(&mut encoder, "one"), [0xbe]);
-    // One too large to be worth the table is written out.
+    // A field too large for the table is written out.
     let large = "x".repeat(60);
     assert_eq!(send(&mut encoder, &large)[0], 0x0f);
     assert_eq!(send(&mut encoder, "one"), [0xbe]);
@@ -251,7 +251,7 @@ fn the_encoder_obeys_the_peers_table_size() {
 }
 
 #[test]
-fn what_is_not_indexed_leaves_the_table_alone() {
+fn unindexed_fields_do_not_change_the_table() {
     let mut encoder = Encoder::new();
     let mut out = Vec::new();
     encoder.field(b":authority", b"a", true, &mut out);
@@ -280,7 +280,7 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 proptest! {
-    /// The tables stay in step over many blocks, evictions and changes of size.
+    /// Both tables stay equal over many blocks, evictions and size changes.
     #[test]
     fn round_trip(blocks in steps()) {
         let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(4096));
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_fields_or_an_error(blocks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..8)) {
+    fn any_bytes_decode_or_fail(blocks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..8)) {
         let mut decoder = Decoder::new(128);
         for block in blocks {
             if decode(&mut decoder, &block).is_err() {

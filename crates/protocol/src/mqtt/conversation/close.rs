@@ -1,21 +1,21 @@
-//! The last word: DISCONNECT (§3.14), or CONNACK where there is no session yet. Clients of MQTT 3.1.1 have
-//! no DISCONNECT to read; they find the connection closed.
+//! The closing packet: DISCONNECT (§3.14), or CONNACK if there is no session yet. Clients of MQTT 3.1.1 have
+//! no DISCONNECT from the server; their connection is just closed.
 
 use noroshi_types::CloseReason;
 
 use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, ServerReference};
-use crate::mqtt::close::last_word;
+use crate::mqtt::close::close_codes;
 use crate::mqtt::{
     ConnAck, Disconnect, Packet, PacketType, Property, PropertyList, ReasonCode, Value, Version, Violation,
 };
 
 impl Conversation {
-    /// The service ends the connection, or does not let it in. `elsewhere` is told where the reason is one to
-    /// come back for.
+    /// Ends or rejects the connection on behalf of the service. `elsewhere` is sent if the client may
+    /// reconnect for this reason.
     pub fn close(&mut self, reason: CloseReason, elsewhere: Option<&ServerReference<'_>>, out: &mut Vec<u8>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
-        let Some(word) = last_word(reason) else { return };
+        let Some(word) = close_codes(reason) else { return };
         let elsewhere = elsewhere.filter(|_| matches!(reason, CloseReason::Drain | CloseReason::Overloaded));
         let redirect = elsewhere.map(|elsewhere| match elsewhere.moved {
             true => ReasonCode::ServerMoved,
@@ -30,7 +30,7 @@ impl Conversation {
         }
     }
 
-    /// The client's bytes break the protocol: also what the decoder found.
+    /// Handles a protocol violation, including those that the decoder found.
     pub fn violate<'a>(&mut self, violation: Violation, out: &mut Vec<u8>) -> Action<'a> {
         let (code, text) = (violation.reason_code(), Some(violation.text()));
         match std::mem::replace(&mut self.phase, Phase::Over) {
@@ -64,8 +64,8 @@ impl Conversation {
         }
     }
 
-    /// §3.1.2.11.7 leaves it to the server whether CONNACK and DISCONNECT explain themselves to a client that asked for
-    /// no problem information. It does not want it, so it does not get it.
+    /// §3.1.2.11.7 lets the server explain CONNACK and DISCONNECT even to a client that disabled problem
+    /// information. We respect the client's choice.
     fn wanted<'t>(&self, text: Option<&'t str>) -> Option<&'t str> {
         text.filter(|_| self.problem_information)
     }

@@ -1,4 +1,4 @@
-//! From the first packet to an open session: CONNECT (§3.1), CONNACK (§3.2), and what comes between.
+//! Establishes a session: CONNECT (§3.1), CONNACK (§3.2), and packets in between.
 
 use noroshi_types::{DeviceId, Topic};
 
@@ -12,16 +12,16 @@ use crate::mqtt::{
     Publication, Qos, ReasonCode, Value, Version, Violation,
 };
 
-/// What only exists until a connection is open.
+/// State that exists only until the connection is open.
 #[derive(Debug)]
 pub(super) struct Opening {
     clean_start: bool,
-    /// The client brought no identifier.
+    /// The client sent no identifier.
     assign_id: bool,
-    /// As it asked.
+    /// As requested.
     session_expiry_s: u32,
     will: Option<RawWill>,
-    /// Packets that came behind CONNECT, as they came.
+    /// Raw packets received after CONNECT.
     early: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl Conversation {
         })
     }
 
-    /// `level` is the one the client named, in a protocol called MQTT.
+    /// `level` is the protocol level that the client requested, if the protocol is MQTT.
     fn refuse_connect(&mut self, violation: Violation, level: Option<u8>, out: &mut Vec<u8>) {
         self.phase = Phase::Over;
         // Bridges set the highest bit of 3 or 4.
@@ -72,7 +72,7 @@ impl Conversation {
             _ => Version::V3,
         };
         let code = violation.reason_code();
-        // What is malformed in MQTT 3.1.1 is not answered ([MQTT-3.1.4-1]), nor what is no MQTT at all.
+        // Malformed packets of MQTT 3.1.1 get no answer ([MQTT-3.1.4-1]), nor do other protocols.
         let answered = self.version == Version::V5 || code.connect_return_code() != 3;
         if level.is_some() && answered {
             self.push_connack(code, Some(violation.text()), None, out);
@@ -109,7 +109,7 @@ impl Conversation {
                 true => ReasonCode::BadUserNameOrPassword,
                 false => ReasonCode::ClientIdentifierNotValid,
             };
-            return Ok(self.refuse(code, "the name is not a device's", out));
+            return Ok(self.refuse(code, "the user name or client identifier is not a valid device id", out));
         }
         let password = connect.password.map(std::str::from_utf8);
         let token = match password {
@@ -117,12 +117,12 @@ impl Conversation {
             _ if config.anonymous => None,
             _ => {
                 let code = ReasonCode::BadUserNameOrPassword;
-                return Ok(self.refuse(code, "the password has to be the device's token", out));
+                return Ok(self.refuse(code, "the password must be the device's token", out));
             }
         };
         let requested_expiry_s = match connect.version {
             Version::V5 => number(Property::SessionExpiryInterval, 0),
-            // Without a clean session, MQTT 3.1.1 keeps it for ever (§3.1.2.4).
+            // Without a clean session, MQTT 3.1.1 keeps the session indefinitely (§3.1.2.4).
             Version::V3 => {
                 if connect.clean_start {
                     0
@@ -159,19 +159,19 @@ impl Conversation {
         Action::Refused(text)
     }
 
-    /// How long the notification's `data` is that the will of a log-in would become; 0 without one. It is encoded for
-    /// that, so the caller asks it for clients that it knows.
+    /// The length of the notification `data` that the will of a log-in would become; 0 without a will. This
+    /// encodes the will, so callers check authenticated clients only.
     pub fn will_data_bytes(&self) -> usize {
         let will = self.opening.as_ref().and_then(|opening| opening.will.as_ref());
         will.map_or(0, |will| will.publication().data(0).as_str().len())
     }
 
-    /// Answers a log-in by more than a close reason says. The connection is over then.
+    /// Rejects a log-in for a more specific reason than a close reason. The connection is over.
     pub fn refuse_log_in(&mut self, refused: LogInRefused, out: &mut Vec<u8>) {
         if self.phase == Phase::LoggingIn {
             self.phase = Phase::Over;
             let code = match (refused.reason_code(), self.version) {
-                // "Server unavailable", which 3.1.1 would be told instead, asks for the same again.
+                // 3.1.1 would get "server unavailable" instead, and retry the same.
                 (ReasonCode::QuotaExceeded, Version::V3) => ReasonCode::NotAuthorized,
                 (code, _) => code,
             };
@@ -179,14 +179,14 @@ impl Conversation {
         }
     }
 
-    /// A client need not wait for CONNACK (§3.1.4); what it says before is read after.
-    pub(super) fn keep_early<'a>(
+    /// A client may send before CONNACK (§3.1.4); these packets are buffered and processed afterwards.
+    pub(super) fn buffer_early<'a>(
         &mut self,
         config: &Config,
         frame: Frame<'_>,
     ) -> Result<Action<'a>, Violation> {
         let Some(opening) = &mut self.opening else { return Ok(Action::None) };
-        // A header is at most five bytes.
+        // A header takes at most five bytes.
         if opening.early.len() + frame.body.len() + 5 > config.early_bytes_max {
             return Err(Violation::EarlyPackets);
         }
@@ -194,7 +194,8 @@ impl Conversation {
         Ok(Action::None)
     }
 
-    /// The log-in succeeded: writes CONNACK. What came early is returned, whole packets, to be received now.
+    /// Completes the log-in: writes CONNACK. Returns the buffered packets, which the caller must pass to
+    /// `receive` now.
     pub fn logged_in(&mut self, config: &Config, session: LoggedIn<'_>, out: &mut Vec<u8>) -> Vec<u8> {
         let Some(opening) = self.opening.take().filter(|_| self.phase == Phase::LoggingIn) else {
             return Vec::new();
@@ -209,7 +210,7 @@ impl Conversation {
             properties: properties.properties(),
         };
         let packet = Packet::ConnAck(connack);
-        // The properties are no decoration here: what cannot be told would be broken.
+        // These properties are required: a client without them would break a limit.
         if !self.push(&packet, out) {
             self.phase = Phase::Over;
             return Vec::new();
@@ -228,8 +229,8 @@ impl Conversation {
         opening.early
     }
 
-    /// [MQTT-4.4.0-1]: what was in flight goes on with its packet ids. Messages are sent again when they
-    /// come by, in the order of [`Conversation::in_flight`], releases now.
+    /// [MQTT-4.4.0-1]: continues in-flight handshakes with their packet ids. PUBREL is sent again now,
+    /// messages when they are delivered again, in the order of [`Conversation::in_flight`].
     fn resume(&mut self, saved: crate::mqtt::action::Saved, out: &mut Vec<u8>) {
         (self.last_packet_id, self.forgot_ids) = (saved.last_packet_id, saved.forgot_ids);
         if saved.sent.is_empty() && saved.unreleased.is_empty() {
@@ -246,7 +247,7 @@ impl Conversation {
         }
     }
 
-    /// What a client has to know, and what is not as it asked.
+    /// Properties that tell the client our limits and the values that differ from its request.
     fn connack_properties(&mut self, config: &Config, opening: &Opening, device: &str) -> PropertyList {
         let mut list = PropertyList::new();
         if self.version == Version::V3 {

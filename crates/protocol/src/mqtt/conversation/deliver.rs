@@ -1,15 +1,16 @@
-//! What the client is sent: messages at the quality of service of its subscriptions (§3.3.4, §4.3), within
-//! its receive maximum and packet size, and what it confirms.
+//! Messages to the client: at the QoS of its subscriptions (§3.3.4, §4.3), within its receive maximum and
+//! packet size, and their acknowledgements.
 //!
-//! A device has a QoS 1 message when its PUBACK comes, and a QoS 2 message when its PUBREC does: from then on
-//! the message must not be sent again ([MQTT-4.3.3-6]), so it must not come back from an inbox either. What is
-//! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session. Where that was lost,
-//! with the node that had it, the client may hold packet ids without PUBREL, and would take a new message for the one
-//! that it has (§4.3.3). So PUBREL goes before each message with QoS 2 there.
+//! A device has received a QoS 1 message when its PUBACK arrives, and a QoS 2 message when its PUBREC does:
+//! after that the message must not be sent again ([MQTT-4.3.3-6]), including from an inbox. The rest of the
+//! handshake, PUBREL and PUBCOMP, concerns only the packet id and is kept with the session. If that state was
+//! lost with its node, the client may hold packet ids without PUBREL, and would take a new message for the
+//! one that it has (§4.3.3). Each QoS 2 message is then preceded by PUBREL.
 //!
-//! The service keeps one position for a device in a topic's log. So it is told of a message when every message that was
-//! sent before it from the same log is confirmed, in whatever order the client confirms: QoS 1 and QoS 2 have separate
-//! orders ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), and what is not sent at all is between them.
+//! The service keeps one position per device in a topic's log. It therefore learns of a confirmed message
+//! only when all messages sent before it from the same log are confirmed, in whatever order the client
+//! confirms: QoS 1 and QoS 2 are ordered separately ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), and messages that are
+//! not sent at all lie in between.
 
 use bytes::Bytes;
 use noroshi_types::{NotificationId, Timestamp};
@@ -26,59 +27,59 @@ use crate::mqtt::{
     Ack, Config, Packet, PacketType, Properties, Property, Qos, ReasonCode, Value, Version, Violation,
 };
 
-/// Why a message comes by.
+/// Why a message is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It was published, now or while the session was away.
+    /// It was published, now or while the session was offline.
     Published,
-    /// A subscription was made and this is what its topic retains.
+    /// A subscription was made, and its topic retains the message.
     Retained,
 }
 
-/// What became of a message at one connection.
+/// The result of a delivery to one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// What was written to `out`, if anything, and `shared` behind it are the packet. `confirmed`: nobody
-    /// will confirm it (QoS 0), so that it was sent is all there is to know.
+    /// The packet consists of the bytes written to `out`, if any, followed by `shared`. `confirmed`: the
+    /// client will not acknowledge it (QoS 0), so it counts as received.
     Send { shared: Bytes, confirmed: bool },
-    /// No subscription matches, or it is the client's own and it does not want that.
+    /// No subscription matches, or the client published it and disabled that (No Local).
     NotForIt,
-    /// It is on its way already.
+    /// It is already in flight.
     InFlight,
-    /// Too much is unconfirmed: to be offered again when an action says that there is room.
+    /// Too many messages are unconfirmed: offer it again when an action reports `room`.
     Full,
-    /// Over the client's maximum packet size: as if it had been delivered ([MQTT-3.1.2-25]).
+    /// It exceeds the client's maximum packet size, and counts as delivered ([MQTT-3.1.2-25]).
     TooBig,
-    /// Its life is over.
+    /// It has expired.
     Expired,
 }
 
-/// What the matching subscriptions say together ([MQTT-3.3.4-2]).
+/// The combined options of all matching subscriptions ([MQTT-3.3.4-2]).
 struct Granted {
     qos: Qos,
     retain_as_published: bool,
-    /// Bytes of the subscription identifiers.
+    /// Encoded size of the subscription identifiers.
     id_bytes: usize,
 }
 
-/// A PUBLISH's own part.
+/// The part of a PUBLISH that differs between connections.
 struct Head {
     dup: bool,
     qos: Qos,
     retain: bool,
-    /// Its topic retains it.
+    /// It is a retained message.
     retained: bool,
     packet_id: u16,
     alias: Option<u16>,
-    /// The alias stands for the topic.
+    /// The client already knows the alias.
     alias_known: bool,
     id_bytes: usize,
     life: Life,
 }
 
 impl Conversation {
-    /// Writes a message's own part for this connection to `out`; the shared one is returned. Both have to be
-    /// sent, one behind the other.
+    /// Writes the connection's own part of a message to `out` and returns the shared part. The caller must
+    /// send both, one after the other.
     pub fn deliver(
         &mut self,
         config: &Config,
@@ -93,10 +94,10 @@ impl Conversation {
             Some((at, flight.sent[at]))
         });
         let again = known.filter(|(_, sent)| sent.resend);
-        // What was begun is finished, whatever was unsubscribed since ([MQTT-3.10.4-3]).
-        let begun =
+        // A started delivery is completed, even if the client unsubscribed since ([MQTT-3.10.4-3]).
+        let in_progress =
             again.map(|(_, sent)| Granted { qos: sent.stage.qos(), retain_as_published: false, id_bytes: 0 });
-        let granted = self.granted(outgoing).or(begun);
+        let granted = self.granted(outgoing).or(in_progress);
         let Some(granted) = granted.filter(|_| self.phase == Phase::Open) else {
             return Delivery::NotForIt;
         };
@@ -136,16 +137,16 @@ impl Conversation {
         self.send(outgoing, head, out)
     }
 
-    /// What was to be sent again is not.
+    /// Drops a message that was to be sent again.
     fn drop_sent(&mut self, again: Option<(usize, Sent)>) {
         if let Some((at, _)) = again {
             self.flight().sent.remove(at);
-            self.settle();
+            self.free_flight();
         }
     }
 
-    /// A message that nobody will confirm has been dealt with. True if the service can be told now; else it is told with
-    /// what was sent before from the same log.
+    /// Records a message that the client will not acknowledge. Returns true if the service may be informed
+    /// now; otherwise it is informed together with earlier messages of the same log.
     pub fn passes(&mut self, config: &Config, outgoing: &Outgoing) -> bool {
         let Some(flight) = self.flight.as_mut().filter(|flight| flight.is_open(outgoing.log)) else {
             return true;
@@ -154,10 +155,10 @@ impl Conversation {
         let is_full = flight.sent.len() >= 2 * usize::from(config.in_flight_max);
         let last = flight.sent.iter_mut().rfind(|sent| sent.log == log);
         match last.filter(|sent| is_full && sent.stage == Stage::Done) {
-            // The position behind both.
+            // The position after both.
             Some(last) => last.id = id,
             None => {
-                let (stage, resend, retained, unsure) = (Stage::Done, false, false, false);
+                let (stage, resend, retained, id_in_doubt) = (Stage::Done, false, false, false);
                 flight.sent.push(Sent {
                     id,
                     log,
@@ -165,30 +166,30 @@ impl Conversation {
                     stage,
                     resend,
                     retained,
-                    waits: true,
-                    unsure,
+                    unreported: true,
+                    id_in_doubt,
                 });
             }
         }
         false
     }
 
-    /// What was sent and not confirmed, in the order in which it was sent.
+    /// Messages sent and not confirmed, in sending order.
     pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
         self.flight.iter().flat_map(|flight| in_flight(&flight.sent))
     }
 
-    /// Of these, what was sent with QoS 2: the client may have it although it was not confirmed.
+    /// The in-flight messages sent with QoS 2: the client may have received them without confirming.
     pub fn sent_exactly_once(&self) -> Vec<NotificationId> {
         let sent = self.flight.iter().flat_map(|flight| flight.sent.iter());
         sent.filter(|sent| sent.stage == Stage::Rec).map(|sent| sent.id).collect()
     }
 
-    /// Whether one more may be unconfirmed.
+    /// Whether another message may be unconfirmed.
     fn has_room(&self, config: &Config, outgoing: &Outgoing, head: &Head) -> bool {
         let Some(flight) = &self.flight else { return true };
         let is_counted = head.qos > Qos::AtMostOnce;
-        // Those of earlier connections, and those that wait for others of their log, have a bound too.
+        // Messages of earlier connections, and those that wait for others of their log, are bounded too.
         let is_kept = !head.dup && (is_counted || flight.is_open(outgoing.log));
         // [MQTT-3.3.4-7]
         (!is_counted || flight.sent_count() < usize::from(self.window))
@@ -198,7 +199,7 @@ impl Conversation {
     fn granted(&self, outgoing: &Outgoing) -> Option<Granted> {
         let subscriptions = self.subscriptions.as_ref()?;
         let mut granted: Option<Granted> = None;
-        for subscription in subscriptions.hearing(outgoing) {
+        for subscription in subscriptions.receiving(outgoing) {
             let options = subscription.options;
             // [MQTT-3.8.3-3]
             if options.no_local() && outgoing.from == Some(self.origin) {
@@ -216,8 +217,8 @@ impl Conversation {
         granted
     }
 
-    /// A topic that comes often is named once (§3.3.2.3.4). Which alias is decided here, that it is set when
-    /// the packet is written.
+    /// Names a frequent topic once (§3.3.2.3.4). The alias is chosen here and registered when the packet is
+    /// written.
     fn choose_alias(&self, config: &Config, outgoing: &Outgoing, head: &mut Head) {
         if self.version == Version::V3 || self.send_aliases == 0 {
             return;
@@ -235,7 +236,7 @@ impl Conversation {
         1 + var_int_bytes(u32::try_from(rest).unwrap_or(u32::MAX)) + rest
     }
 
-    /// All behind the fixed header.
+    /// Size of everything after the fixed header.
     fn rest_bytes(&self, outgoing: &Outgoing, head: &Head) -> usize {
         let (shared, shared_properties) = outgoing.shared_bytes(self.version);
         let properties = head.property_bytes();
@@ -257,7 +258,7 @@ impl Conversation {
         if head.qos > Qos::AtMostOnce {
             head.packet_id = self.count_sent(outgoing, &head);
         }
-        if self.sent(head.packet_id).is_some_and(|(_, sent)| sent.unsure) {
+        if self.sent(head.packet_id).is_some_and(|(_, sent)| sent.id_in_doubt) {
             Packet::PubRel(Ack::success(head.packet_id)).encode(version, out);
         }
         if head.alias.is_some() && !head.alias_known {
@@ -275,9 +276,9 @@ impl Conversation {
         Delivery::Send { shared: outgoing.shared(version), confirmed }
     }
 
-    /// The packet id it is sent with.
+    /// Registers the message and returns its packet id.
     fn count_sent(&mut self, outgoing: &Outgoing, head: &Head) -> u16 {
-        let (last, unsure) = (self.last_packet_id, self.forgot_ids && head.qos == Qos::ExactlyOnce);
+        let (last, id_in_doubt) = (self.last_packet_id, self.forgot_ids && head.qos == Qos::ExactlyOnce);
         let flight = self.flight();
         if head.dup {
             if let Some(at) = flight.find(head.packet_id) {
@@ -289,7 +290,16 @@ impl Conversation {
         let stage = if head.qos == Qos::ExactlyOnce { Stage::Rec } else { Stage::Ack };
         let (id, retained) = (outgoing.id, head.retained);
         let log = if retained { 0 } else { outgoing.log };
-        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false, unsure });
+        flight.sent.push(Sent {
+            id,
+            log,
+            packet_id,
+            stage,
+            resend: false,
+            retained,
+            unreported: false,
+            id_in_doubt,
+        });
         self.last_packet_id = packet_id;
         packet_id
     }
@@ -301,14 +311,14 @@ impl Conversation {
         if let Some(alias) = head.alias {
             push_property(out, Property::TopicAlias, Value::U16(alias));
         }
-        let ids = self.subscriptions.iter().flat_map(|list| list.hearing(outgoing));
-        let heard = ids.filter(|one| !(one.options.no_local() && outgoing.from == Some(self.origin)));
-        for id in heard.map(|subscription| subscription.id).filter(|id| *id > 0) {
+        let ids = self.subscriptions.iter().flat_map(|list| list.receiving(outgoing));
+        let receiving = ids.filter(|one| !(one.options.no_local() && outgoing.from == Some(self.origin)));
+        for id in receiving.map(|subscription| subscription.id).filter(|id| *id > 0) {
             push_property(out, Property::SubscriptionIdentifier, Value::VarInt(id)); // [MQTT-3.3.4-4]
         }
     }
 
-    /// What was in flight was looked for: what `is_there` denies is no more (it expired, or made room).
+    /// Drops in-flight messages that `is_there` reports as gone (expired or evicted).
     pub fn looked_for(&mut self, is_there: impl Fn(Owed) -> bool) {
         if let Some(flight) = &mut self.flight {
             flight
@@ -317,19 +327,19 @@ impl Conversation {
         }
     }
 
-    /// Everything that was kept for the session came by: what was in flight and did not is no more. The device has what
-    /// is returned, and that was not said before.
+    /// All stored messages of the session were offered again: drops in-flight messages that were not among
+    /// them. Returns messages that the device has received and that were not yet reported.
     pub fn caught_up(&mut self) -> Vec<NotificationId> {
         self.looked_for(|_| false);
-        let ids = self.flight.as_mut().map(|flight| flight.take_told()).unwrap_or_default();
-        self.settle();
+        let ids = self.flight.as_mut().map(|flight| flight.take_confirmed()).unwrap_or_default();
+        self.free_flight();
         ids
     }
 
     pub(super) fn handle_puback<'a>(&mut self, ack: Ack<'_>) -> Result<Action<'a>, Violation> {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
-            // Also if it is refused: [MQTT-4.4.0-2].
+            // Also if the client rejects it: [MQTT-4.4.0-2].
             Stage::Ack => Ok(self.end_sent(at)),
             Stage::Rec | Stage::Comp | Stage::Done => Err(Violation::AckMismatch),
         }
@@ -342,13 +352,13 @@ impl Conversation {
     ) -> Result<Action<'a>, Violation> {
         let packet_id = ack.packet_id;
         let Some((at, sent)) = self.sent(packet_id) else {
-            // Of a session that is not known any more; the client goes on in either case.
+            // Belongs to a session that is no longer known; the client continues in either case.
             let reason = ReasonCode::PacketIdentifierNotFound;
             let release = Ack { packet_id, reason, properties: Properties::default() };
             return Ok(if ack.reason.is_error() {
                 Action::None
             } else {
-                self.say(Packet::PubRel(release), out)
+                self.push_or_close(Packet::PubRel(release), out)
             });
         };
         match sent.stage {
@@ -357,14 +367,14 @@ impl Conversation {
             Stage::Rec => {
                 let flight = self.flight();
                 let stage = Stage::Comp;
-                flight.sent[at] = Sent { stage, resend: false, waits: !sent.retained, ..sent };
-                let ids = flight.take_told();
-                match self.say(Packet::PubRel(Ack::success(packet_id)), out) {
+                flight.sent[at] = Sent { stage, resend: false, unreported: !sent.retained, ..sent };
+                let ids = flight.take_confirmed();
+                match self.push_or_close(Packet::PubRel(Ack::success(packet_id)), out) {
                     Action::None if !ids.is_empty() => Ok(Action::Settled { ids, room: false }),
                     action => Ok(action),
                 }
             }
-            Stage::Comp => Ok(self.say(Packet::PubRel(Ack::success(packet_id)), out)),
+            Stage::Comp => Ok(self.push_or_close(Packet::PubRel(Ack::success(packet_id)), out)),
         }
     }
 
@@ -372,9 +382,9 @@ impl Conversation {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
             Stage::Comp => Ok(self.end_sent(at)),
-            // Of the PUBREL before the message.
+            // Completes the PUBREL that preceded the message.
             Stage::Rec if self.forgot_ids => {
-                self.flight().sent[at].unsure = false;
+                self.flight().sent[at].id_in_doubt = false;
                 Ok(Action::None)
             }
             Stage::Ack | Stage::Rec | Stage::Done => Err(Violation::AckMismatch),
@@ -386,18 +396,18 @@ impl Conversation {
         flight.find(packet_id).map(|at| (at, flight.sent[at]))
     }
 
-    /// Its packet id is free, and the device has it.
+    /// Frees the packet id; the device has received the message.
     fn end_sent<'a>(&mut self, at: usize) -> Action<'a> {
         let flight = self.flight();
         let sent = flight.sent[at];
-        let waits = sent.waits || sent.is_open() && !sent.retained;
-        flight.sent[at] = Sent { stage: Stage::Done, packet_id: 0, resend: false, waits, ..sent };
-        let ids = flight.take_told();
+        let unreported = sent.unreported || sent.is_open() && !sent.retained;
+        flight.sent[at] = Sent { stage: Stage::Done, packet_id: 0, resend: false, unreported, ..sent };
+        let ids = flight.take_confirmed();
         let left = flight.sent_count();
-        // Half a window at once, rather than one message after the other.
+        // Reports room for half a window at once, rather than after each message.
         let room = self.window_full && left <= usize::from(self.window) / 2;
         self.window_full &= !room;
-        self.settle();
+        self.free_flight();
         match ids.is_empty() && !room {
             true => Action::None,
             false => Action::Settled { ids, room },
@@ -406,7 +416,7 @@ impl Conversation {
 }
 
 impl Head {
-    /// Nothing in it is the connection's own.
+    /// Nothing in it differs between connections.
     fn is_plain(&self) -> bool {
         self.qos == Qos::AtMostOnce && !self.retain && self.alias.is_none() && self.id_bytes == 0
     }
@@ -419,7 +429,7 @@ impl Head {
         if self.qos > Qos::AtMostOnce { 2 } else { 0 }
     }
 
-    /// Of its own properties, without the length in front.
+    /// Size of the connection's own properties, without the length prefix.
     fn property_bytes(&self) -> usize {
         expiry_bytes(self.life) + if self.alias.is_some() { 3 } else { 0 } + self.id_bytes
     }

@@ -1,8 +1,8 @@
-//! What the client publishes: PUBLISH (§3.3), its handshakes (§4.3), topic aliases and the receive maximum.
+//! Messages from the client: PUBLISH (§3.3), its handshakes (§4.3), topic aliases and the receive maximum.
 //!
-//! A QoS 2 message is published when it comes; its packet id is kept from then on until PUBREL, and a
-//! PUBLISH with the same id is the same message. Acknowledgements go out in the order in which the messages
-//! came, in whatever order the service answers.
+//! A QoS 2 message is published when it arrives; its packet id is kept until PUBREL, and a PUBLISH with the
+//! same id is a duplicate. Acknowledgements are sent in the order in which the messages arrived, whatever the
+//! order of the service's results.
 
 use noroshi_types::{CloseReason, Presence, Topic};
 
@@ -10,13 +10,13 @@ use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, Answer, PublishRefused};
 use crate::mqtt::config::V3_RECEIVE_MAXIMUM;
 use crate::mqtt::flight::{Received, Verdict};
-use crate::mqtt::topic::{NotPublished, PRESENCE_TOPIC, TOKEN_TOPIC, published_topic};
+use crate::mqtt::topic::{PRESENCE_TOPIC, TOKEN_TOPIC, UnpublishableName, published_topic};
 use crate::mqtt::{
     Ack, Config, Packet, Properties, Property, PropertyList, Publication, Publish, Qos, ReasonCode, Value,
     Version, Violation,
 };
 
-/// What a topic name means here.
+/// The meaning of a topic name.
 enum Destination {
     Topic(Topic),
     Presence,
@@ -26,16 +26,16 @@ enum Destination {
 
 const BAD_NAME: Verdict = Verdict {
     code: ReasonCode::TopicNameInvalid,
-    text: "the topic name is empty, longer than the server allows, or has control characters",
+    text: "the topic name is empty, longer than the server allows, or contains control characters",
 };
 const NOT_TEXT: Verdict = Verdict {
     code: ReasonCode::PayloadFormatInvalid,
-    text: "the payload is said to be text and is not UTF-8",
+    text: "the payload is declared as text but is not valid UTF-8",
 };
 const BAD_TOKEN: Verdict =
-    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic takes a token as text" };
+    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic accepts only a token as text" };
 const BAD_PRESENCE: Verdict =
-    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic takes `active` or `idle`" };
+    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic accepts only `active` or `idle`" };
 
 impl PublishRefused {
     fn verdict(self) -> Verdict {
@@ -50,8 +50,10 @@ impl Destination {
             TOKEN_TOPIC => Destination::Token,
             name => match published_topic(name) {
                 Ok(topic) => Destination::Topic(topic),
-                Err(NotPublished::ServicesOwn) => Destination::Refused(PublishRefused::NotAllowed.verdict()),
-                Err(NotPublished::BadName) => Destination::Refused(BAD_NAME),
+                Err(UnpublishableName::Reserved) => {
+                    Destination::Refused(PublishRefused::NotAllowed.verdict())
+                }
+                Err(UnpublishableName::BadName) => Destination::Refused(BAD_NAME),
             },
         }
     }
@@ -73,7 +75,7 @@ impl Conversation {
         if self.is_known(answer) {
             return Ok(self.acknowledge_again(answer, out));
         }
-        self.begin_answer(config, answer)?;
+        self.reserve_answer(config, answer)?;
         let waits = (answer.qos > Qos::AtMostOnce).then_some(answer);
         let is_text = properties.number(Property::PayloadFormatIndicator) == Some(1);
         let text = std::str::from_utf8(publish.payload).ok();
@@ -124,30 +126,30 @@ impl Conversation {
             return name.map(Destination::of).ok_or(Violation::AliasUnknown);
         }
         let destination = Destination::of(publish.topic);
-        // What cannot be published to is remembered by a name as short that cannot be either.
+        // An invalid topic is stored as a short name that cannot be published to either.
         let kept = if let Destination::Refused(_) = destination { "$SYS" } else { publish.topic };
         self.flight().set_alias(alias, kept);
         Ok(destination)
     }
 
-    /// Whether it is a message that is not finished: the same one once more ([MQTT-4.3.3-10]).
+    /// Whether it is a duplicate of an unfinished message ([MQTT-4.3.3-10]).
     fn is_known(&self, answer: Answer) -> bool {
         let (id, qos) = (answer.packet_id, answer.qos);
         let Some(flight) = self.flight.as_ref().filter(|_| qos > Qos::AtMostOnce) else { return false };
         flight.has_received(id, qos) || qos == Qos::ExactlyOnce && flight.is_unreleased(id)
     }
 
-    /// If its PUBREC went out, it is said again; else it will be.
+    /// Repeats its PUBREC if that was sent; otherwise it follows later.
     fn acknowledge_again<'a>(&mut self, answer: Answer, out: &mut Vec<u8>) -> Action<'a> {
         let went_out = self.flight.as_ref().is_some_and(|flight| flight.is_unreleased(answer.packet_id));
         match went_out {
-            true => self.say(Packet::PubRec(Ack::success(answer.packet_id)), out),
+            true => self.push_or_close(Packet::PubRec(Ack::success(answer.packet_id)), out),
             false => Action::None,
         }
     }
 
-    /// A place in the order of acknowledgements.
-    fn begin_answer(&mut self, config: &Config, answer: Answer) -> Result<(), Violation> {
+    /// Reserves a place in the order of acknowledgements.
+    fn reserve_answer(&mut self, config: &Config, answer: Answer) -> Result<(), Violation> {
         if answer.qos == Qos::AtMostOnce {
             return Ok(());
         }
@@ -165,7 +167,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// What became of a message: acknowledges it when its turn comes. An error ends the connection.
+    /// Records the outcome of a message and acknowledges it when its turn comes. An error ends the
+    /// connection.
     pub fn published(
         &mut self,
         answer: Answer,
@@ -173,7 +176,8 @@ impl Conversation {
         out: &mut Vec<u8>,
     ) -> Result<(), CloseReason> {
         let refused = result.err();
-        // MQTT 3.1.1 cannot refuse: what may succeed later has to come again (its §3.3.5 allows to close).
+        // MQTT 3.1.1 has no negative acknowledgement: close, so that the client retries (its §3.3.5 allows
+        // this).
         if self.version == Version::V3 && refused == Some(PublishRefused::Unavailable) {
             self.phase = Phase::Over;
             return Err(CloseReason::Internal);
@@ -184,7 +188,7 @@ impl Conversation {
         }
     }
 
-    /// Writes the acknowledgements whose turn it is.
+    /// Writes the acknowledgements whose turn has come.
     fn answer<'a>(&mut self, answer: Answer, verdict: Verdict, out: &mut Vec<u8>) -> Action<'a> {
         let Some(flight) = self.flight.as_mut().filter(|_| self.phase == Phase::Open) else {
             return Action::None;
@@ -203,7 +207,7 @@ impl Conversation {
             else {
                 break;
             };
-            // MQTT 3.1.1 [MQTT-3.3.5-2]: what is not published is acknowledged all the same.
+            // MQTT 3.1.1 [MQTT-3.3.5-2]: unpublished messages are acknowledged too.
             let code = if self.version == Version::V3 { ReasonCode::Success } else { code };
             if received.qos == Qos::ExactlyOnce && !code.is_error() {
                 flight.keep_unreleased(received.packet_id);
@@ -214,15 +218,15 @@ impl Conversation {
                 Qos::ExactlyOnce => Packet::PubRec(ack),
                 Qos::AtLeastOnce | Qos::AtMostOnce => Packet::PubAck(ack),
             };
-            if let close @ Action::Close { .. } = self.say(packet, out) {
+            if let close @ Action::Close { .. } = self.push_or_close(packet, out) {
                 return close;
             }
         }
-        self.settle();
+        self.free_flight();
         Action::None
     }
 
-    /// [MQTT-3.1.2-29]: only where problem information is wanted.
+    /// [MQTT-3.1.2-29]: only if the client enabled problem information.
     fn explanation(&self, code: ReasonCode, text: &str) -> PropertyList {
         let mut list = PropertyList::new();
         if self.problem_information && code.is_error() {
@@ -238,12 +242,12 @@ impl Conversation {
     ) -> Result<Action<'a>, Violation> {
         let packet_id = release.packet_id;
         let released = self.flight.as_mut().is_some_and(|flight| flight.release(packet_id));
-        self.settle();
+        self.free_flight();
         let reason = match released {
             true => ReasonCode::Success,
             false => ReasonCode::PacketIdentifierNotFound,
         };
         let complete = Ack { packet_id, reason, properties: Properties::default() };
-        Ok(self.say(Packet::PubComp(complete), out))
+        Ok(self.push_or_close(Packet::PubComp(complete), out))
     }
 }

@@ -1,5 +1,5 @@
-//! SUBSCRIBE and UNSUBSCRIBE (§3.8 to §3.11): from filters to what the service is asked, and from its answer
-//! to the acknowledgement.
+//! SUBSCRIBE and UNSUBSCRIBE (§3.8 to §3.11): builds the requests to the service, and the acknowledgements
+//! from its results.
 
 use noroshi_types::CloseReason;
 
@@ -27,7 +27,8 @@ impl Conversation {
         Ok(Action::Subscribe(SubscribeRequest { packet_id: subscribe.packet_id, id, items }))
     }
 
-    /// Makes what was not refused and writes SUBACK. An error ends the connection. `since`: [`Subscription::since`].
+    /// Adds the subscriptions that were not rejected and writes SUBACK. An error ends the connection.
+    /// `since`: [`Subscription::since`].
     pub fn subscribed(
         &mut self,
         config: &Config,
@@ -67,7 +68,7 @@ impl Conversation {
             });
         }
         let (packet_id, properties) = (request.packet_id, Properties::default());
-        match self.say(Packet::SubAck(SubAck { packet_id, properties, reasons: &reasons }), out) {
+        match self.push_or_close(Packet::SubAck(SubAck { packet_id, properties, reasons: &reasons }), out) {
             Action::Close { reason, .. } => Err(reason),
             _ => Ok(made),
         }
@@ -83,13 +84,13 @@ impl Conversation {
             if filters.len() == config.subscriptions_max {
                 return Err(Violation::TooManyFilters);
             }
-            // What cannot be subscribed to never was.
+            // An invalid filter was never subscribed.
             filters.push(TopicFilter::parse(filter).ok());
         }
         Ok(Action::Unsubscribe(UnsubscribeRequest { packet_id: unsubscribe.packet_id, filters }))
     }
 
-    /// Forgets them and writes UNSUBACK. An error ends the connection.
+    /// Removes the subscriptions and writes UNSUBACK. An error ends the connection.
     pub fn unsubscribed(
         &mut self,
         request: UnsubscribeRequest,
@@ -111,14 +112,14 @@ impl Conversation {
             self.subscriptions = None;
         }
         let (packet_id, properties) = (request.packet_id, Properties::default());
-        match self.say(Packet::UnsubAck(SubAck { packet_id, properties, reasons: &reasons }), out) {
+        match self.push_or_close(Packet::UnsubAck(SubAck { packet_id, properties, reasons: &reasons }), out) {
             Action::Close { reason, .. } => Err(reason),
             _ => Ok(()),
         }
     }
 
-    /// Whether what is sent to the device itself is heard; else it stays in the inbox.
-    pub fn hears_inbox(&self) -> bool {
+    /// Whether the client receives messages to the device itself; otherwise they stay in the inbox.
+    pub fn receives_inbox(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|list| list.matching(INBOX_TOPIC).next().is_some())
     }
 
@@ -135,7 +136,7 @@ fn granted(qos: Qos) -> ReasonCode {
     }
 }
 
-/// In SUBACK.
+/// The reason code in SUBACK.
 fn refusal(error: FilterError) -> ReasonCode {
     match error {
         FilterError::Wildcard | FilterError::Unmatchable | FilterError::Share => {

@@ -1,6 +1,6 @@
-//! Packets that are little more than a reason code: CONNACK (§3.2), PUBACK, PUBREC, PUBREL, PUBCOMP (§3.4
-//! to §3.7), DISCONNECT (§3.14) and AUTH (§3.15). In MQTT 5 the reason code may be left out where it is
-//! success and no properties follow, and the properties' length where there are none.
+//! Packets that contain little more than a reason code: CONNACK (§3.2), PUBACK, PUBREC, PUBREL, PUBCOMP (§3.4
+//! to §3.7), DISCONNECT (§3.14) and AUTH (§3.15). MQTT 5 permits omitting a reason code of success without
+//! properties, and the length of empty properties.
 
 use super::Version;
 use super::connect::read_properties;
@@ -121,7 +121,7 @@ pub(super) fn read_reason(packet_type: PacketType, reader: &mut Reader<'_>) -> R
     reason.filter(|reason| reason.is_allowed_in(packet_type)).ok_or(Violation::ReasonUnknown)
 }
 
-/// MQTT 3.1.1 §3.2.2.3, in the words of MQTT 5.
+/// MQTT 3.1.1 §3.2.2.3, mapped to MQTT 5 codes.
 fn return_code(code: u8) -> Result<ReasonCode, Violation> {
     Ok(match code {
         0 => ReasonCode::Success,
@@ -134,7 +134,7 @@ fn return_code(code: u8) -> Result<ReasonCode, Violation> {
     })
 }
 
-/// What may be left out at the end of a packet.
+/// Reads the optional end of a packet.
 fn read_outcome<'a>(
     version: Version,
     packet_type: PacketType,

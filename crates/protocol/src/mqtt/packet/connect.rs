@@ -10,12 +10,12 @@ use crate::mqtt::{PacketType, Violation};
 #[derive(Clone, Copy, PartialEq)]
 pub struct Connect<'a> {
     pub version: Version,
-    /// MQTT 3.1: the protocol is called MQIsdp and has level 3. Its clients set DUP on what they send again of
-    /// PUBREL, SUBSCRIBE and UNSUBSCRIBE, and are not told whether a session was present.
+    /// MQTT 3.1: protocol name MQIsdp, level 3. Its clients set DUP when they resend PUBREL, SUBSCRIBE and
+    /// UNSUBSCRIBE, and do not learn whether a session was present.
     pub is_mqtt31: bool,
     /// Clean Session in MQTT 3.1.1.
     pub clean_start: bool,
-    /// 0 turns it off.
+    /// 0 disables it.
     pub keep_alive_s: u16,
     pub properties: Properties<'a>,
     pub client_id: &'a str,
@@ -24,7 +24,7 @@ pub struct Connect<'a> {
     pub password: Option<&'a [u8]>,
 }
 
-/// What is published for a client that leaves without a word (§3.1.2.5).
+/// Published if the client disconnects abnormally (§3.1.2.5).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LastWill<'a> {
     pub qos: Qos,
@@ -34,7 +34,7 @@ pub struct LastWill<'a> {
     pub payload: &'a [u8],
 }
 
-/// What MQTT 3.1 calls itself.
+/// The protocol name of MQTT 3.1.
 const MQTT31_NAME: &[u8] = b"MQIsdp";
 const MQTT31_LEVEL: u8 = 3;
 
@@ -45,8 +45,8 @@ const PASSWORD: u8 = 1 << 6;
 const USERNAME: u8 = 1 << 7;
 
 impl<'a> Connect<'a> {
-    /// The protocol's name and level in a CONNECT whose version is none of ours, for a refusal in words
-    /// that its client understands.
+    /// The protocol level of a CONNECT with an unsupported version, for a rejection that the client
+    /// understands.
     pub(in crate::mqtt) fn names_mqtt(body: &[u8]) -> Option<u8> {
         let mut reader = Reader::new(body);
         let name = reader.binary().ok()?;
@@ -140,7 +140,7 @@ impl<'a> LastWill<'a> {
 }
 
 impl std::fmt::Debug for Connect<'_> {
-    /// Not the password, and not the user's name.
+    /// Omits password and user name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (version, client_id) = (self.version as u8, self.client_id);
         write!(f, "Connect({version}, {client_id:?}, clean start {})", self.clean_start)

@@ -1,39 +1,18 @@
 //! PUBLISH (§3.3).
 
-use super::Version;
 use super::connect::{read_properties, write_properties};
+use super::{Qos, Version};
 use crate::mqtt::property::{Holder, Properties, Property};
 use crate::mqtt::reader::Reader;
 use crate::mqtt::writer::{push_flagged, push_text, push_u16};
 use crate::mqtt::{PacketType, Violation};
-
-/// Quality of service (§4.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-#[repr(u8)]
-pub enum Qos {
-    #[default]
-    AtMostOnce = 0,
-    AtLeastOnce = 1,
-    ExactlyOnce = 2,
-}
-
-impl Qos {
-    pub fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            0 => Some(Qos::AtMostOnce),
-            1 => Some(Qos::AtLeastOnce),
-            2 => Some(Qos::ExactlyOnce),
-            _ => None,
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Publish<'a> {
     pub dup: bool,
     pub qos: Qos,
     pub retain: bool,
-    /// Empty where a topic alias stands for it.
+    /// Empty if a topic alias replaces it.
     pub topic: &'a str,
     /// 0 at QoS 0, and only then.
     pub packet_id: u16,
@@ -72,7 +51,7 @@ impl<'a> Publish<'a> {
     }
 }
 
-/// Of the fixed header (§3.3.1).
+/// The flags of the fixed header (§3.3.1).
 pub(in crate::mqtt) fn flags(dup: bool, qos: Qos, retain: bool) -> u8 {
     u8::from(dup) << 3 | (qos as u8) << 1 | u8::from(retain)
 }

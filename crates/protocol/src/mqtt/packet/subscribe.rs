@@ -1,5 +1,5 @@
-//! SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK (§3.8 to §3.11). Lists stay the bytes they came as: they are
-//! checked once and gone through in place, so a packet of ten thousand filters allocates nothing.
+//! SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK (§3.8 to §3.11). Lists are validated once and stay encoded, so a
+//! packet of ten thousand filters allocates nothing.
 
 use super::connect::{read_properties, write_properties};
 use super::{Qos, Version};
@@ -9,7 +9,7 @@ use crate::mqtt::topic::is_shared;
 use crate::mqtt::writer::{push_packet, push_text, push_u16};
 use crate::mqtt::{PacketType, ReasonCode, Violation};
 
-/// Whether a subscription brings the retained message (§3.8.3.1).
+/// When a subscription delivers retained messages (§3.8.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RetainHandling {
     Send,
@@ -17,7 +17,7 @@ pub enum RetainHandling {
     DoNotSend,
 }
 
-/// How one filter is subscribed: the byte on the wire, checked. MQTT 3.1.1 has the QoS only.
+/// The options of one filter: the validated byte of the wire. MQTT 3.1.1 has the QoS only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubscribeOptions(u8);
 
@@ -26,7 +26,7 @@ impl SubscribeOptions {
         Self(qos as u8)
     }
 
-    /// For a store that keeps the byte too.
+    /// For a store, which keeps the same byte.
     pub fn from_u8(byte: u8) -> Option<Self> {
         (byte & 0b1100_0000 == 0 && byte & 0b11 != 0b11 && byte & 0b11_0000 != 0b11_0000)
             .then_some(Self(byte))
@@ -52,7 +52,7 @@ impl SubscribeOptions {
         Qos::from_bits(self.0 & 0b11).unwrap_or_default()
     }
 
-    /// The client does not hear what it published itself.
+    /// The client does not receive its own messages.
     pub fn no_local(self) -> bool {
         self.0 & 1 << 2 != 0
     }
@@ -103,7 +103,7 @@ impl<'a> Filters<'a> {
         Ok(Self { bytes, with_options })
     }
 
-    /// Those of UNSUBSCRIBE have the options of QoS 0.
+    /// Filters of UNSUBSCRIBE have the options of QoS 0.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, SubscribeOptions)> {
         let mut rest = Reader::new(self.bytes);
         std::iter::from_fn(move || {
@@ -114,7 +114,7 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Filters to be written.
+/// Encodes filters.
 pub(in crate::mqtt) fn push_filters(
     out: &mut Vec<u8>,
     filters: impl Iterator<Item = (impl AsRef<str>, SubscribeOptions)>,
@@ -147,12 +147,12 @@ pub struct Unsubscribe<'a> {
 pub struct SubAck<'a> {
     pub packet_id: u16,
     pub properties: Properties<'a>,
-    /// A reason code for each filter; none in an UNSUBACK of MQTT 3.1.1.
+    /// One reason code per filter; empty in an UNSUBACK of MQTT 3.1.1.
     pub reasons: &'a [u8],
 }
 
 impl<'a> Subscribe<'a> {
-    /// For what writes one: `filters` as [`Subscribe::filters_of`] makes them.
+    /// `filters` must be the output of [`Subscribe::filters_of`].
     pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
         Self { packet_id, properties, filters: Filters { bytes: filters, with_options: true } }
     }
@@ -179,7 +179,7 @@ impl<'a> Subscribe<'a> {
 }
 
 impl<'a> Unsubscribe<'a> {
-    /// For what writes one: `filters` as [`Unsubscribe::filters_of`] makes them.
+    /// `filters` must be the output of [`Unsubscribe::filters_of`].
     pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
         Self { packet_id, properties, filters: Filters { bytes: filters, with_options: false } }
     }

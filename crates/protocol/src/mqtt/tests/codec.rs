@@ -1,4 +1,4 @@
-//! The specification's own examples, round trips, and packets cut at every byte.
+//! The specification's own examples, round trips, and packets split at every byte.
 
 use std::ops::ControlFlow;
 
@@ -33,7 +33,7 @@ fn round_trip(version: Version, packet: Packet<'_>) {
 
 /// Table 1-1.
 #[test]
-fn variable_byte_integers_have_the_specifications_bounds() {
+fn variable_byte_integers_have_the_bounds_of_the_specification() {
     for (value, bytes) in [
         (0, &[0x00][..]),
         (127, &[0x7F]),
@@ -74,7 +74,7 @@ fn strings_are_utf8() {
 
 /// §3.1.2.12 of MQTT 5 with a payload, and the same figure of MQTT 3.1.1 (§3.1.2.3).
 #[test]
-fn the_example_of_connect() {
+fn connect_example_of_the_specification() {
     let mut bytes = vec![0x10, 0];
     bytes.extend_from_slice(b"\x00\x04MQTT\x05\xCE\x00\x0A\x05\x11\x00\x00\x00\x0A");
     bytes.extend_from_slice(b"\x00\x01c\x00\x00\x01w\x00\x02hi\x00\x01u\x00\x01p");
@@ -110,7 +110,7 @@ fn the_example_of_connect() {
 
 /// §3.3.2.4: topic "a/b", packet identifier 10, no properties.
 #[test]
-fn the_example_of_publish() {
+fn publish_example_of_the_specification() {
     let five = b"\x32\x08\x00\x03a/b\x00\x0A\x00";
     parsed(Version::V5, five, |packet| assert_eq!(packet, Packet::Publish(publish(1, 10, "a/b", b""))));
     let three = b"\x32\x07\x00\x03a/b\x00\x0A";
@@ -119,7 +119,7 @@ fn the_example_of_publish() {
 
 /// §3.8.3.2 and §3.10.3: filters "a/b" with QoS 1 and "c/d" with QoS 2.
 #[test]
-fn the_examples_of_subscribe_and_unsubscribe() {
+fn subscribe_and_unsubscribe_examples_of_the_specification() {
     let bytes = b"\x82\x0F\x00\x0A\x00\x00\x03a/b\x01\x00\x03c/d\x02";
     parsed(Version::V5, bytes, |packet| {
         let Packet::Subscribe(subscribe) = packet else { panic!("{packet:?}") };
@@ -136,7 +136,7 @@ fn the_examples_of_subscribe_and_unsubscribe() {
 }
 
 #[test]
-fn what_is_success_may_be_left_out() {
+fn success_code_may_be_omitted() {
     let ack = Ack::success(10);
     assert_eq!(encoded(Version::V5, &[Packet::PubAck(ack)]), b"\x40\x02\x00\x0A");
     for bytes in [&b"\x40\x02\x00\x0A"[..], b"\x40\x03\x00\x0A\x00", b"\x40\x04\x00\x0A\x00\x00"] {
@@ -149,7 +149,7 @@ fn what_is_success_may_be_left_out() {
     assert_eq!(encoded(Version::V3, &[Packet::Disconnect(disconnect)]), b"\xE0\x00");
 }
 
-/// A value of the property's type that it may have.
+/// A valid value of the property's type.
 fn value(property: Property) -> Value<'static> {
     use Property::*;
     match property {
@@ -168,9 +168,9 @@ fn value(property: Property) -> Value<'static> {
     }
 }
 
-/// Table 2-4, from the other side: which properties each packet may have.
+/// Table 2-4, inverted: the properties that each packet may have.
 #[test]
-fn every_property_stands_where_it_may_and_nowhere_else() {
+fn properties_are_accepted_only_in_their_packets() {
     use Property::*;
     let message =
         [PayloadFormatIndicator, MessageExpiryInterval, ContentType, ResponseTopic, CorrelationData];
@@ -268,7 +268,7 @@ fn only_two_properties_repeat() {
 }
 
 #[test]
-fn the_length_announced_is_not_allocated() {
+fn announced_length_is_not_allocated() {
     let mut decoder = Decoder::new();
     let mut none = |_: Frame<'_>| ControlFlow::Continue(());
     // 200 MB announced, 1 byte sent.
@@ -278,13 +278,13 @@ fn the_length_announced_is_not_allocated() {
     assert_eq!(strict.feed(&[0x30, 0xFF, 0x07], 1_025, &mut none), Err(Violation::TooBig), "1,026 bytes");
     assert!(strict.is_idle());
     assert_eq!(strict.feed(&[0x30, 0xFE, 0x07], 1_025, &mut none), Ok(()), "1,025 bytes");
-    // What is forbidden is found before the length is known.
+    // Violations are found before the length is known.
     assert_eq!(Decoder::new().feed(&[0x01], 9, &mut none), Err(Violation::ReservedType));
     assert_eq!(Decoder::new().feed(&[0x80], 9, &mut none), Err(Violation::ReservedFlags));
 }
 
 #[test]
-fn what_is_held_never_passes_the_packet() {
+fn buffer_never_exceeds_the_packet() {
     let mut packet = vec![0x30, 0x80, 0x20];
     packet.resize(3 + 4_096, b'x');
     let mut decoder = Decoder::new();
@@ -295,7 +295,7 @@ fn what_is_held_never_passes_the_packet() {
     assert!(decoder.is_idle() && decoder.held_bytes() == 0);
 }
 
-/// What a stream of packets is, as text: frames do not outlive the buffer.
+/// Renders a stream of packets as text, since frames do not outlive the buffer.
 fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), Violation>) {
     let mut decoder = Decoder::new();
     let mut heard = Vec::new();
@@ -313,7 +313,7 @@ fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), Violation>) {
 
 proptest! {
     #[test]
-    fn any_bytes_mean_the_same_however_they_are_cut(
+    fn splits_do_not_change_the_packets(
         types in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..40)), 0..6),
         tail in prop::collection::vec(any::<u8>(), 0..8),
         piece in 1_usize..20,
@@ -390,7 +390,7 @@ proptest! {
     }
 
     #[test]
-    fn filters_match_as_levels_do(filter in "[ab+]{0,2}(/[ab+]{0,2}){0,4}(/#)?", name in "[ab]{0,2}(/[ab]{0,2}){0,5}") {
+    fn filters_match_level_by_level(filter in "[ab+]{0,2}(/[ab+]{0,2}){0,4}(/#)?", name in "[ab]{0,2}(/[ab]{0,2}){0,5}") {
         fn levels_match(filter: &[&str], name: &[&str]) -> bool {
             match (filter, name) {
                 (["#"], _) | ([], []) => true,

@@ -1,8 +1,8 @@
-//! Getting in, subscribing, and every way out.
+//! Log-in, subscriptions, and every end of a connection.
 
 use noroshi_types::{CloseReason, Presence};
 
-use super::peer::{Did, Peer, connect, encoded, options, publish};
+use super::peer::{Outcome, Peer, connect, encoded, options, publish};
 use crate::mqtt::*;
 
 fn list(properties: &[(Property, Value<'_>)]) -> PropertyList {
@@ -24,13 +24,13 @@ pub(super) fn reason_string(text: &str) -> PropertyList {
 }
 
 #[test]
-fn a_device_logs_in_with_its_token() {
+fn device_logs_in_with_its_token() {
     for version in [Version::V3, Version::V5] {
         let mut peer = Peer::with(version, Config::default());
         let log_in = Connect { username: Some("d1"), password: Some(b"token"), ..connect(version) };
-        let did = peer.say(Packet::Connect(log_in));
+        let did = peer.send(Packet::Connect(log_in));
         let (device, token) = (Some("d1".to_owned()), Some("token".to_owned()));
-        assert_eq!(did, Did::LogIn { device, token, app: None, expiry_s: 0 });
+        assert_eq!(did, Outcome::LogIn { device, token, app: None, expiry_s: 0 });
         assert!(!peer.conversation.is_open());
         peer.conversation.logged_in(
             &peer.config,
@@ -45,23 +45,26 @@ fn a_device_logs_in_with_its_token() {
                 (Property::TopicAliasMaximum, Value::U16(16)),
             ]),
         };
-        peer.hears(&[connack(ReasonCode::Success, &told)]);
+        peer.expect_packets(&[connack(ReasonCode::Success, &told)]);
         assert!(peer.conversation.is_open());
         assert_eq!(peer.conversation.silence_max_ms(), Some(90_000));
-        assert_eq!(peer.say(Packet::PingReq), Did::Nothing);
-        peer.hears(&[Packet::PingResp]);
+        assert_eq!(peer.send(Packet::PingReq), Outcome::Nothing);
+        peer.expect_packets(&[Packet::PingResp]);
     }
 }
 
 #[test]
-fn the_client_identifier_names_the_device_where_no_user_does() {
+fn client_identifier_names_the_device_without_a_user_name() {
     let name = |username, client_id| {
         let mut peer = Peer::with(Version::V5, Config::default());
         let connect = Connect { username, client_id, password: Some(b"t"), ..connect(Version::V5) };
-        match peer.say(Packet::Connect(connect)) {
-            Did::LogIn { device, .. } => Ok(device),
+        match peer.send(Packet::Connect(connect)) {
+            Outcome::LogIn { device, .. } => Ok(device),
             did => {
-                assert_eq!(did, Did::Refused("the name is not a device's"));
+                assert_eq!(
+                    did,
+                    Outcome::Refused("the user name or client identifier is not a valid device id")
+                );
                 Err(peer.out[3])
             }
         }
@@ -75,26 +78,26 @@ fn the_client_identifier_names_the_device_where_no_user_does() {
 }
 
 #[test]
-fn who_brings_no_token_is_refused() {
+fn missing_token_is_rejected() {
     for password in [None, Some(&b""[..]), Some(b"\xFF")] {
         let mut peer = Peer::with(Version::V5, Config::default());
-        let did = peer.say(Packet::Connect(Connect { password, ..connect(Version::V5) }));
-        let why = "the password has to be the device's token";
-        assert_eq!(did, Did::Refused(why));
+        let did = peer.send(Packet::Connect(Connect { password, ..connect(Version::V5) }));
+        let why = "the password must be the device's token";
+        assert_eq!(did, Outcome::Refused(why));
         let said = reason_string(why);
-        peer.hears(&[connack(ReasonCode::BadUserNameOrPassword, &said)]);
+        peer.expect_packets(&[connack(ReasonCode::BadUserNameOrPassword, &said)]);
         let mut peer = Peer::with(Version::V3, Config::default());
         let connect = Connect { username: Some("d1"), password, ..connect(Version::V3) };
-        assert_eq!(peer.say(Packet::Connect(connect)), Did::Refused(why));
+        assert_eq!(peer.send(Packet::Connect(connect)), Outcome::Refused(why));
         assert_eq!(peer.out, [0x20, 2, 0, 4]);
     }
 }
 
 #[test]
-fn anonymous_clients_get_in_where_they_may() {
+fn anonymous_clients_are_accepted_if_allowed() {
     let mut peer = Peer::new(Version::V5);
-    let did = peer.say(Packet::Connect(Connect { client_id: "", ..connect(Version::V5) }));
-    assert_eq!(did, Did::LogIn { device: None, token: None, app: None, expiry_s: 0 });
+    let did = peer.send(Packet::Connect(Connect { client_id: "", ..connect(Version::V5) }));
+    assert_eq!(did, Outcome::LogIn { device: None, token: None, app: None, expiry_s: 0 });
     let session = LoggedIn { device: "made-up", ..LoggedIn::default() };
     peer.conversation.logged_in(&peer.config, session, &mut peer.out);
     let told = list(&[
@@ -103,17 +106,17 @@ fn anonymous_clients_get_in_where_they_may() {
         (Property::AssignedClientIdentifier, Value::Text("made-up")),
         (Property::TopicAliasMaximum, Value::U16(10)),
     ]);
-    peer.hears(&[connack(ReasonCode::Success, &told)]);
+    peer.expect_packets(&[connack(ReasonCode::Success, &told)]);
 }
 
 #[test]
-fn what_the_service_changes_is_told() {
+fn changed_values_are_announced_in_connack() {
     let config = Config { keep_alive_max_s: 50, session_expiry_max_s: 100, ..Config::conformance() };
     for (asked_s, keep_alive_s) in [(u32::MAX, 60), (u32::MAX, 0)] {
         let mut peer = Peer::with(Version::V5, config.clone());
         let asked = list(&[(Property::SessionExpiryInterval, Value::U32(asked_s))]);
         let connect = Connect { keep_alive_s, properties: asked.properties(), ..connect(Version::V5) };
-        assert!(matches!(peer.say(Packet::Connect(connect)), Did::LogIn { expiry_s: 100, .. }));
+        assert!(matches!(peer.send(Packet::Connect(connect)), Outcome::LogIn { expiry_s: 100, .. }));
         peer.conversation.logged_in(&peer.config, LoggedIn::default(), &mut peer.out);
         let told = list(&[
             (Property::SessionExpiryInterval, Value::U32(100)),
@@ -122,26 +125,26 @@ fn what_the_service_changes_is_told() {
             (Property::TopicAliasMaximum, Value::U16(10)),
             (Property::ServerKeepAlive, Value::U16(50)),
         ]);
-        peer.hears(&[connack(ReasonCode::Success, &told)]);
+        peer.expect_packets(&[connack(ReasonCode::Success, &told)]);
         assert_eq!(peer.conversation.silence_max_ms(), Some(75_000));
     }
-    // MQTT 3.1.1 cannot be told, and keeps its own.
+    // MQTT 3.1.1 has no such property; the client keeps its own value.
     let mut peer = Peer::with(Version::V3, config);
     peer.log_in(&Connect { keep_alive_s: 0, ..connect(Version::V3) }, LoggedIn::default());
     assert_eq!(peer.conversation.silence_max_ms(), None);
     let kept = Connect { clean_start: false, ..connect(Version::V3) };
     assert!(matches!(
-        Peer::new(Version::V3).say(Packet::Connect(kept)),
-        Did::LogIn { expiry_s: 2_419_200, .. }
+        Peer::new(Version::V3).send(Packet::Connect(kept)),
+        Outcome::LogIn { expiry_s: 2_419_200, .. }
     ));
 }
 
 #[test]
-fn other_versions_are_refused_in_words_they_know() {
+fn unsupported_versions_are_rejected_in_their_own_format() {
     let check = |body: &[u8], expected: &[u8]| {
         let mut peer = Peer::new(Version::V3);
-        let did = peer.say_bytes(&[&[0x10, body.len() as u8], body].concat());
-        assert!(matches!(did, Did::Close(_)), "{did:?}");
+        let did = peer.send_bytes(&[&[0x10, body.len() as u8], body].concat());
+        assert!(matches!(did, Outcome::Close(_)), "{did:?}");
         match expected {
             [] => assert!(peer.out.is_empty(), "{:?}", peer.out),
             expected => assert!(peer.out.starts_with(expected), "{:02x?}", peer.out),
@@ -160,7 +163,7 @@ fn other_versions_are_refused_in_words_they_know() {
     check(b"", &[]);
     let v5 = |code: u8, body: &[u8]| {
         let mut peer = Peer::new(Version::V5);
-        peer.say_bytes(&[&[0x10, body.len() as u8], body].concat());
+        peer.send_bytes(&[&[0x10, body.len() as u8], body].concat());
         assert_eq!((peer.out[0], peer.out[2], peer.out[3]), (0x20, 0, code), "{:02x?}", peer.out);
     };
     v5(0x84, b"\x00\x04MQTT\x06\x02\x00\x3C\x00\x00\x01c");
@@ -170,7 +173,7 @@ fn other_versions_are_refused_in_words_they_know() {
     v5(0x8C, b"\x00\x04MQTT\x05\x02\x00\x3C\x04\x15\x00\x01m\x00\x01c");
 }
 
-/// Its §2.1 sets DUP on PUBREL, SUBSCRIBE and UNSUBSCRIBE that are sent again, and its CONNACK has no flags.
+/// MQTT 3.1 §2.1 sets DUP on resent PUBREL, SUBSCRIBE and UNSUBSCRIBE, and its CONNACK has no flags.
 #[test]
 fn mqtt_3_1_is_served_as_3_1_1() {
     let mut peer = Peer::new(Version::V3);
@@ -179,26 +182,26 @@ fn mqtt_3_1_is_served_as_3_1_1() {
     peer.log_in(&kept, session);
     assert_eq!(peer.out, [0x20, 2, 0, 0], "whether a session was present is not told");
     peer.out.clear();
-    assert_eq!(peer.say_bytes(b"\x8A\x06\x00\x01\x00\x01a\x01"), Did::Subscribe(1));
+    assert_eq!(peer.send_bytes(b"\x8A\x06\x00\x01\x00\x01a\x01"), Outcome::Subscribe(1));
     let request = peer.subscribe.take().expect("asked");
     peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out).expect("goes on");
     assert_eq!(peer.out, [0x90, 3, 0, 1, 1]);
     peer.out.clear();
-    assert_eq!(peer.say_bytes(b"\xAA\x05\x00\x02\x00\x01a"), Did::Unsubscribe(1));
+    assert_eq!(peer.send_bytes(b"\xAA\x05\x00\x02\x00\x01a"), Outcome::Unsubscribe(1));
     let request = peer.unsubscribe.take().expect("asked");
     peer.conversation.unsubscribed(request, &mut peer.out).expect("goes on");
-    assert_eq!(peer.say_bytes(b"\x6A\x02\x00\x03"), Did::Nothing);
+    assert_eq!(peer.send_bytes(b"\x6A\x02\x00\x03"), Outcome::Nothing);
     assert_eq!(peer.out, [0xB0, 2, 0, 2, 0x70, 2, 0, 3]);
     // The later versions forbid it.
     for packet in [&b"\x8A\x06\x00\x01\x00\x01a\x01"[..], b"\x6A\x02\x00\x03"] {
         for version in [Version::V3, Version::V5] {
-            assert!(matches!(Peer::open(version).say_bytes(packet), Did::Close(_)), "{version:?}");
+            assert!(matches!(Peer::open(version).send_bytes(packet), Outcome::Close(_)), "{version:?}");
         }
     }
 }
 
 #[test]
-fn who_wants_no_problem_information_gets_none() {
+fn problem_information_is_omitted_on_request() {
     let asked = list(&[(Property::RequestProblemInformation, Value::Byte(0))]);
     let unwilling = Connect { properties: asked.properties(), ..connect(Version::V5) };
     for (connect, explained) in [(unwilling, false), (connect(Version::V5), true)] {
@@ -209,13 +212,13 @@ fn who_wants_no_problem_information_gets_none() {
         };
         // CONNACK, PUBACK, DISCONNECT.
         let mut peer = Peer::new(Version::V5);
-        peer.say(Packet::Connect(connect));
+        peer.send(Packet::Connect(connect));
         peer.conversation.close(CloseReason::Overloaded, None, &mut peer.out);
         assert_eq!(has_text(&mut peer, CloseReason::Overloaded.explain()), explained);
         let mut peer = Peer::new(Version::V5);
         peer.log_in(&connect, LoggedIn::default());
         peer.out.clear();
-        peer.say(Packet::Publish(publish(1, 1, "$SYS/x", b"")));
+        peer.send(Packet::Publish(publish(1, 1, "$SYS/x", b"")));
         assert_eq!(has_text(&mut peer, "publishing to this topic"), explained);
         peer.conversation.close(CloseReason::Drain, None, &mut peer.out);
         assert_eq!(has_text(&mut peer, CloseReason::Drain.explain()), explained);
@@ -223,45 +226,45 @@ fn who_wants_no_problem_information_gets_none() {
 }
 
 #[test]
-fn only_connect_comes_first_and_only_once() {
+fn connect_must_be_first_and_only_once() {
     let mut peer = Peer::new(Version::V5);
-    assert_eq!(peer.say(Packet::PingReq), Did::Close(CloseReason::BadMessage));
+    assert_eq!(peer.send(Packet::PingReq), Outcome::Close(CloseReason::BadMessage));
     assert!(peer.out.is_empty());
     let mut peer = Peer::open(Version::V5);
-    assert_eq!(peer.say(Packet::Connect(connect(Version::V5))), Did::Close(CloseReason::BadMessage));
+    assert_eq!(peer.send(Packet::Connect(connect(Version::V5))), Outcome::Close(CloseReason::BadMessage));
     let why = reason_string("a second CONNECT");
-    peer.hears(&[disconnect(ReasonCode::ProtocolError, &why)]);
-    assert_eq!(peer.say(Packet::PingReq), Did::Nothing, "nothing follows the last word");
-    peer.hears(&[]);
+    peer.expect_packets(&[disconnect(ReasonCode::ProtocolError, &why)]);
+    assert_eq!(peer.send(Packet::PingReq), Outcome::Nothing, "nothing follows the last word");
+    peer.expect_packets(&[]);
     let mut peer = Peer::open(Version::V3);
-    assert_eq!(peer.say(Packet::Connect(connect(Version::V3))), Did::Close(CloseReason::BadMessage));
-    peer.hears(&[]);
+    assert_eq!(peer.send(Packet::Connect(connect(Version::V3))), Outcome::Close(CloseReason::BadMessage));
+    peer.expect_packets(&[]);
 }
 
 #[test]
-fn what_comes_before_connack_is_read_after_it() {
+fn packets_before_connack_are_processed_after_it() {
     let mut peer = Peer::new(Version::V5);
-    peer.say(Packet::Connect(connect(Version::V5)));
+    peer.send(Packet::Connect(connect(Version::V5)));
     let early = [Packet::PingReq, Packet::Publish(publish(0, 0, "a", b"x"))];
     for packet in early {
-        assert_eq!(peer.say(packet), Did::Nothing);
+        assert_eq!(peer.send(packet), Outcome::Nothing);
     }
-    peer.hears(&[]);
+    peer.expect_packets(&[]);
     let kept = peer.conversation.logged_in(&peer.config, LoggedIn::default(), &mut peer.out);
     assert_eq!(kept, encoded(Version::V5, &early));
     let mut peer = Peer::new(Version::V5);
-    peer.say(Packet::Connect(connect(Version::V5)));
+    peer.send(Packet::Connect(connect(Version::V5)));
     let payload = [0; 4_000];
     let large = Packet::Publish(publish(0, 0, "a", &payload));
-    let dids: Vec<_> = (0..5).map(|_| peer.say(large)).collect();
-    assert_eq!(dids[4], Did::Close(CloseReason::RateLimited), "16 KiB are enough");
-    let why = reason_string("too much was sent before CONNACK");
-    peer.hears(&[connack(ReasonCode::QuotaExceeded, &why)]);
+    let dids: Vec<_> = (0..5).map(|_| peer.send(large)).collect();
+    assert_eq!(dids[4], Outcome::Close(CloseReason::RateLimited), "16 KiB are enough");
+    let why = reason_string("too many bytes were sent before CONNACK");
+    peer.expect_packets(&[connack(ReasonCode::QuotaExceeded, &why)]);
     assert!(peer.conversation.held_bytes() < 20_000);
 }
 
 #[test]
-fn filters_are_granted_or_refused_one_by_one() {
+fn filters_are_granted_or_rejected_individually() {
     let asked = [
         ("a/b", options(2)),
         ("a/#/b", options(1)),
@@ -277,31 +280,31 @@ fn filters_are_granted_or_refused_one_by_one() {
     {
         let mut peer = Peer::open(version);
         let subscribe = Packet::Subscribe(Subscribe::new(9, Properties::default(), &filters));
-        assert_eq!(peer.say_only(subscribe), Did::Subscribe(5));
+        assert_eq!(peer.send_only(subscribe), Outcome::Subscribe(5));
         let mut request = peer.subscribe.take().unwrap();
         request
             .refuse(|filter| (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed));
-        assert!(!peer.conversation.hears_inbox());
+        assert!(!peer.conversation.receives_inbox());
         let made = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out).unwrap();
         let made: Vec<_> = made.iter().map(|made| made.filter.as_str()).collect();
         assert_eq!(made, ["a/b", "$share/g/a", "+/c", "$noroshi/inbox"]);
         let properties = Properties::default();
-        peer.hears(&[Packet::SubAck(SubAck { packet_id: 9, properties, reasons: &reasons })]);
-        assert!(peer.conversation.hears_inbox());
+        peer.expect_packets(&[Packet::SubAck(SubAck { packet_id: 9, properties, reasons: &reasons })]);
+        assert!(peer.conversation.receives_inbox());
         assert_eq!(peer.conversation.subscriptions().count(), 4);
         let asked = ["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##", "$share/g/a", "$share/h/a"];
         let filters = Unsubscribe::filters_of(&asked);
         let unsubscribe = Packet::Unsubscribe(Unsubscribe::new(10, properties, &filters));
-        assert_eq!(peer.say(unsubscribe), Did::Unsubscribe(7));
+        assert_eq!(peer.send(unsubscribe), Outcome::Unsubscribe(7));
         let reasons = &[0, 0x11, 0, 0x11, 0, 0x11, 0x11, 0, 0x11];
-        peer.hears(&[Packet::UnsubAck(SubAck { packet_id: 10, properties, reasons })]);
-        assert!(!peer.conversation.hears_inbox());
+        peer.expect_packets(&[Packet::UnsubAck(SubAck { packet_id: 10, properties, reasons })]);
+        assert!(!peer.conversation.receives_inbox());
         assert_eq!(peer.conversation.held_bytes(), 0, "nothing is left");
     }
 }
 
 #[test]
-fn retained_messages_are_wanted_as_asked() {
+fn retain_handling_is_respected() {
     let mut peer = Peer::open(Version::V5);
     let with = |handling| options(0).with_retain_handling(handling);
     for (handling, new, wanted) in [
@@ -317,21 +320,21 @@ fn retained_messages_are_wanted_as_asked() {
 }
 
 #[test]
-fn subscriptions_have_a_limit() {
+fn subscriptions_are_limited() {
     let mut peer = Peer::open(Version::V5);
     peer.config.subscriptions_max = 2;
     peer.subscribe(&[("a", options(0)), ("b", options(0))]);
     let filters = Subscribe::filters_of(&[("a", options(1)), ("c", options(0))]);
-    peer.say(Packet::Subscribe(Subscribe::new(2, Properties::default(), &filters)));
+    peer.send(Packet::Subscribe(Subscribe::new(2, Properties::default(), &filters)));
     let properties = Properties::default();
-    peer.hears(&[Packet::SubAck(SubAck { packet_id: 2, properties, reasons: &[1, 0x97] })]);
+    peer.expect_packets(&[Packet::SubAck(SubAck { packet_id: 2, properties, reasons: &[1, 0x97] })]);
     let filters = Subscribe::filters_of(&[("a", options(1)); 3]);
-    let did = peer.say(Packet::Subscribe(Subscribe::new(2, properties, &filters)));
-    assert_eq!(did, Did::Close(CloseReason::BadMessage));
+    let did = peer.send(Packet::Subscribe(Subscribe::new(2, properties, &filters)));
+    assert_eq!(did, Outcome::Close(CloseReason::BadMessage));
 }
 
 #[test]
-fn violations_are_told_in_mqtt_5_and_end_mqtt_3() {
+fn violations_are_reported_in_mqtt_5_and_close_mqtt_3() {
     let auth = Auth { reason: ReasonCode::ReAuthenticate, properties: Properties::default() };
     for (packet, code) in [
         (Packet::Auth(auth), ReasonCode::ProtocolError),
@@ -339,22 +342,22 @@ fn violations_are_told_in_mqtt_5_and_end_mqtt_3() {
         (connack(ReasonCode::Success, &PropertyList::new()), ReasonCode::ProtocolError),
     ] {
         let mut peer = Peer::open(Version::V5);
-        assert_eq!(peer.say(packet), Did::Close(CloseReason::BadMessage), "{packet:?}");
+        assert_eq!(peer.send(packet), Outcome::Close(CloseReason::BadMessage), "{packet:?}");
         assert_eq!(peer.out[2], code as u8);
     }
     let mut peer = Peer::open(Version::V5);
-    assert_eq!(peer.say_bytes(&[0xC0, 1, 0]), Did::Close(CloseReason::ProtocolError));
+    assert_eq!(peer.send_bytes(&[0xC0, 1, 0]), Outcome::Close(CloseReason::ProtocolError));
     assert_eq!(peer.out[2], 0x81);
     let mut peer = Peer::open(Version::V5);
     peer.conversation.violate(Violation::TooBig, &mut peer.out);
     assert_eq!(peer.out[2], 0x95);
     let mut peer = Peer::open(Version::V3);
-    assert_eq!(peer.say_bytes(&[0xC0, 1, 0]), Did::Close(CloseReason::ProtocolError));
-    peer.hears(&[]);
+    assert_eq!(peer.send_bytes(&[0xC0, 1, 0]), Outcome::Close(CloseReason::ProtocolError));
+    peer.expect_packets(&[]);
 }
 
 #[test]
-fn every_close_has_its_last_word() {
+fn every_close_reason_has_its_closing_packet() {
     let drain = ServerReference { servers: "other:1883", moved: false };
     let moved = ServerReference { servers: "other:1883", moved: true };
     let explained = |reason: CloseReason| reason_string(reason.explain());
@@ -377,12 +380,12 @@ fn every_close_has_its_last_word() {
     ] {
         let mut peer = Peer::open(Version::V5);
         peer.conversation.close(reason, reference, &mut peer.out);
-        peer.hears(&[disconnect(code, &properties)]);
+        peer.expect_packets(&[disconnect(code, &properties)]);
         peer.conversation.close(reason, reference, &mut peer.out);
-        peer.hears(&[]);
+        peer.expect_packets(&[]);
         let mut peer = Peer::open(Version::V3);
         peer.conversation.close(reason, reference, &mut peer.out);
-        peer.hears(&[]);
+        peer.expect_packets(&[]);
         assert!(!peer.conversation.is_open());
     }
     for (reason, code, older) in [
@@ -393,7 +396,7 @@ fn every_close_has_its_last_word() {
     ] {
         for version in [Version::V3, Version::V5] {
             let mut peer = Peer::new(version);
-            peer.say(Packet::Connect(connect(version)));
+            peer.send(Packet::Connect(connect(version)));
             peer.conversation.close(reason, None, &mut peer.out);
             let expected = if version == Version::V5 { code } else { older };
             assert_eq!((peer.out[0], peer.out[2], peer.out[3]), (0x20, 0, expected), "{reason:?}");
@@ -402,7 +405,7 @@ fn every_close_has_its_last_word() {
 }
 
 #[test]
-fn what_is_said_stays_below_the_clients_maximum() {
+fn replies_stay_below_the_clients_maximum() {
     let small = list(&[(Property::MaximumPacketSize, Value::U32(24))]);
     let mut peer = Peer::new(Version::V5);
     let connect = Connect { properties: small.properties(), ..connect(Version::V5) };
@@ -411,33 +414,33 @@ fn what_is_said_stays_below_the_clients_maximum() {
     peer.out.clear();
     peer.conversation.close(CloseReason::Replaced, None, &mut peer.out);
     assert_eq!(peer.out, [0xE0, 1, 0x8E], "without its explanation");
-    // A SUBACK has to be said whole.
+    // A SUBACK must be sent whole.
     let mut peer = Peer::new(Version::V5);
     peer.log_in(&connect, LoggedIn::default());
     peer.out.clear();
     let filters = Subscribe::filters_of(&[("a", options(0)); 30]);
-    peer.say_only(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
+    peer.send_only(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
     let request = peer.subscribe.take().unwrap();
     let result = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out);
     assert_eq!(result, Err(CloseReason::TooBig));
-    peer.hears(&[]);
+    peer.expect_packets(&[]);
 }
 
 #[test]
-fn presence_and_tokens_come_by_their_own_topics() {
+fn presence_and_tokens_use_their_own_topics() {
     for version in [Version::V3, Version::V5] {
         let mut peer = Peer::open(version);
         let to = |qos: u8, topic, payload| Packet::Publish(publish(qos, u16::from(qos), topic, payload));
-        assert_eq!(peer.say(to(0, PRESENCE_TOPIC, b"idle")), Did::Presence(Presence::Idle));
-        peer.hears(&[]);
-        assert_eq!(peer.say(to(1, PRESENCE_TOPIC, b"active")), Did::Presence(Presence::Active));
-        peer.hears(&[Packet::PubAck(Ack::success(1))]);
-        assert_eq!(peer.say(to(0, PRESENCE_TOPIC, b"away")), Did::Nothing);
-        let Did::RenewToken { token, answer } = peer.say(to(1, TOKEN_TOPIC, b"new")) else {
+        assert_eq!(peer.send(to(0, PRESENCE_TOPIC, b"idle")), Outcome::Presence(Presence::Idle));
+        peer.expect_packets(&[]);
+        assert_eq!(peer.send(to(1, PRESENCE_TOPIC, b"active")), Outcome::Presence(Presence::Active));
+        peer.expect_packets(&[Packet::PubAck(Ack::success(1))]);
+        assert_eq!(peer.send(to(0, PRESENCE_TOPIC, b"away")), Outcome::Nothing);
+        let Outcome::RenewToken { token, answer } = peer.send(to(1, TOKEN_TOPIC, b"new")) else {
             panic!("a token")
         };
         assert_eq!(token, "new");
-        peer.hears(&[]);
+        peer.expect_packets(&[]);
         let refused = Err(PublishRefused::NotAllowed);
         peer.conversation.published(answer.unwrap(), refused, &mut peer.out).unwrap();
         assert_eq!(peer.out.len() > 4, version == Version::V5, "only MQTT 5 can be refused");

@@ -1,5 +1,5 @@
-//! Random packets and random answers of the service, in any order: nothing panics, what is written can be
-//! read, nothing follows the last word, and what is held is bounded.
+//! Random packets and random results of the service, in any order: no panic, output that can be parsed,
+//! nothing after the closing packet, and bounded memory.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,14 @@ use crate::mqtt::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A packet by its number, with ids, a topic and flags.
+    /// A packet selected by number, with ids, a topic and flags.
     Packet {
         kind: u8,
         id: u16,
         topic: u8,
         bits: u8,
     },
-    /// Anything with a header that says its length.
+    /// Arbitrary bytes with a valid length in the header.
     Bytes {
         first: u8,
         body: Vec<u8>,
@@ -38,8 +38,8 @@ enum Step {
         late_ms: u16,
     },
     CaughtUp,
-    /// The connection breaks and the session comes back.
-    Again,
+    /// The connection breaks and the session is resumed.
+    Reconnect,
     Close(u8),
 }
 
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         15 => (0_usize..4, any::<Option<bool>>()).prop_map(|(at, refused)| Step::Answer { at, refused }),
         30 => deliver,
         3 => Just(Step::CaughtUp),
-        3 => Just(Step::Again),
+        3 => Just(Step::Reconnect),
         1 => (0_u8..17).prop_map(Step::Close),
     ]
 }
@@ -78,7 +78,7 @@ const TOPICS: [&str; 12] = [
     "+/+",
 ];
 
-/// A packet of a client, right or wrong.
+/// A packet of a client, valid or not.
 fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8> {
     let mut list = PropertyList::new();
     if version == Version::V5 && bits & 1 != 0 {
@@ -149,11 +149,11 @@ struct Machine {
     version: Version,
     conversation: Conversation,
     answers: Vec<Answer>,
-    /// The last word was said on this connection.
+    /// The closing packet was written on this connection.
     over: bool,
     saved: Option<Box<Saved>>,
     subscriptions: Vec<Subscription>,
-    /// Packet ids the client has not confirmed, as the client sees it.
+    /// Packet ids that the client has not confirmed, from the client's view.
     in_flight: HashSet<u16>,
 }
 
@@ -178,7 +178,7 @@ impl Machine {
         match step {
             Step::Packet { kind, id, topic, bits } => {
                 let topic = TOPICS[usize::from(topic)];
-                // The builder cannot say DUP at QoS 0; the reader refuses it.
+                // The builder cannot encode DUP at QoS 0; the reader rejects it.
                 self.receive(&packet(self.version, kind, id, topic, bits), &mut out);
             }
             Step::Bytes { first, body } => {
@@ -216,7 +216,7 @@ impl Machine {
                 }
             }
             Step::CaughtUp => drop(self.conversation.caught_up()),
-            Step::Again => self.again(),
+            Step::Reconnect => self.reconnect(),
             Step::Close(reason) => {
                 let reason = CloseReason::ALL[usize::from(reason)];
                 self.conversation.close(reason, None, &mut out);
@@ -237,7 +237,7 @@ impl Machine {
         });
         for (packet_type, flags, body, minimal) in frames {
             let frame = Frame { packet_type, flags, body: &body, minimal };
-            // A confirmation is heard by us whatever comes of it.
+            // The conversation processes an acknowledgement whatever its result.
             if let Ok(Packet::PubAck(ack) | Packet::PubComp(ack)) = Packet::parse(self.version, frame) {
                 self.in_flight.remove(&ack.packet_id);
             }
@@ -288,7 +288,7 @@ impl Machine {
         }
     }
 
-    fn again(&mut self) {
+    fn reconnect(&mut self) {
         let conversation = std::mem::take(&mut self.conversation);
         let parting = conversation.part();
         assert_eq!(parting.saved.is_some(), parting.session_expiry_s > 0 && parting.saved.is_some());
@@ -298,7 +298,7 @@ impl Machine {
         self.over = false;
     }
 
-    /// What was written: whole packets of a server, that a client of this version understands.
+    /// Checks that the output consists of whole server packets that a client of this version understands.
     fn check(&mut self, out: &[u8]) {
         assert!(!self.over || out.is_empty(), "after the last word: {out:02x?}");
         let version = self.conversation.version();
@@ -326,9 +326,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_conversation_keeps_its_promises(five: bool, steps in prop::collection::vec(step(), 0..60)) {
+    fn invariants_hold_for_any_conversation(five: bool, steps in prop::collection::vec(step(), 0..60)) {
         let mut machine = Machine::new(if five { Version::V5 } else { Version::V3 });
-        // Half the conversations begin as they should.
+        // Half of the conversations start with a valid CONNECT.
         if steps.len() % 2 == 0 {
             machine.step(Step::Packet { kind: 1, id: 0, topic: 0, bits: 0b0000_0011 });
             machine.step(Step::LogIn { present: false });

@@ -1,4 +1,4 @@
-//! A table of what is wrong: each packet with the violation it is, in both versions where both know it.
+//! A table of malformed packets and their violations, in both versions where both define the rule.
 
 use super::peer::each_frame;
 use crate::mqtt::Violation::*;
@@ -13,7 +13,7 @@ fn check(version: Version, bytes: &[u8], expected: Violation) {
     assert_eq!(heard, Some(Err(expected)), "{bytes:02x?}");
 }
 
-/// A packet around a body of less than 128 bytes.
+/// Wraps a body of less than 128 bytes in a packet.
 fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     [&[first, body.len() as u8], body].concat()
 }
@@ -40,7 +40,7 @@ fn connect() {
     three(b"\x02\x00\x3C\x00\x01\xFF", InvalidUtf8);
     three(b"\x02\x00\x3C\x00\x01\x00", NulInString);
     three(b"\x02\x00\x3C\x00\x01cx", TrailingBytes);
-    three(b"\x82\x00\x3C\x00\x01c", Truncated); // a user name that is not there
+    three(b"\x82\x00\x3C\x00\x01c", Truncated); // the user name is missing
     three(b"\x02\x00", Truncated);
     five(b"\x02\x00\x3C\x03\x21\x00\x00\x00\x01c", PropertyValue); // receive maximum 0
     five(b"\x02\x00\x3C\x05\x27\x00\x00\x00\x00\x00\x01c", PropertyValue); // maximum packet size 0
@@ -48,7 +48,7 @@ fn connect() {
     five(b"\x02\x00\x3C\x02\x19\x02\x00\x01c", PropertyValue);
     five(b"\x02\x00\x3C\x06\x22\x00\x01\x22\x00\x01\x00\x01c", RepeatedProperty);
     five(b"\x02\x00\x3C\x04\x16\x00\x01a\x00\x01c", AuthDataWithoutMethod);
-    five(b"\x02\x00\x3C\x02\x01\x00\x00\x01c", UnknownProperty); // another packet's
+    five(b"\x02\x00\x3C\x02\x01\x00\x00\x01c", UnknownProperty); // a property of another packet
     five(b"\x02\x00\x3C\x02\x7F\x00\x00\x01c", UnknownProperty);
     five(b"\x02\x00\x3C\x7F\x00\x01c", Truncated); // properties longer than the packet
     five(b"\x02\x00\x3C\x02\x22\x00\x00\x01c", Truncated); // a property longer than the properties
@@ -77,8 +77,8 @@ fn publish() {
     five(b"\x00\x01a\x02\x0B\x00", PropertyValue);
     five(b"\x00\x01a\x04\x01\x01\x01\x01", RepeatedProperty);
     five(b"\x00\x01a\x05\x11\x00\x00\x00\x01", UnknownProperty);
-    five(b"\x00\x01a", Truncated); // no length of properties
-    // The same length in more bytes than it needs: MQTT 3.1.1 does not forbid it.
+    five(b"\x00\x01a", Truncated); // the length of the properties is missing
+    // A length that is not minimal: MQTT 3.1.1 does not forbid it.
     check(Version::V5, b"\x30\x83\x00\x00\x01a", LengthNotMinimal);
     each_frame(b"\x30\x83\x00\x00\x01a", |frame| assert!(Packet::parse(Version::V3, frame).is_ok()));
 }

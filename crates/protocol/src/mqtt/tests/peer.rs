@@ -10,7 +10,7 @@ use crate::mqtt::*;
 
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-/// Whole packets in `bytes`.
+/// Splits `bytes` into whole packets.
 pub(super) fn each_frame(bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
     let mut decoder = Decoder::new();
     let fed = decoder.feed(bytes, usize::MAX, &mut |frame| {
@@ -26,9 +26,9 @@ pub(super) fn encoded(version: Version, packets: &[Packet<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// What one packet did, with what was borrowed made into text.
+/// The result of one packet, with borrowed parts rendered as text.
 #[derive(Debug, PartialEq)]
-pub(super) enum Did {
+pub(super) enum Outcome {
     Nothing,
     LogIn { device: Option<String>, token: Option<String>, app: Option<String>, expiry_s: u32 },
     Publish { topic: String, payload: Vec<u8>, retain: bool, answer: Option<Answer> },
@@ -45,7 +45,7 @@ pub(super) struct Peer {
     pub(super) config: Config,
     pub(super) conversation: Conversation,
     pub(super) version: Version,
-    /// What the service wrote and was not looked at.
+    /// Output of the service that no test has checked yet.
     pub(super) out: Vec<u8>,
     pub(super) subscribe: Option<SubscribeRequest>,
     pub(super) unsubscribe: Option<UnsubscribeRequest>,
@@ -69,7 +69,7 @@ impl Peer {
         }
     }
 
-    /// One that is logged in without a session of before.
+    /// A peer that is logged in without a previous session.
     pub(super) fn open(version: Version) -> Self {
         let mut peer = Self::new(version);
         peer.log_in(&connect(version), LoggedIn { origin: 7, ..LoggedIn::default() });
@@ -78,15 +78,15 @@ impl Peer {
     }
 
     pub(super) fn log_in(&mut self, connect: &Connect<'_>, session: LoggedIn<'_>) {
-        let did = self.say(Packet::Connect(*connect));
-        assert!(matches!(did, Did::LogIn { .. }), "{did:?}");
+        let did = self.send(Packet::Connect(*connect));
+        assert!(matches!(did, Outcome::LogIn { .. }), "{did:?}");
         let early = self.conversation.logged_in(&self.config, session, &mut self.out);
         assert!(early.is_empty());
     }
 
-    /// The client says something; SUBSCRIBE and UNSUBSCRIBE are answered at once.
-    pub(super) fn say(&mut self, packet: Packet<'_>) -> Did {
-        let did = self.say_only(packet);
+    /// The client sends a packet; SUBSCRIBE and UNSUBSCRIBE are answered at once.
+    pub(super) fn send(&mut self, packet: Packet<'_>) -> Outcome {
+        let did = self.send_only(packet);
         if let Some(request) = self.subscribe.take() {
             self.subscribed =
                 self.conversation.subscribed(&self.config, request, 0, &mut self.out).expect("goes on");
@@ -97,27 +97,27 @@ impl Peer {
         did
     }
 
-    pub(super) fn say_only(&mut self, packet: Packet<'_>) -> Did {
+    pub(super) fn send_only(&mut self, packet: Packet<'_>) -> Outcome {
         let mut bytes = Vec::new();
         packet.encode(self.version, &mut bytes);
-        self.say_bytes(&bytes)
+        self.send_bytes(&bytes)
     }
 
-    /// Exactly one packet.
-    pub(super) fn say_bytes(&mut self, bytes: &[u8]) -> Did {
+    /// Sends exactly one packet.
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) -> Outcome {
         let mut did = None;
         each_frame(bytes, |frame| {
             let action = self.conversation.receive(&self.config, frame, &mut self.out);
             assert!(did.is_none(), "one packet");
             did = Some(match action {
-                Action::None => Did::Nothing,
-                Action::LogIn(log_in) => Did::LogIn {
+                Action::None => Outcome::Nothing,
+                Action::LogIn(log_in) => Outcome::LogIn {
                     device: log_in.device.map(str::to_owned),
                     token: log_in.token.map(str::to_owned),
                     app: log_in.app.map(str::to_owned),
                     expiry_s: log_in.session_expiry_s,
                 },
-                Action::Publish { publication, answer } => Did::Publish {
+                Action::Publish { publication, answer } => Outcome::Publish {
                     topic: publication.topic.to_string(),
                     payload: publication.payload.to_vec(),
                     retain: publication.retain,
@@ -126,20 +126,22 @@ impl Peer {
                 Action::Subscribe(request) => {
                     let count = request.count();
                     self.subscribe = Some(request);
-                    Did::Subscribe(count)
+                    Outcome::Subscribe(count)
                 }
                 Action::Unsubscribe(request) => {
                     let count = request.filters().count();
                     self.unsubscribe = Some(request);
-                    Did::Unsubscribe(count)
+                    Outcome::Unsubscribe(count)
                 }
                 Action::Settled { ids, room } => {
-                    Did::Settled { ids: ids.iter().map(|id| id.as_bytes()[0]).collect(), room }
+                    Outcome::Settled { ids: ids.iter().map(|id| id.as_bytes()[0]).collect(), room }
                 }
-                Action::Presence(presence) => Did::Presence(presence),
-                Action::RenewToken { token, answer } => Did::RenewToken { token: token.to_owned(), answer },
-                Action::Refused(why) => Did::Refused(why),
-                Action::Close { reason, .. } => Did::Close(reason),
+                Action::Presence(presence) => Outcome::Presence(presence),
+                Action::RenewToken { token, answer } => {
+                    Outcome::RenewToken { token: token.to_owned(), answer }
+                }
+                Action::Refused(why) => Outcome::Refused(why),
+                Action::Close { reason, .. } => Outcome::Close(reason),
             });
         });
         did.expect("a packet")
@@ -147,18 +149,18 @@ impl Peer {
 
     pub(super) fn subscribe(&mut self, filters: &[(&str, SubscribeOptions)]) {
         let filters = Subscribe::filters_of(filters);
-        self.say(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
+        self.send(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
         self.out.clear();
     }
 
-    /// What the service wrote since it was looked at last is exactly this.
+    /// Compares all output since the last check.
     #[track_caller]
-    pub(super) fn hears(&mut self, packets: &[Packet<'_>]) {
+    pub(super) fn expect_packets(&mut self, packets: &[Packet<'_>]) {
         let expected = encoded(self.version, packets);
         assert_eq!(std::mem::take(&mut self.out), expected, "{packets:?}");
     }
 
-    /// Delivers, and returns what became of it; the bytes are in `out`.
+    /// Delivers a message and returns the result; the bytes are in `out`.
     pub(super) fn deliver(&mut self, outgoing: &Outgoing, cause: Cause) -> Delivery {
         let delivery = self.conversation.deliver(&self.config, outgoing, cause, NOW, &mut self.out);
         if let Delivery::Send { shared, .. } = &delivery {

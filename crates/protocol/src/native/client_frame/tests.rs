@@ -1,6 +1,5 @@
-//! Every frame of the contract, and every way to get one wrong: the exact words for each mistake, since
-//! they are what a client's developer gets to read. One test puts a secret into every place a value can
-//! stand and looks for it in the answer.
+//! Every valid frame, and every kind of error with its exact message, since client developers read them. One
+//! test puts a secret into every place where a value can occur and checks that no message contains it.
 
 use noroshi_types::{Epoch, limits};
 use proptest::prelude::*;
@@ -28,7 +27,7 @@ fn check_error(text: &str, expected: &str) {
 }
 
 #[test]
-fn every_frame_of_the_contract() {
+fn every_valid_frame_is_parsed() {
     let id = NotificationId::parse(ID).unwrap();
     check(r#"{"t":"connect","token":"abc"}"#, ClientFrame::Connect { token: Token::new("abc") });
     check(r#"{"token":"a\u0062c","t":"token"}"#, ClientFrame::Token { token: Token::new("abc") });
@@ -50,7 +49,7 @@ fn every_frame_of_the_contract() {
 }
 
 #[test]
-fn what_is_not_json_is_told_where() {
+fn json_errors_state_their_position() {
     check_error("", "not JSON: EOF while parsing a value at line 1 column 0");
     check_error(r#"{"t":"ping""#, "not JSON: EOF while parsing an object at line 1 column 11");
     check_error(r#"{"t":"ping"} x"#, "not JSON: trailing characters at line 1 column 14");
@@ -61,11 +60,11 @@ fn what_is_not_json_is_told_where() {
 }
 
 #[test]
-fn types_and_fields_are_known_ones() {
+fn unknown_types_and_fields_are_rejected() {
     check_error("{}", "`t` is missing");
     check_error(r#"{"t":"publish"}"#, "`t`: unknown frame type `publish`");
     check_error(r#"{"t":"ping","x":1}"#, "unknown field `x`");
-    check_error(r#"{"t":"ping","t":"ping"}"#, "`t` is there twice");
+    check_error(r#"{"t":"ping","t":"ping"}"#, "`t` occurs twice");
     check_error(r#"{"t":"ping","ids":[]}"#, "`ids` does not belong to a frame of type `ping`");
     check_error(
         r#"{"t":"unsub","topics":[],"since":{}}"#,
@@ -75,7 +74,7 @@ fn types_and_fields_are_known_ones() {
 }
 
 #[test]
-fn fields_are_there_and_of_their_type() {
+fn missing_fields_and_wrong_types_are_rejected() {
     check_error(r#"{"t":"connect"}"#, "`token` is missing");
     check_error(r#"{"t":"token"}"#, "`token` is missing");
     check_error(r#"{"t":"ack"}"#, "`ids` is missing");
@@ -86,7 +85,10 @@ fn fields_are_there_and_of_their_type() {
     check_error(r#"{"t":"ack","ids":"x"}"#, "`ids` must be an array of notification ids");
     check_error(r#"{"t":"ack","ids":[1]}"#, "`ids` must be an array of notification ids");
     check_error(r#"{"t":"ack","ids":null}"#, "`ids` must be an array of notification ids");
-    check_error(&format!(r#"{{"t":"ack","ids":["{ID}","n1"]}}"#), "`ids[1]`: a notification id is a UUID");
+    check_error(
+        &format!(r#"{{"t":"ack","ids":["{ID}","n1"]}}"#),
+        "`ids[1]`: a notification id must be a UUID",
+    );
     check_error(r#"{"t":"presence","state":"offline"}"#, r#"`state` must be "active" or "idle""#);
     check_error(r#"{"t":"sub","topics":{"a":1}}"#, "`topics` must be an array of strings");
     check_error(
@@ -97,7 +99,7 @@ fn fields_are_there_and_of_their_type() {
 }
 
 #[test]
-fn since_is_a_position_of_each_topic() {
+fn since_contains_a_position_per_topic() {
     let since = |since: &str, expected: &str| {
         check_error(&format!(r#"{{"t":"sub","topics":["a"],"since":{since}}}"#), expected);
     };
@@ -107,19 +109,19 @@ fn since_is_a_position_of_each_topic() {
     since(r#"{"a":{"epoch":42,"offset":1}}"#, shape);
     since(r#"{"a":{"epoch":"0000002a","offset":-1}}"#, shape);
     since(r#"{"a":{"epoch":"0000002a","offset":1.5}}"#, shape);
-    since(r#"{"a":{"epoch":"2a","offset":1}}"#, "`since`: an epoch is 8 hex digits");
+    since(r#"{"a":{"epoch":"2a","offset":1}}"#, "`since`: an epoch must be 8 hex digits");
     since(r#"{"a":{"offset":1}}"#, "`epoch` is missing in `since`");
     since(r#"{"a":{"epoch":"0000002a"}}"#, "`offset` is missing in `since`");
     since(r#"{"a":{"epoch":"0000002a","offset":1,"x":1}}"#, "unknown field `x` in `since`");
     since(r#"{"a#":{}}"#, "`since`: a topic must not contain control characters, '+' or '#'");
     let place = r#"{"epoch":"0000002a","offset":1}"#;
-    let stray = "`since` names a topic twice, or one that `topics` does not";
+    let stray = "`since` names a topic twice, or a topic that is not in `topics`";
     since(&format!(r#"{{"b":{place}}}"#), stray);
     since(&format!(r#"{{"a":{place},"a":{place}}}"#), stray);
 }
 
 #[test]
-fn lists_have_a_limit() {
+fn lists_are_limited() {
     let list = |item: &str, count: usize| vec![format!("\"{item}\""); count].join(",");
     let ack = |count| format!(r#"{{"t":"ack","ids":[{}]}}"#, list(ID, count));
     assert!(parse_client_frame(&ack(limits::ACK_IDS_MAX)).is_ok());
@@ -135,7 +137,7 @@ fn lists_have_a_limit() {
 }
 
 #[test]
-fn no_value_is_ever_shown() {
+fn errors_never_contain_values() {
     for wrong in [
         r#"{"t":"connect","token":["s3cret"]}"#,
         r#"{"t":"ack","ids":"s3cret"}"#,
@@ -159,7 +161,7 @@ fn no_value_is_ever_shown() {
 
 proptest! {
     #[test]
-    fn any_text_is_an_answer(
+    fn any_text_parses_or_fails(
         text in r#"[{}\[\]":,a-c0-9 ]{0,30}|\{"(t|token|ids|state|topics|since)":("(ping|sub|ack)"|\[("a")?\]|\{("a":\{\})?\}|1)(,"t":"(sub|ack)")?\}"#,
     ) {
         let _ = parse_client_frame(&text);

@@ -1,4 +1,4 @@
-//! Attachments: put together in order, bounded, and nothing kept after a mistake.
+//! Attachments: joined in order, bounded, and dropped after an error.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn check_error(data: &[Data<'_>], error: PacketError) {
 }
 
 #[test]
-fn a_packet_without_attachments_is_read_where_it_lies() {
+fn packet_without_attachments_is_borrowed() {
     let mut assembler = Assembler::new();
     let whole = assembler.feed(Data::Text(r#"2["a",1]"#), &LIMITS).unwrap().unwrap();
     assert!(matches!(whole, Whole::Text(_)) && whole.attachments().is_empty());
@@ -33,7 +33,7 @@ fn a_packet_without_attachments_is_read_where_it_lies() {
 }
 
 #[test]
-fn attachments_are_put_together_in_order() {
+fn attachments_are_joined_in_order() {
     let results = feed_all(&[Data::Text(TWO), Data::Binary(&[1, 2]), Data::Binary(&[]), Data::Text("1")]);
     assert!(matches!(results[..2], [Ok(None), Ok(None)]));
     let whole = results[2].as_ref().unwrap().as_ref().unwrap();
@@ -44,7 +44,7 @@ fn attachments_are_put_together_in_order() {
 }
 
 #[test]
-fn what_does_not_belong_there_is_an_error() {
+fn misplaced_messages_are_errors() {
     check_error(&[Data::Binary(&[1])], PacketError::UnexpectedBinary);
     check_error(&[Data::Text(TWO), Data::Text("1")], PacketError::UnexpectedText);
     check_error(&[Data::Text(TWO), Data::Binary(&[1]), Data::Text("1")], PacketError::UnexpectedText);
@@ -55,19 +55,19 @@ fn what_does_not_belong_there_is_an_error() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn buffers_are_bounded() {
     check_error(&[Data::Text(TWO), Data::Binary(&[0; 40])], PacketError::TooBig);
     check_error(&[Data::Text(TWO), Data::Binary(&[0; 15]), Data::Binary(&[0; 20])], PacketError::TooBig);
     let long = format!(r#"51-["a","{}"]"#, "x".repeat(100));
     check_error(&[Data::Text(&long)], PacketError::TooBig);
-    // In one piece it is the transport that bounds it.
+    // Without attachments, the transport limits the size.
     let long = format!(r#"2["a","{}"]"#, "x".repeat(1000));
     assert!(feed_all(&[Data::Text(&long)])[0].is_ok());
 }
 
 proptest! {
     #[test]
-    fn any_messages_in_any_order_hold_what_the_limits_allow(
+    fn buffers_respect_limits_for_any_messages(
         messages in proptest::collection::vec(prop_oneof![
             r#"[0-6][0-3]?-?[0-9]?(\["a"\])?"#.prop_map(Ok),
             Just(Ok(TWO.to_owned())),

@@ -1,4 +1,4 @@
-//! Conversations as dialogues: what a device says, what is asked of the session core, what it hears.
+//! Conversations as dialogues: packets of a device, requests to the session core, and packets to the device.
 
 use noroshi_types::{
     AppId, Epoch, Message, NotificationId, Position, Presence, Timestamp, Topic, Urgency, When, limits,
@@ -50,7 +50,7 @@ impl Peer {
         self.expect(expected);
     }
 
-    /// Texts that are sent, as they are; other actions as `Debug` shows them.
+    /// Compares the actions: sent texts verbatim, others as `Debug`.
     #[track_caller]
     fn expect(&mut self, expected: &[&str]) {
         let said: Vec<String> = self.out.drain(..).map(|action| shown(&action)).collect();
@@ -96,7 +96,7 @@ fn message(n: u8, when: When) -> Message {
 }
 
 #[test]
-fn nothing_is_held_of_a_packet_with_attachments_before_the_log_in_is_answered() {
+fn attachments_are_not_buffered_before_the_log_in() {
     for connects in [false, true] {
         let mut peer = Peer::new();
         if connects {
@@ -109,7 +109,7 @@ fn nothing_is_held_of_a_packet_with_attachments_before_the_log_in_is_answered() 
 }
 
 #[test]
-fn a_device_logs_in() {
+fn device_logs_in() {
     let mut peer = Peer::new();
     assert_eq!(peer.conversation.deadline_ms(), Some(1_000));
     let actions = peer.actions(r#"0{"token":"abc","topics":["news"]}"#);
@@ -118,7 +118,7 @@ fn a_device_logs_in() {
     assert_eq!(log_in.topics, [Topic::parse("news").unwrap()]);
     assert!(!format!("{actions:?}").contains("abc"));
     assert!(!peer.conversation.is_open());
-    // However long the store takes.
+    // Even if the store is slow.
     peer.conversation.handle_time(1_000_000, &mut peer.out);
     peer.expect(&[]);
     peer.conversation.logged_in("s", "p", &mut peer.out);
@@ -130,7 +130,7 @@ fn a_device_logs_in() {
 }
 
 #[test]
-fn a_token_may_have_come_with_the_request() {
+fn token_may_be_in_the_http_request() {
     for connect in ["0", "0{}"] {
         let actions = Peer::new().actions(connect);
         assert!(matches!(actions.as_slice(), [Action::LogIn(log_in)] if log_in.token.is_none()));
@@ -138,7 +138,7 @@ fn a_token_may_have_come_with_the_request() {
 }
 
 #[test]
-fn a_connection_that_was_lost_is_named() {
+fn log_in_names_the_lost_connection() {
     let mut peer = Peer::new();
     let actions = peer.actions(&format!(r#"0{{"pid":"pid1","offset":"{ID}.0000002a.7","offsets":true}}"#));
     let [Action::LogIn(log_in)] = actions.as_slice() else { panic!("{actions:?}") };
@@ -146,7 +146,7 @@ fn a_connection_that_was_lost_is_named() {
     let offset = log_in.offset.unwrap();
     assert_eq!(offset.id.to_string(), ID);
     assert_eq!(offset.position, Some(Position { epoch: Epoch(42), offset: 7 }));
-    // The same pid says "recovered".
+    // The same pid means "recovered".
     peer.conversation.logged_in("s", log_in.pid.as_deref().unwrap(), &mut peer.out);
     peer.expect(&[r#"40{"sid":"s","pid":"pid1"}"#]);
     let (notification, ack_id) = peer.deliver(1, When::Stored);
@@ -154,7 +154,7 @@ fn a_connection_that_was_lost_is_named() {
 }
 
 #[test]
-fn a_bad_auth_is_told_and_another_may_follow() {
+fn invalid_auth_is_reported_and_may_be_retried() {
     let mut peer = Peer::new();
     let told = r#"44{"message":"unknown field `x` in the handshake's auth","data":{"code":"bad_auth"}}"#;
     peer.send(r#"0{"x":1}"#, &[told]);
@@ -168,7 +168,7 @@ fn a_bad_auth_is_told_and_another_may_follow() {
 }
 
 #[test]
-fn who_does_not_connect_in_time_is_let_go() {
+fn connect_timeout_closes_the_connection() {
     let mut peer = Peer::new();
     peer.conversation.handle_time(999, &mut peer.out);
     peer.expect(&[]);
@@ -178,14 +178,14 @@ fn who_does_not_connect_in_time_is_let_go() {
     peer.send("0", &[]);
     peer.leave(CloseReason::AuthTimeout);
     peer.expect(&[]);
-    // Late, though no timer fired.
+    // Late, even if no timer fired.
     let mut peer = Peer::new();
     peer.now_ms = 1_000;
     peer.send("0", &["Close(AuthTimeout)"]);
 }
 
 #[test]
-fn other_namespaces_are_refused_and_nothing_else_is_said_in_them() {
+fn other_namespaces_are_rejected() {
     let mut peer = Peer::open("");
     peer.send("0/admin", &[r#"44/admin,{"message":"Invalid namespace"}"#]);
     peer.send(r#"0/a"b,{"token":"x"}"#, &["44/a\"b,{\"message\":\"Invalid namespace\"}"]);
@@ -196,7 +196,7 @@ fn other_namespaces_are_refused_and_nothing_else_is_said_in_them() {
 }
 
 #[test]
-fn what_has_no_place_ends_the_conversation() {
+fn misplaced_packets_end_the_conversation() {
     for wrong in [r#"2["presence","idle"]"#, "30[]", "1", "abc", r#"4{"message":"x"}"#, "2"] {
         Peer::new().send(wrong, &["Close(BadMessage)"]);
     }
@@ -220,7 +220,7 @@ fn what_has_no_place_ends_the_conversation() {
 }
 
 #[test]
-fn events_of_a_device_become_words_of_the_session_core() {
+fn events_become_actions() {
     let mut peer = Peer::open("");
     let news = || vec![Topic::parse("news").unwrap()];
     assert_eq!(peer.actions(r#"2["presence",{"state":"idle"}]"#), [Action::Presence(Presence::Idle)]);
@@ -241,7 +241,7 @@ fn events_of_a_device_become_words_of_the_session_core() {
 }
 
 #[test]
-fn callbacks_of_a_device_are_called() {
+fn callbacks_of_the_device_are_called() {
     let mut peer = Peer::open("");
     peer.send(r#"20["presence","active"]"#, &["Presence(Active)", r#"430[{"ok":true}]"#]);
     peer.send(
@@ -259,7 +259,7 @@ fn callbacks_of_a_device_are_called() {
 }
 
 #[test]
-fn binary_events_are_put_together_and_named_wrong() {
+fn binary_events_are_joined_and_rejected() {
     let mut peer = Peer::open("");
     peer.send(r#"51-3["ack",{"_placeholder":true,"num":0}]"#, &[]);
     assert!(peer.conversation.held_bytes() > 0);
@@ -273,7 +273,7 @@ fn binary_events_are_put_together_and_named_wrong() {
 }
 
 #[test]
-fn an_acknowledgement_confirms_what_it_was_emitted_with() {
+fn acknowledgement_confirms_its_notification() {
     let mut peer = Peer::open("");
     assert_eq!(peer.deliver(1, When::Connected).1, None);
     assert_eq!(peer.deliver(2, When::Stored).1, Some(0));
@@ -282,13 +282,13 @@ fn an_acknowledgement_confirms_what_it_was_emitted_with() {
     assert_eq!(peer.actions("31[]"), [Action::Acknowledge { ids: vec![id(3)] }]);
     assert_eq!(peer.actions("31[]"), [], "once");
     assert_eq!(peer.actions("37[]"), [], "never emitted");
-    // With whatever the callback was called with.
+    // Whatever the arguments of the callback.
     peer.actions(r#"61-0[{"_placeholder":true,"num":0}]"#);
     peer.feed(Data::Binary(&[1]));
     assert_eq!(std::mem::take(&mut peer.out), [Action::Acknowledge { ids: vec![id(2)] }]);
     assert_eq!(peer.conversation.held_bytes(), 0);
     assert_eq!(peer.deliver(4, When::Stored).1, Some(2), "ids go on");
-    // By name.
+    // By notification id.
     let by_name = format!(r#"2["ack","{}"]"#, id(4));
     assert_eq!(peer.actions(&by_name), [Action::Acknowledge { ids: vec![id(4)] }]);
     assert_eq!(peer.actions("32[]"), []);
@@ -296,7 +296,7 @@ fn an_acknowledgement_confirms_what_it_was_emitted_with() {
 }
 
 #[test]
-fn a_client_that_acknowledges_nothing_costs_a_bounded_window() {
+fn unacknowledged_notifications_are_bounded() {
     let mut peer = Peer::open("");
     for _ in 0..3 * limits::INBOX_ROWS {
         peer.deliver(1, When::Stored);
@@ -307,7 +307,7 @@ fn a_client_that_acknowledges_nothing_costs_a_bounded_window() {
 }
 
 #[test]
-fn a_device_may_leave_and_come_back_on_the_same_connection() {
+fn device_may_log_out_and_in_on_one_connection() {
     let mut peer = Peer::open("");
     peer.deliver(1, When::Stored);
     peer.now_ms = 5_000;
@@ -321,7 +321,7 @@ fn a_device_may_leave_and_come_back_on_the_same_connection() {
 }
 
 #[test]
-fn every_reason_has_its_last_words() {
+fn every_close_reason_has_its_packets() {
     for reason in CloseReason::ALL {
         let mut peer = Peer::open("");
         peer.leave(reason);
@@ -337,7 +337,7 @@ fn every_reason_has_its_last_words() {
         peer.send(r#"2["presence","idle"]"#, &[]);
         peer.leave(reason);
         peer.expect(&[]);
-        // Of a log-in: a library that is refused stops trying, so only where trying again is no use.
+        // During a log-in: a rejected library stops reconnecting, so only where reconnecting is useless.
         let mut peer = Peer::new();
         peer.actions("0");
         peer.leave(reason);
@@ -354,9 +354,9 @@ fn every_reason_has_its_last_words() {
 }
 
 proptest! {
-    /// Random valid and invalid messages and decisions: no panic, bounded memory, nothing after the end.
+    /// Random valid and invalid messages and results: no panic, bounded memory, no output after the end.
     #[test]
-    fn any_order_of_inputs_keeps_the_promises(steps in proptest::collection::vec((0u8..22, 0u8..8), 0..80)) {
+    fn invariants_hold_for_any_order_of_inputs(steps in proptest::collection::vec((0u8..22, 0u8..8), 0..80)) {
         let mut peer = Peer::new();
         let (mut closing, mut over, mut emitted) = (false, false, 0u64);
         for (step, n) in steps {

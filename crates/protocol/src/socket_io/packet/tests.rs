@@ -1,5 +1,5 @@
-//! Packets: the specification's examples, vectors of the JavaScript parser, what it refuses and what we
-//! refuse besides, hostile numbers and lengths, the round trip.
+//! Packets: the specification's examples, vectors of the JavaScript parser, rejections of that parser and
+//! ours, hostile numbers and lengths, round trips.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn check(
 }
 
 #[test]
-fn the_examples_of_the_specification() {
+fn decodes_the_examples_of_the_specification() {
     use Kind::*;
     check("0", Connect, 0, "/", None, None);
     check(
@@ -55,7 +55,7 @@ fn the_examples_of_the_specification() {
     check(&format!("61-15{ack}"), BinaryAck, 1, "/", Some(15), Some(ack));
     check("1", Disconnect, 0, "/", None, None);
     check("1/admin,", Disconnect, 0, "/admin", None, None);
-    // The comma may be missing where nothing follows.
+    // The comma may be omitted if nothing follows.
     check("0/random", Connect, 0, "/random", None, None);
     check("1/custom", Disconnect, 0, "/custom", None, None);
 }
@@ -75,7 +75,7 @@ const AUTH: &str = "{\"pid\":\"p\",\"offset\":\"o\",\"token\":\"é\u{2028}\"}";
 const DEEP: &str = r#"["bin",{"a":[{"_placeholder":true,"num":0},{"b":{"_placeholder":true,"num":1}}]},{"_placeholder":true,"num":2}]"#;
 const ONE: &str = r#"[{"_placeholder":true,"num":0},"x"]"#;
 
-/// What `socket.io-parser` 4.2.7 writes before the JSON, and the packet it was given.
+/// The output of `socket.io-parser` 4.2.7 before the JSON, and its input.
 const WRITTEN_BY_JAVASCRIPT: [(&str, Packet<'static>); 17] = [
     ("0", packet(Kind::Connect, 0, "/", None, None)),
     ("0", packet(Kind::Connect, 0, "/", None, Some(r#"{"token":"123"}"#))),
@@ -97,7 +97,7 @@ const WRITTEN_BY_JAVASCRIPT: [(&str, Packet<'static>); 17] = [
 ];
 
 #[test]
-fn what_the_javascript_parser_writes_is_read_and_written_alike() {
+fn output_of_the_javascript_parser_round_trips() {
     for (head, packet) in WRITTEN_BY_JAVASCRIPT {
         let text = format!("{head}{}", packet.payload.unwrap_or_default());
         assert_eq!(Packet::parse(&text, &Limits::default()), Ok(packet));
@@ -107,10 +107,10 @@ fn what_the_javascript_parser_writes_is_read_and_written_alike() {
     }
 }
 
-/// It also takes what no client writes: no payload where one must be (SIO "Sending and receiving data"), an
-/// ack without an id, a space or an exponent where digits belong. The specification has none of these.
+/// It also accepts packets that no client sends: a missing payload (SIO "Sending and receiving data"), an ack
+/// without an id, a space or an exponent in a number. The specification permits none of these.
 #[test]
-fn what_only_the_javascript_parser_takes_is_refused() {
+fn input_only_the_javascript_parser_accepts_is_rejected() {
     for text in
         ["", "2", "3", "3[]", "312", "4", "2/", r#"2 ["x"]"#, "2\t[\"x\"]", r#"2 1["x"]"#, r#"51e0-["x"]"#]
     {
@@ -119,7 +119,7 @@ fn what_only_the_javascript_parser_takes_is_refused() {
 }
 
 #[test]
-fn an_event_has_a_name_and_arguments() {
+fn event_has_a_name_and_arguments() {
     let event = |text: &str| {
         let packet = parse(text).unwrap();
         let event = packet.event().unwrap();
@@ -142,7 +142,7 @@ fn an_event_has_a_name_and_arguments() {
 }
 
 #[test]
-fn each_mistake_has_its_name() {
+fn every_error_has_its_variant() {
     use PacketError::*;
     let check = |text: &str, error| assert_eq!(parse(text), Err(error), "{text:?}");
     for text in ["", "abc", "7[]", "-", "日", " 2", "\0"] {
@@ -190,7 +190,7 @@ fn each_mistake_has_its_name() {
     ] {
         check(text, BadPayload);
     }
-    check(r#"2/a["x"]"#, BadPayload); // without a comma all of it is the namespace
+    check(r#"2/a["x"]"#, BadPayload); // without a comma, everything is the namespace
     for text in ["2[null]", "2[{}]", "2[[]]", "2[true]", r#"2["\ud800"]"#] {
         check(text, BadEventName);
     }
@@ -201,13 +201,13 @@ fn each_mistake_has_its_name() {
 }
 
 #[test]
-fn deep_json_is_carried_and_not_followed() {
+fn deep_json_is_passed_through() {
     let deep = format!("2[\"a\",{}{}]", "[".repeat(50_000), "]".repeat(50_000));
     assert!(parse(&deep).is_ok());
 }
 
 #[test]
-fn ids_go_as_far_as_javascript_counts() {
+fn ids_are_limited_to_javascript_integers() {
     check(r#"29007199254740991["x"]"#, Kind::Event, 0, "/", Some(ACK_ID_MAX), Some(r#"["x"]"#));
     check(r#"2007["x"]"#, Kind::Event, 0, "/", Some(7), Some(r#"["x"]"#));
 }
@@ -238,11 +238,11 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_packet_or_an_error(
+    fn any_text_parses_or_fails(
         text in r#"[0-7]{0,2}-?(/[a,]{0,3})?[0-9.]{0,3}([\[\]{}":,a\\ 0]{0,12}|\["a",[\[\]{}":,a\\ 0]{0,8}\])"#,
     ) {
         if let Ok(packet) = parse(&text) {
-            // What was accepted is the same when it is written again.
+            // An accepted packet stays equal when it is encoded again.
             let mut again = Vec::new();
             encode::push_head(&mut again, packet.kind, packet.attachments, packet.namespace, packet.id);
             again.extend_from_slice(packet.payload.unwrap_or_default().as_bytes());
@@ -253,7 +253,7 @@ proptest! {
 }
 
 #[test]
-fn what_we_write_we_read() {
+fn own_packets_are_parsed() {
     let Outgoing::Text(text) = encode::connect_error("/a", "m", None) else { panic!("text") };
     check(
         std::str::from_utf8(&text[1..]).unwrap(),

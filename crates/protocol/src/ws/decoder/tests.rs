@@ -1,7 +1,8 @@
-//! The decoder against RFC 6455's examples, its rules one by one, and its two promises: the cut of the
-//! transport changes nothing, and memory follows the bytes received. Every check feeds its bytes whole, one
-//! by one, and split in two at each place.
+//! The decoder against RFC 6455's examples, each rule, and two invariants: splits do not change the result,
+//! and memory follows the bytes received. Every check feeds its bytes whole, one by one, and split in two at
+//! each position.
 
+use noroshi_types::CloseReason;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,9 +11,9 @@ use crate::ws::{frame, push_close, push_frame, push_masked_frame, text_frame};
 const MAX: usize = 64 << 10;
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// An [`Input`] that outlives the buffer it was read from.
+/// An [`Input`] that outlives its buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Text(String),
     Binary(Vec<u8>),
     Ping(Vec<u8>),
@@ -21,35 +22,35 @@ enum Heard {
     Deflated(Opcode, Vec<u8>),
 }
 
-impl Heard {
-    /// A part of a message is not heard by itself.
+impl Received {
+    /// Fragments are not recorded.
     fn of(input: Input<'_>) -> Option<Self> {
         Some(match input {
-            Input::Text(text) => Heard::Text(text.to_owned()),
-            Input::Binary(bytes) => Heard::Binary(bytes.to_vec()),
-            Input::Ping(bytes) => Heard::Ping(bytes.to_vec()),
-            Input::Pong(bytes) => Heard::Pong(bytes.to_vec()),
-            Input::Close { code, reason } => Heard::Close(code, reason.to_owned()),
-            Input::Deflated(Deflated { opcode, payload }) => Heard::Deflated(opcode, payload.to_vec()),
+            Input::Text(text) => Received::Text(text.to_owned()),
+            Input::Binary(bytes) => Received::Binary(bytes.to_vec()),
+            Input::Ping(bytes) => Received::Ping(bytes.to_vec()),
+            Input::Pong(bytes) => Received::Pong(bytes.to_vec()),
+            Input::Close { code, reason } => Received::Close(code, reason.to_owned()),
+            Input::Deflated(Deflated { opcode, payload }) => Received::Deflated(opcode, payload.to_vec()),
             Input::Fragment => return None,
         })
     }
 }
 
-fn text(text: &str) -> Heard {
-    Heard::Text(text.to_owned())
+fn text(text: &str) -> Received {
+    Received::Text(text.to_owned())
 }
 
-type Outcome = (Vec<Heard>, Result<(), WsError>);
+type Outcome = (Vec<Received>, Result<(), WsError>);
 
-/// Feeds `pieces` in order until an error; says whether the decoder was left empty.
+/// Feeds `pieces` in order until an error. Also returns whether the decoder is empty.
 fn feed<'a>(role: Role, pieces: impl IntoIterator<Item = &'a [u8]>, max: usize) -> (Outcome, bool) {
     let mut decoder = Decoder::new();
     let mut heard = Vec::new();
     for piece in pieces {
         let mut piece = piece.to_vec();
         let result = decoder.feed(role, &mut piece, max, &mut |input| {
-            heard.extend(Heard::of(input));
+            heard.extend(Received::of(input));
             ControlFlow::Continue(())
         });
         if result.is_err() {
@@ -60,9 +61,9 @@ fn feed<'a>(role: Role, pieces: impl IntoIterator<Item = &'a [u8]>, max: usize) 
     ((heard, Ok(())), decoder.is_idle())
 }
 
-/// What `wire` means, however it is cut.
+/// Checks the result of `wire` for all splits.
 #[track_caller]
-fn check_with(role: Role, wire: &[u8], max: usize, expected: &[Heard], result: Result<(), WsError>) {
+fn check_with(role: Role, wire: &[u8], max: usize, expected: &[Received], result: Result<(), WsError>) {
     let expected = (expected.to_vec(), result);
     let (whole, idle) = feed(role, [wire], max);
     assert_eq!(whole, expected, "in one piece");
@@ -74,7 +75,7 @@ fn check_with(role: Role, wire: &[u8], max: usize, expected: &[Heard], result: R
 }
 
 #[track_caller]
-fn check(wire: &[u8], expected: &[Heard]) {
+fn check(wire: &[u8], expected: &[Received]) {
     check_with(Role::Server, wire, MAX, expected, Ok(()));
 }
 
@@ -92,7 +93,7 @@ fn check_broken(wire: &[u8]) {
     check_with(Role::Server, wire, MAX, &heard, Err(error));
 }
 
-/// A client frame with any first byte.
+/// A client frame with an arbitrary first byte.
 fn raw(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     push_masked_frame(&mut out, Opcode::Binary, payload, KEY);
@@ -105,22 +106,22 @@ fn masked(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_examples_of_rfc_6455_section_5_7() {
-    let client = |wire: &[u8], expected: Heard| {
+fn decodes_the_examples_of_rfc_6455_section_5_7() {
+    let client = |wire: &[u8], expected: Received| {
         check_with(Role::Client, wire, MAX * 2, &[expected], Ok(()));
     };
     client(&[0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f], text("Hello"));
     check(&[0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58], &[text("Hello")]);
     client(&[0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f], text("Hello"));
-    client(&[0x89, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f], Heard::Ping(b"Hello".to_vec()));
+    client(&[0x89, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f], Received::Ping(b"Hello".to_vec()));
     check(
         &[0x8a, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58],
-        &[Heard::Pong(b"Hello".to_vec())],
+        &[Received::Pong(b"Hello".to_vec())],
     );
     let long = |header: &[u8], len: usize| {
         let wire = [header, &vec![7; len]].concat();
         let (outcome, idle) = feed(Role::Client, wire.chunks(1000), MAX);
-        assert_eq!(outcome, (vec![Heard::Binary(vec![7; len])], Ok(())));
+        assert_eq!(outcome, (vec![Received::Binary(vec![7; len])], Ok(())));
         assert!(idle);
     };
     long(&[0x82, 0x7E, 0x01, 0x00], 256);
@@ -128,7 +129,7 @@ fn the_examples_of_rfc_6455_section_5_7() {
 }
 
 #[test]
-fn encoders_write_the_examples_of_rfc_6455_section_5_7() {
+fn encodes_the_examples_of_rfc_6455_section_5_7() {
     assert_eq!(&text_frame(b"Hello")[..], [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);
     assert_eq!(
         masked(Opcode::Text, b"Hello"),
@@ -141,18 +142,18 @@ fn encoders_write_the_examples_of_rfc_6455_section_5_7() {
 }
 
 #[test]
-fn a_close_says_why_within_125_bytes() {
+fn close_reason_fits_125_bytes() {
     let mut out = Vec::new();
     push_close(&mut out, 4001, "bye");
     assert_eq!(out, [0x88, 5, 0x0f, 0xa1, b'b', b'y', b'e']);
     out.clear();
     push_close(&mut out, 4001, &"é".repeat(100));
     assert_eq!(out[1], 124, "123 bytes cut at a character");
-    check_with(Role::Client, &out, MAX, &[Heard::Close(Some(4001), "é".repeat(61))], Ok(()));
+    check_with(Role::Client, &out, MAX, &[Received::Close(Some(4001), "é".repeat(61))], Ok(()));
 }
 
 #[test]
-fn reserved_bits_and_opcodes_are_refused() {
+fn reserved_bits_and_opcodes_are_rejected() {
     for first in [0xC1, 0xA1, 0x91, 0xF1, 0xC9, 0xB8] {
         check_broken(&raw(first, b"x"));
     }
@@ -164,23 +165,23 @@ fn reserved_bits_and_opcodes_are_refused() {
 }
 
 #[test]
-fn masks_are_for_clients_only() {
+fn only_clients_mask_frames() {
     check_error(&text_frame(b"x"), WsError::Protocol("a client frame is not masked"));
     let wire = masked(Opcode::Text, b"x");
     check_with(Role::Client, &wire, MAX, &[], Err(WsError::Protocol("a server frame is masked")));
 }
 
 #[test]
-fn control_frames_are_short_and_whole() {
-    check(&masked(Opcode::Ping, &[1; 125]), &[Heard::Ping(vec![1; 125])]);
-    check(&masked(Opcode::Ping, b""), &[Heard::Ping(vec![])]);
+fn control_frames_are_short_and_unfragmented() {
+    check(&masked(Opcode::Ping, &[1; 125]), &[Received::Ping(vec![1; 125])]);
+    check(&masked(Opcode::Ping, b""), &[Received::Ping(vec![])]);
     check_broken(&masked_raw_len(0x89, &[126, 0, 126]));
     for first in [0x08, 0x09, 0x0A] {
         check_broken(&raw(first, b"x"));
     }
 }
 
-/// A client header with a hand-made length, and no payload.
+/// A client header with an explicit length field, and no payload.
 fn masked_raw_len(first: u8, len: &[u8]) -> Vec<u8> {
     let mut wire = vec![first, 0x80 | len[0]];
     wire.extend_from_slice(&len[1..]);
@@ -189,14 +190,14 @@ fn masked_raw_len(first: u8, len: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lengths_are_minimal_and_positive() {
+fn lengths_must_be_minimal_and_positive() {
     check_broken(&masked_raw_len(0x82, &[126, 0, 125]));
     check_broken(&masked_raw_len(0x82, &[127, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]));
     check_broken(&masked_raw_len(0x82, &[127, 0x80, 0, 0, 0, 0, 0, 0, 0]));
 }
 
 #[test]
-fn a_hostile_length_is_refused_before_anything_is_kept() {
+fn hostile_length_is_rejected_before_buffering() {
     for len in [
         &[126, 0x04, 0x01][..],
         &[127, 0, 0, 0, 0, 0, 1, 0, 0],
@@ -204,7 +205,7 @@ fn a_hostile_length_is_refused_before_anything_is_kept() {
     ] {
         let wire = masked_raw_len(0x82, len);
         check_with(Role::Server, &wire, 1024, &[], Err(WsError::TooBig));
-        // The masking key is not even waited for.
+        // Fails before the masking key arrives.
         assert_eq!(feed(Role::Server, [&wire[..wire.len() - 4]], 1024).0.1, Err(WsError::TooBig));
     }
     assert_eq!(WsError::TooBig.reason(), CloseReason::TooBig);
@@ -212,25 +213,25 @@ fn a_hostile_length_is_refused_before_anything_is_kept() {
         Role::Server,
         &masked(Opcode::Binary, &[5; 1024]),
         1024,
-        &[Heard::Binary(vec![5; 1024])],
+        &[Received::Binary(vec![5; 1024])],
         Ok(()),
     );
 }
 
 #[test]
-fn fragments_count_together() {
+fn message_limit_covers_all_fragments() {
     let fragments = [raw(0x02, &[1; 600]), raw(0x00, &[2; 400]), raw(0x80, &[3; 25])].concat();
     check_with(Role::Server, &fragments, 1024, &[], Err(WsError::TooBig));
     let whole = [vec![1; 600], vec![2; 400], vec![3; 25]].concat();
-    check_with(Role::Server, &fragments, 1025, &[Heard::Binary(whole)], Ok(()));
+    check_with(Role::Server, &fragments, 1025, &[Received::Binary(whole)], Ok(()));
 }
 
 #[test]
-fn every_fragment_is_told_before_the_message() {
+fn every_fragment_is_reported_before_the_message() {
     let mut wire = [raw(0x01, b""), raw(0x00, b""), raw(0x00, b"x"), raw(0x80, b"")].concat();
     let mut told = Vec::new();
     let mut on = |input: Input<'_>| {
-        told.push(Heard::of(input));
+        told.push(Received::of(input));
         ControlFlow::Continue(())
     };
     Decoder::new().feed(Role::Server, &mut wire, MAX, &mut on).unwrap();
@@ -238,7 +239,7 @@ fn every_fragment_is_told_before_the_message() {
 }
 
 #[test]
-fn what_is_held_follows_what_arrived() {
+fn buffer_grows_with_received_bytes() {
     let mut decoder = Decoder::new();
     let mut ignore = |_: Input<'_>| ControlFlow::Continue(());
     let mut header = masked_raw_len(0x82, &[127, 0, 0, 0, 0, 1, 0, 0, 0]); // announces 16 MiB
@@ -262,7 +263,7 @@ fn what_is_held_follows_what_arrived() {
 }
 
 #[test]
-fn debug_does_not_show_what_is_held() {
+fn debug_omits_the_buffer() {
     let mut decoder = Decoder::new();
     let mut wire = raw(0x01, b"s3cret");
     decoder.feed(Role::Server, &mut wire, MAX, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -270,7 +271,7 @@ fn debug_does_not_show_what_is_held() {
 }
 
 #[test]
-fn fragments_make_one_message_with_control_frames_between() {
+fn fragments_form_one_message_with_interleaved_control_frames() {
     let wire = [
         raw(0x01, b"He"),
         masked(Opcode::Ping, b"1"),
@@ -280,13 +281,13 @@ fn fragments_make_one_message_with_control_frames_between() {
         raw(0x80, b"lo"),
         masked(Opcode::Text, b"again"),
     ];
-    let expected = [Heard::Ping(b"1".to_vec()), Heard::Pong(vec![]), text("Hello"), text("again")];
+    let expected = [Received::Ping(b"1".to_vec()), Received::Pong(vec![]), text("Hello"), text("again")];
     check(&wire.concat(), &expected);
     check(&[raw(0x01, b""), raw(0x80, b"")].concat(), &[text("")]);
 }
 
 #[test]
-fn fragments_come_in_order() {
+fn misplaced_fragments_are_rejected() {
     check_broken(&raw(0x80, b"x"));
     check_broken(&raw(0x00, b"x"));
     check_broken(&[raw(0x01, b"a"), masked(Opcode::Text, b"b")].concat());
@@ -295,7 +296,7 @@ fn fragments_come_in_order() {
 }
 
 #[test]
-fn characters_may_be_cut_between_fragments() {
+fn characters_may_be_split_between_fragments() {
     let kosme = "κόσμε 日本 🔥".as_bytes();
     for at in 0..=kosme.len() {
         let wire = [raw(0x01, &kosme[..at]), raw(0x80, &kosme[at..])].concat();
@@ -304,17 +305,17 @@ fn characters_may_be_cut_between_fragments() {
     // But not at the end of a message.
     check_error(&masked(Opcode::Text, &kosme[..kosme.len() - 1]), WsError::InvalidUtf8);
     check_error(&[raw(0x01, b"a"), raw(0x80, &kosme[..1])].concat(), WsError::InvalidUtf8);
-    check(&masked(Opcode::Binary, &kosme[..1]), &[Heard::Binary(kosme[..1].to_vec())]);
+    check(&masked(Opcode::Binary, &kosme[..1]), &[Received::Binary(kosme[..1].to_vec())]);
 }
 
 #[test]
-fn broken_utf8_fails_at_its_first_wrong_byte() {
-    // Surrogate, beyond U+10FFFF, overlong, lone continuation, never a byte of UTF-8.
+fn invalid_utf8_fails_at_its_first_wrong_byte() {
+    // Surrogate, beyond U+10FFFF, overlong, lone continuation, bytes that never occur in UTF-8.
     for broken in [&[0xED, 0xA0][..], &[0xF4, 0x90], &[0xC0], &[0x80], &[0xFF], &[0xE0, 0x80], &[0xF0, 0x80]]
     {
         let payload = [b"ok \xce\xba", broken].concat();
         check_error(&masked(Opcode::Text, &[&payload[..], b" more"].concat()), WsError::InvalidUtf8);
-        // An open fragment, and a frame whose end never comes.
+        // An open fragment, and a frame that is never completed.
         assert_eq!(feed(Role::Server, [&raw(0x01, &payload)[..]], MAX).0.1, Err(WsError::InvalidUtf8));
         let endless = masked(Opcode::Text, &[&payload[..], &[b'x'; 90]].concat());
         let seen = &endless[..6 + payload.len()];
@@ -324,12 +325,12 @@ fn broken_utf8_fails_at_its_first_wrong_byte() {
 }
 
 #[test]
-fn close_codes_are_those_of_section_7_4() {
-    check(&masked(Opcode::Close, b""), &[Heard::Close(None, String::new())]);
+fn close_codes_follow_section_7_4() {
+    check(&masked(Opcode::Close, b""), &[Received::Close(None, String::new())]);
     check_broken(&masked(Opcode::Close, &[3]));
     for code in [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999] {
         let payload = [&u16::to_be_bytes(code)[..], "ciao é".as_bytes()].concat();
-        check(&masked(Opcode::Close, &payload), &[Heard::Close(Some(code), "ciao é".to_owned())]);
+        check(&masked(Opcode::Close, &payload), &[Received::Close(Some(code), "ciao é".to_owned())]);
     }
     for code in [0, 999, 1004, 1005, 1006, 1012, 1014, 1015, 1016, 1100, 2000, 2999, 5000, 65_535] {
         check_broken(&masked(Opcode::Close, &u16::to_be_bytes(code)));
@@ -338,14 +339,14 @@ fn close_codes_are_those_of_section_7_4() {
 }
 
 #[test]
-fn a_break_drops_the_rest() {
+fn break_drops_the_rest() {
     for cut in [None, Some(3)] {
         let mut wire =
             [masked(Opcode::Text, b"one"), masked(Opcode::Text, b"two"), raw(0x01, b"th")].concat();
         let mut decoder = Decoder::new();
         let mut heard = Vec::new();
         let mut on = |input: Input<'_>| {
-            heard.extend(Heard::of(input));
+            heard.extend(Received::of(input));
             ControlFlow::Break(())
         };
         let (left, right) = wire.split_at_mut(cut.unwrap_or(0));
@@ -356,8 +357,8 @@ fn a_break_drops_the_rest() {
     }
 }
 
-/// A message in fragments, with a control frame before some of them.
-fn any_message() -> impl Strategy<Value = (Vec<u8>, Vec<Heard>)> {
+/// A message in fragments, with control frames before some of them.
+fn any_message() -> impl Strategy<Value = (Vec<u8>, Vec<Received>)> {
     let control = proptest::option::of((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..=125)));
     let fragments = proptest::collection::vec((control, "\\PC{0,40}", any::<[u8; 4]>()), 1..5);
     (any::<bool>(), fragments).prop_map(|(is_text, fragments)| {
@@ -367,7 +368,7 @@ fn any_message() -> impl Strategy<Value = (Vec<u8>, Vec<Heard>)> {
             if let Some((is_ping, payload)) = control {
                 let opcode = if is_ping { Opcode::Ping } else { Opcode::Pong };
                 push_masked_frame(&mut wire, opcode, &payload, mask);
-                heard.push(if is_ping { Heard::Ping(payload) } else { Heard::Pong(payload) });
+                heard.push(if is_ping { Received::Ping(payload) } else { Received::Pong(payload) });
             }
             let opcode = match (i, is_text) {
                 (0, true) => Opcode::Text,
@@ -381,14 +382,14 @@ fn any_message() -> impl Strategy<Value = (Vec<u8>, Vec<Heard>)> {
             }
             whole.push_str(&part);
         }
-        heard.push(if is_text { Heard::Text(whole) } else { Heard::Binary(whole.into_bytes()) });
+        heard.push(if is_text { Received::Text(whole) } else { Received::Binary(whole.into_bytes()) });
         (wire, heard)
     })
 }
 
 proptest! {
     #[test]
-    fn what_was_sent_is_heard_however_it_is_cut(
+    fn messages_round_trip_with_every_split(
         messages in proptest::collection::vec(any_message(), 1..4),
         piece in 1usize..200,
     ) {
@@ -402,26 +403,26 @@ proptest! {
         let mut out = Vec::new();
         push_frame(&mut out, Opcode::Binary, &payload);
         prop_assert_eq!(&out[..], &frame(Opcode::Binary, &payload)[..]);
-        prop_assert_eq!(feed(Role::Client, [&out[..]], 70_000), ((vec![Heard::Binary(payload)], Ok(())), true));
+        prop_assert_eq!(feed(Role::Client, [&out[..]], 70_000), ((vec![Received::Binary(payload)], Ok(())), true));
     }
 
     #[test]
-    fn any_bytes_mean_the_same_however_they_are_cut(
+    fn splits_do_not_change_the_packets(
         mut wire in proptest::collection::vec(any::<u8>(), 0..300),
         piece in 1usize..20,
         first in prop_oneof![Just(0x81), Just(0x82), Just(0x01), Just(0x88), Just(0x89)],
     ) {
         if let [a, b, ..] = &mut wire[..] {
-            *a = first; // otherwise nearly all die at the first byte
+            *a = first; // otherwise nearly all fail at the first byte
             *b |= 0x80;
         }
         prop_assert_eq!(feed(Role::Server, wire.chunks(piece), 256).0, feed(Role::Server, [&wire[..]], 256).0);
     }
 }
 
-/// What is heard where permessage-deflate was agreed on, in one piece and byte by byte.
+/// Checks the result with permessage-deflate, in one piece and byte by byte.
 #[track_caller]
-fn check_deflating(wire: &[u8], expected: &[Heard], result: Result<(), WsError>) {
+fn check_deflating(wire: &[u8], expected: &[Received], result: Result<(), WsError>) {
     for piece_bytes in [wire.len(), 1] {
         let (mut decoder, mut heard) = (Decoder::new(), Vec::new());
         let terms = Terms { role: Role::Server, deflates: true, message_bytes_max: 1_000 };
@@ -429,7 +430,7 @@ fn check_deflating(wire: &[u8], expected: &[Heard], result: Result<(), WsError>)
         for piece in wire.chunks(piece_bytes) {
             fed = fed.and_then(|()| {
                 decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
-                    heard.extend(Heard::of(input));
+                    heard.extend(Received::of(input));
                     ControlFlow::Continue(())
                 })
             });
@@ -441,17 +442,17 @@ fn check_deflating(wire: &[u8], expected: &[Heard], result: Result<(), WsError>)
 
 /// RFC 7692 §7.2.3.1, in one frame and in two.
 #[test]
-fn a_compressed_message_is_told_whole() {
+fn compressed_message_is_reported_whole() {
     let hello = [0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00];
-    let expected = [Heard::Deflated(Opcode::Text, hello.to_vec())];
+    let expected = [Received::Deflated(Opcode::Text, hello.to_vec())];
     check_deflating(&raw(0xC1, &hello), &expected, Ok(()));
     let two = [raw(0x41, &hello[..3]), masked(Opcode::Ping, b"p"), raw(0x80, &hello[3..])].concat();
-    check_deflating(&two, &[Heard::Ping(b"p".to_vec()), expected[0].clone()], Ok(()));
-    // Not looked at as text before it is inflated, and what follows is.
+    check_deflating(&two, &[Received::Ping(b"p".to_vec()), expected[0].clone()], Ok(()));
+    // A compressed text is validated only after inflation, unlike the message that follows.
     let broken = [raw(0xC2, b"\xFF"), raw(0x41, b"\xFF"), raw(0x80, b"\xFE"), raw(0x81, b"ok")].concat();
     let told = [
-        Heard::Deflated(Opcode::Binary, vec![0xFF]),
-        Heard::Deflated(Opcode::Text, vec![0xFF, 0xFE]),
+        Received::Deflated(Opcode::Binary, vec![0xFF]),
+        Received::Deflated(Opcode::Text, vec![0xFF, 0xFE]),
         text("ok"),
     ];
     check_deflating(&broken, &told, Ok(()));
@@ -461,12 +462,12 @@ fn a_compressed_message_is_told_whole() {
 
 /// RFC 7692 §6.1, RFC 6455 §5.2.
 #[test]
-fn the_bit_of_compression_has_its_place() {
+fn compression_bit_is_valid_only_in_the_first_frame() {
     let reserved = Err(WsError::Protocol("a reserved bit is set"));
     for first in [0xC8, 0xC9, 0xCA, 0xE1, 0xD1, 0xA1, 0x91] {
         check_deflating(&raw(first, b""), &[], reserved);
     }
-    // A message's other frames do not have it, compressed or not.
+    // The other frames of a message do not have the bit, compressed or not.
     for begin in [0x41, 0x01] {
         check_deflating(&[raw(begin, b"a"), raw(0xC0, b"b")].concat(), &[], reserved);
     }

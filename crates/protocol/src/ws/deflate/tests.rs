@@ -1,5 +1,4 @@
-//! The inflater against RFC 7692's examples, a compressor that other people wrote, and messages made to cost more than they
-//! weigh.
+//! The inflater against RFC 7692's examples, an independent compressor, and messages crafted to be expensive.
 
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, compress, create_comp_flags_from_zip_params};
@@ -17,7 +16,7 @@ fn inflate(payload: &[u8], max: usize) -> Result<Vec<u8>, WsError> {
     }
 }
 
-/// As a sender does it (§7.2.1).
+/// Compresses as a sender does (§7.2.1).
 fn deflate(plain: &[u8], level: i32) -> Vec<u8> {
     let mut compressor = CompressorOxide::new(create_comp_flags_from_zip_params(level, -15, 0));
     let mut out = vec![0; plain.len() * 2 + 256];
@@ -29,7 +28,7 @@ fn deflate(plain: &[u8], level: i32) -> Vec<u8> {
     out
 }
 
-/// Writes deflate by the bit.
+/// Writes deflate bit by bit.
 #[derive(Default)]
 struct Bits {
     out: Vec<u8>,
@@ -48,14 +47,14 @@ impl Bits {
         }
     }
 
-    /// A block with the fixed code and nothing in it: 10 bits.
+    /// An empty block with the fixed code: 10 bits.
     fn push_empty_block(&mut self) {
         self.push(0, 1);
         self.push(1, 2);
         self.push(0, 7);
     }
 
-    /// The empty stored block of a flush, without its end.
+    /// Appends the empty stored block of a flush, without its end.
     fn end(mut self) -> Vec<u8> {
         self.push(0, 3);
         if self.count > 0 {
@@ -66,31 +65,32 @@ impl Bits {
 }
 
 #[test]
-fn the_examples_of_section_7_2_3() {
+fn examples_of_section_7_2_3() {
     let hello =
         |payload: &[u8]| assert_eq!(inflate(payload, MAX).as_deref(), Ok(&b"Hello"[..]), "{payload:x?}");
     // §7.2.3.1: one block with the fixed code.
     hello(&[0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00]);
-    // §7.2.3.2 is about windows that are kept, which are not agreed to: what refers to an earlier message is broken.
+    // §7.2.3.2 requires context takeover, which is never negotiated: a reference to an earlier message is
+    // invalid.
     assert!(inflate(&[0xF2, 0x00, 0x11, 0x00, 0x00], MAX).is_err());
     // §7.2.3.3: stored.
     hello(&[0x00, 0x05, 0x00, 0xFA, 0xFF, 0x48, 0x65, 0x6C, 0x6C, 0x6F, 0x00]);
-    // §7.2.3.4: a last block, and one byte of padding.
+    // §7.2.3.4: a final block, and one byte of padding.
     hello(&[0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00, 0x00]);
     // §7.2.3.5: two blocks.
     hello(&[0xF2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xFF, 0xFF, 0xCA, 0xC9, 0xC9, 0x07, 0x00]);
-    // §7.2.3.6: an empty one.
+    // §7.2.3.6: an empty message.
     assert_eq!(inflate(&[0x00], MAX).as_deref(), Ok(&b""[..]));
 }
 
 #[test]
-fn what_deflate_does_not_allow_is_a_protocol_error() {
+fn invalid_deflate_data_is_a_protocol_error() {
     for payload in [
         &[][..],
-        &[0x07],                                     // a block type that there is not
-        &[0x00, 0x05, 0x00, 0xFA, 0xFE, 0x48, 0x65], // a length that does not match
-        &[0xF2, 0x48, 0xCD, 0xC9, 0xC9],             // cut off
-        &[0x02, 0x02, 0x00, 0x00],                   // refers before the beginning
+        &[0x07],                                     // an invalid block type
+        &[0x00, 0x05, 0x00, 0xFA, 0xFE, 0x48, 0x65], // a length that does not match its complement
+        &[0xF2, 0x48, 0xCD, 0xC9, 0xC9],             // truncated
+        &[0x02, 0x02, 0x00, 0x00],                   // a reference before the beginning
         &[0xFF; 40],
     ] {
         let result = inflate(payload, MAX);
@@ -99,7 +99,7 @@ fn what_deflate_does_not_allow_is_a_protocol_error() {
 }
 
 #[test]
-fn text_must_be_utf_8_when_it_is_inflated() {
+fn inflated_text_must_be_utf_8() {
     let mut inflater = Inflater::default();
     let payload = &deflate("grüße".as_bytes(), 6)[..];
     let text = inflater.inflate(Deflated { opcode: Opcode::Text, payload }, MAX);
@@ -110,7 +110,7 @@ fn text_must_be_utf_8_when_it_is_inflated() {
 }
 
 #[test]
-fn the_limit_is_of_what_it_becomes() {
+fn limit_applies_to_the_inflated_size() {
     for bytes in [0, 1, 4_095, 4_096, 4_097, 100_000] {
         let payload = deflate(&vec![b'x'; bytes], 6);
         assert_eq!(inflate(&payload, bytes).map(|plain| plain.len()), Ok(bytes));
@@ -121,7 +121,7 @@ fn the_limit_is_of_what_it_becomes() {
 }
 
 #[test]
-fn a_bomb_is_given_up_before_it_takes_room() {
+fn compression_bomb_is_rejected_before_allocation() {
     let payload = deflate(&vec![0; 8 << 20], 9);
     assert!(payload.len() < 32 << 10);
     let mut inflater = Inflater::default();
@@ -133,7 +133,7 @@ fn a_bomb_is_given_up_before_it_takes_room() {
 }
 
 #[test]
-fn a_buffer_that_was_large_is_not_kept() {
+fn large_buffer_is_released() {
     let mut inflater = Inflater::default();
     let large = deflate(&vec![7; 1 << 20], 6);
     for (payload, bytes) in [(&large, 1 << 20), (&deflate(b"small", 6), 5)] {
@@ -146,21 +146,21 @@ fn a_buffer_that_was_large_is_not_kept() {
 }
 
 #[test]
-fn blocks_without_contents_are_refused() {
+fn too_many_empty_blocks_are_rejected() {
     let with = |blocks: usize| {
         let mut bits = Bits::default();
         (0..blocks).for_each(|_| bits.push_empty_block());
         inflate(&bits.end(), MAX)
     };
-    // The block of the flush is one too.
+    // The flush block counts too.
     assert_eq!(with(BLOCKS_MIN - 1).as_deref(), Ok(&b""[..]));
     assert_eq!(with(BLOCKS_MIN), Err(WsError::Protocol("a compressed message has too many blocks")));
     assert_eq!(with(50_000), Err(WsError::Protocol("a compressed message has too many blocks")));
 }
 
 #[test]
-fn a_compressor_that_flushes_often_is_understood() {
-    // As zlib does with `memLevel` 1: a block each 127 symbols.
+fn frequent_flushes_are_accepted() {
+    // As zlib does with `memLevel` 1: a block every 127 symbols.
     let plain: Vec<u8> = (0..60_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
     let mut compressor = CompressorOxide::new(create_comp_flags_from_zip_params(1, -15, 0));
     let mut payload = Vec::new();
@@ -174,7 +174,7 @@ fn a_compressor_that_flushes_often_is_understood() {
 }
 
 #[test]
-fn what_is_a_connections_own_may_stand_before_what_is_shared() {
+fn stored_prefix_may_precede_shared_payload() {
     let shared = deflate(br#"["notification",{"id":"1","data":"data data data"}]"#, 1);
     for own in [&b"42"[..], b"4217", &[7; 300], b""] {
         let mut payload = Vec::new();
@@ -188,7 +188,7 @@ fn what_is_a_connections_own_may_stand_before_what_is_shared() {
 
 proptest! {
     #[test]
-    fn what_was_compressed_comes_back(
+    fn compressed_data_round_trips(
         plain in proptest::collection::vec(0u8..20, 0..20_000),
         level in 0i32..10,
     ) {
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_have_an_end(payload in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_terminate(payload in proptest::collection::vec(any::<u8>(), 0..300)) {
         if let Ok(plain) = inflate(&payload, 1_000) {
             prop_assert!(plain.len() <= 1_000);
         }

@@ -1,5 +1,5 @@
-//! What accounts said and heard (XEP-0313): the last messages of each with a body, as far as its rules have it. Both
-//! sides keep one and the same text; each delivered message says what it is called in its recipient's archive
+//! Message archives (XEP-0313): the last messages of each account with a body, subject to its rules. Both
+//! sides share one copy of the text; each delivered message contains its id in the recipient's archive
 //! (XEP-0359).
 
 use std::collections::VecDeque;
@@ -8,30 +8,31 @@ use bytes::Bytes;
 use noroshi_types::Timestamp;
 
 use super::Accounts;
-use crate::xmpp::action::Refusal;
 use crate::xmpp::archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::{Jid, bare_part};
 use crate::xmpp::namespace as ns;
+use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 
-/// Messages of one account, and their bytes with the addresses that they are found by; the oldest leave, but not the last.
+/// Limits of an account's archive, in messages and bytes including addresses. The oldest messages are
+/// evicted, but never the last one.
 const MESSAGES_MAX: usize = 200;
 const BYTES_MAX: usize = 128 << 10;
-/// Addresses of one list of rules.
+/// Limit of addresses per list of rules.
 const RULED_MAX: usize = 100;
 
-/// What is archived (§5).
+/// Archiving preferences (§5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveRules {
-    default: ByDefault,
+    default: DefaultRule,
     always: Vec<Box<str>>,
     never: Vec<Box<str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ByDefault {
+enum DefaultRule {
     Always,
     Never,
     Roster,
@@ -39,16 +40,16 @@ enum ByDefault {
 
 impl Default for ArchiveRules {
     fn default() -> Self {
-        Self { default: ByDefault::Always, always: Vec::new(), never: Vec::new() }
+        Self { default: DefaultRule::Always, always: Vec::new(), never: Vec::new() }
     }
 }
 
 impl ArchiveRules {
     pub(in crate::xmpp) fn parse(prefs: Element<'_>) -> Result<Self, StanzaError> {
         let default = match prefs.attribute("default") {
-            Some("always") => ByDefault::Always,
-            Some("never") => ByDefault::Never,
-            Some("roster") => ByDefault::Roster,
+            Some("always") => DefaultRule::Always,
+            Some("never") => DefaultRule::Never,
+            Some("roster") => DefaultRule::Roster,
             _ => return Err(StanzaError::BadRequest),
         };
         let list = |name: &str| -> Result<Vec<Box<str>>, StanzaError> {
@@ -69,9 +70,9 @@ impl ArchiveRules {
 
     pub(in crate::xmpp) fn push(&self, out: &mut Vec<u8>) {
         let default = match self.default {
-            ByDefault::Always => "always",
-            ByDefault::Never => "never",
-            ByDefault::Roster => "roster",
+            DefaultRule::Always => "always",
+            DefaultRule::Never => "never",
+            DefaultRule::Roster => "roster",
         };
         push_start(out, "prefs", &[("xmlns", ns::ARCHIVE), ("default", default)]);
         for (name, list) in [("always", &self.always), ("never", &self.never)] {
@@ -82,35 +83,35 @@ impl ArchiveRules {
         push_end(out, "prefs");
     }
 
-    /// `contact`: it is on the account's roster.
+    /// Whether messages of an address are archived. `contact`: the address is on the account's roster.
     fn takes(&self, address: &str, contact: bool) -> bool {
         let bare = bare_part(address);
         let has = |list: &[Box<str>]| list.iter().any(|it| **it == *address || **it == *bare);
         let by_default = match self.default {
-            ByDefault::Always => true,
-            ByDefault::Never => false,
-            ByDefault::Roster => contact,
+            DefaultRule::Always => true,
+            DefaultRule::Never => false,
+            DefaultRule::Roster => contact,
         };
         !has(&self.never) && (has(&self.always) || by_default)
     }
 }
 
-/// Of one account.
+/// The archive of one account.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     rules: ArchiveRules,
-    /// The oldest first.
+    /// Oldest first.
     messages: VecDeque<Entry>,
-    /// Of the messages: the sum of [`Entry::bytes`].
+    /// The sum of [`Entry::bytes`].
     bytes: usize,
-    /// Messages that got a number so far.
+    /// The number of messages numbered so far.
     numbered: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    /// To whom it was said, or who said it.
+    /// The other side: recipient or sender.
     with: Box<str>,
     sent_at: Timestamp,
     message: Bytes,
@@ -133,7 +134,7 @@ impl Archive {
     }
 }
 
-/// What a message is called in the archives of the two that it concerns; none where it is not kept.
+/// The ids of a message in the archives of both sides; `None` if it is not archived there.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) sender: Option<u64>,
@@ -141,9 +142,9 @@ pub(super) struct Numbers {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// What a message will be called. `from` and `to`: full or bare addresses.
+    /// Assigns the archive ids of a message. `from` and `to`: full or bare addresses.
     pub(super) fn number(&mut self, user: &str, from: &str, name: &str, to: &str) -> Numbers {
-        // What an account says to itself is there once.
+        // A message to oneself is archived once.
         let is_own = *user == *name;
         Numbers {
             sender: if is_own { None } else { self.next_number(user, to) },
@@ -151,7 +152,7 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// None: the account does not keep what it says to this address, or hears from it.
+    /// `None`: the account's rules exclude this address.
     fn next_number(&mut self, user: &str, address: &str) -> Option<u64> {
         let account = self.accounts.get_mut(user)?;
         let is_contact = account.roster.get(bare_part(address)).is_some_and(|item| item.listed);
@@ -173,7 +174,7 @@ impl<S: Copy + Eq> Accounts<S> {
         account.archive.push(Entry { number, with: with.into(), sent_at, message: message.clone() });
     }
 
-    /// The element that says what a message is called in the archive of an account (XEP-0359).
+    /// The element with the id of a message in an account's archive (XEP-0359).
     pub(super) fn stanza_id(&self, user: &str, number: Option<u64>) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(number) = number {
@@ -183,7 +184,7 @@ impl<S: Copy + Eq> Accounts<S> {
         out
     }
 
-    /// A page of an account's own archive.
+    /// A page of the account's own archive.
     pub fn archived(&self, user: &str, query: &ArchiveQuery) -> Result<ArchivePage, Refusal> {
         let archive = &self.accounts.get(user).ok_or(Refusal::Forbidden)?.archive;
         let is_asked = |entry: &&Entry| {
@@ -191,7 +192,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 && query.since.is_none_or(|since| entry.sent_at >= since)
                 && query.until.is_none_or(|until| entry.sent_at <= until)
         };
-        // Numbers grow from the oldest to the newest.
+        // Numbers increase from the oldest to the newest message.
         let number = |id: &str| {
             let number = id.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
             let number = number.filter(|number| *self.counted(user, *number) == *id);
@@ -217,7 +218,7 @@ impl<S: Copy + Eq> Accounts<S> {
         Ok(ArchivePage::new(query, page.collect(), places.start as u64, asked.len() as u64))
     }
 
-    /// What is archived of an account, from now on by these rules if there are any.
+    /// Returns the archiving preferences, after replacing them if `rules` is set.
     pub fn archive_rules(&mut self, user: &str, rules: Option<ArchiveRules>) -> Result<Bytes, Refusal> {
         let account = self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?;
         let known = &mut account.archive.rules;

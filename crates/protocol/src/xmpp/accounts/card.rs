@@ -1,23 +1,24 @@
-//! The cards of accounts (XEP-0054): one each, as its client wrote it, for the account itself and for those who get its
-//! presence. To anybody else an account with a card, one without and one that does not exist are the same.
+//! vCards (XEP-0054): one per account, as its client wrote it, visible to the account itself and to those who
+//! receive its presence. For others, accounts with a vCard, without one, and missing accounts are
+//! indistinguishable.
 
 use bytes::Bytes;
 
 use super::Accounts;
-use crate::xmpp::action::Refusal;
 use crate::xmpp::namespace as ns;
+use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
-/// Of one card, its photo among them.
+/// Limit of a vCard in bytes, including its photo.
 const CARD_BYTES_MAX: usize = 32 << 10;
 
-/// A card, as an element.
+/// A vCard element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card(Bytes);
 
 impl Card {
-    /// None if it is too long.
+    /// Returns `None` if it is too long.
     pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
         let content = content_of(card, Some(ns::CARD), CARD_BYTES_MAX, |_| false)?;
         let mut out = Vec::with_capacity(content.len() + 64);
@@ -34,12 +35,12 @@ impl<S: Copy + Eq> Accounts<S> {
         Ok(())
     }
 
-    /// `owner`: a bare address, the account's own if it is none.
+    /// `owner`: a bare address; `None`: the account's own.
     pub fn card(&self, user: &str, owner: Option<&str>) -> Result<Bytes, Refusal> {
         let card = |name: &str| self.accounts.get(name)?.card.as_ref().map(|card| card.0.clone());
         match owner {
             None => card(user).ok_or(Refusal::NotFound), // §3.1
-            // §3.3 wants one error for all of it, so that addresses cannot be harvested.
+            // §3.3 requires one error for all cases, so that addresses cannot be harvested.
             Some(owner) => {
                 let name = self.name_of(owner).filter(|_| self.knows(user, owner));
                 name.and_then(|name| card(&name)).ok_or(Refusal::Unavailable)

@@ -1,22 +1,24 @@
-//! Nodes that accounts make at the PubSub service (XEP-0060): who owns, publishes to and subscribes to them, their items
-//! and their configuration. In memory, like accounts. A node belongs to the account that made it, and ends with it.
+//! Nodes that accounts create at the PubSub service (XEP-0060): affiliations, subscriptions, items and
+//! configuration. In memory, like accounts. A node belongs to the account that created it, and is deleted
+//! with it.
 //!
-//! `request` is what a client may ask, `form` the configuration, `access` who may do what, `owner` what owners do, `item`
-//! publishing, `event` what subscribers are told, `discovery` what is told about a node.
+//! Modules: `request` parses requests, `form` the configuration, `access` authorizes, `owner` handles owner
+//! requests, `item` publishing, `event` notifications to subscribers, `discovery` node metadata.
 //!
-//! Invariants: a node has an owner, one of them the account that made it. A subscription is its subscriber's own wish:
-//! an owner may approve it and end it, not make it, so nobody gets messages that they did not ask for.
+//! Invariants: a node has an owner, one of them the account that created it. Only the subscriber can create a
+//! subscription: an owner may approve or end it, so nobody receives messages without asking for them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use noroshi_types::limits;
 
-use super::{Accounts, Told};
+use super::{Accounts, Outbox};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::bare_part;
 
 mod access;
+mod content;
 mod discovery;
 mod event;
 mod form;
@@ -28,31 +30,32 @@ mod subscriber;
 use form::NodeConfig;
 pub use request::NodeRequest;
 
-/// Of all accounts.
+/// For all accounts together.
 const NODES_MAX: usize = 1_000;
-/// Of one account: what it made.
+/// Nodes that one account may create.
 const OWN_NODES_MAX: usize = 20;
-/// What the items of an account's nodes hold: 64 MiB of [`super::ACCOUNTS_MAX`].
+/// Limit of the items in an account's nodes: 64 MiB for [`super::ACCOUNTS_MAX`].
 const OWN_BYTES_MAX: usize = 64 << 10;
 pub(super) const NAME_BYTES_MAX: usize = 255;
 const AFFILIATIONS_MAX: usize = 100;
-/// Owners of a node. Each owner receives every approval request, and an account can be made an owner without its consent.
+/// Owners of a node. Each owner receives every approval request, and an account can be made an owner without
+/// its consent.
 const OWNERS_MAX: usize = 10;
 const SUBSCRIBERS_MAX: usize = 100;
-/// Of an address that subscribes, escaped: one answer lists all subscribers of a node.
+/// Limit of a subscriber's address, escaped: one response lists all subscribers of a node.
 const ADDRESS_BYTES_MAX: usize = 512;
-/// Of a list of nodes, affiliations or subscriptions in one answer: other accounts decide how long these are.
+/// Limit of nodes, affiliations or subscriptions in one response, whose length other accounts control.
 const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
-/// Addresses of one account that subscribe to a node.
+/// Limit of addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
 
-/// A condition, and what XEP-0060 adds to it.
+/// An error condition and its XEP-0060 detail.
 pub type Refused = (StanzaError, &'static str);
 
-/// Why a request is not carried out.
+/// Why a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeError {
-    /// No account made a node of this name.
+    /// No account created a node with this name.
     Absent,
     Refused(StanzaError, &'static str),
 }
@@ -63,10 +66,10 @@ impl From<Refused> for NodeError {
     }
 }
 
-/// The only child of the answer, if it has one.
+/// The child element of the response, if any.
 pub type NodeAnswer = Result<Option<Bytes>, NodeError>;
 
-/// XEP-0060 §4.1, without those that are not offered.
+/// XEP-0060 §4.1, without unsupported affiliations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Affiliation {
     Outcast,
@@ -96,10 +99,10 @@ impl Affiliation {
 
 #[derive(Debug)]
 pub(super) struct Node {
-    /// The account that made it.
-    maker: Box<str>,
+    /// The account that created it.
+    creator: Box<str>,
     config: NodeConfig,
-    /// By bare address; [`Affiliation::None`] is not kept.
+    /// By bare address; [`Affiliation::None`] is not stored.
     affiliations: BTreeMap<Box<str>, Affiliation>,
     subscribers: Vec<Subscriber>,
     /// Oldest first.
@@ -108,17 +111,18 @@ pub(super) struct Node {
 
 #[derive(Debug)]
 struct Subscriber {
-    /// Bare, or of one resource.
+    /// Bare, or with a resource.
     jid: Box<str>,
-    standing: Standing,
+    state: SubscriptionState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SubscriptionState {
     Subscribed,
-    /// An owner has to approve it.
+    /// An owner must approve it.
     Pending,
-    /// The subscriber withdrew it before an owner answered. The node keeps it, so that it does not ask the owners again.
+    /// The subscriber withdrew it before an owner answered. It is kept, so that another request does not ask
+    /// the owners again.
     Withdrawn,
 }
 
@@ -128,26 +132,26 @@ impl Subscriber {
     }
 
     fn is_subscribed(&self) -> bool {
-        self.standing == Standing::Subscribed
+        self.state == SubscriptionState::Subscribed
     }
 
-    /// None: the subscriber withdrew it.
+    /// `None`: the subscriber withdrew it.
     fn state(&self) -> Option<&'static str> {
-        match self.standing {
-            Standing::Subscribed => Some("subscribed"),
-            Standing::Pending => Some("pending"),
-            Standing::Withdrawn => None,
+        match self.state {
+            SubscriptionState::Subscribed => Some("subscribed"),
+            SubscriptionState::Pending => Some("pending"),
+            SubscriptionState::Withdrawn => None,
         }
     }
 }
 
-/// Something that was published.
+/// A published item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     id: Box<str>,
-    /// Its bare address; empty once the account was removed.
+    /// The publisher's bare address; empty after its account was removed.
     publisher: Box<str>,
-    /// Empty where it has none.
+    /// Empty without payload.
     payload: Bytes,
 }
 
@@ -172,31 +176,33 @@ impl Node {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// What an account asks of the service.
-    pub fn ask_node(&mut self, user: &str, request: NodeRequest, told: &mut Told<S>) -> NodeAnswer {
+    /// Executes an account's request.
+    pub fn ask_node(&mut self, user: &str, request: NodeRequest, outbox: &mut Outbox<S>) -> NodeAnswer {
         match request {
             NodeRequest::Create { node, form } => self.create_node(user, node, &form),
             NodeRequest::Defaults => Ok(Some(NodeConfig::default().default_form())),
             NodeRequest::Configuration { node } => self.node_configuration(user, &node),
-            NodeRequest::Configure { node, form } => self.configure_node(user, &node, form.as_deref(), told),
-            NodeRequest::Delete { node } => self.delete_node(user, &node, told),
-            NodeRequest::Purge { node } => self.purge_node(user, &node, told),
+            NodeRequest::Configure { node, form } => {
+                self.configure_node(user, &node, form.as_deref(), outbox)
+            }
+            NodeRequest::Delete { node } => self.delete_node(user, &node, outbox),
+            NodeRequest::Purge { node } => self.purge_node(user, &node, outbox),
             NodeRequest::Affiliations { node } => self.node_affiliations(user, &node),
-            NodeRequest::Affiliate { node, list } => self.affiliate(user, &node, &list, told),
+            NodeRequest::Affiliate { node, list } => self.affiliate(user, &node, &list, outbox),
             NodeRequest::Subscribers { node } => self.node_subscribers(user, &node),
             NodeRequest::ChangeSubscribers { node, list } => {
-                self.change_subscribers(user, &node, &list, told)
+                self.change_subscribers(user, &node, &list, outbox)
             }
             NodeRequest::OwnAffiliations { node } => self.own_affiliations(user, node.as_deref()),
             NodeRequest::OwnSubscriptions { node } => self.own_subscriptions(user, &node),
             NodeRequest::Subscribe { node, jid, has_options } => {
-                self.subscribe_node(user, &node, &jid, has_options, told)
+                self.subscribe_node(user, &node, &jid, has_options, outbox)
             }
             NodeRequest::Unsubscribe { node, jid } => self.unsubscribe_node(user, &node, &jid),
             NodeRequest::Publish { node, item, has_options } => {
-                self.publish_item(user, &node, item, has_options, told)
+                self.publish_item(user, &node, item, has_options, outbox)
             }
-            NodeRequest::Retract { node, id, tells } => self.retract_item(user, &node, &id, tells, told),
+            NodeRequest::Retract { node, id, tells } => self.retract_item(user, &node, &id, tells, outbox),
             NodeRequest::Items { node, ids, max } => self.node_items(user, &node, &ids, max),
             NodeRequest::Describe { node } => self.describe_node(user, &node),
             NodeRequest::List { node } => self.list_nodes(user, node.as_deref()),
@@ -211,18 +217,18 @@ impl<S: Copy + Eq> Accounts<S> {
         self.nodes.get_mut(name).ok_or(NodeError::Absent)
     }
 
-    /// The service's own address.
+    /// The service's address.
     pub(super) fn pubsub(&self) -> String {
         format!("pubsub.{}", self.domain)
     }
 
-    /// The account goes: so do the nodes that it made, and what it was to others.
-    pub(super) fn forget_nodes(&mut self, user: &str, told: &mut Told<S>) {
+    /// Removes an account's nodes, and its affiliations and subscriptions at other nodes.
+    pub(super) fn remove_nodes(&mut self, user: &str, outbox: &mut Outbox<S>) {
         let bare = self.bare(user);
-        let made = self.nodes.iter().filter(|(_, node)| *node.maker == *user);
+        let made = self.nodes.iter().filter(|(_, node)| *node.creator == *user);
         let made: Vec<Box<str>> = made.map(|(name, _)| name.clone()).collect();
         for name in made {
-            self.end_node(&name, told);
+            self.end_node(&name, outbox);
         }
         let mut owned = Vec::new();
         for (name, node) in &mut self.nodes {
@@ -234,7 +240,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 item.publisher = "".into();
             }
         }
-        owned.iter().for_each(|name| self.check_subscribers(name, told));
+        owned.iter().for_each(|name| self.check_subscribers(name, outbox));
     }
 }
 

@@ -1,26 +1,26 @@
-//! Push registrations of accounts (XEP-0357): where the server reports an account's stored messages while no resource is
-//! available. There is no other server, so that is a resource of another account, which receives the request itself, or a
-//! node at the PubSub service to which the account may publish.
+//! Push registrations of accounts (XEP-0357): where the server reports an account's stored messages while no
+//! resource is available. Since there is no other server, the target is a resource of another account, which
+//! receives the request itself, or a node at the PubSub service to which the account may publish.
 //!
-//! Invariant: a report has the number of stored messages, not their content or senders (§12).
+//! Invariant: a report contains the number of stored messages, but neither contents nor senders (§12).
 
 use bytes::Bytes;
 
 use super::nodes::{NodeError, NodeRequest};
-use super::{Accounts, Relayed, Told};
-use crate::xmpp::action::Refusal;
+use super::{Accounts, Outbox, Relayed};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::namespace as ns;
+use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text};
 
-/// Of one account.
+/// Limit of registrations per account.
 pub(super) const REGISTRATIONS_MAX: usize = 5;
 const NODE_BYTES_MAX: usize = super::nodes::NAME_BYTES_MAX;
-/// Of the options that a client wants to be published with.
+/// Limit of the client's publish options.
 const OPTIONS_BYTES_MAX: usize = 2_048;
-/// Begins the ids of requests; a count follows.
+/// Prefix of request ids; a count follows.
 const REQUEST: &str = "push-notification-";
 
 const BAD_REQUEST: StanzaError = StanzaError::BadRequest;
@@ -29,9 +29,9 @@ const BAD_REQUEST: StanzaError = StanzaError::BadRequest;
 pub struct PushRegistration {
     /// In canonical form: `local@domain/resource`, or the PubSub service.
     jid: Box<str>,
-    /// Empty where it has none.
+    /// Empty without node.
     node: Box<str>,
-    /// `<publish-options/>`, if there are any; none for a node at the PubSub service.
+    /// `<publish-options/>`, if any; empty for a node at the PubSub service.
     options: Bytes,
     /// The number in the id of its last request; 0 before the first one.
     request: u64,
@@ -66,7 +66,8 @@ impl PushChange {
         if !is_service && *jid.domain != *domain {
             return Err(StanzaError::RemoteServerNotFound); // RFC 6120 §8.3.3.16
         }
-        // At the account itself nobody is told while nobody is there, and to an account its server answers.
+        // The account itself has no resource to notify, and a bare account address would be answered by the
+        // server.
         if jid.has_bare(own) || (!is_service && (jid.local.is_none() || jid.resource.is_none())) {
             return Err(StanzaError::NotAcceptable);
         }
@@ -87,7 +88,7 @@ impl PushChange {
     }
 }
 
-/// §7: what is published.
+/// §7: the published notification.
 fn notification(waiting: usize) -> Vec<u8> {
     let mut out = Vec::new();
     push_start(&mut out, "notification", &[("xmlns", ns::PUSH)]);
@@ -147,8 +148,8 @@ impl<S: Copy + Eq> Accounts<S> {
         Ok(())
     }
 
-    /// A message waits for the account.
-    pub(super) fn push_waiting(&mut self, user: &str, told: &mut Told<S>) {
+    /// Reports that the account has stored messages.
+    pub(super) fn push_waiting(&mut self, user: &str, outbox: &mut Outbox<S>) {
         let Some(account) = self.accounts.get_mut(user) else { return };
         if account.pushes.is_empty() {
             return;
@@ -157,8 +158,8 @@ impl<S: Copy + Eq> Accounts<S> {
         let mut pushes = std::mem::take(&mut account.pushes);
         let (own, service) = (self.bare(user), self.pubsub());
         pushes.retain_mut(|registration| match *registration.jid == *service {
-            true => self.push_to_node(user, registration, &content, told),
-            false => self.push_to_resource(&own, registration, &content, told),
+            true => self.push_to_node(user, registration, &content, outbox),
+            false => self.push_to_resource(&own, registration, &content, outbox),
         });
         if let Some(account) = self.accounts.get_mut(user) {
             account.pushes = pushes;
@@ -170,43 +171,44 @@ impl<S: Copy + Eq> Accounts<S> {
         user: &str,
         registration: &PushRegistration,
         content: &[u8],
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> bool {
         let request = NodeRequest::publish(&registration.node, content);
-        match self.ask_node(user, request, told) {
+        match self.ask_node(user, request, outbox) {
             Ok(_) => true,
             Err(NodeError::Absent) => false,
-            // RFC 6120 §8.3.2: it may be taken later.
+            // RFC 6120 §8.3.2: it may succeed later.
             Err(NodeError::Refused(error, _)) => error.kind() == "wait",
         }
     }
 
-    /// False: the account that was to be told does not exist any more. A resource that is away may come back.
+    /// Returns false if the target account no longer exists. An unavailable resource may return.
     fn push_to_resource(
         &mut self,
         own: &str,
         registration: &mut PushRegistration,
         content: &[u8],
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> bool {
         let (bare, Some(resource)) = jid::split(&registration.jid) else { return false };
         let Some(name) = self.name_of(bare).filter(|name| self.has(name)) else { return false };
-        self.pushes_made += 1;
-        registration.request = self.pushes_made;
-        let id = format!("{REQUEST}{}", self.pushes_made);
+        self.push_requests += 1;
+        registration.request = self.push_requests;
+        let id = format!("{REQUEST}{}", self.push_requests);
         if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
-            told.push((session, registration.request(own, &id, content)));
+            outbox.push((session, registration.request(own, &id, content)));
         }
         true
     }
 
-    /// Handles an answer to such a request, which the account `name` made. Any error except type `wait` removes the
-    /// registration whose last request it answers (§7.1). False: the stanza is no such answer.
-    pub(super) fn hear_push_answer(&mut self, name: &str, from: &str, answer: &Relayed) -> bool {
+    /// Handles the response to a push request sent by the account `name`. Any error except type `wait`
+    /// removes the registration that sent the request (§7.1). Returns false if the stanza is not such a
+    /// response.
+    pub(super) fn handle_push_response(&mut self, name: &str, from: &str, answer: &Relayed) -> bool {
         let is_answer = answer.name == "iq" && matches!(&*answer.kind, "result" | "error");
         let Some(number) = answer.id.strip_prefix(REQUEST).filter(|_| is_answer) else { return false };
         if *answer.kind == *"error"
-            && !answer.may_be_tried_again
+            && !answer.is_temporary
             && let Some(account) = self.accounts.get_mut(name)
         {
             account.pushes.retain(|it| *it.jid != *from || *it.request.to_string() != *number);
@@ -214,16 +216,17 @@ impl<S: Copy + Eq> Accounts<S> {
         true
     }
 
-    /// Removes the registrations that name an account: whoever registers its name next must not receive their requests.
-    pub(super) fn forget_pushes(&mut self, user: &str) {
+    /// Removes the registrations that target an account: a later account with its name must not receive their
+    /// requests.
+    pub(super) fn remove_push_registrations(&mut self, user: &str) {
         let bare = self.bare(user);
         for account in self.accounts.values_mut() {
             account.pushes.retain(|it| *jid::bare_part(&it.jid) != *bare);
         }
     }
 
-    /// Removes the registrations that name a node: whoever creates it next must not receive their items.
-    pub(super) fn forget_node_pushes(&mut self, node: &str) {
+    /// Removes the registrations that target a node: a later node with its name must not receive their items.
+    pub(super) fn remove_node_push_registrations(&mut self, node: &str) {
         let service = self.pubsub();
         for account in self.accounts.values_mut() {
             account.pushes.retain(|it| *it.jid != *service || *it.node != *node);

@@ -1,37 +1,36 @@
-//! A stanza on its way from one account to another: what its recipient gets of it, whoever that is.
+//! A stanza that is relayed from one account to another, without its addresses.
 
 use bytes::Bytes;
 
-use super::copies::is_copied;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start};
 
-/// Of an id, a type or a language. Escaped, each byte may take six.
+/// Limit of an id, type or language. Escaped, each byte may take six.
 const ATTRIBUTE_BYTES_MAX: usize = 255;
 
-/// What was said, without its addresses.
+/// A stanza without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relayed {
     /// `iq`, `message` or `presence`.
     pub(super) name: &'static str,
-    /// Its type; empty where it has none.
+    /// Its type; empty if absent.
     pub(super) kind: Box<str>,
     pub(super) id: Box<str>,
     pub(super) lang: Box<str>,
-    /// What stands inside.
+    /// The serialized children.
     pub(super) content: Bytes,
-    /// XEP-0160 §3: a message that waits for who is away.
+    /// XEP-0160 §3: stored if the recipient is offline.
     pub(super) is_kept: bool,
-    /// XEP-0313 §6.1: what archives keep of messages.
+    /// XEP-0313 §6.1: archived.
     pub(super) is_archived: bool,
-    /// XEP-0280: other resources get copies of it.
-    pub(super) is_copied: bool,
-    /// Of an error: it may pass (RFC 6120 §8.3.2).
-    pub(super) may_be_tried_again: bool,
-    /// Of presence: RFC 6121 §4.7.2.3.
+    /// XEP-0280: copied to other resources.
+    pub(super) is_carbon_copied: bool,
+    /// For errors: temporary (RFC 6120 §8.3.2).
+    pub(super) is_temporary: bool,
+    /// For presence: RFC 6121 §4.7.2.3.
     pub(super) priority: i8,
-    /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
+    /// For presence: the capabilities, as the node that describes them (XEP-0115 §6.2).
     pub(super) capabilities: Option<Box<str>>,
 }
 
@@ -39,10 +38,10 @@ fn capabilities(tag: Element<'_>) -> Option<Box<str>> {
     Some(format!("{}#{}", tag.attribute("node")?, tag.attribute("ver")?).into())
 }
 
-/// Whom a client named.
+/// The recipient that a client addressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipient {
-    /// The address as it was written.
+    /// The address as written.
     pub asked: Box<str>,
     /// `local@domain`, or the domain, in canonical form.
     pub bare: Box<str>,
@@ -50,7 +49,7 @@ pub struct Recipient {
 }
 
 impl Recipient {
-    /// In canonical form.
+    /// The full address in canonical form.
     pub(super) fn address(&self) -> Box<str> {
         match &self.resource {
             Some(resource) => format!("{}/{resource}", self.bare).into(),
@@ -60,8 +59,8 @@ impl Recipient {
 }
 
 impl Relayed {
-    /// None if its content is longer than `bytes_max` as its recipients get it, or its id, type or language is longer than
-    /// [`ATTRIBUTE_BYTES_MAX`].
+    /// Returns `None` if the content as sent to recipients exceeds `bytes_max`, or the id, type or language
+    /// exceeds [`ATTRIBUTE_BYTES_MAX`].
     pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>, bytes_max: usize) -> Option<Self> {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
         let lang = lang.map_or("", |it| it.2);
@@ -70,12 +69,12 @@ impl Relayed {
         if [kind, id, lang].iter().any(|it| it.len() > ATTRIBUTE_BYTES_MAX) {
             return None;
         }
-        // XEP-0280 §7: that its sender keeps it to itself is nobody else's business; XEP-0359 §6: what it is called in an
-        // archive nobody says but who has that.
+        // XEP-0280 §7: recipients do not learn that the message is private. XEP-0359 §6: only the owner of an
+        // archive may set the archive id.
         let content = content_of(root, Some(ns::CLIENT), bytes_max, |child| {
             child.is(ns::CARBONS, "private") || child.is(ns::STANZA_ID, "stanza-id")
         })?;
-        // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
+        // XEP-0160 §3: only chat messages with a body; XEP-0334 §4.
         let has_body = root.child(ns::CLIENT, "body").is_some();
         let says = kind != "chat" || has_body;
         let has_hint = |name: &str| root.child(ns::HINTS, name).is_some();
@@ -90,8 +89,8 @@ impl Relayed {
             content: content.into(),
             is_kept: says && !has_hint("no-store"),
             is_archived: is_said && !has_hint("no-store") && !has_hint("no-permanent-store"),
-            is_copied: is_copied(name, kind, root),
-            may_be_tried_again: error_kind == Some("wait"),
+            is_carbon_copied: is_carbon_copied(name, kind, root),
+            is_temporary: error_kind == Some("wait"),
             priority: priority.unwrap_or_default(),
             capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
         })
@@ -101,7 +100,7 @@ impl Relayed {
         self.name == "presence"
     }
 
-    /// The server's own presence of an account.
+    /// Presence of an account that the server generates.
     pub(super) fn presence(kind: &str) -> Self {
         Self {
             name: "presence",
@@ -111,14 +110,14 @@ impl Relayed {
             content: Bytes::new(),
             is_kept: false,
             is_archived: false,
-            is_copied: false,
-            may_be_tried_again: false,
+            is_carbon_copied: false,
+            is_temporary: false,
             priority: 0,
             capabilities: None,
         }
     }
 
-    /// Of a stream that just ends (RFC 6121 §4.5.2).
+    /// Presence for a stream that ends (RFC 6121 §4.5.2).
     pub(super) fn unavailable() -> Self {
         Self::presence("unavailable")
     }
@@ -127,7 +126,7 @@ impl Relayed {
         self.with(from, to, b"")
     }
 
-    /// With more elements.
+    /// With additional elements.
     pub(super) fn with(&self, from: &str, to: &str, more: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(self.content.len() + 256);
         let attributes = [
@@ -144,4 +143,18 @@ impl Relayed {
         push_end(&mut out, self.name);
         out.into()
     }
+}
+
+/// XEP-0280 §6.1: chat messages and other messages between people, except private ones (§7, XEP-0334 §4.3).
+fn is_carbon_copied(name: &str, kind: &str, message: Element<'_>) -> bool {
+    let is_of = |child: Element<'_>| {
+        matches!(child.namespace(), ns::RECEIPTS | ns::CHAT_STATES) || child.is(ns::CLIENT, "body")
+    };
+    let is_said = match kind {
+        "chat" => true,
+        "" | "normal" => message.children().any(is_of),
+        _ => false,
+    };
+    let is_private = message.child(ns::CARBONS, "private").is_some();
+    name == "message" && is_said && !is_private && message.child(ns::HINTS, "no-copy").is_none()
 }

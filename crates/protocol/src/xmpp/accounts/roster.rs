@@ -1,47 +1,47 @@
-//! Rosters (RFC 6121 §2): what an account keeps of each contact, how it is told and how a client changes it.
+//! Rosters (RFC 6121 §2): contacts of an account, roster pushes and changes by clients.
 //!
-//! Who only asked for a subscription is kept as an item too, and not listed until the account takes notice of
-//! it (Appendix A, "None + Pending In").
+//! A contact that only requested a subscription is stored as an item too, but not listed until the account
+//! acts on it (Appendix A, "None + Pending In").
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Accounts, ROSTER_BYTES_MAX, ROSTER_MAX, Told};
-use crate::xmpp::action::Refusal;
+use super::{Accounts, Outbox, ROSTER_BYTES_MAX, ROSTER_MAX};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::Jid;
 use crate::xmpp::namespace as ns;
+use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 
-/// Of a name, and of a group.
+/// Limit of a name, and of a group.
 const NAME_BYTES_MAX: usize = 1_023;
 const GROUPS_MAX: usize = 100;
 
-/// The state of RFC 6121 Appendix A, and what the client calls the contact.
+/// The state of RFC 6121 Appendix A, and the client's data about the contact.
 #[derive(Debug, Default)]
 pub(super) struct Item {
     pub(super) listed: bool,
     pub(super) name: Box<str>,
     pub(super) groups: Vec<Box<str>>,
-    /// The account gets the contact's presence.
+    /// The account receives the contact's presence.
     pub(super) to: bool,
-    /// The contact gets the account's.
+    /// The contact receives the account's presence.
     pub(super) from: bool,
     /// Pending out: `ask='subscribe'`.
     pub(super) asked: bool,
-    /// §3.4: before it was asked for.
+    /// §3.4: pre-approved.
     pub(super) approved: bool,
-    /// Pending in: the request, as it came.
+    /// Pending in: the request as received.
     pub(super) pending: Option<Bytes>,
 }
 
-/// What a roster set asks for.
+/// A roster set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RosterChange {
     pub(super) bare: Box<str>,
-    /// None: the contact is removed.
+    /// `None`: remove the contact.
     pub(super) put: Option<(Box<str>, Vec<Box<str>>)>,
 }
 
@@ -64,7 +64,7 @@ impl RosterChange {
         let mut groups: Vec<Box<str>> = Vec::new();
         for group in item.children().filter(|child| child.is(ns::ROSTER, "group")) {
             let group = group.text();
-            // §2.3.3: without length, or too long.
+            // §2.3.3: empty, or too long.
             if group.is_empty() || group.len() > NAME_BYTES_MAX || groups.len() == GROUPS_MAX {
                 return Err(StanzaError::NotAcceptable);
             }
@@ -81,7 +81,7 @@ impl RosterChange {
 }
 
 impl Item {
-    /// Nothing is known of the contact any more.
+    /// Whether nothing remains to be stored about the contact.
     pub(super) fn is_empty(&self) -> bool {
         !self.listed && self.pending.is_none()
     }
@@ -110,18 +110,18 @@ impl Item {
     }
 }
 
-/// Whether a contact may be put on a roster, or get so many more bytes.
+/// Whether a contact may be added, or grow by `more` bytes.
 fn has_room(roster: &BTreeMap<Box<str>, Item>, contact: &str, more: usize) -> bool {
     let is_new = !roster.contains_key(contact);
     let held: usize = roster.iter().map(|(bare, item)| bare.len() + item.bytes()).sum();
     let more = more + if is_new { contact.len() } else { 0 };
-    // What only becomes less is always taken.
+    // A change that adds no bytes is always accepted.
     (!is_new || roster.len() < ROSTER_MAX) && (more == 0 || held + more <= ROSTER_BYTES_MAX)
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// The answer to a roster get (§2.1.4); who asks is told of changes from now on (§2.2). None: `known` is the roster's
-    /// version (§2.6.2).
+    /// The response to a roster get (§2.1.4), after which the session receives roster pushes (§2.2). `None`:
+    /// `known` is the current version (§2.6.2).
     pub fn roster(&mut self, user: &str, session: S, known: Option<&str>) -> Option<Bytes> {
         let mut out = Vec::new();
         if let Some(resource) = self.session_mut(user, session) {
@@ -131,7 +131,7 @@ impl<S: Copy + Eq> Accounts<S> {
         if known == Some(&*version) {
             return None;
         }
-        // Who sends none does not know of versions.
+        // A client that sends no version does not support them.
         let version = if known.is_some() { &*version } else { "" };
         push_start(&mut out, "query", &[("xmlns", ns::ROSTER), ("ver", version)]);
         if let Some(account) = self.accounts.get(user) {
@@ -142,24 +142,24 @@ impl<S: Copy + Eq> Accounts<S> {
         Some(out.into())
     }
 
-    /// Unlike that of every other state of a roster, before a restart too.
+    /// Differs from every other state of a roster, also across restarts.
     pub(super) fn roster_version(&self, user: &str) -> String {
         self.counted(user, self.accounts.get(user).map_or(0, |account| account.roster_changes))
     }
 
-    /// A roster set (§2.3 to §2.5). What it changes is pushed; subscriptions are not its business.
+    /// A roster set (§2.3 to §2.5). Pushes the change; does not change subscriptions.
     pub fn change_roster(
         &mut self,
         user: &str,
         change: RosterChange,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> Result<(), Refusal> {
         let RosterChange { bare, put } = change;
         let roster = &mut self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?.roster;
         let listed = roster.get(&bare).is_some_and(|item| item.listed);
         match put {
             None if !listed => return Err(Refusal::NotFound), // §2.5.3
-            None => self.forget_contact(user, &bare, told),
+            None => self.remove_contact(user, &bare, outbox),
             Some((name, groups)) => {
                 let more = name.len() + groups.iter().map(|group| group.len()).sum::<usize>();
                 let before = roster.get(&bare).map_or(0, Item::bytes);
@@ -168,14 +168,14 @@ impl<S: Copy + Eq> Accounts<S> {
                 }
                 let item = roster.entry(bare.clone()).or_default();
                 (item.listed, item.name, item.groups) = (true, name, groups);
-                self.push_item(user, &bare, told);
-                self.check_owned_nodes(user, told);
+                self.push_item(user, &bare, outbox);
+                self.check_owned_nodes(user, outbox);
             }
         }
         Ok(())
     }
 
-    /// The item of a contact, made if there is room for it.
+    /// The item of a contact, created if there is room.
     pub(super) fn item(&mut self, user: &str, contact: &str) -> Option<&mut Item> {
         let roster = &mut self.accounts.get_mut(user)?.roster;
         if !roster.contains_key(contact) && !has_room(roster, contact, 0) {
@@ -184,8 +184,8 @@ impl<S: Copy + Eq> Accounts<S> {
         Some(roster.entry(contact.into()).or_default())
     }
 
-    /// An item changed: tells the resources that want to know how it is now (§2.1.6).
-    pub(super) fn push_item(&mut self, user: &str, contact: &str, told: &mut Told<S>) {
+    /// Pushes a changed item to interested resources (§2.1.6).
+    pub(super) fn push_item(&mut self, user: &str, contact: &str, outbox: &mut Outbox<S>) {
         if let Some(account) = self.accounts.get_mut(user) {
             account.roster_changes += 1;
         }
@@ -195,7 +195,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let interested = account.resources.iter().filter(|resource| resource.interested);
         for (resource, session) in interested.filter_map(|it| Some((it, it.session?))) {
             let to = format!("{bare}/{}", resource.name);
-            let id = format!("push-{}", told.len());
+            let id = format!("push-{}", outbox.len());
             let mut out = Vec::new();
             let attributes =
                 [("xmlns", ns::CLIENT), ("type", "set"), ("id", &id), ("from", &bare), ("to", &to)];
@@ -207,7 +207,7 @@ impl<S: Copy + Eq> Accounts<S> {
             }
             push_end(&mut out, "query");
             push_end(&mut out, "iq");
-            told.push((session, out.into()));
+            outbox.push((session, out.into()));
         }
     }
 }

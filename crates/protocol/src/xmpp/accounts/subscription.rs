@@ -1,12 +1,12 @@
-//! Presence subscriptions (RFC 6121 §3): what each of the four stanzas makes of an item, by the tables of
-//! Appendix A, on the side that sends it and on the side that gets it.
+//! Presence subscriptions (RFC 6121 §3): the state transitions of the four subscription stanzas, by the
+//! tables of Appendix A, for the sending and the receiving side.
 
 use bytes::Bytes;
 
 use super::roster::Item;
-use super::{ASKED_BYTES_MAX, Accounts, PENDING_MAX, Relayed, Told};
+use super::{Accounts, Outbox, PENDING_BYTES_MAX, PENDING_MAX, Relayed};
 
-/// The four of them.
+/// The four subscription stanzas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Subscribe,
@@ -15,16 +15,16 @@ pub(super) enum Kind {
     Unsubscribed,
 }
 
-/// What is to be done besides changing the item.
+/// What happens apart from the change of the item.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Effect {
-    /// To the other side, or to the account's own resources.
+    /// The stanza is forwarded to the other side, or to the account's own resources.
     passes: bool,
-    /// The item is another now.
+    /// The item changed.
     changed: bool,
-    /// The contact got presence until now, and gets none from now on.
+    /// The contact loses the account's presence.
     ends: bool,
-    /// §3.1.3, §3.4.2: the server answers for the account.
+    /// §3.1.3, §3.4.2: the server responds for the account.
     approves: bool,
 }
 
@@ -50,8 +50,8 @@ impl Kind {
 }
 
 impl Item {
-    /// Appendix A.2: the account says it.
-    fn say(&mut self, kind: Kind) -> Effect {
+    /// Appendix A.2: outbound stanza.
+    fn outbound(&mut self, kind: Kind) -> Effect {
         match kind {
             Kind::Subscribe => {
                 let changed = !self.to && !self.asked;
@@ -67,7 +67,7 @@ impl Item {
                 (self.from, self.listed) = (true, true);
                 Effect { passes: true, changed: true, ..Effect::default() }
             }
-            // §3.4.2: in advance, which the contact is not told.
+            // §3.4.2: pre-approval, which the contact does not learn.
             Kind::Subscribed => {
                 let changed = !self.from && !self.approved;
                 if changed {
@@ -84,8 +84,8 @@ impl Item {
         }
     }
 
-    /// Appendix A.3: the contact said it, in these bytes.
-    fn hear(&mut self, kind: Kind, stanza: &Bytes) -> Effect {
+    /// Appendix A.3: inbound stanza, with its bytes.
+    fn inbound(&mut self, kind: Kind, stanza: &Bytes) -> Effect {
         match kind {
             Kind::Subscribe if self.from => Effect { approves: true, ..Effect::default() },
             Kind::Subscribe if self.approved => {
@@ -117,55 +117,55 @@ impl Item {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// An account says one of the four to a contact.
-    pub(super) fn say_subscription(
+    /// Handles a subscription stanza from an account to a contact.
+    pub(super) fn send_subscription(
         &mut self,
         user: &str,
         contact: &str,
         kind: Kind,
         stanza: &Relayed,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) {
         let own = self.bare(user);
         if *own == *contact {
-            return; // of its own resources it hears anyway
+            return; // own resources receive presence anyway
         }
-        let Some(effect) = self.item(user, contact).map(|item| item.say(kind)) else { return };
-        self.settle(user, contact, effect.changed, told);
+        let Some(effect) = self.item(user, contact).map(|item| item.outbound(kind)) else { return };
+        self.settle(user, contact, effect.changed, outbox);
         if !effect.passes {
             return;
         }
-        // §8.5.1: an account that does not exist answers nothing, like one that has not made up its mind.
+        // §8.5.1: a missing account does not respond, like one that has not decided yet.
         if let Some(name) = self.name_of(contact).filter(|name| self.has(name)) {
-            self.hear_subscription(&name, &own, kind, stanza, told);
+            self.receive_subscription(&name, &own, kind, stanza, outbox);
         }
         if effect.ends {
-            self.tell_ended(user, contact, told);
+            self.send_unavailable_to_contact(user, contact, outbox);
         } else if kind == Kind::Subscribed {
-            self.tell_presence(user, contact, told); // §3.1.5
+            self.send_presence_to_contact(user, contact, outbox); // §3.1.5
         }
     }
 
-    /// An account is told one of the four by a contact.
-    fn hear_subscription(
+    /// Handles a subscription stanza from a contact to an account.
+    fn receive_subscription(
         &mut self,
         user: &str,
         contact: &str,
         kind: Kind,
         stanza: &Relayed,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) {
         let own = self.bare(user);
-        // What the server says for another has nothing of the stanza that it answers.
+        // A stanza that the server generates contains nothing of the original.
         let bytes = match *stanza.kind == *kind.as_str() {
             true => stanza.addressed(contact, &own),
             false => Relayed::presence(kind.as_str()).addressed(contact, &own),
         };
-        // Who asks is anybody: what they ask must neither fill the roster nor what is told at log-in.
-        if kind == Kind::Subscribe && self.is_asked_enough(user, contact) {
+        // Anyone may send requests, so these must fill neither the roster nor the queue sent at log-in.
+        if kind == Kind::Subscribe && self.has_too_many_requests(user, contact) {
             return;
         }
-        let Some(effect) = self.item(user, contact).map(|item| item.hear(kind, &bytes)) else { return };
+        let Some(effect) = self.item(user, contact).map(|item| item.inbound(kind, &bytes)) else { return };
         if effect.passes
             && let Some(account) = self.accounts.get(user)
         {
@@ -174,22 +174,22 @@ impl<S: Copy + Eq> Accounts<S> {
                 _ => it.interested || it.is_available(),
             };
             let sessions = account.resources.iter().filter(hears).filter_map(|resource| resource.session);
-            told.extend(sessions.map(|session| (session, bytes.clone())));
+            outbox.extend(sessions.map(|session| (session, bytes.clone())));
         }
-        self.settle(user, contact, effect.changed, told);
+        self.settle(user, contact, effect.changed, outbox);
         if effect.approves
             && let Some(name) = self.name_of(contact)
         {
-            self.hear_subscription(&name, &own, Kind::Subscribed, stanza, told);
-            self.tell_presence(user, contact, told);
+            self.receive_subscription(&name, &own, Kind::Subscribed, stanza, outbox);
+            self.send_presence_to_contact(user, contact, outbox);
         }
         if effect.ends {
-            self.tell_ended(user, contact, told); // §3.3.3
+            self.send_unavailable_to_contact(user, contact, outbox); // §3.3.3
         }
     }
 
-    /// Whether another request would be one too many. One that is answered at once needs no room.
-    fn is_asked_enough(&self, user: &str, contact: &str) -> bool {
+    /// Whether the limit of pending requests is reached. A request that is answered at once needs no room.
+    fn has_too_many_requests(&self, user: &str, contact: &str) -> bool {
         let Some(account) = self.accounts.get(user) else { return false };
         if account
             .roster
@@ -201,50 +201,50 @@ impl<S: Copy + Eq> Accounts<S> {
         account.roster.values().filter(|item| item.pending.is_some()).count() >= PENDING_MAX
     }
 
-    /// A contact is removed: subscriptions end both ways (§2.5.2), and the item is no more.
-    pub(super) fn forget_contact(&mut self, user: &str, contact: &str, told: &mut Told<S>) {
+    /// Removes a contact: ends subscriptions in both directions (§2.5.2) and deletes the item.
+    pub(super) fn remove_contact(&mut self, user: &str, contact: &str, outbox: &mut Outbox<S>) {
         let own = self.bare(user);
         let Some(item) = self.item(user, contact) else { return };
-        // What the contact asked for stays asked for.
+        // A pending request of the contact stays pending.
         let pending = item.pending.take();
         let before = std::mem::replace(item, Item { pending, ..Item::default() });
         if before.listed {
-            self.push_item(user, contact, told);
+            self.push_item(user, contact, outbox);
         }
-        self.settle(user, contact, false, told);
+        self.settle(user, contact, false, outbox);
         if let Some(name) = self.name_of(contact).filter(|name| self.has(name)) {
             let due = [(before.to || before.asked, Kind::Unsubscribe), (before.from, Kind::Unsubscribed)];
             for (_, kind) in due.into_iter().filter(|(is_due, _)| *is_due) {
                 let stanza = Relayed::presence(kind.as_str());
-                self.hear_subscription(&name, &own, kind, &stanza, told);
+                self.receive_subscription(&name, &own, kind, &stanza, outbox);
             }
         }
         if before.from {
-            self.tell_ended(user, contact, told);
+            self.send_unavailable_to_contact(user, contact, outbox);
         }
     }
 
-    /// Pushes what is listed, drops what means nothing any more, and checks the subscriptions to the account's nodes.
-    fn settle(&mut self, user: &str, contact: &str, changed: bool, told: &mut Told<S>) {
+    /// Pushes a listed item, removes an empty one, and checks the subscriptions to the account's nodes.
+    fn settle(&mut self, user: &str, contact: &str, changed: bool, outbox: &mut Outbox<S>) {
         if changed {
-            self.push_item(user, contact, told);
+            self.push_item(user, contact, outbox);
         }
         if let Some(account) = self.accounts.get_mut(user)
             && account.roster.get(contact).is_some_and(Item::is_empty)
         {
             account.roster.remove(contact);
         }
-        self.check_owned_nodes(user, told);
+        self.check_owned_nodes(user, outbox);
     }
 
-    /// The requests that an account has not answered (§3.1.3), for a resource that is there now.
-    pub(super) fn tell_pending(&self, user: &str, session: S, told: &mut Told<S>) {
+    /// Sends pending requests (§3.1.3) to a resource that became available.
+    pub(super) fn send_pending_requests(&self, user: &str, session: S, outbox: &mut Outbox<S>) {
         let Some(account) = self.accounts.get(user) else { return };
-        let mut left = ASKED_BYTES_MAX;
+        let mut left = PENDING_BYTES_MAX;
         for stanza in account.roster.values().filter_map(|item| item.pending.as_ref()) {
             let Some(rest) = left.checked_sub(stanza.len()) else { return };
             left = rest;
-            told.push((session, stanza.clone()));
+            outbox.push((session, stanza.clone()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Accounts that say things to each other, and what each of their sessions is told of it.
+//! Accounts that exchange stanzas, and what each of their sessions receives.
 
 use noroshi_types::Timestamp;
 
@@ -14,7 +14,7 @@ const B: u8 = 2;
 /// Sessions are numbers; `a` and `b` have one each, `/r`.
 struct World {
     accounts: Accounts<u8>,
-    told: Told<u8>,
+    outbox: Outbox<u8>,
     now: Timestamp,
 }
 
@@ -33,7 +33,7 @@ fn recipient(to: &str) -> Recipient {
 impl World {
     fn new() -> Self {
         let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("c", "p")]);
-        let mut world = Self { accounts, told: Told::new(), now: Timestamp(0) };
+        let mut world = Self { accounts, outbox: Outbox::new(), now: Timestamp(0) };
         for (user, session) in [("a", A), ("b", B)] {
             world.come(user, session, "r");
             world.accounts.roster(user, session, None);
@@ -42,41 +42,41 @@ impl World {
     }
 
     fn come(&mut self, user: &str, session: u8, resource: &str) {
-        self.accounts.attach(user, session, resource, false, &mut self.told);
+        self.accounts.attach(user, session, resource, false, &mut self.outbox);
     }
 
     fn announce(&mut self, user: &str, session: u8, text: &str) {
-        self.accounts.announce(user, session, relayed(text), &mut self.told);
+        self.accounts.announce(user, session, relayed(text), &mut self.outbox);
     }
 
-    /// Both are there.
+    /// Both are available.
     fn present() -> Self {
         let mut world = Self::new();
         world.announce("a", A, "<presence/>");
         world.announce("b", B, "<presence/>");
-        world.told.clear();
+        world.outbox.clear();
         world
     }
 
     fn say(&mut self, user: &str, session: u8, to: &str, text: &str) -> Outcome {
         let (to, stanza) = (recipient(to), relayed(text));
         if stanza.is_presence() {
-            self.accounts.direct(user, session, &to, &stanza, &mut self.told);
+            self.accounts.direct(user, session, &to, &stanza, &mut self.outbox);
             return Outcome::Done;
         }
-        self.accounts.route(user, session, &to, &stanza, self.now, &mut self.told)
+        self.accounts.route(user, session, &to, &stanza, self.now, &mut self.outbox)
     }
 
     fn subscription(&mut self, user: &str, session: u8, to: &str, kind: &str) {
         self.say(user, session, to, &format!("<presence type='{kind}'/>"));
     }
 
-    /// What a session was told since, in short: pushes as `jid subscription ask approved`, others as their
-    /// name, type and sender.
-    fn heard(&mut self, session: u8) -> Vec<String> {
-        let (mine, others) = self.told.drain(..).partition(|(to, _)| *to == session);
-        self.told = others;
-        let mine: Told<u8> = mine;
+    /// What a session received since the last call, abbreviated: roster pushes as `jid subscription ask
+    /// approved`, other stanzas as name, type and sender.
+    fn received(&mut self, session: u8) -> Vec<String> {
+        let (mine, others) = self.outbox.drain(..).partition(|(to, _)| *to == session);
+        self.outbox = others;
+        let mine: Outbox<u8> = mine;
         mine.iter().map(|(_, bytes)| short(bytes)).collect()
     }
 
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// A mutual subscription.
+    /// Creates a mutual subscription.
     fn friends() -> Self {
         let mut world = Self::present();
         world.subscription("a", A, "b@x", "subscribe");
@@ -106,7 +106,7 @@ impl World {
         world.subscription("a", A, "b@x", "subscribed");
         assert_eq!(world.state("a", "b@x"), "listed to from");
         assert_eq!(world.state("b", "a@x"), "listed to from");
-        world.told.clear();
+        world.outbox.clear();
         world
     }
 }
@@ -127,33 +127,33 @@ fn short(bytes: &Bytes) -> String {
 }
 
 #[test]
-fn a_subscription_is_asked_for_approved_and_ended() {
+fn subscription_is_requested_approved_and_ended() {
     let mut world = World::present();
     world.subscription("a", A, "b@x", "subscribe");
-    assert_eq!(world.heard(A), ["b@x none subscribe"]);
-    assert_eq!(world.heard(B), ["presence subscribe a@x"], "no push: it is not listed");
+    assert_eq!(world.received(A), ["b@x none subscribe"]);
+    assert_eq!(world.received(B), ["presence subscribe a@x"], "no push: it is not listed");
     assert_eq!((world.state("a", "b@x"), world.state("b", "a@x")), ("listed out".into(), "in".into()));
-    // Once.
+    // Only once.
     world.subscription("a", A, "b@x", "subscribe");
-    assert_eq!(world.heard(B), [""; 0]);
+    assert_eq!(world.received(B), [""; 0]);
     world.subscription("b", B, "a@x", "subscribed");
-    assert_eq!(world.heard(B), ["a@x from"]);
-    assert_eq!(world.heard(A), ["presence subscribed b@x", "b@x to", "presence b@x/r"]);
-    // It has it: the server answers.
+    assert_eq!(world.received(B), ["a@x from"]);
+    assert_eq!(world.received(A), ["presence subscribed b@x", "b@x to", "presence b@x/r"]);
+    // It is subscribed already: the server responds.
     world.subscription("a", A, "b@x", "subscribe");
-    assert_eq!(world.heard(B), [""; 0]);
-    world.told.clear();
+    assert_eq!(world.received(B), [""; 0]);
+    world.outbox.clear();
     world.subscription("b", B, "a@x", "unsubscribed");
-    assert_eq!(world.heard(B), ["a@x none"]);
-    assert_eq!(world.heard(A), ["presence unsubscribed b@x", "b@x none", "presence unavailable b@x/r"]);
+    assert_eq!(world.received(B), ["a@x none"]);
+    assert_eq!(world.received(A), ["presence unsubscribed b@x", "b@x none", "presence unavailable b@x/r"]);
 }
 
 #[test]
-fn either_side_ends_it() {
+fn either_side_ends_a_subscription() {
     let mut world = World::friends();
     world.subscription("a", A, "b@x", "unsubscribe");
-    assert_eq!(world.heard(B), ["presence unsubscribe a@x", "a@x to"]);
-    assert_eq!(world.heard(A), ["b@x from", "presence unavailable b@x/r"]);
+    assert_eq!(world.received(B), ["presence unsubscribe a@x", "a@x to"]);
+    assert_eq!(world.received(A), ["b@x from", "presence unavailable b@x/r"]);
     assert_eq!(
         (world.state("a", "b@x"), world.state("b", "a@x")),
         ("listed from".into(), "listed to".into())
@@ -161,11 +161,11 @@ fn either_side_ends_it() {
 
     let mut world = World::friends();
     let remove = RosterChange { bare: "b@x".into(), put: None };
-    world.accounts.change_roster("a", remove, &mut world.told).unwrap();
-    assert_eq!(world.heard(A), ["b@x remove", "presence unavailable b@x/r"]);
-    let heard = world.heard(B);
+    world.accounts.change_roster("a", remove, &mut world.outbox).unwrap();
+    assert_eq!(world.received(A), ["b@x remove", "presence unavailable b@x/r"]);
+    let received = world.received(B);
     assert_eq!(
-        heard,
+        received,
         [
             "presence unsubscribe a@x",
             "a@x to",
@@ -176,114 +176,114 @@ fn either_side_ends_it() {
     );
     assert_eq!((world.state("a", "b@x"), world.state("b", "a@x")), ("-".into(), "listed".into()));
     let again = RosterChange { bare: "b@x".into(), put: None };
-    assert_eq!(world.accounts.change_roster("a", again, &mut world.told), Err(Refusal::NotFound));
+    assert_eq!(world.accounts.change_roster("a", again, &mut world.outbox), Err(Refusal::NotFound));
 }
 
 #[test]
-fn who_is_removed_leaves_nothing_behind() {
+fn removed_account_leaves_nothing_behind() {
     let mut world = World::friends();
     world.come("a", 9, "other");
-    assert_eq!(world.accounts.remove("a", &mut world.told), [A, 9]);
-    let heard = world.heard(B);
-    assert!(heard.ends_with(&["presence unavailable a@x/r".to_owned()]), "{heard:?}");
+    assert_eq!(world.accounts.remove("a", &mut world.outbox), [A, 9]);
+    let received = world.received(B);
+    assert!(received.ends_with(&["presence unavailable a@x/r".to_owned()]), "{received:?}");
     assert_eq!((world.state("b", "a@x"), world.accounts.has("a")), ("listed".into(), false));
-    // Nobody answers it.
+    // Nobody responds.
     world.subscription("b", B, "a@x", "subscribe");
-    assert_eq!(world.heard(B), ["a@x none subscribe"]);
+    assert_eq!(world.received(B), ["a@x none subscribe"]);
     assert_eq!(world.state("b", "a@x"), "listed out");
-    // Who has the name next has nothing to do with the sessions that have not ended yet.
+    // A later account with the same name has no access to sessions that have not ended yet.
     world.accounts.put("a", "p", None).unwrap();
     assert_eq!([A, 9, B].map(|session| world.accounts.has_ended(session)), [true, true, false]);
-    world.accounts.detach("a", 9, &mut world.told);
+    world.accounts.detach("a", 9, &mut world.outbox);
     assert!(world.accounts.has_ended(A) && !world.accounts.has_ended(9));
 }
 
 #[test]
-fn approval_in_advance_is_the_servers_answer() {
+fn pre_approval_is_answered_by_the_server() {
     let mut world = World::present();
     world.subscription("b", B, "a@x", "subscribed");
-    assert_eq!(world.heard(B), ["a@x none true"]);
+    assert_eq!(world.received(B), ["a@x none true"]);
     world.subscription("a", A, "b@x", "subscribe");
-    assert_eq!(world.heard(B), ["a@x from true"], "it is not asked");
-    let heard = world.heard(A);
-    assert_eq!(heard, ["b@x none subscribe", "presence subscribed b@x", "b@x to", "presence b@x/r"]);
+    assert_eq!(world.received(B), ["a@x from true"], "it is not asked");
+    let received = world.received(A);
+    assert_eq!(received, ["b@x none subscribe", "presence subscribed b@x", "b@x to", "presence b@x/r"]);
 }
 
 #[test]
-fn a_request_waits_and_is_told_each_time() {
+fn pending_request_is_sent_at_each_log_in() {
     let mut world = World::new();
     world.announce("a", A, "<presence/>");
     world.subscription("a", A, "b@x", "subscribe");
-    assert_eq!(world.heard(B), [""; 0], "it is not there");
+    assert_eq!(world.received(B), [""; 0], "it is not there");
     world.announce("b", B, "<presence/>");
-    assert_eq!(world.heard(B), ["presence b@x/r", "presence subscribe a@x"]);
+    assert_eq!(world.received(B), ["presence b@x/r", "presence subscribe a@x"]);
     world.announce("b", B, "<presence><show>away</show></presence>");
-    assert_eq!(world.heard(B), ["presence b@x/r"], "an update");
+    assert_eq!(world.received(B), ["presence b@x/r"], "an update");
     world.announce("b", B, "<presence type='unavailable'/>");
     world.announce("b", B, "<presence/>");
-    assert_eq!(world.heard(B), ["presence b@x/r", "presence subscribe a@x"]);
+    assert_eq!(world.received(B), ["presence b@x/r", "presence subscribe a@x"]);
 }
 
 #[test]
-fn presence_goes_to_contacts_and_own_resources() {
+fn presence_is_sent_to_contacts_and_own_resources() {
     let mut world = World::friends();
     world.come("a", 3, "phone");
     world.announce("a", 3, "<presence><priority>5</priority></presence>");
-    assert_eq!(world.heard(A), ["presence a@x/phone"]);
-    assert_eq!(world.heard(B), ["presence a@x/phone"]);
+    assert_eq!(world.received(A), ["presence a@x/phone"]);
+    assert_eq!(world.received(B), ["presence a@x/phone"]);
     // Itself, the other resource, and the contact.
-    assert_eq!(world.heard(3), ["presence a@x/phone", "presence a@x/r", "presence b@x/r"]);
+    assert_eq!(world.received(3), ["presence a@x/phone", "presence a@x/r", "presence b@x/r"]);
     world.announce("a", 3, "<presence type='unavailable' id='u'/>");
-    assert_eq!(world.heard(B), ["presence unavailable a@x/phone u"]);
-    assert_eq!(world.heard(A), ["presence unavailable a@x/phone u"]);
-    // A stream that just ends.
-    world.accounts.detach("a", A, &mut world.told);
-    assert_eq!(world.heard(B), ["presence unavailable a@x/r"]);
-    assert_eq!(world.heard(3), [""; 0]);
-    // It is resumed, and there again.
-    world.accounts.attach("a", 7, "r", true, &mut world.told);
-    assert_eq!(world.heard(B), ["presence a@x/r"]);
-    // The same resource begins anew.
-    world.accounts.attach("a", 8, "r", false, &mut world.told);
-    assert_eq!(world.heard(B), ["presence unavailable a@x/r"]);
-    world.accounts.detach("a", 7, &mut world.told);
-    assert_eq!(world.heard(B), [""; 0], "it was replaced");
+    assert_eq!(world.received(B), ["presence unavailable a@x/phone u"]);
+    assert_eq!(world.received(A), ["presence unavailable a@x/phone u"]);
+    // An abnormal end of the stream.
+    world.accounts.detach("a", A, &mut world.outbox);
+    assert_eq!(world.received(B), ["presence unavailable a@x/r"]);
+    assert_eq!(world.received(3), [""; 0]);
+    // The session is resumed and available again.
+    world.accounts.attach("a", 7, "r", true, &mut world.outbox);
+    assert_eq!(world.received(B), ["presence a@x/r"]);
+    // The same resource connects anew.
+    world.accounts.attach("a", 8, "r", false, &mut world.outbox);
+    assert_eq!(world.received(B), ["presence unavailable a@x/r"]);
+    world.accounts.detach("a", 7, &mut world.outbox);
+    assert_eq!(world.received(B), [""; 0], "it was replaced");
 }
 
 #[test]
-fn presence_with_an_address_ends_with_the_rest() {
+fn directed_presence_ends_with_the_session() {
     let mut world = World::present();
     world.say("a", A, "b@x", "<presence/>");
     world.say("a", A, "b@x/nobody", "<presence/>");
-    assert_eq!(world.heard(B), ["presence a@x/r"]);
+    assert_eq!(world.received(B), ["presence a@x/r"]);
     world.announce("a", A, "<presence><show>away</show></presence>");
-    assert_eq!(world.heard(B), [""; 0], "no contact");
+    assert_eq!(world.received(B), [""; 0], "no contact");
     world.announce("a", A, "<presence type='unavailable'/>");
-    assert_eq!(world.heard(B), ["presence unavailable a@x/r"]);
-    // It took it back itself.
+    assert_eq!(world.received(B), ["presence unavailable a@x/r"]);
+    // Already withdrawn by the sender.
     world.say("a", A, "b@x/r", "<presence/>");
     world.say("a", A, "b@x/r", "<presence type='unavailable'/>");
-    assert_eq!(world.heard(B).len(), 2);
-    world.accounts.detach("a", A, &mut world.told);
-    assert_eq!(world.heard(B), [""; 0]);
+    assert_eq!(world.received(B).len(), 2);
+    world.accounts.detach("a", A, &mut world.outbox);
+    assert_eq!(world.received(B), [""; 0]);
 }
 
 #[test]
-fn a_probe_tells_what_may_be_known() {
+fn probe_returns_visible_presence_only() {
     let mut world = World::friends();
     world.say("a", A, "b@x", "<presence type='probe'/>");
-    assert_eq!(world.heard(A), ["presence b@x/r"]);
+    assert_eq!(world.received(A), ["presence b@x/r"]);
     world.say("a", A, "b@x/gone", "<presence type='probe'/>");
-    assert_eq!(world.heard(A), ["presence unavailable b@x"]);
+    assert_eq!(world.received(A), ["presence unavailable b@x"]);
     for stranger in ["c@x", "nobody@x"] {
         world.say("a", A, stranger, "<presence type='probe'/>");
-        assert_eq!(world.heard(A), [format!("presence unsubscribed {stranger}")]);
+        assert_eq!(world.received(A), [format!("presence unsubscribed {stranger}")]);
     }
 }
 
-/// RFC 6121 §8.5.2 and §8.5.3: who of `b`'s gets what, and what comes back (`!`).
+/// RFC 6121 §8.5.2 and §8.5.3: which resources of `b` receive a stanza, and which stanzas are returned (`!`).
 #[test]
-fn messages_find_their_resources() {
+fn messages_reach_the_right_resources() {
     let mut world = World::present();
     for (session, resource, priority) in
         [(11, "low", "1"), (12, "high", "5"), (13, "top", "5"), (14, "no", "-1")]
@@ -292,12 +292,12 @@ fn messages_find_their_resources() {
         world.announce("b", session, &format!("<presence><priority>{priority}</priority></presence>"));
     }
     world.come("b", 15, "silent");
-    world.told.clear();
+    world.outbox.clear();
     let mut check = |to: &str, kind: &str, expected: &[u8], refused: bool| {
         let text = format!("<message type='{kind}'><body>x</body></message>");
         let outcome = world.say("a", A, to, &text);
-        let heard: Vec<u8> = world.told.drain(..).map(|(session, _)| session).collect();
-        assert_eq!((&*heard, outcome == Outcome::Refused), (expected, refused), "{to} {kind}");
+        let received: Vec<u8> = world.outbox.drain(..).map(|(session, _)| session).collect();
+        assert_eq!((&*received, outcome == Outcome::Refused), (expected, refused), "{to} {kind}");
     };
     check("b@x", "normal", &[12, 13], false);
     check("b@x", "chat", &[12, 13], false);
@@ -321,7 +321,7 @@ fn messages_find_their_resources() {
 }
 
 #[test]
-fn what_finds_nobody_waits() {
+fn undeliverable_messages_are_stored() {
     let mut world = World::new();
     world.announce("b", B, "<presence><priority>-1</priority></presence>");
     let send = |world: &mut World, kind: &str, inside: &str| {
@@ -333,29 +333,32 @@ fn what_finds_nobody_waits() {
     send(&mut world, "chat", "<composing xmlns='http://jabber.org/protocol/chatstates'/>");
     send(&mut world, "normal", "<body>x</body><no-store xmlns='urn:xmpp:hints'/>");
     assert_eq!(send(&mut world, "groupchat", "<body>x</body>"), Outcome::Refused);
-    world.told.clear();
+    world.outbox.clear();
     world.announce("b", B, "<presence/>");
     let delayed = |(_, bytes): &(u8, Bytes)| {
         std::str::from_utf8(bytes)
             .unwrap()
             .contains("<delay xmlns='urn:xmpp:delay' from='x' stamp='1970-01-01T00:00:00.000Z'/>")
     };
-    assert_eq!(world.told.iter().filter(|told| delayed(told)).count(), 2);
-    assert_eq!(world.heard(B), ["presence b@x/r", "message chat a@x/r chat", "message normal a@x/r normal"]);
+    assert_eq!(world.outbox.iter().filter(|outbox| delayed(outbox)).count(), 2);
+    assert_eq!(
+        world.received(B),
+        ["presence b@x/r", "message chat a@x/r chat", "message normal a@x/r normal"]
+    );
     world.announce("b", B, "<presence type='unavailable'/>");
-    for _ in 0..KEPT_MAX {
+    for _ in 0..OFFLINE_MESSAGES_MAX {
         assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done);
     }
     assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done, "a stranger does not learn of it");
-    assert_eq!(world.accounts.accounts["b"].kept.len(), KEPT_MAX);
+    assert_eq!(world.accounts.accounts["b"].kept.len(), OFFLINE_MESSAGES_MAX);
     world.subscription("a", A, "b@x", "subscribe");
     world.subscription("b", B, "a@x", "subscribed");
     assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Refused);
 }
 
-/// RFC 6121 §8.5.1: what a stranger sends to an account that is away, and to one that does not exist.
+/// RFC 6121 §8.5.1: stanzas of a stranger to an offline account and to a missing one.
 #[test]
-fn no_answer_tells_whether_an_account_exists() {
+fn responses_do_not_reveal_whether_an_account_exists() {
     let answers = |to: &str| {
         let mut world = World::new();
         let mut answers = Vec::new();
@@ -369,19 +372,20 @@ fn no_answer_tells_whether_an_account_exists() {
             for (kind, place) in kinds.iter().flat_map(|kind| [(kind, ""), (kind, "/gone")]) {
                 let text = format!("<{name} type='{kind}' id='i'><body>x</body></{name}>");
                 let outcome = world.say("a", A, &format!("{to}{place}"), &text);
-                let heard = world.heard(A).into_iter().map(|it| it.replace(to, "it")).collect::<Vec<_>>();
-                answers.push((name, kind.to_string(), place, outcome, heard));
+                let received =
+                    world.received(A).into_iter().map(|it| it.replace(to, "it")).collect::<Vec<_>>();
+                answers.push((name, kind.to_string(), place, outcome, received));
             }
         }
         answers
     };
     let (absent, away) = (answers("nobody@x"), answers("c@x"));
     assert_eq!(absent, away);
-    let check = |name: &str, kind: &str, place: &str, expected: Outcome, heard: &[&str]| {
+    let check = |name: &str, kind: &str, place: &str, expected: Outcome, received: &[&str]| {
         let found = absent.iter().find(|it| (it.0, &*it.1, it.2) == (name, kind, place)).unwrap();
         assert_eq!(
             (found.3, &found.4[..]),
-            (expected, &heard.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..])
+            (expected, &received.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..])
         );
     };
     check("presence", "probe", "", Outcome::Done, &["presence unsubscribed it"]);
@@ -393,25 +397,25 @@ fn no_answer_tells_whether_an_account_exists() {
 }
 
 #[test]
-fn everything_is_bounded() {
+fn all_lists_are_bounded() {
     let mut world = World::present();
     let put = |name: &str| RosterChange { bare: format!("{name}@y").into(), put: Some(("".into(), vec![])) };
     for n in 0..ROSTER_MAX {
-        world.accounts.change_roster("a", put(&n.to_string()), &mut world.told).unwrap();
+        world.accounts.change_roster("a", put(&n.to_string()), &mut world.outbox).unwrap();
     }
-    let one_more = world.accounts.change_roster("a", put("more"), &mut world.told);
+    let one_more = world.accounts.change_roster("a", put("more"), &mut world.outbox);
     assert_eq!(one_more, Err(Refusal::Overloaded));
-    assert_eq!(world.accounts.change_roster("a", put("0"), &mut world.told), Ok(()));
-    world.told.clear();
+    assert_eq!(world.accounts.change_roster("a", put("0"), &mut world.outbox), Ok(()));
+    world.outbox.clear();
     world.subscription("b", B, "a@x", "subscribe");
-    assert_eq!(world.heard(A), [""; 0], "no room");
-    // `r` is there already; one that went makes room, one that is there does not.
+    assert_eq!(world.received(A), [""; 0], "no room");
+    // `r` is connected already; a disconnected resource is evicted, a connected one is not.
     for n in 1..RESOURCES_MAX as u8 {
         world.come("a", 20 + n, &n.to_string());
     }
     assert_eq!(world.accounts.reserve("a", "more"), None);
     assert_eq!(world.accounts.reserve("a", "r"), Some(0));
-    world.accounts.detach("a", 21, &mut world.told);
+    world.accounts.detach("a", 21, &mut world.outbox);
     assert_eq!(world.accounts.reserve("a", "more"), Some(1));
     for n in 0..ACCOUNTS_MAX {
         let _ = world.accounts.put(&n.to_string(), "p", None);
@@ -423,7 +427,7 @@ fn everything_is_bounded() {
 }
 
 #[test]
-fn what_is_published_goes_to_those_who_want_it() {
+fn personal_events_reach_interested_resources() {
     let mut world = World::friends();
     let item = |text: &str| {
         let text = format!("<item id='{text}'><mood xmlns='m'>{text}</mood></item>");
@@ -431,38 +435,38 @@ fn what_is_published_goes_to_those_who_want_it() {
         let tree = parse_element(&text, Some(&scope), &limits).unwrap();
         PersonalItem::parse("m", Some(tree.root())).unwrap()
     };
-    // Asked once for each of its capabilities, and only then.
+    // Asked once for each new set of capabilities.
     let presence =
         "<presence><c xmlns='http://jabber.org/protocol/caps' node='n' ver='1' hash='h'/></presence>";
     world.announce("b", B, presence);
-    assert_eq!(world.heard(B), ["presence b@x/r", "iq get x capabilities"]);
+    assert_eq!(world.received(B), ["presence b@x/r", "iq get x capabilities"]);
     world.announce("b", B, presence);
-    assert_eq!(world.heard(B), ["presence b@x/r"]);
-    world.accounts.publish("a", item("1"), &mut world.told).unwrap();
-    assert_eq!(world.heard(B), [""; 0], "it does not want to hear of it");
-    world.accounts.want("b", B, vec!["m".into(), "other".into()], &mut world.told);
-    assert_eq!(world.heard(B), ["message headline a@x 1"], "the last one");
-    world.accounts.want("b", B, vec!["m".into()], &mut world.told);
-    assert_eq!(world.heard(B), [""; 0]);
-    let done = world.accounts.publish("a", item("2"), &mut world.told).unwrap();
+    assert_eq!(world.received(B), ["presence b@x/r"]);
+    world.accounts.publish("a", item("1"), &mut world.outbox).unwrap();
+    assert_eq!(world.received(B), [""; 0], "it does not want to hear of it");
+    world.accounts.want("b", B, vec!["m".into(), "other".into()], &mut world.outbox);
+    assert_eq!(world.received(B), ["message headline a@x 1"], "the last one");
+    world.accounts.want("b", B, vec!["m".into()], &mut world.outbox);
+    assert_eq!(world.received(B), [""; 0]);
+    let done = world.accounts.publish("a", item("2"), &mut world.outbox).unwrap();
     assert!(done.ends_with(b"<publish node='m'><item id='2'/></publish></pubsub>"));
-    assert_eq!(world.heard(B), ["message headline a@x 2"]);
+    assert_eq!(world.received(B), ["message headline a@x 2"]);
     let items = world.accounts.items("b", "a@x", "m").unwrap();
     assert!(items.ends_with(b"<item id='2'><mood xmlns='m'>2</mood></item></items></pubsub>"), "{items:?}");
     assert_eq!(world.accounts.items("c", "a@x", "m"), Err(Refusal::Forbidden));
     let known = ["a", "b", "c"].map(|user| world.accounts.knows(user, "a@x"));
     assert_eq!(known, [true, true, false]);
     assert_eq!(world.accounts.items("a", "a@x", "none"), Err(Refusal::NotFound));
-    // Who is no contact any more hears nothing.
+    // A former contact receives nothing.
     world.subscription("a", A, "b@x", "unsubscribed");
-    world.told.clear();
-    world.accounts.publish("a", item("3"), &mut world.told).unwrap();
-    assert_eq!(world.heard(B), [""; 0]);
+    world.outbox.clear();
+    world.accounts.publish("a", item("3"), &mut world.outbox).unwrap();
+    assert_eq!(world.received(B), [""; 0]);
 }
 
 /// RFC 6121 §2.6
 #[test]
-fn a_roster_is_told_unless_its_version_is_known() {
+fn roster_is_sent_unless_its_version_is_known() {
     let mut world = World::new();
     let put = |name: &str| RosterChange { bare: "c@x".into(), put: Some((name.into(), vec![])) };
     let ver = |bytes: &Bytes| {
@@ -476,27 +480,27 @@ fn a_roster_is_told_unless_its_version_is_known() {
     assert_ne!(first, other);
     let mut seen = vec![first];
     for name in ["n", "m"] {
-        world.accounts.change_roster("a", put(name), &mut world.told).unwrap();
-        let pushed = ver(&world.told.pop().unwrap().1).unwrap();
+        world.accounts.change_roster("a", put(name), &mut world.outbox).unwrap();
+        let pushed = ver(&world.outbox.pop().unwrap().1).unwrap();
         assert!(!seen.contains(&pushed));
         assert_eq!(world.accounts.roster("a", A, Some(&pushed)), None);
         assert!(world.accounts.roster("a", A, Some(&seen[0])).is_some());
         seen.push(pushed);
     }
-    // It does not tell what others do.
+    // Versions do not reveal what others do.
     let put_other = RosterChange { bare: "c@x".into(), put: Some(("n".into(), vec![])) };
-    world.accounts.change_roster("b", put_other, &mut world.told).unwrap();
+    world.accounts.change_roster("b", put_other, &mut world.outbox).unwrap();
     assert_eq!(world.accounts.roster("a", A, Some(&seen[2])), None);
-    // Also where nobody hears of it: what somebody else does, and where there is no session.
+    // Also without notifications: actions of others, and accounts without sessions.
     world.subscription("b", B, "a@x", "subscribed");
     world.subscription("a", A, "b@x", "subscribe");
-    world.accounts.detach("a", A, &mut world.told);
+    world.accounts.detach("a", A, &mut world.outbox);
     world.subscription("b", B, "a@x", "unsubscribed");
     world.come("a", A, "r");
     let now = ver(&world.accounts.roster("a", A, Some(&seen[2])).unwrap()).unwrap();
     assert!(!seen.contains(&now));
-    // An account that is made again has no roster that a client could know.
-    world.accounts.remove("a", &mut world.told);
+    // A recreated account has no roster version that a client could know.
+    world.accounts.remove("a", &mut world.outbox);
     world.accounts.put("a", "p", None).unwrap();
     world.come("a", A, "r");
     assert!(world.accounts.roster("a", A, Some(&now)).is_some());
@@ -507,7 +511,7 @@ fn a_roster_is_told_unless_its_version_is_known() {
 }
 
 #[test]
-fn a_card_is_for_those_who_get_its_owners_presence() {
+fn vcard_is_visible_to_presence_subscribers_only() {
     let mut world = World::friends();
     let card = |text: &str| {
         let (scope, limits) = (Scope::default(), Limits::default());
@@ -523,18 +527,18 @@ fn a_card_is_for_those_who_get_its_owners_presence() {
     assert_eq!(world.accounts.card("a", None).unwrap(), expected);
     assert_eq!(world.accounts.card("a", Some("a@x")).unwrap(), expected);
     assert_eq!(world.accounts.card("b", Some("a@x")).unwrap(), expected);
-    // Strangers, whether there is a card, none, or nobody.
+    // For strangers, vCards, accounts without vCard and missing accounts are indistinguishable.
     for owner in ["a@x", "b@x", "nobody@x", "a@elsewhere"] {
         assert_eq!(world.accounts.card("c", Some(owner)), Err(Refusal::Unavailable), "{owner}");
     }
-    world.accounts.remove("a", &mut world.told);
+    world.accounts.remove("a", &mut world.outbox);
     world.accounts.put("a", "p", None).unwrap();
     assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
 }
 
-/// XEP-0280: who besides the sessions that a message is for hears of it, and how.
+/// XEP-0280: which sessions receive copies of a message, in which form.
 #[test]
-fn other_resources_get_copies() {
+fn other_resources_get_carbons() {
     let mut world = World::present();
     for (user, session, resource) in [("a", 11, "two"), ("a", 12, "no"), ("b", 21, "two"), ("b", 22, "no")] {
         world.come(user, session, resource);
@@ -543,10 +547,10 @@ fn other_resources_get_copies() {
     for (user, session) in [("a", A), ("a", 11), ("b", B), ("b", 21)] {
         world.accounts.copy(user, session, true);
     }
-    world.told.clear();
+    world.outbox.clear();
     let mut check = |to: &str, text: &str, expected: &[(u8, &str)]| {
         world.say("a", A, to, text);
-        let heard = world.told.drain(..).map(|(session, bytes)| {
+        let received = world.outbox.drain(..).map(|(session, bytes)| {
             let text = String::from_utf8(bytes.to_vec()).unwrap();
             let copied =
                 text.split_once("<forwarded xmlns='urn:xmpp:forward:0'>").map(|(head, _)| head.to_owned());
@@ -558,14 +562,14 @@ fn other_resources_get_copies() {
             };
             (session, kind)
         });
-        assert_eq!(heard.collect::<Vec<_>>(), expected, "{to} {text}");
+        assert_eq!(received.collect::<Vec<_>>(), expected, "{to} {text}");
     };
     let chat = "<message type='chat'><body>x</body></message>";
     check("b@x", chat, &[(B, ""), (11, "sent"), (21, "received")]);
     check("b@x/two", chat, &[(21, ""), (11, "sent"), (B, "received")]);
     check("b@x/no", chat, &[(22, ""), (11, "sent"), (B, "received"), (21, "received")]);
     check("a@x/no", chat, &[(12, ""), (A, "received"), (11, "received")]);
-    // The sender's other resources cannot tell by it who exists.
+    // The sender's other resources do not learn whether the recipient exists.
     check("nobody@x", chat, &[(11, "sent")]);
     let normal = |inside: &str| format!("<message>{inside}</message>");
     let both = [(B, ""), (11, "sent"), (21, "received")];
@@ -582,28 +586,28 @@ fn other_resources_get_copies() {
     let private = "<message type='chat'><body>x</body><private xmlns='urn:xmpp:carbons:2'/></message>";
     check("b@x", private, &both[..1]);
     world.say("a", A, "b@x", private);
-    assert!(!std::str::from_utf8(&world.told.pop().unwrap().1).unwrap().contains("private"));
-    // What a copy is.
+    assert!(!std::str::from_utf8(&world.outbox.pop().unwrap().1).unwrap().contains("private"));
+    // The form of a copy.
     world.say("a", A, "b@x/r", "<message type='chat' id='i'><body>&lt;</body></message>");
-    let (_, copy) = world.told.pop().unwrap();
+    let (_, copy) = world.outbox.pop().unwrap();
     assert_eq!(
         std::str::from_utf8(&copy).unwrap(),
         "<message xmlns='jabber:client' from='b@x' to='b@x/two' type='chat'><received xmlns='urn:xmpp:carbons:2'>\
          <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='a@x/r' to='b@x/r' type='chat' id='i'>\
          <body>&lt;</body><stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-2-8'/></message></forwarded></received></message>"
     );
-    world.told.clear();
-    // It is a matter of the session: of one that is resumed, and until it is not wanted any more.
-    world.accounts.detach("b", 21, &mut world.told);
-    world.accounts.attach("b", 31, "two", true, &mut world.told);
-    world.told.clear();
+    world.outbox.clear();
+    // Carbons belong to the session: they survive a resumption, until they are disabled.
+    world.accounts.detach("b", 21, &mut world.outbox);
+    world.accounts.attach("b", 31, "two", true, &mut world.outbox);
+    world.outbox.clear();
     world.say("a", A, "b@x", chat);
-    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B, 11, 31]);
+    assert_eq!(world.outbox.drain(..).map(|outbox| outbox.0).collect::<Vec<_>>(), [B, 11, 31]);
     world.accounts.copy("b", 31, false);
-    world.accounts.attach("a", 32, "two", false, &mut world.told);
-    world.told.clear();
+    world.accounts.attach("a", 32, "two", false, &mut world.outbox);
+    world.outbox.clear();
     world.say("a", A, "b@x", chat);
-    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B]);
+    assert_eq!(world.outbox.drain(..).map(|outbox| outbox.0).collect::<Vec<_>>(), [B]);
 }
 
 fn archive(world: &World, user: &str, query: &ArchiveQuery) -> Result<Vec<String>, Refusal> {
@@ -619,22 +623,22 @@ const EVERYTHING: ArchiveQuery =
     ArchiveQuery { with: None, since: None, until: None, place: ArchivePlace::First, max: 50 };
 
 #[test]
-fn what_was_said_is_archived_on_both_sides() {
+fn messages_are_archived_on_both_sides() {
     let mut world = World::present();
     let say = |world: &mut World, user: &str, session, to: &str, body: &str| {
         world.now = Timestamp(world.now.0 + 1_000);
         world.say(user, session, to, &format!("<message type='chat'><body>{body}</body></message>"))
     };
     say(&mut world, "a", A, "b@x", "1");
-    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
-    assert!(heard.contains("<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-2-1'/>"), "{heard}");
+    let received = String::from_utf8(world.outbox.pop().unwrap().1.to_vec()).unwrap();
+    assert!(received.contains("<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-2-1'/>"), "{received}");
     say(&mut world, "b", B, "a@x/r", "2");
     say(&mut world, "a", A, "nobody@x", "3");
     say(&mut world, "a", A, "a@x", "4");
     say(&mut world, "a", A, "c@x", "5");
     let all = ["e-1-1 1", "e-1-2 2", "e-1-3 3", "e-1-4 4", "e-1-5 5"].map(str::to_owned);
     assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), all);
-    // What an account's messages are called does not tell it how many others there are.
+    // The ids do not reveal the number of other messages.
     assert_eq!(archive(&world, "b", &EVERYTHING).unwrap(), ["e-2-1 1", "e-2-2 2"]);
     assert_eq!(archive(&world, "c", &EVERYTHING).unwrap(), ["e-3-1 5"]);
     let with = |with: &str| ArchiveQuery { with: Some(with.into()), ..EVERYTHING };
@@ -648,7 +652,7 @@ fn what_was_said_is_archived_on_both_sides() {
     assert_eq!(archive(&world, "a", &place(ArchivePlace::Last)).unwrap(), all[3..]);
     assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-1-3".into()))).unwrap(), all[..2]);
     assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-1-1".into()))).unwrap(), [""; 0]);
-    // What is not in this archive is nowhere to begin at.
+    // A page cannot start at an id that is not in this archive.
     for id in ["e-1-1", "e-2-3", "e-2-02", "e-2-9", "f-2-1", "2-1", "1", "", "e"] {
         let query = place(ArchivePlace::After(id.into()));
         assert_eq!(archive(&world, "b", &query), Err(Refusal::NotFound), "{id}");
@@ -661,13 +665,13 @@ fn what_was_said_is_archived_on_both_sides() {
         "<fin xmlns='urn:xmpp:mam:2'><set xmlns='http://jabber.org/protocol/rsm'><first index='2'>e-1-3</first>\
          <last>e-1-4</last><count>5</count></set></fin>"
     );
-    world.accounts.remove("a", &mut world.told);
+    world.accounts.remove("a", &mut world.outbox);
     world.accounts.put("a", "p", None).unwrap();
     assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), [""; 0]);
 }
 
 #[test]
-fn what_is_archived() {
+fn only_messages_with_bodies_are_archived() {
     let mut world = World::present();
     for (text, expected) in [
         ("<message><body>x</body></message>", true),
@@ -684,12 +688,12 @@ fn what_is_archived() {
         world.say("a", A, "b@x", text);
         assert_eq!(count(&world), before.map(|count| count + usize::from(expected)), "{text}");
     }
-    // Nobody makes up what a message is called.
-    world.told.clear();
+    // Clients cannot forge an archive id.
+    world.outbox.clear();
     let forged = "<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='forged'/>";
     world.say("a", A, "b@x", &format!("<message type='chat'><body>x</body>{forged}</message>"));
-    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
-    assert!(!heard.contains("forged") && heard.matches("<stanza-id ").count() == 1, "{heard}");
+    let received = String::from_utf8(world.outbox.pop().unwrap().1.to_vec()).unwrap();
+    assert!(!received.contains("forged") && received.matches("<stanza-id ").count() == 1, "{received}");
     for _ in 0..300 {
         world.say("a", A, "b@x", "<message><body>x</body></message>");
     }
@@ -700,16 +704,16 @@ fn what_is_archived() {
 }
 
 #[test]
-fn an_account_rules_what_is_archived() {
+fn archiving_follows_the_accounts_preferences() {
     let rules = |inside: &str| {
         let (scope, limits) = (Scope::default(), Limits::default());
         let text = format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
         ArchiveRules::parse(parse_element(&text, Some(&scope), &limits).unwrap().root())
     };
     let mut world = World::present();
-    let told = world.accounts.archive_rules("b", None).unwrap();
+    let outbox = world.accounts.archive_rules("b", None).unwrap();
     assert_eq!(
-        told,
+        outbox,
         "<prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>"
     );
     let put = |name: &str| RosterChange { bare: name.into(), put: Some(("".into(), vec![])) };
@@ -725,13 +729,13 @@ fn an_account_rules_what_is_archived() {
     ] {
         world.accounts.archive_rules("b", Some(rules(inside).unwrap())).unwrap();
         let before = archive(&world, "b", &EVERYTHING).unwrap().len();
-        world.told.clear();
+        world.outbox.clear();
         world.say("a", A, "b@x", "<message><body>x</body></message>");
         assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, expected, "{inside}");
-        let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
-        assert_eq!(heard.contains("<stanza-id "), expected == 1, "{inside}");
+        let received = String::from_utf8(world.outbox.pop().unwrap().1.to_vec()).unwrap();
+        assert_eq!(received.contains("<stanza-id "), expected == 1, "{inside}");
     }
-    world.accounts.change_roster("b", put("a@x"), &mut world.told).unwrap();
+    world.accounts.change_roster("b", put("a@x"), &mut world.outbox).unwrap();
     let before = archive(&world, "b", &EVERYTHING).unwrap().len();
     world.say("a", A, "b@x", "<message><body>x</body></message>");
     assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, 1, "a contact");
@@ -746,13 +750,13 @@ fn an_account_rules_what_is_archived() {
     }
 }
 
-/// Text of so many bytes.
+/// A text of the given size.
 fn text(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
 #[test]
-fn what_waits_fits_what_may_be_unsent() {
+fn offline_messages_fit_the_send_queue() {
     let mut world = World::present();
     world.announce("b", B, "<presence type='unavailable'/>");
     let message = format!("<message type='chat'><body>{}</body></message>", text(20_000));
@@ -760,15 +764,15 @@ fn what_waits_fits_what_may_be_unsent() {
         world.say("a", A, "b@x", &message);
     }
     let kept: usize = world.accounts.accounts["b"].kept.iter().map(Bytes::len).sum();
-    assert!((100_000..=KEPT_BYTES_MAX).contains(&kept), "{kept}");
-    // What is shorter still fits.
+    assert!((100_000..=OFFLINE_BYTES_MAX).contains(&kept), "{kept}");
+    // A shorter message still fits.
     let waiting = world.accounts.accounts["b"].kept.len();
     world.say("a", A, "b@x", "<message type='chat'><body>short</body></message>");
     assert_eq!(world.accounts.accounts["b"].kept.len(), waiting + 1);
 }
 
 #[test]
-fn a_roster_fits_one_answer() {
+fn roster_fits_one_response() {
     let mut world = World::new();
     let put = |name: String, groups: usize| {
         Some((name.into(), (0..groups).map(|n| format!("{n}{}", text(1_000)).into()).collect()))
@@ -777,7 +781,7 @@ fn a_roster_fits_one_answer() {
     let mut added = 0;
     while world
         .accounts
-        .change_roster("a", change(&format!("n{added}@x"), put(text(10), 10)), &mut world.told)
+        .change_roster("a", change(&format!("n{added}@x"), put(text(10), 10)), &mut world.outbox)
         .is_ok()
     {
         added += 1;
@@ -785,15 +789,15 @@ fn a_roster_fits_one_answer() {
     assert!((10..20).contains(&added), "{added}");
     let roster = world.accounts.roster("a", A, None).unwrap();
     assert!(roster.len() < limits::SEND_QUEUE_BYTES, "{}", roster.len());
-    // What takes no more stays possible, and so does another account's.
-    world.accounts.change_roster("a", change("n0@x", put(text(5), 10)), &mut world.told).unwrap();
-    world.accounts.change_roster("a", change("n0@x", None), &mut world.told).unwrap();
-    world.accounts.change_roster("a", change("new@x", put(text(10), 2)), &mut world.told).unwrap();
-    world.accounts.change_roster("b", change("new@x", put(text(10), 10)), &mut world.told).unwrap();
+    // Changes that add nothing stay possible, also for other accounts.
+    world.accounts.change_roster("a", change("n0@x", put(text(5), 10)), &mut world.outbox).unwrap();
+    world.accounts.change_roster("a", change("n0@x", None), &mut world.outbox).unwrap();
+    world.accounts.change_roster("a", change("new@x", put(text(10), 2)), &mut world.outbox).unwrap();
+    world.accounts.change_roster("b", change("new@x", put(text(10), 10)), &mut world.outbox).unwrap();
 }
 
 #[test]
-fn strangers_who_ask_do_not_fill_a_roster() {
+fn requests_of_strangers_do_not_fill_the_roster() {
     let mut world = World::present();
     for n in 0..PENDING_MAX + 5 {
         let name = format!("s{n}");
@@ -804,11 +808,11 @@ fn strangers_who_ask_do_not_fill_a_roster() {
     }
     let pending = world.accounts.accounts["a"].roster.values().filter(|item| item.pending.is_some()).count();
     assert_eq!(pending, PENDING_MAX);
-    // Who was approved in advance needs no room, nor does who is asked.
+    // Pre-approved contacts and outbound requests need no room.
     world.subscription("a", A, "b@x", "subscribed");
     world.subscription("b", B, "a@x", "subscribe");
     assert!(world.state("a", "b@x").contains("from"));
-    // Once the account has answered one there is room.
+    // After an answer there is room again.
     world.subscription("a", A, "s0@x", "unsubscribed");
     world.subscription("s34", 134, "a@x", "subscribe");
     assert!(world.accounts.accounts["a"].roster["s34@x"].pending.is_some());
@@ -816,7 +820,7 @@ fn strangers_who_ask_do_not_fill_a_roster() {
 
 /// A quote takes six bytes in an attribute.
 #[test]
-fn requests_that_wait_fit_what_may_be_unsent() {
+fn pending_requests_fit_the_send_queue() {
     let mut world = World::new();
     let largest = |kind: &str| {
         let (attribute, status) = ("\"".to_owned() + &"'".repeat(255) + "\"", text(PRESENCE_BYTES_MAX - 100));
@@ -830,66 +834,67 @@ fn requests_that_wait_fit_what_may_be_unsent() {
         world.come(&name, session, "r");
         world.say(&name, session, "a@x", &largest("subscribe"));
     }
-    let told = |world: &mut World| {
-        world.told.clear();
+    let outbox = |world: &mut World| {
+        world.outbox.clear();
         world.announce("a", A, "<presence type='unavailable'/>");
         world.announce("a", A, "<presence/>");
-        let asked = world.told.iter().filter(|(_, stanza)| short(stanza).starts_with("presence subscribe "));
+        let asked =
+            world.outbox.iter().filter(|(_, stanza)| short(stanza).starts_with("presence subscribe "));
         let bytes: Vec<usize> = asked.map(|(_, stanza)| stanza.len()).collect();
-        assert!((1..=ASKED_BYTES_MAX).contains(&bytes.iter().sum()), "{bytes:?}");
+        assert!((1..=PENDING_BYTES_MAX).contains(&bytes.iter().sum()), "{bytes:?}");
         bytes.len()
     };
-    let at_once = told(&mut world);
+    let at_once = outbox(&mut world);
     assert!(at_once < PENDING_MAX / 2, "{at_once}");
-    // The others once these are answered.
+    // The others follow once these are answered.
     for n in 0..PENDING_MAX - at_once {
         world.subscription("a", A, &format!("s{n:02}@x"), "unsubscribed");
     }
-    assert_eq!(told(&mut world), at_once);
+    assert_eq!(outbox(&mut world), at_once);
     assert_eq!(world.state("a", "s29@x"), "in");
 }
 
 #[test]
-fn a_personal_item_fits_what_may_be_unsent() {
+fn personal_item_fits_the_send_queue() {
     let item = |count: usize, node: &str| {
         let text = format!("<item id=\"{}\"><e xmlns='e'/></item>", "'".repeat(count));
         let (scope, limits) = (Scope::default(), Limits::default());
         PersonalItem::parse(node, Some(parse_element(&text, Some(&scope), &limits).unwrap().root()))
     };
     let mut world = World::friends();
-    world.accounts.want("b", B, vec!["n".into()], &mut world.told);
+    world.accounts.want("b", B, vec!["n".into()], &mut world.outbox);
     let kept = (0..).take_while(|count| item(*count, "n").is_ok()).count();
-    world.accounts.publish("a", item(kept - 1, "n").unwrap(), &mut world.told).unwrap();
-    let event = world.told.last().unwrap().1.len();
+    world.accounts.publish("a", item(kept - 1, "n").unwrap(), &mut world.outbox).unwrap();
+    let event = world.outbox.last().unwrap().1.len();
     assert!((10_000..limits::SEND_QUEUE_SOFT_BYTES).contains(&event), "{event}");
     assert_eq!(item(1, &"'".repeat(5_000)), Err((StanzaError::NotAcceptable, "payload-too-big")));
 }
 
-/// Under any element its payload is of the namespace that its publisher gave it.
+/// A payload keeps its publisher's namespace under any element.
 #[test]
-fn a_personal_item_keeps_its_namespace() {
+fn personal_item_keeps_its_namespace() {
     let mut world = World::friends();
-    world.accounts.want("b", B, vec!["n".into()], &mut world.told);
+    world.accounts.want("b", B, vec!["n".into()], &mut world.outbox);
     let text = format!("<item xmlns='{}' id='1'><e/></item>", ns::PUBSUB);
     let item = PersonalItem::parse("n", Some(parse_element(&text, None, &Limits::default()).unwrap().root()));
-    world.accounts.publish("a", item.unwrap(), &mut world.told).unwrap();
-    let event = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    world.accounts.publish("a", item.unwrap(), &mut world.outbox).unwrap();
+    let event = String::from_utf8(world.outbox.pop().unwrap().1.to_vec()).unwrap();
     assert!(event.contains("<e xmlns='http://jabber.org/protocol/pubsub'></e>"), "{event}");
 }
 
 #[test]
-fn last_items_fit_what_may_be_unsent() {
+fn last_items_fit_the_send_queue() {
     let mut world = World::friends();
     let mut nodes = Vec::new();
     for n in 0..20 {
         let inside = format!("<item xmlns='{}'><e xmlns='e'>{}</e></item>", ns::PUBSUB, text(9_000));
         let tree = parse_element(&inside, None, &Limits::default()).unwrap();
         let item = PersonalItem::parse(&format!("n{n}"), Some(tree.root())).unwrap();
-        world.accounts.publish("a", item, &mut world.told).unwrap();
+        world.accounts.publish("a", item, &mut world.outbox).unwrap();
         nodes.push(format!("n{n}").into());
     }
-    world.told.clear();
-    world.accounts.want("b", B, nodes, &mut world.told);
-    let told: usize = world.told.iter().map(|(_, bytes)| bytes.len()).sum();
-    assert!((100_000..=limits::SEND_QUEUE_BYTES / 2).contains(&told), "{told}");
+    world.outbox.clear();
+    world.accounts.want("b", B, nodes, &mut world.outbox);
+    let outbox: usize = world.outbox.iter().map(|(_, bytes)| bytes.len()).sum();
+    assert!((100_000..=limits::SEND_QUEUE_BYTES / 2).contains(&outbox), "{outbox}");
 }

@@ -1,4 +1,4 @@
-//! The archive of the client's own account (XEP-0313): what it may ask of it, and the messages that answer.
+//! The archive of the client's own account (XEP-0313): queries, preferences and responses.
 
 use super::stanza::Stanza;
 use super::{Context, Conversation, Element, Output, StanzaError, ns, push_empty, push_end, push_start};
@@ -6,7 +6,7 @@ use crate::xmpp::accounts::ArchiveRules;
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::archive::{ArchivePage, ArchiveQuery, push_form};
 
-/// Of the client's name for a question.
+/// Limit of a client's query id.
 const QUERY_ID_BYTES_MAX: usize = 128;
 
 impl Conversation {
@@ -35,7 +35,7 @@ impl Conversation {
         }
     }
 
-    /// §5. A device's inbox is what it is, so there is one rule.
+    /// §5. A device's inbox cannot be configured, so there is only one rule.
     pub(super) fn handle_archive_rules(
         &mut self,
         cx: &Context<'_>,
@@ -58,7 +58,7 @@ impl Conversation {
         }
     }
 
-    /// §4.2, §4.3: the messages, and then the answer to the request.
+    /// §4.2, §4.3: sends the messages, then the response.
     pub(super) fn push_archive(
         &mut self,
         cx: &Context<'_>,
@@ -74,7 +74,7 @@ impl Conversation {
             self.push_stanza(cx, out, |out| {
                 push_start(out, "message", &[("xmlns", client), ("from", &from), ("to", &to)]);
                 message.push(out, query_id);
-                // XEP-0334 §4.3: nobody copies or keeps it.
+                // XEP-0334 §4.3: others must neither copy nor store it.
                 push_empty(out, "no-store", &[("xmlns", ns::HINTS)]);
                 push_end(out, "message");
             });

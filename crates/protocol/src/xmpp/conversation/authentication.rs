@@ -1,12 +1,12 @@
 //! SASL in both profiles: RFC 6120 §6, and XEP-0388, which binds or resumes in the same round trip. A device
-//! logs in with its token; with SCRAM where the caller can find keys by the device's name.
+//! logs in with its token, using SCRAM if the caller can find keys by device name.
 
 use std::num::NonZeroU32;
 
 use noroshi_types::{CloseReason, DeviceId};
 use ring::hmac;
 
-use super::opening::{Attempt, Bind2, Resume, Step};
+use super::opening::{Bind2, Resume, Step, wants_resumption};
 use super::{
     Context, Conversation, Element, Identity, Output, Phase, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
@@ -32,7 +32,7 @@ impl Conversation {
     pub(super) fn handle_authenticate(&mut self, cx: &Context<'_>, auth: Element<'_>, out: &mut Output) {
         if self.phase == Phase::Negotiating {
             let bind2 = auth.child(ns::BIND2, "bind").map(read_bind2);
-            let resume = auth.child(ns::SM, "resume").and_then(read_resume);
+            let resume = auth.child(ns::SM, "resume").and_then(Resume::parse);
             let opening = self.opening();
             (opening.sasl2, opening.bind2, opening.resume) = (true, bind2, resume);
         }
@@ -78,7 +78,7 @@ impl Conversation {
         self.fail_log_in(cx, Failure::Aborted, out);
     }
 
-    /// One message of the client's.
+    /// Handles one SASL message of the client.
     fn step(&mut self, cx: &Context<'_>, text: &str, out: &mut Output) {
         let exchange = std::mem::take(&mut self.opening().exchange);
         let result = sasl::decode(text).and_then(|message| match exchange {
@@ -87,14 +87,14 @@ impl Conversation {
             Step::Proof { exchange, device } => {
                 let why = |error: &ScramError| match error {
                     ScramError::Malformed(_) => None,
-                    ScramError::ChannelBinding => Some("it is bound to another TLS connection"),
-                    ScramError::Proof if device.is_some() => Some("the password is another"),
-                    ScramError::Proof => Some("there is no such account, or no accounts at all"),
+                    ScramError::ChannelBinding => Some("the proof is bound to another TLS connection"),
+                    ScramError::Proof if device.is_some() => Some("the password is wrong"),
+                    ScramError::Proof => Some("the account does not exist"),
                 };
                 let proof = exchange.finish(&message).inspect_err(|error| {
                     out.actions.extend(why(error).map(Action::Refused));
                 })?;
-                // Without a device no proof is right.
+                // Without a device, no proof is valid.
                 let device = device.ok_or(Failure::NotAuthorized)?;
                 self.prove(cx, device, Some(proof), out);
                 Ok(())
@@ -108,7 +108,7 @@ impl Conversation {
 
     fn begin_plain(&mut self, cx: &Context<'_>, message: &str, out: &mut Output) -> Result<(), Failure> {
         let plain = Plain::parse(message)?;
-        // The domain may stand behind it.
+        // The user name may include the domain.
         let (domain, user) = match plain.user.rsplit_once('@') {
             Some((user, domain)) if *domain == *cx.config.domain => (true, user),
             _ => (false, &*plain.user),
@@ -141,8 +141,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// The name may be a device's as it is or escaped, or a bare address; to act for another is not possible
-    /// (RFC 6120 §6.3.8).
+    /// Accepts a device name, plain or escaped, or a bare address. Authorization as another identity is not
+    /// supported (RFC 6120 §6.3.8).
     fn set_user(&mut self, cx: &Context<'_>, user: &str, authorize_as: Option<&str>) -> Result<(), Failure> {
         let suffix = user.rsplit_once('@').filter(|(_, domain)| *domain == &*cx.config.domain);
         let user = suffix.map_or(user, |(user, _)| user);
@@ -157,7 +157,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The token is good, and this device's.
+    /// Completes a log-in with a valid token of this device.
     pub fn authenticated(&mut self, cx: &Context<'_>, device: DeviceId, out: &mut Output) {
         if self.phase != Phase::Verifying || !matches!(self.opening().exchange, Step::Token) {
             return;
@@ -166,14 +166,14 @@ impl Conversation {
         if jid::escape_local(device.as_str()) == *self.opening().local {
             self.prove(cx, device, None, out);
         } else {
-            out.actions.push(Action::Refused("the token is another device's than the user name says"));
+            out.actions.push(Action::Refused("the token belongs to another device than the user name"));
             self.fail_log_in(cx, Failure::NotAuthorized, out);
         }
         self.take_early(cx, out);
     }
 
-    /// What proofs are checked against; `None` if there is no such device, which the client learns only as
-    /// late as a wrong proof.
+    /// Provides the credentials for a proof; `None` if there is no such device, which the client must not
+    /// learn before it sends a proof.
     pub fn keys(&mut self, cx: &Context<'_>, credentials: Option<Credentials>, out: &mut Output) {
         if self.phase != Phase::Verifying || !matches!(self.opening().exchange, Step::Keys { .. }) {
             return;
@@ -201,7 +201,7 @@ impl Conversation {
         self.take_early(cx, out);
     }
 
-    /// The same for a name each time, whether there is such a device or not.
+    /// A salt that is stable per name, whether or not the device exists.
     fn salt(&mut self, cx: &Context<'_>) -> [u8; 16] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &cx.config.decoy);
         let tag = hmac::sign(&key, self.opening().local.as_bytes());
@@ -216,7 +216,7 @@ impl Conversation {
         });
     }
 
-    /// The client is who it says.
+    /// Completes the authentication.
     fn prove(&mut self, cx: &Context<'_>, device: DeviceId, proof: Option<String>, out: &mut Output) {
         self.identity = Some(Box::new(Identity::new(device.clone(), &cx.config.domain)));
         let opening = self.opening();
@@ -226,11 +226,11 @@ impl Conversation {
             push_framed(&mut out.bytes, self.framing, |out| {
                 push_text(out, "success", &[("xmlns", ns::SASL)], &proof);
             });
-            // RFC 6120 §6.4.6: the client begins a new stream.
+            // RFC 6120 §6.4.6: the client starts a new stream.
             (self.phase, self.opened) = (Phase::Header, false);
             return;
         }
-        // XEP-0198 §6.2: what is to be resumed comes first.
+        // XEP-0198 §6.2: resumption comes first.
         let resume = opening.resume.as_ref().map(|resume| resume.id.clone());
         let binds = opening.bind2.is_some();
         match resume {
@@ -254,7 +254,7 @@ impl Conversation {
     ) {
         let proof = self.opening().proof.take();
         let jid = self.identity.as_ref().map_or("", |identity| &identity.jid);
-        // XEP-0388 §2.6.4: with a resource if one is bound by now.
+        // XEP-0388 §2.6.4: with the resource, if bound by now.
         let jid = if jid.is_empty() { &cx.config.domain } else { jid };
         push_framed(&mut out.bytes, self.framing, |out| {
             push_start(out, "success", &[("xmlns", ns::SASL2)]);
@@ -267,7 +267,7 @@ impl Conversation {
         });
     }
 
-    /// RFC 6120 §6.4.5: the client may try again, some times.
+    /// RFC 6120 §6.4.5: the client may retry a limited number of times.
     pub(super) fn fail_log_in(&mut self, cx: &Context<'_>, failure: Failure, out: &mut Output) {
         let namespace = self.sasl_namespace();
         let inner = if namespace == ns::SASL2 { ns::SASL } else { "" };
@@ -307,15 +307,9 @@ fn read_bind2(bind: Element<'_>) -> Bind2 {
     let tag = bind.child(ns::BIND2, "tag").map(|tag| tag.text());
     let enable = bind.child(ns::SM, "enable");
     Bind2 {
-        // A resource is 1,023 bytes with what is added to it.
+        // A resource with the generated suffix must fit 1,023 bytes.
         tag: tag.filter(|tag| tag.len() <= 128 && jid::check_resource(tag).is_ok()).map(Into::into),
-        manage: enable.map(super::binding::wants_resumption),
+        manage: enable.map(wants_resumption),
         inactive: bind.child(ns::CSI, "inactive").is_some(),
     }
-}
-
-pub(super) fn read_resume(resume: Element<'_>) -> Option<Resume> {
-    let id = resume.attribute("previd").filter(|id| !id.is_empty())?;
-    let handled = resume.attribute("h")?.parse().ok()?;
-    Some(Resume { id: id.into(), handled, attempt: Attempt::Made })
 }

@@ -1,9 +1,9 @@
-//! From a known client to an open session: a resource is bound (RFC 6120 §7, XEP-0386) or a session is resumed
-//! (XEP-0198 §5). A device has one session: who binds later takes it over, whatever the resource.
+//! From an authenticated client to an open session: binds a resource (RFC 6120 §7, XEP-0386) or resumes a
+//! session (XEP-0198 §5). A device has one session: a later bind takes it over, whatever the resource.
 
 use noroshi_types::{CloseReason, DeviceId};
 
-use super::opening::{Attempt, Resume};
+use super::opening::{Attempt, Resume, wants_resumption};
 use super::stanza::Stanza;
 use super::{
     Context, Conversation, Element, Identity, Output, Phase, StanzaError, StreamError, ns, push_empty,
@@ -15,33 +15,28 @@ use crate::xmpp::jid;
 use crate::xmpp::management::{Suspended, TooHigh};
 use crate::xmpp::sasl::Failure;
 
-/// XEP-0198 §3: `resume='true'` or `'1'`.
-pub(super) fn wants_resumption(enable: Element<'_>) -> bool {
-    matches!(enable.attribute("resume"), Some("true" | "1"))
-}
-
-/// Stands between the id of an account's session and the resource that it is of.
+/// Separates the id of an account's session from its resource.
 const OF: char = '~';
 
-/// Which of an account's resources the session with this id is of.
+/// The account's resource in the session id.
 pub fn resource_of(id: &str) -> Option<&str> {
     id.split_once(OF).map(|(_, resource)| resource)
 }
 
-/// What of [`Resumed::Yes`] does not hold.
+/// Why a session cannot be resumed after [`Resumed::Yes`].
 enum Broken {
     Gone(Option<u32>),
     TooHigh(u32, TooHigh),
 }
 
-const NOT_BOUND: &str = "bind a resource, or resume a session, before anything else";
+const NOT_BOUND: &str = "bind a resource or resume a session first";
 
 impl Conversation {
-    /// What may be said after the log-in: bind or resume.
+    /// Handles elements that are valid after the log-in: bind or resume.
     pub(super) fn handle_unbound(&mut self, cx: &Context<'_>, root: Element<'_>, out: &mut Output) {
         match (root.namespace(), root.name()) {
             (ns::CLIENT, "iq") => self.handle_bind(cx, root, out),
-            (ns::SM, "resume") => match super::authentication::read_resume(root) {
+            (ns::SM, "resume") => match Resume::parse(root) {
                 Some(resume) => {
                     let Some(device) = self.device() else { return };
                     let id = resume.id.clone();
@@ -52,7 +47,7 @@ impl Conversation {
                 None => self.push_sm_failure("bad-request", None, out),
             },
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out), // XEP-0198 §3
-            // RFC 6120 §7.1: nothing else before a resource is bound.
+            // RFC 6120 §7.1: no other element before a resource is bound.
             _ => self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, CloseReason::BadMessage, out),
         }
     }
@@ -75,7 +70,7 @@ impl Conversation {
         self.log_in(cx, device, out);
     }
 
-    /// Asks for a session of the resource that the client wants, or of one that is drawn for it.
+    /// Requests a session for the client's resource, or for a generated one.
     pub(super) fn log_in(&mut self, cx: &Context<'_>, device: DeviceId, out: &mut Output) {
         let opening = self.opening();
         let resource: Box<str> = match opening.bind2.as_ref().map(|bind2| bind2.tag.as_deref()) {
@@ -92,7 +87,7 @@ impl Conversation {
         self.identity.as_ref().map(|identity| identity.device.clone())
     }
 
-    /// The device's session began.
+    /// The device's session started.
     pub fn logged_in(&mut self, cx: &Context<'_>, out: &mut Output) {
         if self.phase != Phase::Attaching {
             return;
@@ -130,14 +125,14 @@ impl Conversation {
         self.take_early(cx, out);
     }
 
-    /// A log-in that the caller was asked for does not succeed.
+    /// The log-in that the caller verified failed.
     pub fn refused(&mut self, cx: &Context<'_>, reason: CloseReason, out: &mut Output) {
         let sasl2 = self.opening.as_ref().is_some_and(|opening| opening.sasl2);
         match self.phase {
             Phase::Verifying => self.fail_log_in(cx, Failure::of(reason), out),
-            // Success was not told yet.
+            // Success was not sent yet.
             Phase::Attaching if sasl2 => self.fail_log_in(cx, Failure::of(reason), out),
-            // RFC 6120 §7.6.2.1: it may try again.
+            // RFC 6120 §7.6.2.1: the client may retry.
             Phase::Attaching if reason == CloseReason::Overloaded => {
                 self.phase = Phase::Authenticated;
                 let id = std::mem::take(&mut self.opening().bind_id);
@@ -158,12 +153,12 @@ impl Conversation {
         push_framed(&mut out.bytes, self.framing, |out| out.extend(enabled));
     }
 
-    /// Counts from here on; the element that says so.
+    /// Starts counting and returns the element that confirms it.
     fn enable(&mut self, cx: &Context<'_>, resumable: bool) -> Vec<u8> {
         let Config { resume_max_s, resume_prefix, resume_location, .. } = cx.config;
         let token = || format!("{resume_prefix}{}", cx.token::<16>());
         let mut id = (resumable && *resume_max_s > 0).then(token);
-        // A device has one session, an account one for each resource.
+        // A device has one session, an account one per resource.
         let resource = self.address().filter(|_| self.account).and_then(|full| full.split_once('/'));
         if let (Some(id), Some((_, resource))) = (&mut id, resource) {
             id.push(OF);
@@ -189,23 +184,23 @@ impl Conversation {
         out
     }
 
-    /// What became of the session that is to be resumed; if it is there, the device is logged in again.
+    /// Handles the outcome of a resumption; if it succeeded, the device is logged in again.
     pub fn resumed(&mut self, cx: &Context<'_>, resumed: Resumed, out: &mut Output) {
         let resume = self.opening.as_mut().and_then(|opening| opening.resume.take());
         let Some(resume) = resume.filter(|_| self.phase == Phase::Attaching) else { return };
         let result = match resumed {
-            Resumed::Yes(suspended) => self.take_up(cx, &resume, *suspended, out),
+            Resumed::Yes(suspended) => self.restore(cx, &resume, *suspended, out),
             Resumed::Gone { handled } => Err(Broken::Gone(handled)),
         };
         match result {
             Ok(()) => {}
-            Err(Broken::Gone(handled)) => self.give_up(cx, resume, handled, out),
+            Err(Broken::Gone(handled)) => self.bind_instead(cx, resume, handled, out),
             Err(Broken::TooHigh(claimed, TooHigh { sent })) => self.fail_count(cx, claimed, sent, out),
         }
         self.take_early(cx, out);
     }
 
-    fn take_up(
+    fn restore(
         &mut self,
         cx: &Context<'_>,
         resume: &Resume,
@@ -214,7 +209,7 @@ impl Conversation {
     ) -> Result<(), Broken> {
         let Suspended { device, jid, framing, mut management, show, inactive } = suspended;
         let handled = management.handled;
-        // What is kept is framed already.
+        // Stored stanzas are already framed.
         if self.device().as_ref() != Some(&device) || framing != self.framing {
             return Err(Broken::Gone(None));
         }
@@ -246,8 +241,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Nothing to resume: a new session, if the client asked for one as well.
-    fn give_up(&mut self, cx: &Context<'_>, resume: Resume, handled: Option<u32>, out: &mut Output) {
+    /// Without a session to resume, starts a new one if the client requested that too.
+    fn bind_instead(&mut self, cx: &Context<'_>, resume: Resume, handled: Option<u32>, out: &mut Output) {
         let opening = self.opening();
         let (sasl2, binds) = (opening.sasl2, opening.bind2.is_some());
         if binds {
@@ -264,10 +259,10 @@ impl Conversation {
         }
     }
 
-    /// XEP-0198 §4: a client that counts what it never got.
+    /// XEP-0198 §4: the client acknowledged stanzas that were never sent.
     pub(super) fn fail_count(&mut self, cx: &Context<'_>, claimed: u32, sent: u32, out: &mut Output) {
         let [claimed, sent] = [claimed, sent].map(|count| count.to_string());
-        let error = Some((StreamError::UndefinedCondition, "more stanzas are confirmed than were sent"));
+        let error = Some((StreamError::UndefinedCondition, "more stanzas were acknowledged than sent"));
         self.end(cx, error, CloseReason::BadMessage, out, |out| {
             let attributes = [("xmlns", ns::SM), ("h", &*claimed), ("send-count", &*sent)];
             push_empty(out, "handled-count-too-high", &attributes);

@@ -1,4 +1,4 @@
-//! What there is (XEP-0030): the service, its PubSub service, and the client's own account.
+//! Service discovery (XEP-0030): the service, its PubSub service, and the client's own account.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,17 +9,17 @@ use super::{
     Context, Conversation, Element, Output, StanzaError, ns, push_empty, push_end, push_start, push_text,
 };
 
-/// What we are, as the node of our capabilities (XEP-0115 §4).
+/// The node of our capabilities (XEP-0115 §4).
 const SOFTWARE: &str = "urn:noroshi";
 
-/// An entity that can be asked.
+/// A discoverable entity.
 #[derive(Debug)]
 pub(super) struct Entity {
     category: &'static str,
     kind: &'static str,
     name: &'static str,
     features: &'static [&'static str],
-    /// The PubSub service is found at it.
+    /// Lists the PubSub service as its item.
     is_parent: bool,
 }
 
@@ -40,10 +40,10 @@ pub(super) static ACCOUNT: Entity = Entity {
     is_parent: false,
 };
 
-/// What the service does for an account that is no device.
+/// Additional features of the service for an account (not a device).
 static OF_ACCOUNTS: [&str; 1] = [ns::CARBONS];
 
-/// What the PubSub service does for one: the nodes that accounts make (XEP-0060 §10).
+/// Additional features of the PubSub service for an account: nodes that accounts create (XEP-0060 §10).
 static OF_NODES: [&str; 21] = [
     "http://jabber.org/protocol/pubsub#access-authorize",
     "http://jabber.org/protocol/pubsub#access-presence",
@@ -68,7 +68,7 @@ static OF_NODES: [&str; 21] = [
     "http://jabber.org/protocol/pubsub#subscription-notifications",
 ];
 
-/// What an account that is no device can besides, of XEP-0357, XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
+/// Additional features of an account (not a device): XEP-0357, XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
 static PERSONAL: [&str; 13] = [
     ns::PUSH,
     ns::STANZA_ID,
@@ -85,7 +85,7 @@ static PERSONAL: [&str; 13] = [
     "http://jabber.org/protocol/pubsub#retrieve-items",
 ];
 
-/// XEP-0060 §10, what of it is here.
+/// The supported part of XEP-0060 §10.
 pub(super) static PUBSUB: Entity = Entity {
     category: "pubsub",
     kind: "service",
@@ -120,7 +120,7 @@ pub(super) static NODE: Entity = Entity {
 };
 
 impl Entity {
-    /// `account`: as one that is no device sees it.
+    /// `account`: as seen by an account instead of a device.
     fn features(&self, cx: &Context<'_>, account: bool) -> impl Iterator<Item = &'static str> {
         let registration = (self.is_parent && cx.config.registration).then_some(ns::REGISTER);
         let of_accounts = OF_ACCOUNTS.iter().filter(move |_| account && self.is_parent);
@@ -130,7 +130,7 @@ impl Entity {
         self.features.iter().chain(of_accounts).chain(personal).chain(of_nodes).copied().chain(registration)
     }
 
-    /// XEP-0115 §5.1, of an entity with one identity and no forms.
+    /// XEP-0115 §5.1, for an entity with one identity and no forms.
     fn verification(&self, cx: &Context<'_>, account: bool) -> String {
         let Entity { category, kind, name, .. } = self;
         let mut features: Vec<&str> = self.features(cx, account).collect();
@@ -149,7 +149,7 @@ pub(super) fn push_capabilities(cx: &Context<'_>, account: bool, out: &mut Vec<u
 }
 
 impl Conversation {
-    /// XEP-0092. Which system it runs on is nobody's business.
+    /// XEP-0092, without the operating system.
     pub(super) fn push_version(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
         self.push_result(cx, stanza, out, |out| {
             push_start(out, "query", &[("xmlns", ns::VERSION)]);
@@ -179,7 +179,7 @@ impl Conversation {
         let entity = match node {
             "" => entity,
             _ if is_capabilities() => entity,
-            // Every topic is there once somebody asks; which ones there are is not told.
+            // Every valid topic exists; the existing ones are not listed.
             node if is_pubsub && noroshi_types::Topic::parse(node).is_ok() => &NODE,
             _ => return self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out),
         };
@@ -221,7 +221,7 @@ mod tests {
     use crate::xmpp::Config;
 
     #[test]
-    fn the_example_of_xep_0115() {
+    fn example_of_xep_0115() {
         // §5.2
         static EXODUS: Entity = Entity {
             category: "client",

@@ -1,5 +1,4 @@
-//! Before a log-in: what a client may choose of the features (RFC 6120 §4.3), and the answer to everything
-//! it may not say yet.
+//! Before a log-in: handles the negotiation of features (RFC 6120 §4.3), and rejects everything else.
 
 use noroshi_types::CloseReason;
 
@@ -11,7 +10,7 @@ use crate::xmpp::sasl::Mechanism;
 use crate::xmpp::scram::ChannelBinding;
 
 impl Conversation {
-    /// Whether anything secret may be said now.
+    /// Whether credentials may be sent on this connection.
     pub(super) fn may_log_in(&self, cx: &Context<'_>) -> bool {
         self.security == Security::Encrypted || cx.config.allow_plaintext
     }
@@ -42,7 +41,7 @@ impl Conversation {
                 self.fail(
                     cx,
                     StreamError::NotAuthorized,
-                    "log in first: no stanza is taken before",
+                    "log in before sending stanzas",
                     CloseReason::Unauthorized,
                     out,
                 );
@@ -51,7 +50,7 @@ impl Conversation {
             _ => self.fail(
                 cx,
                 StreamError::UnsupportedStanzaType,
-                "this is no way to log in, nor a stanza",
+                "expected a log-in",
                 CloseReason::BadMessage,
                 out,
             ),
@@ -67,11 +66,12 @@ impl Conversation {
             self.phase = Phase::Encrypting;
             out.actions.push(Action::StartTls);
         } else {
-            self.finish(CloseReason::BadMessage, "", out); // §5.4.2.2: the stream ends with it
+            self.finish(CloseReason::BadMessage, "", out); // §5.4.2.2: the failure ends the stream
         }
     }
 
-    /// The TLS handshake is done: the client begins anew, and nothing it said before counts (§5.4.3.3).
+    /// The TLS handshake is complete: the client starts over, and its earlier input does not count
+    /// (§5.4.3.3).
     pub fn encrypted(&mut self) {
         if self.phase == Phase::Encrypting {
             self.phase = Phase::Header;

@@ -1,5 +1,5 @@
-//! Nodes that accounts make (XEP-0060 §8), as a client asks for them. A topic is a node too, so what no account's node is
-//! may still be one: the question carries what is to be done then.
+//! Requests to nodes that accounts create (XEP-0060 §8). A topic is a node too: the action contains the topic
+//! request to execute if no account created the node.
 
 use super::pubsub::Refused;
 use super::stanza::Stanza;
@@ -8,7 +8,7 @@ use crate::xmpp::accounts::NodeRequest;
 use crate::xmpp::action::{About, Action};
 
 impl Conversation {
-    /// `topic`: what the request is where no account made a node of this name.
+    /// `topic`: the request to execute if no account created a node with this name.
     pub(super) fn handle_nodes(
         &mut self,
         cx: &Context<'_>,
@@ -36,7 +36,7 @@ impl Conversation {
         }
     }
 
-    /// What there is at the PubSub service, for an account.
+    /// Lists the PubSub service's nodes for an account.
     pub(super) fn discover_nodes(
         &mut self,
         stanza: Stanza<'_>,
@@ -50,7 +50,7 @@ impl Conversation {
             (true, None) => return false,
             (false, node) => (NodeRequest::List { node: node.map(Into::into) }, ns::DISCO_ITEMS),
         };
-        // A topic is there once somebody asks.
+        // Every valid topic exists.
         let topic = match node.filter(|node| noroshi_types::Topic::parse(node).is_ok()) {
             Some(node) => Ok(Box::new(Action::DescribeTopic {
                 request: stanza.request(About::Topic { node: node.into(), namespace }),
@@ -61,7 +61,7 @@ impl Conversation {
         true
     }
 
-    /// An owner said whether somebody may subscribe (§8.6). True where the message is that.
+    /// Handles an owner's decision about a subscription (§8.6). Returns whether the message is one.
     pub(super) fn handle_decision(
         &mut self,
         cx: &Context<'_>,

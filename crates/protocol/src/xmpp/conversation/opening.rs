@@ -1,24 +1,25 @@
-//! What only exists until a session is open: the SASL exchange under way, what the client asked for with it,
-//! and what it said without waiting for answers.
+//! State that exists only until a session is open: the SASL exchange, what the client requested with it, and
+//! buffered input.
 
 use noroshi_types::DeviceId;
 
 use crate::xmpp::config::Config;
 use crate::xmpp::sasl::Mechanism;
 use crate::xmpp::scram::{ChannelBinding, ClientFirst, Exchange, Hash};
+use crate::xmpp::xml::element::Element;
 
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     pub(super) exchange: Step,
-    /// XEP-0388, not RFC 6120's profile.
+    /// XEP-0388 instead of RFC 6120's profile.
     pub(super) sasl2: bool,
     /// The localpart that the client logs in as.
     pub(super) local: Box<str>,
-    /// SCRAM's last message, for the element that tells success.
+    /// SCRAM's final message, for the success element.
     pub(super) proof: Option<String>,
     pub(super) bind2: Option<Bind2>,
     pub(super) resume: Option<Resume>,
-    /// Of the request that binds, and the resource it wants.
+    /// The id of the bind request, and the requested resource.
     pub(super) bind_id: Box<str>,
     pub(super) resource: Option<Box<str>>,
     pub(super) binding: Option<ChannelBinding>,
@@ -26,18 +27,18 @@ pub(super) struct Opening {
     pub(super) early_bytes: usize,
 }
 
-/// How far a SASL exchange is.
+/// The state of a SASL exchange.
 #[derive(Debug, Default)]
 pub(super) enum Step {
     #[default]
     None,
-    /// The mechanism is chosen; its first message is to come.
+    /// The mechanism was selected; its first message is due.
     Chosen(Mechanism),
-    /// The caller was asked about a token.
+    /// A token is being verified by the caller.
     Token,
-    /// The caller was asked for keys.
+    /// Keys are being looked up by the caller.
     Keys { hash: Hash, first: Box<ClientFirst> },
-    /// The client has to prove that it knows them; no device if nobody has them.
+    /// The client's proof is due; `None` if no device has this name.
     Proof { exchange: Box<Exchange>, device: Option<DeviceId> },
 }
 
@@ -45,7 +46,7 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Bind2 {
     pub(super) tag: Option<Box<str>>,
-    /// Stream management, and whether to be able to resume.
+    /// Stream management, with whether the session shall be resumable.
     pub(super) manage: Option<bool>,
     pub(super) inactive: bool,
 }
@@ -61,19 +62,28 @@ pub(super) struct Resume {
 pub(super) enum Attempt {
     #[default]
     Made,
-    /// What the session that is gone had handled, if that is known.
+    /// With the number of stanzas that the lost session handled, if known.
     Gone { handled: Option<u32> },
 }
 
+impl Resume {
+    /// XEP-0198 §5. `None` if it is malformed.
+    pub(super) fn parse(resume: Element<'_>) -> Option<Self> {
+        let id = resume.attribute("previd").filter(|id| !id.is_empty())?;
+        let handled = resume.attribute("h")?.parse().ok()?;
+        Some(Self { id: id.into(), handled, attempt: Attempt::Made })
+    }
+}
+
 impl Opening {
-    /// A log-in failed: nothing of it counts for the next.
+    /// Discards the state of a failed log-in.
     pub(super) fn forget_exchange(&mut self) {
         self.exchange = Step::None;
         (self.proof, self.bind2, self.resume) = (None, None, None);
     }
 
-    /// False if more would wait than may.
-    pub(super) fn keep_early(&mut self, config: &Config, text: &str) -> bool {
+    /// Returns false if the limit is reached.
+    pub(super) fn buffer_early(&mut self, config: &Config, text: &str) -> bool {
         let fits =
             self.early.len() < config.early_max && self.early_bytes + text.len() <= config.early_bytes_max;
         if fits {
@@ -86,4 +96,9 @@ impl Opening {
         self.early_bytes += text.len();
         self.early.push(text);
     }
+}
+
+/// XEP-0198 §3: `resume='true'` or `'1'`.
+pub(super) fn wants_resumption(enable: Element<'_>) -> bool {
+    matches!(enable.attribute("resume"), Some("true" | "1"))
 }

@@ -1,14 +1,14 @@
-//! What an account publishes of itself (XEP-0163): requests for its own nodes or those of somebody else, and what
-//! its client says that it wants to hear of (XEP-0115, `+notify`).
+//! Personal events (XEP-0163): requests to the account's own nodes or those of others, and the events that
+//! its client wants (XEP-0115, `+notify`).
 
 use super::stanza::Stanza;
 use super::{Context, Conversation, Element, Output, StanzaError, ns};
 use crate::xmpp::accounts::PersonalItem;
 use crate::xmpp::action::{About, Action};
 
-/// Whether a node is as the client wants it to be (XEP-0060 §7.1.5): the last item, for those who get the account's
-/// presence. What was to be seen by fewer must not be published.
-fn suits(pubsub: Element<'_>) -> bool {
+/// Whether the client's publish options match the fixed node configuration (XEP-0060 §7.1.5): the last item
+/// only, for those who receive the account's presence. An item for a smaller audience must not be published.
+fn matches_configuration(pubsub: Element<'_>) -> bool {
     let options = pubsub.child(ns::PUBSUB, "publish-options").and_then(|it| it.child(ns::FORM, "x"));
     let fields = options.into_iter().flat_map(|form| form.children());
     let mut fields = fields.filter(|field| field.is(ns::FORM, "field"));
@@ -26,7 +26,7 @@ fn suits(pubsub: Element<'_>) -> bool {
 }
 
 impl Conversation {
-    /// `owner`: a bare address, the account's own if it is none.
+    /// `owner`: a bare address; `None`: the account itself.
     pub(super) fn handle_personal(
         &mut self,
         cx: &Context<'_>,
@@ -48,7 +48,7 @@ impl Conversation {
                 node: node.into(),
                 request: stanza.request(About::Nothing),
             },
-            (ns::PUBSUB, "publish", "set", None) if !suits(pubsub) => {
+            (ns::PUBSUB, "publish", "set", None) if !matches_configuration(pubsub) => {
                 // XEP-0060 §7.1.5
                 return self.push_error(cx, stanza, StanzaError::Conflict, "precondition-not-met", out);
             }
@@ -64,7 +64,7 @@ impl Conversation {
         out.actions.push(action);
     }
 
-    /// The answer to what [`Accounts`](crate::xmpp::Accounts) asked a client with new capabilities.
+    /// The response to a capabilities request of [`Accounts`](crate::xmpp::Accounts).
     pub(super) fn handle_capabilities(&mut self, iq: Element<'_>, out: &mut Output) {
         let Some(query) = iq.child(ns::DISCO_INFO, "query") else { return };
         let features = query.children().filter(|child| child.is(ns::DISCO_INFO, "feature"));

@@ -1,5 +1,5 @@
-//! The PubSub service (XEP-0060): topics are its nodes. The account's own address subscribes durably, the
-//! connection's address for as long as the connection lasts.
+//! The PubSub service (XEP-0060), whose nodes are topics. The account's bare address subscribes durably, the
+//! connection's full address until the connection ends.
 
 use bytes::Bytes;
 use noroshi_types::json::lone_surrogate;
@@ -10,14 +10,14 @@ use super::{Context, Conversation, Element, Output, StanzaError, ns};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 
-/// Items in one answer.
+/// Limit of items per response.
 const ITEMS_MAX: usize = 100;
 
-/// A condition and what XEP-0060 adds to it.
+/// An error condition and its XEP-0060 detail.
 pub(super) type Refused = (StanzaError, &'static str);
 
 const NOT_IMPLEMENTED: Refused = (StanzaError::FeatureNotImplemented, "");
-/// §6.3.7, §7.2.3.6, §5.6: which feature it is.
+/// §6.3.7, §7.2.3.6, §5.6: with the missing feature.
 const NO_OPTIONS: Refused = (StanzaError::FeatureNotImplemented, "unsupported subscription-options");
 const NO_RETRACTION: Refused = (StanzaError::FeatureNotImplemented, "unsupported delete-items");
 const NO_AFFILIATIONS: Refused = (StanzaError::FeatureNotImplemented, "unsupported retrieve-affiliations");
@@ -51,7 +51,7 @@ impl Conversation {
         }
     }
 
-    /// §8: topics are the provider's, no device owns one.
+    /// §8: the provider owns topics; devices own none.
     fn owner(&self, pubsub: Element<'_>) -> Refused {
         let command = pubsub.children().find(|child| child.namespace() == ns::PUBSUB_OWNER);
         let is_named = |it: &Element<'_>| it.attribute("node").is_some_and(|node| !node.is_empty());
@@ -60,7 +60,7 @@ impl Conversation {
             Some(command) if command.name() != "default" && !is_named(&command) => {
                 (StanzaError::BadRequest, "nodeid-required")
             }
-            // Those of others do not exist for an account.
+            // For an account, nodes of others do not exist.
             Some(_) if self.account => (StanzaError::ItemNotFound, ""),
             Some(_) => (StanzaError::Forbidden, ""),
         }
@@ -83,7 +83,7 @@ impl Conversation {
             ("set", "unsubscribe") => {
                 let (topic, _) = required_node(command)?;
                 let (_, durable) = self.subscriber(command)?;
-                // §6.2.3.4: for an account there are nodes that are not there.
+                // §6.2.3.4: for an account, a node may not exist.
                 let about = if self.account { About::Unsubscription } else { About::Nothing };
                 let request = stanza.request(about);
                 Ok(Action::Unsubscribe { topic, durable, request })
@@ -106,7 +106,7 @@ impl Conversation {
         }
     }
 
-    /// Who subscribes, and whether it outlives the connection; §6.1.3.1: nobody but the client itself.
+    /// The subscriber, and whether the subscription is durable; §6.1.3.1: only the client itself.
     fn subscriber(&self, command: Element<'_>) -> Result<(Box<str>, bool), Refused> {
         let wrong = (StanzaError::BadRequest, "invalid-jid");
         let identity = self.identity.as_ref().ok_or(wrong)?;
@@ -137,9 +137,9 @@ fn required_node(command: Element<'_>) -> Result<(Topic, Box<str>), Refused> {
     node(command)?.ok_or((StanzaError::BadRequest, "nodeid-required"))
 }
 
-/// §8.1: a topic begins with what is published to it, so to make one is to be allowed to publish.
+/// §8.1: a topic exists from its first publication, so creating one only checks the permission to publish.
 fn create(stanza: Stanza<'_>, command: Element<'_>, and: Option<Element<'_>>) -> Result<Action, Refused> {
-    // §8.1.2: which topics there may be the provider knows.
+    // §8.1.2: the provider chooses topic names.
     let (topic, node) = node(command)?.ok_or((StanzaError::NotAcceptable, "nodeid-required"))?;
     // §8.1.3
     if and.is_some_and(|it| it.name() == "configure" && it.child(ns::FORM, "x").is_some()) {
@@ -168,7 +168,7 @@ fn items(stanza: Stanza<'_>, command: Element<'_>) -> Result<Action, Refused> {
     Ok(Action::Items { topic, id, max, request: stanza.request(About::Items { node }) })
 }
 
-/// §7.1: one item, whose payload is a JSON container (XEP-0335).
+/// §7.1: exactly one item, whose payload is a JSON container (XEP-0335).
 fn publish(stanza: Stanza<'_>, command: Element<'_>) -> Result<Action, Refused> {
     let (topic, node) = required_node(command)?;
     let mut items = command.children().filter(|child| child.is(ns::PUBSUB, "item"));

@@ -1,4 +1,4 @@
-//! In-band registration (XEP-0077), for conformance suites that make their own accounts.
+//! In-band registration (XEP-0077), for conformance suites that create their own accounts.
 
 use noroshi_types::CloseReason;
 
@@ -11,13 +11,13 @@ use crate::native::Token;
 use crate::xmpp::action::{About, Action};
 
 impl Conversation {
-    /// Before a log-in.
+    /// Registers an account before a log-in.
     pub(super) fn handle_registration(&mut self, cx: &Context<'_>, iq: Element<'_>, out: &mut Output) {
         let Some(query) = iq.child(ns::REGISTER, "query") else {
             return self.fail(
                 cx,
                 StreamError::NotAuthorized,
-                "log in first: before that only an account can be registered",
+                "log in first, or register an account",
                 CloseReason::Unauthorized,
                 out,
             );
@@ -31,7 +31,7 @@ impl Conversation {
         }
     }
 
-    /// On an open session: what is registered, a new password, or the end of the account.
+    /// On an open session: reports the registration, changes the password, or removes the account.
     pub(super) fn handle_account_registration(
         &mut self,
         cx: &Context<'_>,

@@ -1,6 +1,5 @@
-//! The open session: stanzas by whom they are for (RFC 6120 §8, §10; RFC 6121), stream management and client
-//! state. Every request gets an answer; what is for another account is only handed on where the
-//! configuration says so.
+//! The open session: stanzas by recipient (RFC 6120 §8, §10; RFC 6121), stream management and client state.
+//! Every request gets a response; stanzas to other accounts are relayed only for accounts.
 
 use noroshi_types::{CloseReason, NotificationId, Presence};
 
@@ -19,20 +18,20 @@ use crate::xmpp::management::Arrived;
 /// The version of a roster that never changes (RFC 6121 §2.6).
 const EMPTY_ROSTER: &str = "0";
 
-/// Whom a stanza is for.
+/// The recipient of a stanza.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// The client's own, or none named.
+    /// The client's own account, or no `to`.
     Account,
     Service,
     PubSub,
-    /// Another of this domain.
+    /// Another account of this domain.
     Other,
     Foreign,
 }
 
-/// XEP-0030, of an account as a whole.
-fn asks_what(query: Element<'_>) -> bool {
+/// Whether it is an XEP-0030 query for the account as a whole.
+fn is_disco_query(query: Element<'_>) -> bool {
     matches!(query.namespace(), ns::DISCO_INFO | ns::DISCO_ITEMS)
         && query.name() == "query"
         && query.attribute("node").is_none_or(str::is_empty)
@@ -54,7 +53,7 @@ impl Conversation {
             _ => self.fail(
                 cx,
                 StreamError::UnsupportedStanzaType,
-                "there are `iq`, `message` and `presence`",
+                "only `iq`, `message` and `presence` exist",
                 CloseReason::BadMessage,
                 out,
             ),
@@ -75,7 +74,7 @@ impl Conversation {
             return self.fail(
                 cx,
                 StreamError::InvalidFrom,
-                "`from` is not this connection's address; it may be left out",
+                "`from` is not this connection's address; it may be omitted",
                 CloseReason::BadMessage,
                 out,
             ); // §8.1.2.1
@@ -87,7 +86,7 @@ impl Conversation {
             text => match Jid::parse(text) {
                 Ok(jid) => Some(jid),
                 Err(_) if root.attribute("type") == Some("error") => return,
-                // §8.3.3.8; from the account, since nobody has such an address.
+                // §8.3.3.8; the error is sent from the account, since the address does not exist.
                 Err(_) => {
                     let stanza = Stanza { asked: "", ..stanza };
                     return self.push_error(cx, stanza, StanzaError::JidMalformed, "", out);
@@ -95,7 +94,7 @@ impl Conversation {
             },
         };
         let mut target = self.target(cx, to.as_ref());
-        // A resource of the account's is somebody to talk to, itself included.
+        // A resource of the account is a possible recipient, including the own one.
         if self.account && target == Target::Account && to.as_ref().is_some_and(|to| to.resource.is_some()) {
             target = Target::Other;
         }
@@ -106,7 +105,7 @@ impl Conversation {
         }
     }
 
-    /// None is given, or it is the client's own address, with or without the resource.
+    /// Whether `from` is missing or the client's own address, with or without resource.
     fn is_own(&self, from: Option<&str>) -> bool {
         let (Some(from), Some(identity)) = (from, &self.identity) else { return true };
         let own = Jid::parse(from).ok().filter(|jid| jid.has_bare(identity.bare()));
@@ -168,7 +167,7 @@ impl Conversation {
             {
                 self.push_error(cx, stanza, StanzaError::Forbidden, "", out);
             }
-            (Target::Other, Some(to)) if self.account && to.resource.is_none() && asks_what(child) => {
+            (Target::Other, Some(to)) if self.account && to.resource.is_none() && is_disco_query(child) => {
                 let is_info = child.namespace() == ns::DISCO_INFO;
                 let namespace = if is_info { ns::DISCO_INFO } else { ns::DISCO_ITEMS };
                 let request = stanza.request(About::Account { namespace });
@@ -187,14 +186,14 @@ impl Conversation {
                         let (owner, request) = (Some(to.bare()), stanza.request(About::Nothing));
                         out.actions.push(Action::Card { owner, request });
                     }
-                    // XEP-0054 §3.2: of nobody but the account itself.
+                    // XEP-0054 §3.2: only the account itself may change its vCard.
                     _ => self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
                 }
             }
             (Target::Other, Some(to)) if self.account => self.relay(cx, stanza, iq, &to, out),
-            // XEP-0030 §8: a device may know nobody.
+            // XEP-0030 §8: devices have no contacts.
             (Target::Other, Some(to))
-                if to.resource.is_none() && asks_what(child) && child.namespace() == ns::DISCO_ITEMS =>
+                if to.resource.is_none() && is_disco_query(child) && child.namespace() == ns::DISCO_ITEMS =>
             {
                 self.push_no_items(cx, stanza, out);
             }
@@ -239,7 +238,7 @@ impl Conversation {
                 }
                 None => self.push_error(cx, stanza, StanzaError::NotAcceptable, "", out),
             },
-            // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
+            // RFC 6121 §2.1.4: an empty roster that cannot be changed.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
                 let (known, version) = (child.attribute("ver"), EMPTY_ROSTER);
                 if known != Some(version) {
@@ -249,7 +248,7 @@ impl Conversation {
             }),
             (ns::ROSTER, "query", _) => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
-            // RFC 6120 §7.6.2.2: one resource a stream.
+            // RFC 6120 §7.6.2.2: one resource per stream.
             (ns::BIND, "bind", "set") => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
             (ns::REGISTER, "query", _) if cx.config.registration => {
                 self.handle_account_registration(cx, stanza, kind, child, out);
@@ -274,7 +273,7 @@ impl Conversation {
                 let request = stanza.request(About::Nothing);
                 out.actions.push(Action::Copy { wanted: name == "enable", request });
             }
-            // §8.4; carbons (XEP-0280) among them: a device has one session.
+            // §8.4, including carbons (XEP-0280): a device has only one session.
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
         }
     }
@@ -290,7 +289,7 @@ impl Conversation {
         match (child.namespace(), child.name(), kind) {
             (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
             (ns::VERSION, "query", "get") => self.push_version(cx, stanza, out),
-            // RFC 3921 §3 addresses it to the server.
+            // RFC 3921 §3 sends it to the server.
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
                 self.handle_disco(cx, stanza, &super::disco::SERVICE, child, out);
@@ -328,7 +327,7 @@ impl Conversation {
             return;
         }
         match (message.attribute("type"), target, to) {
-            // RFC 6120 §8.3.1: an error is never answered. RFC 6121 §8.5.1: nor is a headline for nobody.
+            // RFC 6120 §8.3.1: errors are never answered. RFC 6121 §8.5.1: nor are undeliverable headlines.
             (Some("error" | "headline"), target, _)
                 if !matches!(target, Target::Other | Target::Account) || !self.account => {}
             (_, Target::Foreign, _) => {
@@ -352,7 +351,7 @@ impl Conversation {
         out: &mut Output,
     ) {
         if let Some(to) = to {
-            // RFC 6121 §3.1.3, §4.6: of somebody nobody knows there is nothing to say.
+            // RFC 6121 §3.1.3, §4.6: presence for unknown accounts is ignored.
             return self.direct_presence(cx, stanza, presence, &to, out);
         }
         match presence.attribute("type") {
@@ -395,7 +394,7 @@ impl Conversation {
         }
     }
 
-    /// RFC 6121 §4.2.2: a client's presence goes to all of the account's resources, its own among them.
+    /// RFC 6121 §4.2.2: presence is sent to all of the account's resources, including the sender.
     fn echo_presence(
         &mut self,
         cx: &Context<'_>,
@@ -431,7 +430,8 @@ impl Conversation {
         }
     }
 
-    /// A stanza for others. None where it is refused: for them it is no longer than for us, however it is written.
+    /// Builds a stanza for others. `None` if it is too large in serialized form; the sender then gets an
+    /// error.
     fn relayed(
         &mut self,
         cx: &Context<'_>,
@@ -443,14 +443,14 @@ impl Conversation {
         let is_presence = stanza.name == "presence";
         let bytes_max = if is_presence { bytes_max.min(PRESENCE_BYTES_MAX) } else { bytes_max };
         let relayed = Relayed::new(stanza.name, root, bytes_max);
-        // RFC 6120 §8.3.1: an error is never answered, nor is a result.
+        // RFC 6120 §8.3.1: errors and results are never answered.
         if relayed.is_none() && !matches!(root.attribute("type"), Some("result" | "error")) {
             self.push_error(cx, stanza, StanzaError::PolicyViolation, "", out);
         }
         relayed
     }
 
-    /// Hands a stanza on.
+    /// Relays a stanza.
     fn relay(
         &mut self,
         cx: &Context<'_>,
@@ -472,7 +472,7 @@ impl Conversation {
         });
     }
 
-    /// The answer to a ping: everything before it was read.
+    /// Handles the answer to a ping: the client has read everything before it.
     fn handle_answer(&mut self, cx: &Context<'_>, count: u32, out: &mut Output) {
         let Some(management) = self.management.as_mut().filter(|it| !it.counts && it.was_asked(count)) else {
             return;
@@ -481,10 +481,10 @@ impl Conversation {
         if management.is_spent() {
             self.management = None;
         }
-        self.tell_arrived(cx, arrived, out);
+        self.report_arrived(cx, arrived, out);
     }
 
-    fn tell_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
+    fn report_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
         if arrived.more {
             self.ask_to_confirm(cx.config, out);
         }
@@ -513,18 +513,18 @@ impl Conversation {
             return self.fail(
                 cx,
                 StreamError::BadFormat,
-                "`h` has to be a count of stanzas",
+                "`h` must be a count of stanzas",
                 CloseReason::BadMessage,
                 out,
             );
         };
         match management.acknowledge(count) {
-            Ok(arrived) => self.tell_arrived(cx, arrived, out),
+            Ok(arrived) => self.report_arrived(cx, arrived, out),
             Err(high) => self.fail_count(cx, count, high.sent, out),
         }
     }
 
-    /// What the client is for its session now.
+    /// The client's presence for its session.
     pub fn presence(&self) -> Presence {
         self.show.presence(self.inactive)
     }

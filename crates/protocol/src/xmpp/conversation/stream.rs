@@ -1,4 +1,4 @@
-//! The stream itself (RFC 6120 §4, RFC 7395 §3.4, §3.5): headers, features, errors and the end.
+//! The stream (RFC 6120 §4, RFC 7395 §3.4, §3.5): headers, features, errors and the end.
 
 use noroshi_types::CloseReason;
 
@@ -18,7 +18,7 @@ impl Conversation {
             return self.fail(
                 cx,
                 StreamError::BadFormat,
-                "a stream is opened once, in the way of its transport",
+                "the stream must be opened once, as its transport requires",
                 CloseReason::BadMessage,
                 out,
             );
@@ -32,7 +32,7 @@ impl Conversation {
             return self.fail(
                 cx,
                 StreamError::InvalidNamespace,
-                "the content namespace has to be jabber:client",
+                "the content namespace must be jabber:client",
                 CloseReason::BadMessage,
                 out,
             );
@@ -47,7 +47,7 @@ impl Conversation {
             return self.fail(
                 cx,
                 StreamError::BadFormat,
-                "a stream is opened once",
+                "the stream must be opened once",
                 CloseReason::BadMessage,
                 out,
             );
@@ -64,23 +64,23 @@ impl Conversation {
         version: Option<&str>,
         out: &mut Output,
     ) {
-        // §4.7.1: `to` of the answer is the client's `from`, where it told it.
+        // §4.7.1: `to` of our header is the client's `from`, if it sent one.
         let from = from.filter(|from| Jid::parse(from).is_ok());
         self.push_header(cx, from.unwrap_or_default(), out);
         let to = to.and_then(|to| Jid::parse(to).ok());
         if to.is_none_or(|to| to.local.is_some() || to.resource.is_some() || *to.domain != *cx.config.domain)
         {
-            let text = format!("`to` has to be {}, which is this service's domain", cx.config.domain);
+            let text = format!("`to` must be {}, this service's domain", cx.config.domain);
             return self.fail(cx, StreamError::HostUnknown, &text, CloseReason::BadMessage, out);
         }
-        // §4.7.5: before 1.0 there were no features.
+        // §4.7.5: versions before 1.0 had no features.
         let major =
             version.and_then(|version| version.split_once('.')).map(|(major, _)| major.parse::<u32>());
         if !matches!(major, Some(Ok(1..))) {
             return self.fail(
                 cx,
                 StreamError::UnsupportedVersion,
-                "version has to be 1.0",
+                "the version must be 1.0",
                 CloseReason::BadMessage,
                 out,
             );
@@ -109,7 +109,7 @@ impl Conversation {
         self.opened = true;
     }
 
-    /// RFC 6120 §4.3.2: what may be negotiated now.
+    /// RFC 6120 §4.3.2: the features that may be negotiated now.
     pub(super) fn push_features(&mut self, cx: &Context<'_>, out: &mut Output) {
         let framing = self.framing;
         push_framed(&mut out.bytes, framing, |out| {
@@ -129,7 +129,7 @@ impl Conversation {
                 _ => self.push_log_in_features(cx, out),
             }
             if matches!(self.phase, Phase::Authenticated | Phase::Open) {
-                // Where binding turned it on already there is nothing left to negotiate.
+                // If binding enabled it already, it is not offered.
                 if self.management.is_none() {
                     push_empty(out, "sm", &[("xmlns", ns::SM)]);
                 }
@@ -183,7 +183,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the stream for what the client did; `text` says what.
+    /// Ends the stream for an error of the client; `text` describes it.
     pub(super) fn fail(
         &mut self,
         cx: &Context<'_>,
@@ -195,7 +195,7 @@ impl Conversation {
         self.end(cx, Some((error, text)), reason, out, |_| {});
     }
 
-    /// The last word: an error, with `more` behind its condition, and the end of the stream.
+    /// Writes a stream error, with `more` after its condition, and ends the stream.
     pub(super) fn end(
         &mut self,
         cx: &Context<'_>,
@@ -221,7 +221,7 @@ impl Conversation {
         self.finish(reason, "", out);
     }
 
-    /// `see-other-host` (§4.9.3.19), or on a WebSocket a closing element that names it (RFC 7395 §3.6.1).
+    /// `see-other-host` (§4.9.3.19), or on a WebSocket a closing element with the address (RFC 7395 §3.6.1).
     pub(super) fn redirect(&mut self, cx: &Context<'_>, reason: CloseReason, to: &str, out: &mut Output) {
         if self.framing == Framing::WebSocket {
             return self.finish(reason, to, out);
@@ -250,7 +250,7 @@ impl Conversation {
         out.actions.push(Action::Close(reason));
     }
 
-    /// The client ended its stream: ours ends too (§4.4), and with it the session (XEP-0198 §5).
+    /// The client ended its stream: ends ours too (§4.4), and the session (XEP-0198 §5).
     pub(super) fn handle_peers_end(&mut self, out: &mut Output) {
         self.finish(CloseReason::PeerClosed, "", out);
     }

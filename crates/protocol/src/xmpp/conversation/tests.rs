@@ -1,4 +1,4 @@
-//! A scripted client: it says text, hears text, and the test answers as the session would.
+//! A scripted client sends and receives text, and the test answers as the session core would.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ mod session;
 
 pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream to='x.example' version='1.0' \
     xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>";
-/// What the service answers it with, as there is no randomness here.
+/// The service's response header; there is no randomness in tests.
 pub(super) const OUR_HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:client' \
     xmlns:stream='http://etherx.jabber.org/streams' id='07070707070707070707070707070707' from='x.example' \
     version='1.0' xml:lang='en'>";
@@ -31,7 +31,7 @@ pub(super) struct Peer {
     framer: Framer,
     pub(super) actions: Vec<Action>,
     pub(super) now_ms: u32,
-    /// Elements more that it may send.
+    /// The number of further elements that it may send.
     pub(super) granted: u32,
 }
 
@@ -74,12 +74,12 @@ impl Peer {
         assert_eq!(said, "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'></success>");
     }
 
-    /// A call, and the text it made.
+    /// Makes a call and returns its output as text.
     pub(super) fn tell(&mut self, call: impl FnOnce(&mut Conversation, &Context<'_>, &mut Output)) -> String {
         String::from_utf8(self.call(call)).unwrap()
     }
 
-    /// A call, and the bytes it made; its actions are put to the others.
+    /// Makes a call and returns its bytes; its actions are appended to the others.
     pub(super) fn call(
         &mut self,
         call: impl FnOnce(&mut Conversation, &Context<'_>, &mut Output),
@@ -93,12 +93,12 @@ impl Peer {
         out.bytes
     }
 
-    /// On a stream: text that arrives.
+    /// On a stream: sends text.
     pub(super) fn say(&mut self, text: &str) -> String {
-        String::from_utf8(self.say_bytes(text.as_bytes())).unwrap()
+        String::from_utf8(self.send_bytes(text.as_bytes())).unwrap()
     }
 
-    pub(super) fn say_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut framer = std::mem::take(&mut self.framer);
         let limits = self.config.xml;
         let said = self.call(|conversation, cx, out| {
@@ -114,7 +114,7 @@ impl Peer {
         said
     }
 
-    /// On a WebSocket: a text frame that arrives; the texts of the frames that answer it.
+    /// On a WebSocket: sends a text frame and returns the texts of the response frames.
     pub(super) fn say_frame(&mut self, text: &str) -> Vec<String> {
         frames(&self.call(|conversation, cx, out| conversation.receive(cx, Input::Element(text), out)))
     }
@@ -123,7 +123,7 @@ impl Peer {
         std::mem::take(&mut self.actions)
     }
 
-    /// The request of the only action there is.
+    /// The request of the only action.
     pub(super) fn request(&mut self) -> crate::xmpp::action::Request {
         match self.take().pop() {
             Some(
@@ -159,7 +159,7 @@ impl Peer {
         self.tell(|conversation, cx, out| conversation.answer(cx, request, answer, out))
     }
 
-    /// That the connection ends for `reason`.
+    /// Asserts that the connection ends for `reason`.
     pub(super) fn assert_closed(&mut self, reason: CloseReason) {
         assert!(self.conversation.is_closed());
         let actions = self.take();
@@ -183,7 +183,7 @@ pub(super) fn frames(bytes: &[u8]) -> Vec<String> {
     texts
 }
 
-/// The service's own, among its features (XEP-0115).
+/// The service's own capabilities among its features (XEP-0115).
 pub(super) fn capabilities(said: &str) -> String {
     let begin = "<c xmlns='http://jabber.org/protocol/caps' ";
     format!("{begin}{}/>", between(said, begin, "/>"))
@@ -199,7 +199,7 @@ pub(super) fn unbase64(text: &str) -> String {
     String::from_utf8(::base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
 }
 
-/// What stands between two words.
+/// The text between two markers.
 pub(super) fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let rest = text.split_once(begin).unwrap_or_else(|| panic!("no {begin} in {text}")).1;
     rest.split_once(end).unwrap_or_else(|| panic!("no {end} in {rest}")).0

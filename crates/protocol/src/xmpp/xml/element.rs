@@ -1,10 +1,10 @@
-//! One top-level element as a flat tree: nodes in document order, each knowing where its descendants end.
-//! Everything is borrowed from the text and the stream's [`Scope`](super::Scope) unless it had escapes.
+//! A top-level element as a flat tree: nodes in document order, each with the end of its descendants.
+//! Everything without escapes is borrowed from the text and the stream's [`Scope`](super::Scope).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The root is node 0 and always an element; there are at most `Limits::nodes_max` nodes.
+/// Node 0 is the root, always an element; there are at most `Limits::nodes_max` nodes.
 #[derive(Debug)]
 pub struct Tree<'a> {
     pub(super) nodes: Vec<Node<'a>>,
@@ -14,7 +14,7 @@ pub struct Tree<'a> {
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub(super) content: Content<'a>,
-    /// Behind its last descendant: `at < end <= nodes.len()`.
+    /// The index after its last descendant: `at < end <= nodes.len()`.
     pub(super) end: usize,
 }
 
@@ -23,16 +23,16 @@ pub(super) enum Content<'a> {
     Element {
         namespace: Cow<'a, str>,
         name: &'a str,
-        /// Its attributes in [`Tree::attributes`].
+        /// The range of its attributes in [`Tree::attributes`].
         attributes: Range<usize>,
     },
     Text(Cow<'a, str>),
 }
 
-/// Namespace declarations are not among them.
+/// An attribute that is not a namespace declaration.
 #[derive(Debug)]
 pub(super) struct Attribute<'a> {
-    /// `""` where the name has no prefix.
+    /// `""` without prefix.
     pub(super) namespace: Cow<'a, str>,
     pub(super) name: &'a str,
     pub(super) value: Cow<'a, str>,
@@ -51,7 +51,7 @@ pub struct Element<'t> {
     at: usize,
 }
 
-/// What stands inside an element.
+/// A child of an element.
 #[derive(Debug, Clone, Copy)]
 pub enum Child<'t> {
     Element(Element<'t>),
@@ -72,7 +72,7 @@ impl<'t> Element<'t> {
         self.parts().0
     }
 
-    /// Without prefix.
+    /// The local name.
     pub fn name(self) -> &'t str {
         self.parts().1
     }
@@ -86,7 +86,7 @@ impl<'t> Element<'t> {
         self.attributes().find(|(namespace, known, _)| namespace.is_empty() && *known == name).map(|it| it.2)
     }
 
-    /// Namespace, name and value of each.
+    /// Namespace, name and value of each attribute.
     pub fn attributes(self) -> impl Iterator<Item = (&'t str, &'t str, &'t str)> {
         self.parts().2.iter().map(|it| (&*it.namespace, it.name, &*it.value))
     }
@@ -112,12 +112,12 @@ impl<'t> Element<'t> {
         })
     }
 
-    /// The first with this name.
+    /// The first child element with this name.
     pub fn child(self, namespace: &str, name: &str) -> Option<Element<'t>> {
         self.children().find(|child| child.is(namespace, name))
     }
 
-    /// The text directly inside, put together; copied only where it came in several pieces.
+    /// The concatenated text children; copied only if there are several.
     pub fn text(self) -> Cow<'t, str> {
         let mut pieces = self.nodes().filter_map(|node| match node {
             Child::Text(text) => Some(text),

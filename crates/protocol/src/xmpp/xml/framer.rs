@@ -1,10 +1,10 @@
-//! Cuts a stream of bytes into stream headers, top-level elements and the stream's end, as the transport
-//! delivers them. A byte is looked at once, however the transport cut it; what arrived whole is handed on out
-//! of the caller's buffer, and only the beginning of what is incomplete is copied.
+//! Splits a stream of bytes into stream headers, top-level elements and the stream's end. Every byte is
+//! scanned once, whatever the splits of the transport; pieces that arrive whole are borrowed from the
+//! caller's buffer, and only the start of an incomplete one is copied.
 //!
-//! It counts depth, attributes and bytes, and refuses comments, document types and processing instructions
-//! at their first bytes. Whether tags match, names are names and prefixes are declared is `parse`'s to say.
-//! After an error or a break the framer is empty.
+//! It limits depth, attributes and bytes, and rejects comments, document types and processing instructions at
+//! their first bytes. `parse` checks matching tags, names and prefixes. After an error or a break the framer
+//! is empty.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,16 +12,16 @@ use std::ops::ControlFlow;
 use super::name::is_space;
 use super::{Limits, XmlError};
 
-/// What stands at the top level of a stream.
+/// A piece at the top level of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input<'a> {
-    /// `<stream:stream …>`, with the XML declaration if there is one.
+    /// `<stream:stream …>`, with the XML declaration if present.
     Header(&'a str),
-    /// A whole element.
+    /// A complete element.
     Element(&'a str),
     /// `</stream:stream>`
     Close,
-    /// A run of white space: RFC 6120 §4.6.1 uses it to keep connections alive.
+    /// A run of white space, which RFC 6120 §4.6.1 uses as keep-alive.
     Whitespace,
 }
 
@@ -31,7 +31,7 @@ pub struct Framer {
     partial: Option<Box<Partial>>,
 }
 
-// A million idle connections carry one each.
+// Each of a million idle connections holds one.
 const _: () = assert!(size_of::<Framer>() == 8);
 
 struct Partial {
@@ -44,8 +44,8 @@ impl Framer {
         Self { partial: None }
     }
 
-    /// Calls `on` for every piece that is complete, and says how many bytes were consumed: all, unless `on`
-    /// broke off. What follows a break must not be read as this stream's (RFC 6120 §5.4.3.3).
+    /// Calls `on` for every complete piece. Returns the number of bytes consumed: all, unless `on` breaks.
+    /// The bytes after a break must not be parsed as this stream (RFC 6120 §5.4.3.3).
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -103,19 +103,19 @@ impl Framer {
         Ok(bytes.len())
     }
 
-    /// Whether nothing is incomplete, which is when nothing is held.
+    /// Whether nothing is incomplete, so nothing is buffered.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()
     }
 
-    /// Heap bytes held for what is incomplete.
+    /// Heap bytes held for an incomplete piece.
     pub fn held_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| size_of::<Partial>() + partial.data.capacity())
     }
 }
 
 impl fmt::Debug for Framer {
-    /// Not the bytes: they may be a token.
+    /// Omits the bytes, which may contain a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Framer({} bytes held)", self.held_bytes())
     }
@@ -125,7 +125,7 @@ impl fmt::Debug for Framer {
 enum Step {
     /// White space at the top level.
     Between,
-    /// Inside something.
+    /// Within a piece.
     More,
     Header,
     Element,
@@ -136,23 +136,23 @@ enum Step {
 enum State {
     #[default]
     Top,
-    /// After a declaration, before the header it belongs to.
+    /// After a declaration, before its header.
     BeforeHeader,
     Text,
     /// After `<`.
     Less,
     /// In the name of a start tag.
     Name,
-    /// In a start tag, outside of values.
+    /// In a start tag, outside of attribute values.
     Tag,
     /// After a `/` in a start tag.
     Slash,
-    /// In a value, which ends with this quote.
+    /// In an attribute value, which ends with this quote.
     Value(u8),
     EndTag,
-    /// After `<!`, inside of an element.
+    /// After `<!`, within an element.
     Bang,
-    /// In CDATA: how many `]` came last, at most two.
+    /// In CDATA: the number of preceding `]`, at most two.
     Cdata(u8),
     /// After `<?` at the top level.
     Declaration,
@@ -163,13 +163,13 @@ enum State {
 const STREAM: &[u8] = b"stream:stream";
 const CDATA: &[u8] = b"[CDATA[";
 const DECLARATION: &[u8] = b"xml";
-/// In `matched`: it is something else.
+/// In `matched`: the word differs.
 const OTHER: u8 = u8::MAX;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Scanner {
     state: State,
-    /// Bytes of an expected word that came, or [`OTHER`].
+    /// The number of matched bytes of an expected word, or [`OTHER`].
     matched: u8,
     after_declaration: bool,
     depth: u16,
@@ -193,7 +193,7 @@ impl Scanner {
             }
             (State::Name | State::Tag | State::Slash, b'>') => self.end_start_tag(),
             (State::Name | State::Tag, b'/') => more(State::Slash),
-            (State::Slash, _) => Err(XmlError::NotWellFormed("a '/' inside of a tag")),
+            (State::Slash, _) => Err(XmlError::NotWellFormed("a '/' within a tag")),
             (State::Tag, quote @ (b'\'' | b'"')) => {
                 self.attributes += 1;
                 match self.attributes > limits.attributes_max {
@@ -202,7 +202,7 @@ impl Scanner {
                 }
             }
             (State::Name | State::Tag | State::Value(_), b'<') => {
-                Err(XmlError::NotWellFormed("a '<' inside of a tag"))
+                Err(XmlError::NotWellFormed("a '<' within a tag"))
             }
             (State::Name | State::Tag, _) => more(State::Tag),
             (State::Value(quote), byte) => more(if byte == quote { State::Tag } else { State::Value(quote) }),
@@ -238,7 +238,7 @@ impl Scanner {
         Ok(step)
     }
 
-    /// The byte after `<`.
+    /// Handles the byte after `<`.
     fn begin(&mut self, byte: u8, limits: &Limits) -> Result<State, XmlError> {
         self.matched = 0;
         match byte {
@@ -254,7 +254,7 @@ impl Scanner {
                 self.depth += 1;
                 self.attributes = 0;
                 if self.depth > limits.depth_max {
-                    return Err(XmlError::TooMuch("elements inside each other"));
+                    return Err(XmlError::TooMuch("the nesting depth"));
                 }
                 self.expect(STREAM, byte);
                 Ok(State::Name)
@@ -269,7 +269,7 @@ impl Scanner {
         };
     }
 
-    /// `<?xml …`: anything else is a processing instruction.
+    /// `<?xml …`: everything else is a processing instruction.
     fn in_declaration(&mut self, byte: u8) -> Result<State, XmlError> {
         if usize::from(self.matched) < DECLARATION.len() {
             self.expect(DECLARATION, byte);
@@ -277,12 +277,12 @@ impl Scanner {
                 return Err(XmlError::Restricted("a processing instruction"));
             }
         } else if byte == b'<' || byte == b'>' {
-            return Err(XmlError::NotWellFormed("the XML declaration"));
+            return Err(XmlError::NotWellFormed("an invalid XML declaration"));
         }
         Ok(State::Declaration)
     }
 
-    /// The `>` of a start tag or of an empty element.
+    /// Handles the `>` of a start tag or an empty element.
     fn end_start_tag(&mut self) -> Result<(State, Step), XmlError> {
         let is_empty = self.state == State::Slash;
         let is_stream = self.depth == 1 && usize::from(self.matched) == STREAM.len();

@@ -1,6 +1,6 @@
-//! Which characters XML 1.0 (fifth edition) allows, and where.
+//! The characters that XML 1.0 (fifth edition) permits in names and documents.
 
-/// §2.2: what may stand in a document at all.
+/// §2.2: characters permitted in a document.
 pub(super) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
@@ -31,7 +31,7 @@ fn is_local_name(text: &str) -> bool {
     chars.next().is_some_and(is_name_start) && chars.all(is_name_part)
 }
 
-/// Prefix (or `""`) and local name; `None` if it is not a qualified name.
+/// Splits a qualified name into prefix (or `""`) and local name; `None` if it is invalid.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     match name.split_once(':') {
         None => is_local_name(name).then_some(("", name)),
@@ -39,7 +39,7 @@ pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// How much of `text` could be a name: up to the first byte that separates tokens.
+/// The length of the longest prefix of `text` without token separators.
 pub(super) fn length(text: &str) -> usize {
     let ends = |byte: u8| is_space(byte) || matches!(byte, b'<' | b'>' | b'/' | b'=' | b'\'' | b'"' | b'&');
     text.bytes().position(ends).unwrap_or(text.len())

@@ -1,5 +1,5 @@
-//! Reads one whole piece of a stream: strictly XML 1.0 and Namespaces in XML 1.0 (RFC 6120 §11.3), less what
-//! RFC 6120 §11.1 takes away. Limits are checked as the tree grows, without recursion.
+//! Parses one complete piece of a stream: strictly XML 1.0 and Namespaces in XML 1.0 (RFC 6120 §11.3), with
+//! the restrictions of RFC 6120 §11.1. Limits are checked while the tree grows, without recursion.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::xmpp::namespace as ns;
 
 use XmlError::NotWellFormed;
 
-/// The attributes of a stream header (RFC 6120 §4.7), and the declarations its elements inherit.
+/// The attributes of a stream header (RFC 6120 §4.7), and the declarations that its elements inherit.
 #[derive(Debug, Default)]
 pub struct Header {
     pub from: Option<Box<str>>,
@@ -22,7 +22,7 @@ pub struct Header {
     pub scope: Scope,
 }
 
-/// Reads one element, which is all of `text`. `scope`: what it inherits; `None` is nothing.
+/// Parses one element, which must be all of `text`. `scope`: the inherited declarations, if any.
 pub fn parse_element<'a>(
     text: &'a str,
     scope: Option<&'a Scope>,
@@ -34,13 +34,13 @@ pub fn parse_element<'a>(
     let mut parser = Parser { text, at: 0, limits };
     let mut tree = Tree { nodes: Vec::new(), attributes: Vec::new() };
     let mut bindings = Bindings { scope, known: Vec::new() };
-    // Node and qualified name of the elements that are open.
+    // Node and qualified name of the open elements.
     let mut open: Vec<(usize, &'a str)> = Vec::new();
     loop {
         let node = match parser.next()? {
             Token::Start { name, is_empty, attributes } => {
                 if open.len() >= usize::from(limits.depth_max) {
-                    return Err(XmlError::TooMuch("elements inside each other"));
+                    return Err(XmlError::TooMuch("the nesting depth"));
                 }
                 bindings.declare(&attributes, open.len())?;
                 let content = element(name, attributes, &bindings, &mut tree.attributes)?;
@@ -54,7 +54,7 @@ pub fn parse_element<'a>(
             Token::End(name) => {
                 let (at, opened) = open.pop().ok_or(NotWellFormed("an end tag without a start"))?;
                 if opened != name {
-                    return Err(NotWellFormed("an end tag that is not the open element's"));
+                    return Err(NotWellFormed("the end tag does not match the open element"));
                 }
                 bindings.leave(open.len());
                 tree.nodes[at].end = tree.nodes.len();
@@ -66,7 +66,7 @@ pub fn parse_element<'a>(
             Token::Text(text) => Content::Text(text),
         };
         if tree.nodes.len() >= usize::from(limits.nodes_max) {
-            return Err(XmlError::TooMuch("the elements and texts of an element"));
+            return Err(XmlError::TooMuch("the number of elements and texts"));
         }
         let is_text = matches!(node, Content::Text(_));
         if is_text && open.is_empty() {
@@ -83,14 +83,14 @@ pub fn parse_element<'a>(
     }
 }
 
-/// Reads `<stream:stream …>`, after its XML declaration if there is one.
+/// Parses `<stream:stream …>`, with an optional XML declaration before it.
 pub fn parse_header(text: &str, limits: &Limits) -> Result<Header, XmlError> {
     let mut parser = Parser { text, at: 0, limits };
     if text.starts_with("<?") {
         parser.declaration()?;
     }
     let Token::Start { attributes, is_empty: false, .. } = parser.next()? else {
-        return Err(XmlError::BadFormat("no stream header"));
+        return Err(XmlError::BadFormat("the stream header is missing"));
     };
     let mut header = Header::default();
     let mut stream = None;
@@ -116,7 +116,7 @@ pub fn parse_header(text: &str, limits: &Limits) -> Result<Header, XmlError> {
     match stream.as_deref() {
         // RFC 6120 §4.9.3.10
         Some(ns::STREAM) => Ok(header),
-        Some(_) | None => Err(NotWellFormed("the prefix \"stream\" is not the stream's namespace")),
+        Some(_) | None => Err(NotWellFormed("the prefix \"stream\" does not have the stream namespace")),
     }
 }
 
@@ -149,7 +149,7 @@ impl<'a> Parser<'a, '_> {
         is_there
     }
 
-    /// Whether there was any.
+    /// Returns whether there was any.
     fn skip_space(&mut self) -> bool {
         let rest = self.rest();
         let len = rest.bytes().position(|byte| !name::is_space(byte)).unwrap_or(rest.len());
@@ -157,7 +157,7 @@ impl<'a> Parser<'a, '_> {
         len > 0
     }
 
-    /// Everything up to `end`, which is taken too.
+    /// Takes everything up to and including `end`. Returns the text before it.
     fn until(&mut self, end: &str, what: &'static str) -> Result<&'a str, XmlError> {
         let len = self.rest().find(end).ok_or(NotWellFormed(what))?;
         let taken = self.take(len);
@@ -168,7 +168,7 @@ impl<'a> Parser<'a, '_> {
     fn next(&mut self) -> Result<Token<'a>, XmlError> {
         let rest = self.rest();
         if !rest.starts_with('<') {
-            let len = rest.find('<').ok_or(NotWellFormed("an element that does not end"))?;
+            let len = rest.find('<').ok_or(NotWellFormed("an unterminated element"))?;
             let text = self.take(len);
             if text.contains("]]>") {
                 return Err(NotWellFormed("\"]]>\" in a text")); // XML 1.0 §2.4
@@ -176,7 +176,7 @@ impl<'a> Parser<'a, '_> {
             return unescape(text, Place::Text).map(Token::Text);
         }
         if self.eat("<![CDATA[") {
-            let text = self.until("]]>", "a CDATA section that does not end")?;
+            let text = self.until("]]>", "an unterminated CDATA section")?;
             return unescape(text, Place::Cdata).map(Token::Text);
         }
         if self.eat("</") {
@@ -197,7 +197,7 @@ impl<'a> Parser<'a, '_> {
 
     fn name(&mut self) -> Result<&'a str, XmlError> {
         let name = self.take(name::length(self.rest()));
-        name::split(name).map(|_| name).ok_or(NotWellFormed("a name that is none"))
+        name::split(name).map(|_| name).ok_or(NotWellFormed("an invalid name"))
     }
 
     fn start_tag(&mut self) -> Result<Token<'a>, XmlError> {
@@ -210,14 +210,14 @@ impl<'a> Parser<'a, '_> {
                 return Ok(Token::Start { name, is_empty, attributes });
             }
             if !spaced {
-                return Err(NotWellFormed("no space before an attribute"));
+                return Err(NotWellFormed("no white space before an attribute"));
             }
             if attributes.len() >= usize::from(self.limits.attributes_max) {
                 return Err(XmlError::TooMuch("the attributes of an element"));
             }
             let (name, value) = self.attribute()?;
             if attributes.iter().any(|(known, _)| *known == name) {
-                return Err(NotWellFormed("an attribute that is there twice")); // XML 1.0 §3.1
+                return Err(NotWellFormed("a duplicate attribute")); // XML 1.0 §3.1
             }
             attributes.push((name, value));
         }
@@ -233,12 +233,12 @@ impl<'a> Parser<'a, '_> {
         let quote = match self.rest().as_bytes().first() {
             Some(b'\'') => "'",
             Some(b'"') => "\"",
-            _ => return Err(NotWellFormed("a value without quotes")),
+            _ => return Err(NotWellFormed("an attribute value without quotes")),
         };
         self.at += 1;
-        let value = self.until(quote, "a value that does not end")?;
+        let value = self.until(quote, "an unterminated attribute value")?;
         if value.contains('<') {
-            return Err(NotWellFormed("a '<' in a value"));
+            return Err(NotWellFormed("a '<' in an attribute value"));
         }
         Ok((name, unescape(value, Place::Attribute)?))
     }
@@ -246,7 +246,7 @@ impl<'a> Parser<'a, '_> {
     /// XML 1.0 §2.8; RFC 6120 §11.5, §11.6.
     fn declaration(&mut self) -> Result<(), XmlError> {
         self.at += "<?".len();
-        let text = self.until("?>", "an XML declaration that does not end")?;
+        let text = self.until("?>", "an unterminated XML declaration")?;
         let after = text.strip_prefix("xml").filter(|after| after.starts_with([' ', '\t', '\r', '\n']));
         let after = after.ok_or(XmlError::Restricted("a processing instruction"))?;
         let mut inner = Parser { text: after, at: 0, limits: self.limits };
@@ -258,19 +258,19 @@ impl<'a> Parser<'a, '_> {
                 ("encoding", 1) if value.eq_ignore_ascii_case("utf-8") => {}
                 ("encoding", 1) => return Err(XmlError::NotUtf8),
                 ("standalone", 1 | 2) if value == "yes" || value == "no" => {}
-                _ => return Err(NotWellFormed("the XML declaration")),
+                _ => return Err(NotWellFormed("an invalid XML declaration")),
             }
             names.push(name);
         }
         if !inner.rest().is_empty() || names.is_empty() {
-            return Err(NotWellFormed("the XML declaration"));
+            return Err(NotWellFormed("an invalid XML declaration"));
         }
         self.skip_space();
         Ok(())
     }
 }
 
-/// Prefixes in scope. The innermost declaration of a prefix counts.
+/// Prefixes in scope. The innermost declaration of a prefix applies.
 struct Bindings<'a> {
     scope: Option<&'a Scope>,
     /// Depth of the declaring element, prefix, namespace.
@@ -291,7 +291,7 @@ impl<'a> Bindings<'a> {
         Ok(())
     }
 
-    /// Back at `depth`: what its element and those inside declared is forgotten.
+    /// Returns to `depth`: drops the declarations of its element and deeper ones.
     fn leave(&mut self, depth: usize) {
         while self.known.pop_if(|(declared, ..)| *declared >= depth).is_some() {}
     }
@@ -307,11 +307,11 @@ impl<'a> Bindings<'a> {
             Some(scope) => scope.namespace(prefix),
             None => prefix.is_empty().then_some(""),
         };
-        inherited.map(Cow::Borrowed).ok_or(NotWellFormed("a prefix that is not declared"))
+        inherited.map(Cow::Borrowed).ok_or(NotWellFormed("an undeclared prefix"))
     }
 }
 
-/// Namespaces in XML §3: what no declaration may say.
+/// Namespaces in XML §3: the restrictions of declarations.
 fn check_declaration(prefix: &str, namespace: &str) -> Result<(), XmlError> {
     let is_wrong = match prefix {
         "xml" => namespace != ns::XML,
@@ -319,10 +319,10 @@ fn check_declaration(prefix: &str, namespace: &str) -> Result<(), XmlError> {
         "" => namespace == ns::XML || namespace == ns::XMLNS,
         _ => namespace.is_empty() || namespace == ns::XML || namespace == ns::XMLNS,
     };
-    if is_wrong { Err(NotWellFormed("a namespace declaration that is not allowed")) } else { Ok(()) }
+    if is_wrong { Err(NotWellFormed("an invalid namespace declaration")) } else { Ok(()) }
 }
 
-/// Resolves names; the attributes go behind those of the elements before it.
+/// Resolves names; appends the attributes to those of earlier elements.
 fn element<'a>(
     name: &'a str,
     attributes: Vec<(&'a str, Cow<'a, str>)>,
@@ -335,10 +335,10 @@ fn element<'a>(
         if prefix == "xmlns" || (prefix.is_empty() && name == "xmlns") {
             continue;
         }
-        // Namespaces in XML §6.2: a default namespace is not an attribute's.
+        // Namespaces in XML §6.2: the default namespace does not apply to attributes.
         let namespace = if prefix.is_empty() { Cow::Borrowed("") } else { bindings.namespace(prefix)? };
         if all[begin..].iter().any(|known| known.name == name && known.namespace == namespace) {
-            return Err(NotWellFormed("an attribute that is there twice")); // Namespaces in XML §6.3
+            return Err(NotWellFormed("a duplicate attribute")); // Namespaces in XML §6.3
         }
         all.push(Attribute { namespace, name, value });
     }
@@ -356,11 +356,11 @@ enum Place {
     Cdata,
 }
 
-/// Line ends (XML 1.0 §2.11), white space in values (§3.3.3) and references (§4.1); borrowed where nothing
-/// of that is there. Every character has to be one of §2.2.
+/// Normalizes line ends (XML 1.0 §2.11), white space in values (§3.3.3) and references (§4.1); borrows if
+/// none occur. Every character must be permitted by §2.2.
 fn unescape(text: &str, place: Place) -> Result<Cow<'_, str>, XmlError> {
     if !text.chars().all(name::is_char) {
-        return Err(NotWellFormed("a character that XML does not have"));
+        return Err(NotWellFormed("a character that XML does not permit"));
     }
     let is_special = |byte: u8| match byte {
         b'&' => place != Place::Cdata,
@@ -369,7 +369,7 @@ fn unescape(text: &str, place: Place) -> Result<Cow<'_, str>, XmlError> {
         _ => false,
     };
     let Some(first) = text.bytes().position(is_special) else { return Ok(Cow::Borrowed(text)) };
-    // An escape is never shorter than what it stands for.
+    // An escape is never shorter than its character.
     let mut out = String::with_capacity(text.len());
     let (plain, mut rest) = text.split_at(first);
     out.push_str(plain);
@@ -403,11 +403,11 @@ fn reference(name: &str) -> Result<char, XmlError> {
         _ => name.strip_prefix('#').ok_or(XmlError::Restricted("an entity that is not predefined"))?,
     };
     let (digits, radix) = digits.strip_prefix('x').map_or((digits, 10), |digits| (digits, 16));
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let number = match digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         true => u32::from_str_radix(digits, radix).ok(),
         false => None,
     };
     let found = number.and_then(char::from_u32).filter(|c| name::is_char(*c));
-    found.ok_or(NotWellFormed("a reference to no character"))
+    found.ok_or(NotWellFormed("a reference to an invalid character"))
 }

@@ -1,5 +1,5 @@
-//! The framer and the reader: what each takes and refuses, that cutting changes nothing, and quick-xml's reading
-//! beside ours.
+//! The framer and the parser: accepted and rejected input, independence of splits, and a comparison with
+//! quick-xml.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ fn limits() -> Limits {
     Limits { element_bytes_max: 200, depth_max: 4, attributes_max: 4, nodes_max: 8 }
 }
 
-/// What was heard, without white space, and how it ended.
+/// Returns the pieces without white space, and the final error.
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> (Vec<String>, Option<XmlError>) {
     let (mut framer, mut heard) = (Framer::new(), Vec::new());
     for piece in pieces {
@@ -41,7 +41,7 @@ fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> (Vec
 }
 
 #[test]
-fn a_stream_is_cut_at_its_top_level() {
+fn stream_is_split_at_the_top_level() {
     let stream = "<?xml version='1.0'?>\n<stream:stream a='>' to=\"/>\">  <a/>\n<b x='/b>'><c>]]></c><![CDATA[</b>]]]></b><stream:x/>\
                   <stream:stream><stream:streams></stream:streams><d ></d > </stream:stream  > ";
     let expected = [
@@ -59,7 +59,7 @@ fn a_stream_is_cut_at_its_top_level() {
 }
 
 #[test]
-fn white_space_is_told_and_a_break_drops_the_rest() {
+fn white_space_is_reported_and_break_drops_the_rest() {
     let (mut framer, mut heard) = (Framer::new(), 0);
     let consumed = framer.feed(b" \n<a/> ", &limits(), &mut |input| {
         heard += 1;
@@ -70,11 +70,11 @@ fn white_space_is_told_and_a_break_drops_the_rest() {
 }
 
 #[test]
-fn each_error_of_a_stream_is_told_apart() {
+fn stream_errors_are_distinguished() {
     let check = |stream: &str, expected: &str| {
         let (_, error) = feed([stream.as_bytes()], &limits());
-        let told = error.map(|error| error.condition().as_str());
-        assert_eq!(told, Some(expected), "{stream}");
+        let outbox = error.map(|error| error.condition().as_str());
+        assert_eq!(outbox, Some(expected), "{stream}");
         assert_eq!(feed(stream.as_bytes().chunks(1), &limits()).1, error, "{stream}");
     };
     for stream in
@@ -98,7 +98,7 @@ fn each_error_of_a_stream_is_told_apart() {
 }
 
 #[test]
-fn text_is_utf_8() {
+fn text_must_be_utf_8() {
     for bytes in [&b"<a>\xff</a>"[..], b"<a b='\xc3'/>", b"<a>\xed\xa0\x80</a>", b"<\xe9/>"] {
         assert_eq!(feed([bytes], &limits()).1, Some(XmlError::NotUtf8));
         assert_eq!(feed(bytes.chunks(1), &limits()).1, Some(XmlError::NotUtf8));
@@ -110,7 +110,7 @@ fn read(text: &str) -> Result<String, XmlError> {
     parse_element(text, Some(&scope), &limits()).map(|tree| shown(tree.root()))
 }
 
-/// Names in Clark notation.
+/// Renders names in Clark notation.
 fn shown(element: Element<'_>) -> String {
     let mut out = format!("({{{}}}{}", element.namespace(), element.name());
     for (namespace, name, value) in element.attributes() {
@@ -126,7 +126,7 @@ fn shown(element: Element<'_>) -> String {
 }
 
 #[test]
-fn an_element_is_read_with_its_namespaces() {
+fn element_is_parsed_with_its_namespaces() {
     let check = |text: &str, expected: &str| assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
     check("<a/>", "({jabber:client}a)");
     check("<stream:a b='c'/>", "({http://etherx.jabber.org/streams}a {}b=\"c\")");
@@ -146,7 +146,7 @@ fn an_element_is_read_with_its_namespaces() {
 }
 
 #[test]
-fn each_error_of_an_element_is_told_apart() {
+fn element_errors_are_distinguished() {
     let check = |text: &str, expected: &str| {
         assert_eq!(read(text).map_err(|error| error.condition().as_str()), Err(expected), "{text}");
     };
@@ -214,7 +214,7 @@ fn each_error_of_an_element_is_told_apart() {
 }
 
 #[test]
-fn a_header_may_declare_more() {
+fn header_may_declare_more_prefixes() {
     let text = "<?xml version=\"1.0\" encoding='UTF-8' standalone='no' ?>\n<stream:stream to='x.example' from='a@x.example' \
                 xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' xmlns:p='u' version='1.0' xml:lang='ja'>";
     let roomy = Limits::default();
@@ -224,8 +224,8 @@ fn a_header_may_declare_more() {
     let tree = parse_element("<a><p:b/></a>", Some(&header.scope), &roomy).unwrap();
     assert_eq!(shown(tree.root()), "({jabber:client}a ({u}b))");
     let check = |text: &str, expected: &str| {
-        let told = parse_header(text, &roomy).map(|_| ()).map_err(|error| error.condition().as_str());
-        assert_eq!(told, Err(expected), "{text}");
+        let outbox = parse_header(text, &roomy).map(|_| ()).map_err(|error| error.condition().as_str());
+        assert_eq!(outbox, Err(expected), "{text}");
     };
     check("<stream:stream xmlns='jabber:client'>", "not-well-formed");
     check("<stream:stream xmlns:stream='jabber:client'>", "not-well-formed");
@@ -239,7 +239,7 @@ fn a_header_may_declare_more() {
     check(&format!("<stream:stream xmlns:p='{}'>", "u".repeat(300)), "policy-violation");
 }
 
-/// The same by somebody else's reader.
+/// Renders the same with quick-xml.
 fn shown_by_quick_xml(text: &str) -> Result<String, String> {
     let mut reader = NsReader::from_str(text);
     let (mut out, mut piece) = (String::new(), String::new());
@@ -287,7 +287,7 @@ fn shown_by_quick_xml(text: &str) -> Result<String, String> {
     }
 }
 
-/// Ours with neighbouring texts put together and empty ones left out.
+/// Renders our tree with adjacent texts joined and empty ones omitted.
 fn joined(element: Element<'_>) -> String {
     let mut out = format!("({{{}}}{}", element.namespace(), element.name());
     for (namespace, name, value) in element.attributes() {
@@ -312,7 +312,7 @@ fn joined(element: Element<'_>) -> String {
     out + ")"
 }
 
-/// Mostly well-formed, without what the two normalize differently.
+/// Mostly well-formed, without input that the two normalize differently.
 fn element_text() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "p:c", "q:d", "stream", "\u{e9}"]);
     let attribute = prop::sample::select(vec![
@@ -340,7 +340,7 @@ fn element_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn another_reader_reads_the_same(text in element_text()) {
+    fn quick_xml_reads_the_same(text in element_text()) {
         let (scope, roomy) = (Scope::default(), Limits::default());
         if let Ok(tree) = parse_element(&text, Some(&scope), &roomy) {
             prop_assert_eq!(Ok(joined(tree.root())), shown_by_quick_xml(&text));
@@ -348,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn cutting_changes_nothing(
+    fn splits_do_not_change_the_result(
         pieces in prop::collection::vec(prop_oneof![
             element_text(),
             prop::sample::select(vec![
@@ -362,7 +362,7 @@ proptest! {
         let whole = feed([text.as_bytes()], &Limits::default());
         prop_assert_eq!(&feed(text.as_bytes().chunks(size), &Limits::default()), &whole);
         prop_assert_eq!(&feed(text.as_bytes().chunks(1), &Limits::default()), &whole);
-        // What the framer takes for an element the reader takes for one, or refuses: it never finds two.
+        // The parser accepts or rejects what the framer reports as one element, but never finds two.
         for element in whole.0.iter().filter_map(|heard| heard.strip_prefix("element ")) {
             let result = parse_element(element, Some(&Scope::default()), &Limits::default()).map(|_| ());
             prop_assert!(!matches!(result, Err(XmlError::BadFormat(_))), "{}", element);
@@ -370,12 +370,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_bounded(bytes in prop::collection::vec(any::<u8>(), 0..400), size in 1..9_usize) {
+    fn any_bytes_stay_within_the_limits(bytes in prop::collection::vec(any::<u8>(), 0..400), size in 1..9_usize) {
         prop_assert_eq!(feed(bytes.chunks(size), &limits()), feed([&bytes[..]], &limits()));
     }
 
     #[test]
-    fn what_is_written_is_read(text in any::<String>(), value in any::<String>()) {
+    fn written_text_round_trips(text in any::<String>(), value in any::<String>()) {
         let mut out = Vec::new();
         write::push_text(&mut out, "a", &[("b", &value)], &text);
         let out = String::from_utf8(out).unwrap();
@@ -387,7 +387,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_is_written_the_same(text in element_text()) {
+    fn parsed_element_is_serialized_equally(text in element_text()) {
         let (scope, roomy) = (Scope::default(), Limits { depth_max: 64, ..Limits::default() });
         if let Ok(tree) = parse_element(&text, Some(&scope), &roomy) {
             let mut out = b"<o>".to_vec();

@@ -1,5 +1,5 @@
-//! Elements as bytes. What XML has no character for becomes U+FFFD, since a provider's text must not be able to
-//! end a stream; quotes are escaped in values only, since JSON is mostly quotes.
+//! Serializes elements. Characters that XML excludes become U+FFFD, since a provider's text must not end a
+//! stream; quotes are escaped in attribute values only, since JSON contains many quotes.
 
 use super::element::{Child, Element};
 use super::name;
@@ -9,7 +9,7 @@ pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &str) {
     escape::<false>(out, text);
 }
 
-/// Appends what stands between the quotes of an attribute.
+/// Appends an attribute value without quotes.
 fn push_value(out: &mut Vec<u8>, text: &str) {
     escape::<true>(out, text);
 }
@@ -20,7 +20,7 @@ fn escape<const VALUE: bool>(out: &mut Vec<u8>, text: &str) {
         let is_special = |byte: u8| match byte {
             b'&' | b'<' | b'>' => true,
             b'\'' | b'"' => VALUE,
-            // Of U+FFFE and U+FFFF; others that begin so are written as they are.
+            // First byte of U+FFFE and U+FFFF; other characters with this byte are written unchanged.
             0xEF => true,
             byte => byte < b' ',
         };
@@ -35,7 +35,7 @@ fn escape<const VALUE: bool>(out: &mut Vec<u8>, text: &str) {
             '>' => out.extend_from_slice(b"&gt;"),
             '\'' => out.extend_from_slice(b"&apos;"),
             '"' => out.extend_from_slice(b"&quot;"),
-            // Would be read as a space in a value, and a carriage return as a line feed anywhere.
+            // Would be normalized to a space in a value, and a carriage return to a line feed anywhere.
             '\t' if VALUE => out.extend_from_slice(b"&#9;"),
             '\n' if VALUE => out.extend_from_slice(b"&#10;"),
             '\r' => out.extend_from_slice(b"&#13;"),
@@ -45,7 +45,7 @@ fn escape<const VALUE: bool>(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Appends a start tag. An attribute with an empty value is left out.
+/// Appends a start tag. Attributes with empty values are omitted.
 pub(crate) fn push_start(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str)]) {
     out.push(b'<');
     out.extend_from_slice(name.as_bytes());
@@ -79,16 +79,17 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
     push_end(out, name);
 }
 
-/// The length of text once it is escaped for an attribute; elsewhere it is no longer.
+/// The length of text escaped for an attribute; escaped elsewhere it is at most as long.
 pub(crate) fn written_len(text: &str) -> usize {
     let mut out = Vec::new();
     push_value(&mut out, text);
     out.len()
 }
 
-/// What stands inside of an element that was read, for one whose default namespace is `namespace`, or for any if there is
-/// none, without the children that `is_left_out`. None if it is longer than `bytes_max`: it may be much longer than what was read, since a namespace
-/// that was declared once is written at each element that is of it.
+/// Serializes the content of a parsed element for a parent with the default namespace `namespace`, or for any
+/// parent if `None`, without the children for which `is_left_out` returns true. `None` if it exceeds
+/// `bytes_max`: it may be much longer than the original, since a namespace that was declared once is written
+/// at each element that uses it.
 pub(crate) fn content_of(
     element: Element<'_>,
     namespace: Option<&str>,
@@ -100,7 +101,7 @@ pub(crate) fn content_of(
     Some(out)
 }
 
-/// None once there is more than `bytes_max`.
+/// `None` if it exceeds `bytes_max`.
 fn push_content(
     out: &mut Vec<u8>,
     element: Element<'_>,
@@ -112,7 +113,7 @@ fn push_content(
         match node {
             Child::Text(text) => push_escaped(out, text),
             Child::Element(child) if is_left_out(child) => {}
-            // As deep as the reader allowed.
+            // The parser limited the depth.
             Child::Element(child) => push_element(out, child, namespace, bytes_max)?,
         }
     }

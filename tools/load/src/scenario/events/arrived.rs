@@ -1,5 +1,5 @@
-//! How often each event arrived: told by what hears the records of the fake of Firehose, so that loss and doubles are
-//! known exactly. Numbers are those of the devices in the lines.
+//! Counts the arrivals of each event in the records of the fake Firehose, so that loss and duplicates are
+//! known exactly. Events are numbered by the devices in their lines.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -9,13 +9,13 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// For the numbers below `events_max`.
+    /// For numbers below `events_max`.
     pub(super) fn new(events_max: usize) -> Self {
         let counts = (0..events_max).map(|_| AtomicU8::new(0)).collect();
         Self { counts, all: AtomicU64::new(0) }
     }
 
-    pub(super) fn hear(&self, record: &[u8]) {
+    pub(super) fn record(&self, record: &[u8]) {
         for line in record.split(|byte| *byte == b'\n') {
             // `"devices":[NUMBER]}` ends a line.
             let number = line.strip_suffix(b"]}").and_then(|line| line.rsplit(|byte| *byte == b'[').next());
@@ -27,13 +27,13 @@ impl Arrived {
         }
     }
 
-    /// How many, with those that came again.
+    /// The total, including duplicates.
     pub(super) fn all(&self) -> u64 {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// Of the numbers below `told`.
-    pub(super) fn lost_and_doubled(&self, told: usize) -> (f64, f64) {
+    /// Considers the numbers below `told`.
+    pub(super) fn lost_and_duplicated(&self, told: usize) -> (f64, f64) {
         let counts = || self.counts.iter().take(told).map(|count| count.load(Ordering::Relaxed));
         let doubled: u64 = counts().map(|count| u64::from(count.saturating_sub(1))).sum();
         (counts().filter(|count| *count == 0).count() as f64, doubled as f64)

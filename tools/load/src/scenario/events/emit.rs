@@ -1,6 +1,7 @@
-//! What telling costs: each call is timed, on several threads at once, while the collector writes a file.
+//! The cost of emitting: each call is timed, on several threads concurrently, while the collector writes a
+//! file.
 //!
-//! Threads rest between bursts, as those that serve do: a machine that is full measures its scheduler.
+//! Threads pause between bursts, as serving threads do: a saturated machine would measure its scheduler.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::Error;
 use crate::args::Events;
 use crate::server::temporary_folder;
 
-/// Calls between two rests.
+/// Calls between two pauses.
 const BURST: u64 = 100;
 const REST: Duration = Duration::from_millis(2);
 
@@ -38,7 +39,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     times.sort_unstable();
     clock.sort_unstable();
     if times.len() as u64 != args.each * args.threads as u64 {
-        return Err(failed("a thread that told events ended"));
+        return Err(failed("a thread that emits events exited"));
     }
     Ok(vec![
         ("telling p50".to_owned(), percentile(&times, 0.5)),
@@ -51,7 +52,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     ])
 }
 
-/// Nanoseconds of each call, with those of the clock.
+/// Nanoseconds of each call, including the clock.
 fn timed(count: u64, call: impl Fn(u64)) -> Vec<u32> {
     let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for number in 0..count {

@@ -1,8 +1,9 @@
-//! The fake of Firehose by itself, so that programs in other languages are measured against the same one
-//! (`scripts/firequeue`).
+//! The fake Firehose as a separate program, so that programs in other languages are measured against the same
+//! one (`scripts/firequeue`).
 //!
-//! It says where it is and what to sign with as lines of `name<TAB>value`, and is told what to do by lines on standard
-//! input: `away`, `well`, and `told N`, which it answers with what became of the events below N. It ends when its input does.
+//! It prints its address and credentials as lines of `name<TAB>value`, and reads commands from standard
+//! input: `away`, `well`, and `told N`, which it answers with the loss and duplicates among the events below
+//! N. It ends with its input.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use crate::Error;
 use crate::args::Events;
 
 const STREAM: &str = "bench";
-/// A byte each: a minute and a half at 40,000 a second.
+/// One byte each: a minute and a half at 40,000 per second.
 const EVENTS_MAX: usize = 4_000_000;
 
 pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) -> Result<(), Error> {
     let arrived = Arc::new(Arrived::new(EVENTS_MAX));
-    let hears = arrived.clone();
-    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| hears.hear(record)))
+    let records = arrived.clone();
+    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| records.record(record)))
         .map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
-    let mut say = |lines: &[(&str, String)]| {
+    let mut print = |lines: &[(&str, String)]| {
         lines
             .iter()
             .try_for_each(|(name, value)| writeln!(output, "{name}\t{value}"))
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) ->
     };
     let mut place = vec![("endpoint", fake.origin()), ("stream", STREAM.to_owned())];
     place.extend(ENVIRONMENT.map(|(name, value)| (name, value.to_owned())));
-    say(&place)?;
+    print(&place)?;
     for line in input.lines() {
         let line = line.map_err(Error::system("standard input"))?;
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -41,15 +42,16 @@ pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) ->
             ("well", "") => fake.behave(Mood::Well),
             ("told", number) => {
                 let told = number.parse().ok().filter(|told| *told <= EVENTS_MAX);
-                let told =
-                    told.ok_or_else(|| failed(&format!("at most {EVENTS_MAX} events, not {number:?}")))?;
+                let told = told.ok_or_else(|| {
+                    failed(&format!("expected at most {EVENTS_MAX} events, got {number:?}"))
+                })?;
                 if let Some(violation) = fake.violation() {
                     return Err(failed(&violation));
                 }
-                let (lost, doubled) = arrived.lost_and_doubled(told);
-                say(&[("lost", lost.to_string()), ("doubled", doubled.to_string())])?;
+                let (lost, doubled) = arrived.lost_and_duplicated(told);
+                print(&[("lost", lost.to_string()), ("doubled", doubled.to_string())])?;
             }
-            _ => return Err(failed(&format!("the fake of Firehose was told {line:?}"))),
+            _ => return Err(failed(&format!("unknown command of the fake Firehose: {line:?}"))),
         }
     }
     Ok(())
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_where_it_is_and_what_did_not_arrive() {
+    fn prints_its_address_and_the_missing_events() {
         let said = check("away\nwell\ntold 3\n").expect("it ran");
         let names: Vec<_> = said.lines().filter_map(|line| line.split_once('\t')).collect();
         assert!(names[0].0 == "endpoint" && names[0].1.starts_with("http://127.0.0.1:"), "{said}");
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_ends_it() {
+    fn unknown_command_ends_it() {
         for wrong in ["asleep\n", "told many\n", "told 4000001\n"] {
             assert!(check(wrong).is_err(), "{wrong:?}");
         }

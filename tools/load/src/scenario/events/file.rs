@@ -1,11 +1,11 @@
-//! Events to files: from the first that is told to the last that is written, with its rotation and compression under way.
+//! Events to files: from the first emitted event to the last one written, including rotation and compression.
 
 use std::time::Instant;
 
 use noroshi_events::config::{File, Sink};
 use noroshi_events::{Config, Metrics, Service};
 
-use super::{AT, Found, failed, names, tell};
+use super::{AT, Found, emit, failed, names};
 use crate::Error;
 use crate::args::Events;
 use crate::server::temporary_folder;
@@ -21,13 +21,13 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
             .map_err(|error| failed(&error.to_string()))?;
         let events = service.events();
         let start = Instant::now();
-        (0..*count).for_each(|number| tell(&events, number, AT));
+        (0..*count).for_each(|number| emit(&events, number, AT));
         let config = service.drain();
         let seconds = start.elapsed().as_secs_f64();
-        // The first line of a log is its own.
+        // The log writes its own first line.
         let written = metrics.sent("file").saturating_sub(1);
         if written != *count || config.lost > 0 {
-            return Err(failed(&format!("{written} of {count} events were written")));
+            return Err(failed(&format!("only {written} of {count} events were written")));
         }
         let size = std::fs::metadata(folder.join("events/events.ndjson")).map(|file| file.len());
         if let (Ok(size), true) = (size, *count <= 1_000_000) {
@@ -35,7 +35,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         }
         best = best.max(*count as f64 / seconds);
         found.push((format!("{} events to a file", grouped(*count)), seconds));
-        // What is left is the system's temporary folder's.
+        // A failure leaves the files to the system's temporary folder.
         let _ = std::fs::remove_dir_all(folder);
     }
     found.push(("events to a file, the most".to_owned(), best));

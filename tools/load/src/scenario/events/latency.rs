@@ -1,5 +1,5 @@
-//! What the log costs a request: two nodes, one with a log to a Firehose that answers late, one without, asked by turns
-//! over one connection each. A log that made requests wait for its sink would show here.
+//! The cost of the log for a request: two nodes, one with a log to a slow Firehose and one without,
+//! alternately over one connection each. A log that blocks requests on its sink would be visible here.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::args::{Common, Events, Speech};
 use crate::http::{Client, Request};
 use crate::server::Server;
 
-/// Requests of one node before it is the other's turn.
+/// Requests to one node before switching to the other.
 const TURN: u64 = 50;
 
 pub(super) fn measure(args: &Events) -> Result<Found, Error> {
@@ -25,26 +25,27 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     common.set.push("events.firehose.stream=bench".to_owned());
     common.set.push(format!("events.firehose.endpoint={}", fake.origin()));
     let on = Server::open(&common, &Speech::default())?;
-    let (mut off, mut on) = (Asked::new(off)?, Asked::new(on)?);
+    let (mut off, mut on) = (MeasuredNode::new(off)?, MeasuredNode::new(on)?);
     off.ask(TURN)?;
     on.ask(TURN)?;
     off.times.clear();
     on.times.clear();
     for turn in 0..args.requests.div_ceil(TURN) {
-        // Neither is always the first.
+        // Alternates which one is first.
         let (first, second) = if turn % 2 == 0 { (&mut off, &mut on) } else { (&mut on, &mut off) };
         first.ask(TURN)?;
         second.ask(TURN)?;
     }
-    let told = fake.counts();
-    if told.violations > 0 || told.records == 0 {
-        return Err(failed(&format!("Firehose: {told:?} {:?}", fake.violation())));
+    let counts = fake.counts();
+    if counts.violations > 0 || counts.records == 0 {
+        return Err(failed(&format!("Firehose: {counts:?} {:?}", fake.violation())));
     }
     off.times.sort_unstable();
     on.times.sort_unstable();
-    let us = |asked: &Asked, share: f64| percentile(&asked.times, share) / 1e3;
-    let mean =
-        |asked: &Asked| asked.times.iter().map(|ns| f64::from(*ns)).sum::<f64>() / asked.times.len() as f64;
+    let us = |asked: &MeasuredNode, share: f64| percentile(&asked.times, share) / 1e3;
+    let mean = |asked: &MeasuredNode| {
+        asked.times.iter().map(|ns| f64::from(*ns)).sum::<f64>() / asked.times.len() as f64
+    };
     Ok(vec![
         ("request p50, log off".to_owned(), us(&off, 0.5)),
         ("request p50, log on".to_owned(), us(&on, 0.5)),
@@ -55,13 +56,13 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     ])
 }
 
-struct Asked {
+struct MeasuredNode {
     server: Server,
     client: Client,
     times: Vec<u32>,
 }
 
-impl Asked {
+impl MeasuredNode {
     fn new(server: Server) -> Result<Self, Error> {
         let client = Client::new(server.origin.clone())?;
         Ok(Self { server, client, times: Vec::new() })

@@ -1,5 +1,5 @@
-//! An outage of Firehose at a steady rate: every event is counted when it arrives, so that what is lost or doubled is known
-//! exactly, and memory is looked at all the time.
+//! An outage of Firehose at a constant rate: every arriving event is counted, so that loss and duplicates are
+//! known exactly, and memory is sampled continuously.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use noroshi_events::{Config, Metrics, Service};
 use noroshi_testkit::firehose::{Firehose, Mood};
 
 use super::arrived::Arrived;
-use super::{AT, Found, failed, names, tell};
+use super::{AT, Found, emit, failed, names};
 use crate::Error;
 use crate::args::Events;
 use crate::process::Process;
 use crate::server::temporary_folder;
 
 const STREAM: &str = "bench";
-/// Before and after the outage.
+/// The time before and after the outage.
 const AROUND: Duration = Duration::from_secs(5);
-/// So long the backlog may take at the end.
+/// Maximum time to drain the backlog at the end.
 const DRAIN: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(5);
 const MIB: f64 = 1_048_576.0;
@@ -27,8 +27,8 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let seconds = (args.outage + 2 * AROUND).as_secs() + 1;
     let events_max = usize::try_from(args.rate * seconds).unwrap_or(usize::MAX);
     let arrived = Arc::new(Arrived::new(events_max));
-    let hears = arrived.clone();
-    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| hears.hear(record)))
+    let records = arrived.clone();
+    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| records.record(record)))
         .map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let folder = temporary_folder()?;
@@ -45,16 +45,17 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         .map_err(|error| failed(&error.to_string()))?;
     let events = service.events();
 
-    let mut run = Run { start: Instant::now(), told: 0, rate: args.rate, resident_max: 0.0, spool_max: 0.0 };
+    let mut run =
+        Run { start: Instant::now(), emitted: 0, rate: args.rate, resident_max: 0.0, spool_max: 0.0 };
     run.until(AROUND, &events, &metrics);
     let before = resident();
     fake.behave(Mood::Away);
     run.until(AROUND + args.outage, &events, &metrics);
-    let told_at_end = run.told as f64 / run.start.elapsed().as_secs_f64();
+    let rate_at_end = run.emitted as f64 / run.start.elapsed().as_secs_f64();
     fake.behave(Mood::Well);
     let back = Instant::now();
     run.until(2 * AROUND + args.outage, &events, &metrics);
-    while arrived.all() < run.told && back.elapsed() < DRAIN {
+    while arrived.all() < run.emitted && back.elapsed() < DRAIN {
         std::thread::sleep(STEP);
         run.look(&metrics);
     }
@@ -63,13 +64,13 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     if let Some(violation) = fake.violation() {
         return Err(failed(&violation));
     }
-    let (lost, doubled) = arrived.lost_and_doubled(usize::try_from(run.told).unwrap_or(0));
+    let (lost, doubled) = arrived.lost_and_duplicated(usize::try_from(run.emitted).unwrap_or(0));
     let _ = std::fs::remove_dir_all(folder);
     Ok(vec![
-        ("told during the outage".to_owned(), told_at_end),
+        ("told during the outage".to_owned(), rate_at_end),
         ("outage: lost".to_owned(), lost),
         ("outage: doubled".to_owned(), doubled),
-        ("outage: told".to_owned(), run.told as f64),
+        ("outage: told".to_owned(), run.emitted as f64),
         ("outage: drained in".to_owned(), drained),
         ("outage: resident memory before".to_owned(), before / MIB),
         ("outage: resident memory, the most".to_owned(), run.resident_max / MIB),
@@ -79,20 +80,20 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
 
 struct Run {
     start: Instant,
-    told: u64,
+    emitted: u64,
     rate: u64,
     resident_max: f64,
     spool_max: f64,
 }
 
 impl Run {
-    /// Tells at the rate until so long after the start.
+    /// Emits at the rate until `end` after the start.
     fn until(&mut self, end: Duration, events: &noroshi_events::Events, metrics: &Metrics) {
         while self.start.elapsed() < end {
             let due = (self.start.elapsed().as_secs_f64() * self.rate as f64) as u64;
-            while self.told < due {
-                tell(events, self.told, AT);
-                self.told += 1;
+            while self.emitted < due {
+                emit(events, self.emitted, AT);
+                self.emitted += 1;
             }
             self.look(metrics);
             std::thread::sleep(STEP);

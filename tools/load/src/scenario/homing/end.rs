@@ -1,8 +1,9 @@
-//! A gateway is killed: its devices come back at the others, and no `stored` message of a sample is lost that was
-//! published before, meanwhile or afterwards. Then all devices go at once, and nothing is written for it.
+//! Kills a gateway: its devices reconnect to the others, and no `stored` message of a sample that was
+//! published before, during or after is lost. Then all devices disconnect at once, which must not write
+//! anything.
 //!
-//! What a disconnect writes is seen as the difference between two stretches of equal length in which nobody logs in,
-//! one before and one after it: in both only leases are renewed.
+//! The writes of a disconnect are the difference between two intervals of equal length without log-ins, one
+//! before and one after it; both contain only lease renewals.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +19,16 @@ use crate::report::Values;
 use crate::worker::{RehomePlan, Rehomed, show_reasons};
 use crate::{Error, clock};
 
-/// The gateway that ends, by its place.
+/// The index of the gateway that is killed.
 const ENDING: usize = 0;
-/// Published before it ends.
+/// The sample starts this long before the kill.
 const SAMPLE_LEAD: Duration = Duration::from_secs(1);
-/// What is not delivered so long after everybody is back is lost: longer than the interval of sweeps.
+/// A message that is not delivered this long after all devices are back is lost: longer than the sweep
+/// interval.
 const LOST_AFTER: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(200);
 
-/// What was published to single users: accepted by its stamp, the others by their reason.
+/// Messages published to single users: accepted by time stamp, rejected by reason.
 #[derive(Default)]
 struct Published {
     accepted: Vec<u64>,
@@ -36,11 +38,11 @@ struct Published {
 impl Bench<'_> {
     pub(super) fn end_gateway(&mut self, values: &mut Values) -> Result<(), Error> {
         let Homing { pause, .. } = *self.args;
-        progress("a gateway ends");
+        progress("killing a gateway");
         self.settle();
         let mut received = HashMap::new();
         self.crew.kept(&mut received)?;
-        // Nobody logs in and nobody publishes, before and after the end, for as long.
+        // Without log-ins and publishing, for equally long before and after.
         let writes_before = self.writes_during(pause)?;
         let mut sample = SamplePlan::new(self.args, &self.setup);
         let mut published = Published::default();
@@ -61,9 +63,9 @@ impl Bench<'_> {
         push_back(&rehomed, end_ns, first_ns, values);
         values.push_some("Redis writes before a gateway ends", "", writes_before);
         values.push_some("Redis writes after it, before anybody is back", "", writes_after);
-        let turned = show_reasons(&rehomed.turned.reasons);
-        if !turned.is_empty() {
-            self.notes.push(format!("attempts to come back that did not succeed: {turned}"));
+        let failed_attempts = show_reasons(&rehomed.failed_attempts.reasons);
+        if !failed_attempts.is_empty() {
+            self.notes.push(format!("failed attempts to reconnect: {failed_attempts}"));
         }
         self.count_stored(&published, received, values)
     }
@@ -75,7 +77,7 @@ impl Bench<'_> {
         Ok(from.redis_writes(&to).map(|count| count as f64))
     }
 
-    /// Devices come back from `first_ns` on while the sample goes on.
+    /// Lets devices reconnect from `first_ns` on while the sample continues.
     fn come_back(
         &mut self,
         first_ns: u64,
@@ -98,18 +100,18 @@ impl Bench<'_> {
         if rehomed.back >= self.args.connections() {
             return Ok(());
         }
-        let fatal = rehomed.fatal.as_ref().map(|reason| format!("No further attempt helps: {reason}. "));
-        let failed = show_reasons(&rehomed.turned.reasons);
+        let fatal = rehomed.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
+        let failed = show_reasons(&rehomed.failed_attempts.reasons);
         Err(Error::NotConnected {
             wanted: self.args.connections(),
             connected: rehomed.back,
             seconds: clock::now_ns().saturating_sub(end_ns) as f64 / 1e9,
-            reasons: format!("{}Attempts that failed: {failed}. ", fatal.unwrap_or_default()),
-            advice: "More time is given with --patience".to_owned(),
+            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
+            advice: "Use --patience to allow more time".to_owned(),
         })
     }
 
-    /// Everything that was accepted has to be received, once or more often.
+    /// Every accepted message must be received at least once.
     fn count_stored(
         &mut self,
         published: &Published,
@@ -131,12 +133,12 @@ impl Bench<'_> {
         values.push("stored messages repeated", "", f64::from(repeated));
         let refused = show_reasons(&published.refused);
         if !refused.is_empty() {
-            self.notes.push(format!("stored messages that were not accepted: {refused}"));
+            self.notes.push(format!("rejected stored messages: {refused}"));
         }
         Ok(())
     }
 
-    /// All devices go at once.
+    /// Disconnects all devices at once.
     pub(super) fn disconnect(&mut self, values: &mut Values) -> Result<(), Error> {
         progress("all devices disconnect");
         self.settle();
@@ -157,7 +159,7 @@ impl Bench<'_> {
 }
 
 fn push_back(rehomed: &Rehomed, end_ns: u64, first_ns: u64, values: &mut Values) {
-    let Rehomed { at_home, lost, back_ns, log_in, turned, .. } = rehomed;
+    let Rehomed { at_home, lost, back_ns, log_in, failed_attempts, .. } = rehomed;
     let seconds = |from_ns: u64| back_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
     values.push("devices of the gateway that ended", "", *at_home as f64);
     values.push("connections lost", "", *lost as f64);
@@ -167,11 +169,15 @@ fn push_back(rehomed: &Rehomed, end_ns: u64, first_ns: u64, values: &mut Values)
     if !log_in.is_empty() {
         values.push("log-in latency meanwhile, p99", "ms", log_in.percentile_ms(99.0));
     }
-    values.push("attempts told to come back", "", (turned.retry_after + turned.close_frame) as f64);
-    values.push("attempts that broke", "", turned.broken as f64);
+    values.push(
+        "attempts told to come back",
+        "",
+        (failed_attempts.retry_after + failed_attempts.close_frame) as f64,
+    );
+    values.push("attempts that broke", "", failed_attempts.broken as f64);
 }
 
-/// `stored` messages to single users, every second one of a user whose gateway ends.
+/// `stored` messages to single users, every second one to a user of the killed gateway.
 struct SamplePlan {
     names: crate::payload::Names,
     key: String,
@@ -179,7 +185,7 @@ struct SamplePlan {
     processes: usize,
     gateways: usize,
     connections: usize,
-    /// Messages so far.
+    /// The number of messages so far.
     number: usize,
 }
 
@@ -204,7 +210,7 @@ impl SamplePlan {
         let part = Partition { index: number / 2 % count, count };
         let own = part.share(self.connections).max(1);
         let local = match number.is_multiple_of(2) {
-            // As devices are dealt to their first homes.
+            // According to the initial assignment of devices.
             true => ENDING + number / 2 / count % own.div_ceil(self.gateways) * self.gateways,
             false => number.wrapping_mul(7_919) % own,
         };

@@ -1,4 +1,4 @@
-//! What each kind of process used, and what Redis was asked, from one moment to another.
+//! The CPU usage of each kind of process, and the commands to Redis, between two points in time.
 
 use crate::Error;
 use crate::cell::{Cell, CellNode};
@@ -18,7 +18,7 @@ pub(super) struct Sample {
     machine_seconds: Option<f64>,
 }
 
-/// What the cost of one thing is called.
+/// The names of the cost figures per item.
 pub(super) struct Names {
     gateways: &'static str,
     apis: &'static str,
@@ -46,7 +46,7 @@ pub(super) const PER_DELIVERY: Names = Names {
 };
 
 fn cpu(nodes: &[CellNode]) -> Option<Cpu> {
-    // One that was killed has none.
+    // A killed node has none.
     let cpus: Vec<Cpu> = nodes.iter().filter_map(|node| node.process().cpu()).collect();
     (!cpus.is_empty()).then(|| cpus.into_iter().sum())
 }
@@ -83,7 +83,7 @@ impl Sample {
         ]
     }
 
-    /// For each of `count` things.
+    /// Pushes the cost per item.
     pub(super) fn push_each(&self, later: &Self, names: &Names, count: u64, values: &mut Values) {
         if count == 0 {
             return;
@@ -129,15 +129,15 @@ impl Sample {
     }
 
     pub(super) fn redis_note(&self, later: &Self, when: &str) -> Option<String> {
-        Some(format!("Redis was asked {when}: {}", self.redis_until(later)?.shown()))
+        Some(format!("Redis commands {when}: {}", self.redis_until(later)?.shown()))
     }
 
-    /// Messages that nodes gave Redis for other nodes.
+    /// Messages from nodes to other nodes through Redis.
     pub(super) fn bus_messages(&self, later: &Self) -> Option<u64> {
         Some(self.redis_until(later)?.of(&["publish", "spublish", "xadd"]))
     }
 
-    /// Commands that change what Redis keeps, leases among them.
+    /// Commands that write to Redis, including leases.
     pub(super) fn redis_writes(&self, later: &Self) -> Option<u64> {
         Some(self.redis_until(later)?.writes())
     }

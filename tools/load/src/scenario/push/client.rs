@@ -1,5 +1,5 @@
-//! The product's own client on a runtime of its own, and what came of the pushes given to it. An answer costs one
-//! store to a place of its own, so that measuring takes nothing from what is measured.
+//! The product's push client on its own runtime, and the results of its pushes. A response costs one store to
+//! a separate slot, so that measuring does not affect the result.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// One that can hold `count` pushes: the queue of a node holds what is taken and not sent.
+    /// A client for `count` pushes: a node's queue holds pushes that were taken and not sent.
     pub(super) fn new(args: &args::Push, service: &PushService, count: usize) -> Result<Self, Error> {
         let usage = |why: String| Error::Usage(why);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -67,7 +67,8 @@ impl Client {
         Ok(Self { runtime, services, content: Arc::new(content()) })
     }
 
-    /// Sends `count` pushes, `together` of them taken from the queue at one moment, and waits for all answers.
+    /// Sends `count` pushes, taking `together` of them from the queue at the same time, and waits for all
+    /// responses.
     pub(super) fn push(
         &self,
         count: usize,
@@ -107,7 +108,7 @@ impl Client {
                 expected: count as u64,
                 seconds: patience.as_secs_f64(),
                 hint: format!(
-                    "no answers; answered otherwise: {:?}; the client says {:?}",
+                    "no responses; rejected: {:?}; reported by the client: {:?}",
                     answers.run().reasons,
                     self.services.status(APP)
                 ),
@@ -121,13 +122,13 @@ impl Client {
     }
 }
 
-/// A place for each push.
+/// One slot per push.
 struct Answers {
     taken_ns: Vec<AtomicU64>,
     answered_ns: Vec<AtomicU64>,
     left: AtomicUsize,
     all: Notify,
-    /// Not accepted, by reason.
+    /// Rejected pushes, by reason.
     reasons: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -171,14 +172,14 @@ impl Answered for Answers {
         if let Some(reason) = reason {
             *self.reasons.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
         }
-        // Release, so that whoever hears of the last answer sees all times.
+        // Release, so that the reader of the last response sees all times.
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all.notify_one();
         }
     }
 }
 
-/// What came of one run.
+/// The results of one run.
 pub(super) struct Run {
     pub(super) first_ns: u64,
     pub(super) last_ns: u64,
@@ -203,13 +204,13 @@ impl Run {
     }
 }
 
-/// CPU of this process so far, exact where ticks of 10 ms are not.
+/// CPU time of this process with nanosecond precision, unlike ticks of 10 ms.
 pub(super) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 // never negative
 }
 
-/// Of the right form, and the same in every run.
+/// A valid token, equal in every run.
 pub(crate) fn token(name: &str, index: usize) -> String {
     let prefix: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("{prefix}{index:0width$x}", width = 64 - prefix.len())

@@ -1,8 +1,8 @@
-//! The control of the measurement: threads that use as much CPU as the noisy app did, and never talk to the server.
+//! The control measurement: threads that use as much CPU as the noisy app did, without contacting the server.
 //!
-//! On few cores the noise delays the steady app in two ways: inside the server, and because the kernel has to share the
-//! cores. The second part is no fault of the server: any other program on the machine causes it. The latency beside
-//! these threads shows how large it is.
+//! On few cores the noise delays the steady app in two ways: inside the server, and because the kernel shares
+//! the cores. The second effect is not the server's fault: any other program causes it. The latency next to
+//! these threads shows its size.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use crate::scenario::Load;
 
 /// A thread computes for its share of each period, and sleeps for the rest.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Between two looks at the clock.
+/// Steps between two clock reads.
 const STEPS: u32 = 1_000;
 
-/// At normal priority what the noisy app cost in the server, at the lowest what its clients took: these are their
-/// priorities.
+/// Starts threads at normal priority for the CPU of the noisy app in the server, and at the lowest for that
+/// of its clients, which have these priorities.
 pub(super) fn start(load: Load) -> Result<Crowd, Error> {
     let mut crowd = Crowd::default();
     for (cores, priority) in [(load.server, Priority::Normal), (load.clients, Priority::Lowest)] {
@@ -28,7 +28,7 @@ pub(super) fn start(load: Load) -> Result<Crowd, Error> {
     Ok(crowd)
 }
 
-/// For each thread its share of a core. Whole cores first: one of the server's threads may be busy all the time.
+/// The share of a core for each thread. Whole cores first: a server thread may be busy all the time.
 fn shares(cores: f64) -> Vec<f64> {
     let whole = cores.max(0.0).floor();
     let rest = cores.max(0.0) - whole;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_shared_by_as_few_threads_as_can_bear_it() {
+    fn load_is_distributed_over_as_few_threads_as_possible() {
         assert_eq!((shares(0.0), shares(-0.1), shares(0.25)), (vec![], vec![], vec![0.25]));
         assert_eq!((shares(1.0), shares(2.5)), (vec![1.0], vec![1.0, 1.0, 0.5]));
     }

@@ -1,4 +1,4 @@
-//! Threads that work beside the measurement until they are told to end. They end when their crowd is dropped.
+//! Background threads of a measurement. They are stopped when the crowd is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::Error;
 
-/// The least of Linux (setpriority(2)). It holds for the calling thread alone.
+/// The lowest priority of Linux (setpriority(2)). It applies to the calling thread only.
 const LOWEST_PRIORITY: i32 = 19;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// `act` returns soon after its argument became true.
+    /// `act` must return soon after its argument became true.
     pub(super) fn spawn(
         &mut self,
         name: &str,
@@ -34,7 +34,7 @@ impl Crowd {
             if priority == Priority::Lowest
                 && let Err(error) = rustix::process::nice(LOWEST_PRIORITY)
             {
-                eprintln!("noroshi bench: a thread does nothing: its priority cannot be lowered: {error}");
+                eprintln!("noroshi bench: a thread is not started: its priority cannot be lowered: {error}");
                 return;
             }
             act(&ends);
@@ -47,7 +47,7 @@ impl Crowd {
     pub(super) fn end(&mut self) {
         self.ends.store(true, Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic was printed where it happened.
+            // A panic has already been printed.
             let _ = thread.join();
         }
     }

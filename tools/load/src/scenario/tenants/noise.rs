@@ -1,9 +1,9 @@
-//! What the noisy app does, each kind with threads of its own until it is stopped. Refusals count as done: being refused
-//! fast is what a limit is for.
+//! The load of the noisy app, each kind with its own threads until it is stopped. Rejections count: rejecting
+//! quickly is the purpose of a limit.
 //!
-//! The threads have the lowest priority: they use the CPU that the server and the steady app's clients leave. At equal
-//! priority eight busy threads delay a client on the same cores by a time slice, some 3 ms on Linux, whatever the server
-//! does.
+//! The threads have the lowest priority: they use the CPU that the server and the steady app's clients leave.
+//! At equal priority, eight busy threads would delay a client on the same cores by a time slice, about 3 ms
+//! on Linux, whatever the server does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -18,17 +18,17 @@ use crate::Error;
 use crate::http::{Client, Request};
 use crate::report::Values;
 
-/// Lines of one request of a storm.
+/// Lines per request of a storm.
 const LINES: usize = 200;
-/// After a failure: a server that refuses connections is not asked in a tight loop.
+/// The pause after a failure: a server that refuses connections is not contacted in a tight loop.
 const PAUSE: Duration = Duration::from_millis(20);
-/// So long a wildcard subscriber reads.
+/// How long a wildcard subscriber reads.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// `{"alg":"RS256","kid":"…"}`, claims without meaning, and 256 bytes that are no signature.
+/// `{"alg":"RS256","kid":"…"}`, meaningless claims, and 256 bytes that are not a signature.
 const BOGUS_HEADER: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vYm9keSJ9";
 const BOGUS_CLAIMS: &str = "eyJzdWIiOiJub2JvZHkiLCJkZXZpY2UiOiJub2JvZHkiLCJleHAiOjk5OTk5OTk5OTl9";
 
-/// What it is called in the report, and what it does.
+/// The name in the report, and the function.
 type Kind = (&'static str, fn(&Tenant, u64, &AtomicBool, &AtomicU64));
 
 const KINDS: [Kind; 4] = [
@@ -38,7 +38,7 @@ const KINDS: [Kind; 4] = [
     ("noisy connections that come and go", come_and_go),
 ];
 
-/// By their names in the report.
+/// The names in the report.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|(name, _)| *name)
 }
@@ -48,7 +48,7 @@ pub(super) struct Noise {
     counts: Vec<(&'static str, Arc<AtomicU64>)>,
 }
 
-/// How much of each was done.
+/// The number of operations of each kind.
 pub(super) struct Made(Vec<(&'static str, u64)>);
 
 impl Noise {
@@ -80,7 +80,7 @@ impl Made {
     }
 }
 
-/// Whatever comes of it, it was asked.
+/// Repeats an operation whatever its result.
 fn until(ends: &AtomicBool, mut act: impl FnMut(u64) -> bool) {
     let mut turn = 0;
     while !ends.load(Relaxed) {
@@ -95,7 +95,7 @@ fn client(tenant: &Tenant) -> Option<Client> {
     Client::new(tenant.origin.clone()).ok()
 }
 
-/// Batches: to topics, to users with an inbox, and to devices whose push service does not answer.
+/// Batches to topics, to users with an inbox, and to devices whose push service does not answer.
 fn publish(tenant: &Tenant, _: u64, ends: &AtomicBool, count: &AtomicU64) {
     let Some(mut client) = client(tenant) else { return };
     until(ends, |turn| {
@@ -134,7 +134,7 @@ fn subscribe(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64)
 fn fail_to_log_in(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64) {
     let Some(mut client) = client(tenant) else { return };
     until(ends, |turn| {
-        // Another one each time, so that nothing remembers it: 342 digits of base64url are 256 bytes.
+        // A new one each time, so that it is never cached: 342 digits of base64url encode 256 bytes.
         let token = format!("{BOGUS_HEADER}.{BOGUS_CLAIMS}.{:0>341}A", number * 1_000_000_000 + turn);
         let path = format!("/v1/me?app={APP}");
         let request = Request { method: "GET", path: &path, key: &token, content_type: "application/json" };
@@ -146,7 +146,7 @@ fn fail_to_log_in(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &Atomi
 
 fn come_and_go(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64) {
     until(ends, |turn| {
-        // Some come back, some are new.
+        // Some devices reconnect, some are new.
         let token = tenant.token(&format!("churn-{number}-{}", turn % 1_000));
         let came = wire::come_and_go(&tenant.origin, &token);
         count.fetch_add(u64::from(came.is_ok()), Relaxed);

@@ -1,5 +1,5 @@
-//! The noisy app: made through the admin address, with retained messages, devices whose push service never answers, and
-//! the address of a JWK set that never answers.
+//! The noisy app: created through the admin address, with retained messages, devices whose push service never
+//! answers, and the URL of a JWK set that never answers.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,17 +14,17 @@ use crate::{Error, clock};
 
 pub(super) const APP: &str = "noisy";
 const SECRET: &str = "a secret of the noisy app, long enough";
-/// Lines of one request.
+/// Lines per request.
 const LINES: usize = 1_000;
 /// Devices whose push service does not answer.
 const PUSHED: u32 = 64;
-/// Of VAPID (RFC 8292); any scalar does where nobody checks the signature.
+/// For VAPID (RFC 8292); any scalar works, since the signature is never checked.
 const VAPID_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
 /// A point on P-256, and 16 bytes (RFC 8291).
 const P256DH: &str =
     "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
 const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
-/// Connections to the silent server that are kept open; later ones wait in the kernel's queue.
+/// Open connections to the silent server; later ones stay in the kernel's queue.
 const SILENT_MAX: usize = 1_024;
 
 #[derive(Clone)]
@@ -32,14 +32,14 @@ pub(super) struct Tenant {
     pub(super) origin: Origin,
     pub(super) key: String,
     pub(super) signer: Signer,
-    /// Held so that its port stays open.
+    /// Keeps its port open.
     _silent: Arc<Silent>,
 }
 
 impl Tenant {
     pub(super) fn make(args: &Tenants, bench: &Bench<'_>) -> Result<Self, Error> {
         let (Some(admin), Some(token)) = (bench.target.admin(), bench.target.operator_token()) else {
-            return Err(Error::Usage("the server that was started here has no admin address".to_owned()));
+            return Err(Error::Usage("the started server has no admin address".to_owned()));
         };
         let mut operator = Client::new(admin.clone())?;
         let mut operate = |method, path: &str, body: Value| ask(&mut operator, &token, (method, path), &body);
@@ -49,7 +49,7 @@ impl Tenant {
         let key = made["key"].as_str().unwrap_or_default().to_owned();
         let silent = Arc::new(Silent::listen()?);
         let jwks_url = format!("http://{}/jwks", silent.address);
-        // Answered when the fetch was given up.
+        // The response follows when the fetch has failed.
         operate("PATCH", &format!("/v1/apps/{APP}"), json!({"jwks_url": jwks_url}))?;
         let vapid = json!({"service": "webpush", "name": "bench", "subject": "mailto:bench@localhost", "private_key": VAPID_KEY});
         operate("POST", &of("push"), vapid)?;
@@ -123,7 +123,7 @@ fn ask(
     Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
 }
 
-/// Takes connections and says nothing.
+/// A server that accepts connections and never answers.
 struct Silent {
     address: SocketAddr,
     kept: Arc<Mutex<Vec<TcpStream>>>,

@@ -1,5 +1,5 @@
-//! Connections that the noisy app's devices open and close: blocking, one at a time for each thread, and no more of
-//! WebSocket and MQTT than they need.
+//! Connections that the noisy app's devices open and close: blocking, one at a time per thread, with a
+//! minimal implementation of WebSocket and MQTT.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::http::Origin;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A byte of a frame whose payload is masked with zeros (RFC 6455 §5.3).
+/// First length byte of a frame that is masked with zeros (RFC 6455 §5.3).
 const MASKED: u8 = 0x80;
 const BINARY: u8 = 0x82;
 
-/// Opens a WebSocket; the answer's head was read.
+/// Opens a WebSocket, and reads the head of the response.
 fn upgrade(origin: &Origin, path: &str, protocol: &str, token: Option<&str>) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(origin.address)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -39,13 +39,13 @@ fn upgrade(origin: &Origin, path: &str, protocol: &str, token: Option<&str>) -> 
     }
 }
 
-/// A device that connects, hears the first word and is gone without one.
+/// A device that connects, reads the first frame and disconnects without a close frame.
 pub(super) fn come_and_go(origin: &Origin, token: &str) -> io::Result<()> {
     let mut stream = upgrade(origin, "/v1/connect", "noroshi.v1", Some(token))?;
     stream.read(&mut [0; 4_096]).map(drop)
 }
 
-/// Subscribes to everything and reads for `patience` what is retained; how many bytes came.
+/// Subscribes to everything and reads retained messages for `patience`. Returns the number of bytes.
 pub(super) fn subscribe_to_all(
     origin: &Origin,
     device: &str,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_have_the_lengths_that_they_say() {
+    fn packets_have_correct_lengths() {
         let packet = connect("d", &"t".repeat(200));
         // 10 + (2 + 7) + (2 + 1) + (2 + 200)
         assert_eq!(packet[..3], [0x10, (224 - 128) | 0x80, 1]);

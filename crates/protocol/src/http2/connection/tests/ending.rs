@@ -1,21 +1,21 @@
-//! How streams and connections end before their time, and whose fate is known then.
+//! Early ends of streams and connections, and which requests are known to be unprocessed.
 
 use super::*;
 
 #[test]
-fn a_refused_stream_was_not_processed() {
+fn refused_stream_was_not_processed() {
     let mut pair = Pair::new();
     for key in 1..=4 {
         pair.request(key, b"");
     }
-    pair.say(kind::RST_STREAM, 0, 1, &code::REFUSED_STREAM.to_be_bytes());
-    pair.say(kind::RST_STREAM, 0, 3, &code::INTERNAL_ERROR.to_be_bytes());
-    // One that began to answer did process, whatever it says.
+    pair.send(kind::RST_STREAM, 0, 1, &code::REFUSED_STREAM.to_be_bytes());
+    pair.send(kind::RST_STREAM, 0, 3, &code::INTERNAL_ERROR.to_be_bytes());
+    // A peer that began to respond did process the request, whatever code it sends.
     pair.headers(5, false, &[(":status", "200")]);
-    pair.say(kind::RST_STREAM, 0, 5, &code::REFUSED_STREAM.to_be_bytes());
-    // A response that is complete stands (RFC 9113 §8.1).
+    pair.send(kind::RST_STREAM, 0, 5, &code::REFUSED_STREAM.to_be_bytes());
+    // A complete response is valid (RFC 9113 §8.1).
     pair.headers(7, true, &[(":status", "200")]);
-    pair.say(kind::RST_STREAM, 0, 7, &code::NO_ERROR.to_be_bytes());
+    pair.send(kind::RST_STREAM, 0, 7, &code::NO_ERROR.to_be_bytes());
     assert_eq!(
         pair.events(),
         [
@@ -29,7 +29,7 @@ fn a_refused_stream_was_not_processed() {
 }
 
 #[test]
-fn a_graceful_end() {
+fn graceful_shutdown_by_the_peer() {
     let mut pair = Pair::new();
     for key in 1..=4 {
         pair.request(key, b"");
@@ -43,10 +43,10 @@ fn a_graceful_end() {
     let debug = Bytes::from_static(b"{\"reason\":\"Shutdown\"}");
     assert_eq!(
         pair.events(),
-        // What began to answer was processed, against the peer's word.
+        // A request with a partial response was processed, whatever GOAWAY says.
         [reset(3, code::NO_ERROR, false), reset(4, code::NO_ERROR, true), Event::GoAway { code: 0, debug }]
     );
-    // It must not rise again; nothing comes of it.
+    // The last id must not rise again; a higher one has no effect.
     pair.go_away(5, code::NO_ERROR, "");
     pair.headers(1, true, &[(":status", "200")]);
     pair.headers(3, true, &[(":status", "410")]);
@@ -59,7 +59,7 @@ fn a_graceful_end() {
 }
 
 #[test]
-fn a_connection_that_is_lost_leaves_those_of_unknown_fate() {
+fn lost_connection_returns_requests_of_unknown_outcome() {
     let mut pair = Pair::new();
     for key in [30, 20, 10] {
         pair.request(key, b"");
@@ -69,7 +69,7 @@ fn a_connection_that_is_lost_leaves_those_of_unknown_fate() {
 }
 
 #[test]
-fn our_own_end() {
+fn graceful_shutdown_by_us() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.written();
@@ -81,7 +81,7 @@ fn our_own_end() {
 }
 
 #[test]
-fn a_cancelled_request_is_forgotten_and_its_late_answer_keeps_the_tables_in_step() {
+fn late_response_of_a_cancelled_request_still_updates_the_table() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.request(2, b"");
@@ -99,7 +99,7 @@ fn a_cancelled_request_is_forgotten_and_its_late_answer_keeps_the_tables_in_step
 }
 
 #[test]
-fn an_event_of_a_cancelled_request_does_not_come() {
+fn cancelled_request_emits_no_event() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.request(2, b"");
@@ -112,7 +112,7 @@ fn an_event_of_a_cancelled_request_does_not_come() {
 }
 
 #[test]
-fn stream_ids_are_used_up() {
+fn exhausted_stream_ids_close_the_connection() {
     let mut pair = Pair::new();
     pair.client.next_id = MAX_31_BITS;
     assert!(pair.client.room() > 0);

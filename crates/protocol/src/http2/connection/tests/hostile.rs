@@ -1,15 +1,15 @@
-//! What breaks the rules, and what only wastes: each with its error code (RFC 9113 §5.4, §10.5).
+//! Violations and floods, each with its error code (RFC 9113 §5.4, §10.5).
 
 use super::*;
 
-/// One frame that ends a connection with a request open, and the code that tells why.
+/// Checks that a frame ends a connection with an open request, with the expected code.
 #[track_caller]
 fn check(expected: u32, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let mut pair = Pair::new();
     pair.request(1, b"");
     assert_eq!(pair.refused(&frame(kind, flags, stream, payload)), expected);
     assert_eq!(pair.client.into_open(), [Key(1)]);
-    // The same in pieces.
+    // The same, byte by byte.
     let mut pair = Pair::new();
     pair.request(1, b"");
     let error =
@@ -17,13 +17,13 @@ fn check(expected: u32, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     assert_eq!(error.map(|error| error.code), Some(expected));
 }
 
-/// Settings that end a connection.
+/// Checks that a setting ends a connection.
 #[track_caller]
 fn check_setting(expected: u32, id: u16, value: u32) {
     check(expected, kind::SETTINGS, 0, 0, &[&id.to_be_bytes()[..], &value.to_be_bytes()].concat());
 }
 
-/// A response that resets its stream and leaves the connection alone.
+/// Checks that a response resets its stream and leaves the connection open.
 #[track_caller]
 fn check_malformed(end: bool, fields: &[(&str, &str)]) {
     let mut pair = Pair::new();
@@ -38,7 +38,7 @@ fn check_malformed(end: bool, fields: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_server_that_does_not_speak_it() {
+fn server_without_http2_is_rejected() {
     for bytes in [
         &b"HTTP/1.1 400 Bad Request\r\n"[..],
         b"\x15\x03\x03\0\x02\x02\x28PADDING",
@@ -52,7 +52,7 @@ fn a_server_that_does_not_speak_it() {
 #[test]
 fn sizes() {
     for kind in 0..12 {
-        // Before its payload came.
+        // Before the payload arrived.
         let mut pair = Pair::new();
         pair.request(1, b"");
         let header = Header { len: 16_385, kind, flags: 0, stream: 1 };
@@ -71,15 +71,15 @@ fn sizes() {
 }
 
 #[test]
-fn a_priority_of_the_wrong_size_ends_its_stream() {
+fn priority_of_wrong_size_resets_its_stream() {
     let mut pair = Pair::new();
     pair.request(1, b"");
-    pair.say(kind::PRIORITY, 0, 1, &[0; 4]);
+    pair.send(kind::PRIORITY, 0, 1, &[0; 4]);
     assert_eq!(pair.events(), [reset(1, code::FRAME_SIZE_ERROR, true)]);
 }
 
 #[test]
-fn frames_on_the_wrong_stream() {
+fn frames_on_a_wrong_stream_are_rejected() {
     let protocol = code::PROTOCOL_ERROR;
     for stream in [0, 2, 3] {
         check(protocol, kind::DATA, 0, stream, b"x");
@@ -119,14 +119,14 @@ fn header_blocks() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.client.cancel(Key(1));
-    // Also for a stream that nobody wants.
+    // Also for a closed stream.
     assert_eq!(pair.refused(&frame(kind::HEADERS, flag::END_HEADERS, 1, &[0xff])), code::COMPRESSION_ERROR);
-    // Between the frames of a block: another frame, the same of another stream, another block.
+    // Between the frames of a block: another frame, a frame of another stream, another block.
     for (kind, stream) in [(kind::PING, 0), (kind::CONTINUATION, 3), (kind::HEADERS, 1), (0xfa, 1)] {
         let mut pair = Pair::new();
         pair.request(1, b"");
         pair.request(2, b"");
-        pair.say(kind::HEADERS, 0, 1, &[0x88]);
+        pair.send(kind::HEADERS, 0, 1, &[0x88]);
         assert_eq!(pair.refused(&frame(kind, 0, stream, &[0; 8])), code::PROTOCOL_ERROR);
     }
 }
@@ -160,15 +160,15 @@ fn malformed_responses() {
         check_malformed(false, &[(":status", "200"), field]);
     }
     check_malformed(false, &[(":status", "200"), ("content-length", "1"), ("content-length", "2")]);
-    // No body where one was announced.
+    // A missing body.
     check_malformed(true, &[(":status", "200"), ("content-length", "1")]);
-    // Switching protocols, and an interim response that ends the stream.
+    // 101, and an interim response that ends the stream.
     check_malformed(false, &[(":status", "101")]);
     check_malformed(true, &[(":status", "100")]);
 }
 
 #[test]
-fn statuses_without_content_may_tell_a_length() {
+fn content_length_is_ignored_for_statuses_without_content() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.headers(1, true, &[(":status", "304"), ("content-length", "5")]);
@@ -176,7 +176,7 @@ fn statuses_without_content_may_tell_a_length() {
 }
 
 #[test]
-fn bodies_out_of_place_or_of_another_length() {
+fn misplaced_bodies_and_wrong_lengths_reset_the_stream() {
     let mut pair = Pair::new();
     for key in 1..=5 {
         pair.request(key, b"");
@@ -187,7 +187,7 @@ fn bodies_out_of_place_or_of_another_length() {
         pair.headers(stream, false, &[(":status", "200"), ("content-length", "5")]);
         pair.data(stream, true, body);
     }
-    // Trailers that do not end the stream, and some with a status.
+    // Trailers that do not end the stream, and trailers with a status.
     pair.headers(9, false, &[(":status", "200")]);
     pair.headers(9, false, &[("x", "y")]);
     let events = pair.events();
@@ -203,7 +203,7 @@ fn bodies_out_of_place_or_of_another_length() {
 }
 
 #[test]
-fn a_body_over_the_limit_is_cut_and_its_status_kept() {
+fn body_over_the_limit_is_truncated() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.headers(1, false, &[(":status", "503")]);
@@ -217,7 +217,7 @@ fn a_body_over_the_limit_is_cut_and_its_status_kept() {
     assert_eq!(body.len(), CONFIG.response_body_bytes_max);
     assert!(pair.written().contains(&rst_stream(1, code::CANCEL)));
     assert_eq!(pair.client.open(), 0);
-    // Exactly as much is not too much.
+    // A body of exactly the limit is not truncated.
     pair.request(2, b"");
     pair.headers(3, false, &[(":status", "200")]);
     for _ in 0..10 {
@@ -228,7 +228,7 @@ fn a_body_over_the_limit_is_cut_and_its_status_kept() {
 }
 
 #[test]
-fn fields_over_the_limit_are_left_out_and_the_status_kept() {
+fn fields_over_the_limit_are_dropped() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.request(2, b"");
@@ -245,43 +245,43 @@ fn fields_over_the_limit_are_left_out_and_the_status_kept() {
     assert_eq!(headers.get("retry-after"), Some(&b"7"[..]));
     assert_eq!((headers.iter().count(), headers.get("c")), (2, None));
     assert_eq!(pair.written(), [rst_stream(1, code::CANCEL)]);
-    // An interim one, or one whose status is beyond the limit, is nothing to go on with.
+    // An interim response, or one whose status is beyond the limit, is not usable.
     pair.headers(3, false, &[("a", &long), ("b", &long)]);
     assert_eq!(pair.events(), [reset(2, code::PROTOCOL_ERROR, true)]);
 }
 
-/// A block of index bytes that stands for far more than it is.
+/// A block of index bytes that expands to far more than its size.
 #[test]
-fn a_small_block_of_many_fields() {
+fn small_block_that_expands_to_many_fields() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     let value = "v".repeat(1900);
     let mut block = pair.block(&[(":status", "200"), ("n", &value)]);
     block.resize(16_384, 0xbe);
-    pair.say(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block);
+    pair.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block);
     let [Event::Response { headers, truncated: true, .. }] = &pair.events()[..] else { panic!("a response") };
     assert_eq!(headers.iter().count(), 2);
 }
 
 #[test]
-fn a_header_block_without_end() {
-    // Bytes.
+fn endless_header_block_is_rejected() {
+    // Too many bytes.
     let mut pair = Pair::new();
     pair.request(1, b"");
-    pair.say(kind::HEADERS, 0, 1, &[0x88; 16_384]);
+    pair.send(kind::HEADERS, 0, 1, &[0x88; 16_384]);
     for _ in 0..3 {
-        pair.say(kind::CONTINUATION, 0, 1, &[0x88; 16_384]);
+        pair.send(kind::CONTINUATION, 0, 1, &[0x88; 16_384]);
     }
     assert_eq!(pair.refused(&frame(kind::CONTINUATION, 0, 1, &[0x88])), code::ENHANCE_YOUR_CALM);
-    // Frames.
+    // Too many frames.
     let mut pair = Pair::new();
     pair.request(1, b"");
-    pair.say(kind::HEADERS, 0, 1, b"");
+    pair.send(kind::HEADERS, 0, 1, b"");
     assert_eq!(pair.refused(&frame(kind::CONTINUATION, 0, 1, b"").repeat(100)), code::ENHANCE_YOUR_CALM);
 }
 
 #[test]
-fn floods_of_what_brings_nothing() {
+fn floods_of_frames_without_effect() {
     let useless = [
         frame(kind::PING, 0, 0, &[0; 8]),
         frame(kind::PING, flag::ACK, 0, &[0; 8]),
@@ -313,7 +313,7 @@ fn floods_of_what_brings_nothing() {
                 Err(error) => break Some(error),
             }
             assert!(pair.client.events.len() <= 3);
-            // A byte of body at a time is slow, but it is a body: the limit on its length ends it.
+            // A body sent byte by byte is slow but has an effect; the limit on its length ends it.
             if data && pair.client.open() == 0 {
                 break None;
             }
@@ -328,34 +328,34 @@ fn floods_of_what_brings_nothing() {
 }
 
 #[test]
-fn what_the_caller_does_makes_frames_welcome_again() {
+fn requests_and_pings_reset_the_flood_count() {
     let mut pair = Pair::new();
     for _ in 0..5 {
         pair.client.ping();
         for _ in 0..IDLE_FRAMES_MAX {
-            pair.say(kind::PING, 0, 0, &[0; 8]);
+            pair.send(kind::PING, 0, 0, &[0; 8]);
             pair.client.output().clear();
         }
     }
 }
 
 #[test]
-fn interim_responses_without_end() {
+fn endless_interim_responses_are_rejected() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     let block = pair.block(&[(":status", "100")]);
     let interim = frame(kind::HEADERS, flag::END_HEADERS, 1, &block[..]);
-    // The first adds to the table; any number of its like may follow.
+    // The first adds to the table; the others may follow without limit.
     assert_eq!(pair.refused(&interim.repeat(IDLE_FRAMES_MAX as usize + 1)), code::ENHANCE_YOUR_CALM);
 }
 
 #[test]
-fn questions_without_reading_the_answers() {
+fn peer_that_does_not_read_replies_is_rejected() {
     let mut pair = Pair::new();
-    pair.say(kind::SETTINGS, flag::ACK, 0, b"");
+    pair.send(kind::SETTINGS, flag::ACK, 0, b"");
     let mut answered = 0;
     let error = loop {
-        // Requests do not help: the output only grows.
+        // Requests do not reset the count: the output only grows.
         pair.client.ping();
         if let Err(error) = pair.client.receive(&frame(kind::PING, 0, 0, &[0; 8])) {
             break error;
@@ -364,11 +364,11 @@ fn questions_without_reading_the_answers() {
     };
     assert_eq!(error.code, code::ENHANCE_YOUR_CALM);
     assert_eq!(answered, REPLIES_BYTES_MAX / 17);
-    // One that reads may ask on, also while there is always something to be written.
+    // A peer that reads may continue to send, even if the output is never empty.
     let mut pair = Pair::new();
     for key in 0..2 * answered as u64 {
         pair.request(key, b"");
-        pair.say(kind::PING, 0, 0, &[0; 8]);
+        pair.send(kind::PING, 0, 0, &[0; 8]);
         pair.client.output().clear();
         pair.headers(2 * key as u32 + 1, true, &[(":status", "200")]);
         pair.events();
@@ -376,7 +376,7 @@ fn questions_without_reading_the_answers() {
 }
 
 #[test]
-fn resets_and_no_response() {
+fn endless_resets_are_rejected() {
     let mut pair = Pair::new();
     let refuse = |pair: &mut Pair, stream: u32| {
         pair.request(1, b"");
@@ -389,7 +389,7 @@ fn resets_and_no_response() {
     for stream in streams.by_ref().take(RESETS_IN_A_ROW_MAX as usize) {
         assert_eq!(refuse(&mut pair, stream), Ok(()));
     }
-    // A response between them shows that it is no game.
+    // A response in between resets the count.
     let stream = streams.next().expect("endless");
     pair.request(1, b"");
     pair.headers(stream, true, &[(":status", "200")]);
@@ -401,34 +401,34 @@ fn resets_and_no_response() {
 }
 
 #[test]
-fn what_is_announced_is_not_held() {
+fn announced_lengths_reserve_no_memory() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.headers(1, false, &[(":status", "200"), ("content-length", "18446744073709551615")]);
     let header = Header { len: 16_384, kind: kind::DATA, flags: 0, stream: 1 };
-    pair.say(kind::PING, 0, 0, &[0; 8]);
+    pair.send(kind::PING, 0, 0, &[0; 8]);
     assert_eq!(pair.client.receive(&header.bytes()), Ok(()));
     assert_eq!(pair.client.receive(b"few"), Ok(()));
     assert!(pair.client.partial.capacity() < 64);
 }
 
 #[test]
-fn a_response_before_the_body_was_sent_cancels_the_rest() {
+fn early_response_cancels_the_rest_of_the_body() {
     let mut pair = Pair::with_settings(&[(id::INITIAL_WINDOW_SIZE, 1)]);
     pair.request(1, b"too large a body");
     pair.written();
     pair.headers(1, true, &[(":status", "413")]);
     assert_eq!(pair.events(), [response(1, 413, b"")]);
     assert_eq!(pair.written(), [rst_stream(1, code::CANCEL)]);
-    pair.say(kind::RST_STREAM, 0, 1, &code::NO_ERROR.to_be_bytes());
-    pair.say(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 9]);
+    pair.send(kind::RST_STREAM, 0, 1, &code::NO_ERROR.to_be_bytes());
+    pair.send(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 9]);
     assert_eq!((pair.events(), pair.written()), (vec![], vec![]));
 }
 
 proptest! {
-    /// Any bytes at all, behind a greeting: no panic, and what is held stays within what came.
+    /// Arbitrary bytes after the greeting: no panic, and buffers stay within what was received.
     #[test]
-    fn any_frames(frames in proptest::collection::vec((0u8..11, any::<u8>(), 0u32..8, proptest::collection::vec(any::<u8>(), 0..40)), 0..40)) {
+    fn any_frames_are_handled_within_bounds(frames in proptest::collection::vec((0u8..11, any::<u8>(), 0u32..8, proptest::collection::vec(any::<u8>(), 0..40)), 0..40)) {
         let mut pair = Pair::new();
         for key in 0..3 {
             pair.request(key, b"some body");

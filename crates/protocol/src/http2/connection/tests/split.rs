@@ -1,8 +1,8 @@
-//! Bytes mean the same however the transport cuts them.
+//! Results do not depend on how the transport splits the bytes.
 
 use super::*;
 
-/// Everything a server may say, in one text of bytes.
+/// All kinds of server frames, as one sequence of bytes.
 fn dialogue() -> (Pair, Vec<u8>) {
     let mut pair = Pair::silent();
     for key in 1..=6 {
@@ -49,7 +49,7 @@ fn outcome(pieces: impl Iterator<Item = usize>) -> (Vec<Event>, Vec<u8>) {
 }
 
 #[test]
-fn bytes_mean_the_same_however_they_are_cut() {
+fn every_split_gives_the_same_result() {
     let whole = outcome([usize::MAX].into_iter());
     assert_eq!(whole.0.len(), 8, "{:?}", whole.0);
     let len = dialogue().1.len();
@@ -63,7 +63,7 @@ fn bytes_mean_the_same_however_they_are_cut() {
 
 proptest! {
     #[test]
-    fn bytes_mean_the_same_in_any_pieces(pieces in proptest::collection::vec(0usize..60, 1..60)) {
+    fn random_splits_give_the_same_result(pieces in proptest::collection::vec(0usize..60, 1..60)) {
         prop_assert_eq!(outcome(pieces.into_iter().chain([usize::MAX])), outcome([usize::MAX].into_iter()));
     }
 }

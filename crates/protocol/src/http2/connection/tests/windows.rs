@@ -12,20 +12,20 @@ fn sent(pair: &mut Pair) -> Vec<(u32, usize, bool)> {
 }
 
 fn widen(pair: &mut Pair, stream: u32, bytes: u32) {
-    pair.say(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    pair.send(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
 }
 
 const BODY: &[u8] = &[b'b'; 40_000];
 
 #[test]
-fn a_body_is_cut_into_frames() {
+fn body_is_split_into_frames() {
     let mut pair = Pair::new();
     pair.request(1, BODY);
     assert_eq!(sent(&mut pair), [(1, 16_384, false), (1, 16_384, false), (1, 7232, true)]);
 }
 
 #[test]
-fn a_body_waits_for_the_connections_window_in_turn() {
+fn bodies_wait_for_the_connection_window_in_order() {
     let mut pair = Pair::new();
     for key in 1..=3 {
         pair.request(key, BODY);
@@ -38,7 +38,7 @@ fn a_body_waits_for_the_connections_window_in_turn() {
     assert_eq!(sent(&mut pair), [(3, 1, false)]);
     widen(&mut pair, 0, 20_000);
     assert_eq!(sent(&mut pair), [(3, 14_464, true), (5, 5536, false)]);
-    // A window of its own does not help the third, and a response frees its place.
+    // A window of its own does not help the third stream; a response frees the second stream's place.
     widen(&mut pair, 5, 1000);
     assert_eq!(sent(&mut pair), []);
     pair.request(4, b"tiny");
@@ -52,7 +52,7 @@ fn a_body_waits_for_the_connections_window_in_turn() {
 }
 
 #[test]
-fn a_body_waits_for_its_streams_window() {
+fn body_waits_for_the_stream_window() {
     let mut pair = Pair::with_settings(&[(id::INITIAL_WINDOW_SIZE, 10)]);
     pair.request(1, b"0123456789");
     pair.request(2, b"0123456789abc");
@@ -66,14 +66,14 @@ fn a_body_waits_for_its_streams_window() {
 }
 
 #[test]
-fn a_changed_initial_window_counts_for_open_streams() {
+fn changed_initial_window_applies_to_open_streams() {
     let mut pair = Pair::silent();
     pair.request(1, &BODY[..100]);
     pair.request(2, BODY);
     pair.request(3, BODY);
     assert_eq!(pair.client.send_window, 0);
     sent(&mut pair);
-    // 40,000 are sent of the second; it may send none until its window is more than nothing again.
+    // 40,000 bytes of the second stream are sent; it sends nothing until its window is positive again.
     pair.settings(&[(id::INITIAL_WINDOW_SIZE, 100)]);
     let windows: Vec<i32> = [1, 3, 5].iter().map(|id| pair.client.streams[id].send_window).collect();
     assert_eq!(windows, [0, 100 - 40_000, 100 - 25_435]);
@@ -83,7 +83,7 @@ fn a_changed_initial_window_counts_for_open_streams() {
     assert_eq!(sent(&mut pair), []);
     widen(&mut pair, 5, 1);
     assert_eq!(sent(&mut pair), [(5, 1, false)]);
-    // New ones begin with it; a larger one lets the old go on.
+    // New streams start with the new window; a larger one lets the old streams continue.
     pair.request(4, &BODY[..150]);
     assert_eq!(sent(&mut pair), [(7, 100, false)]);
     pair.settings(&[(id::INITIAL_WINDOW_SIZE, 65_535)]);
@@ -91,7 +91,7 @@ fn a_changed_initial_window_counts_for_open_streams() {
 }
 
 #[test]
-fn of_several_initial_windows_in_a_frame_the_last_counts() {
+fn last_initial_window_of_a_frame_applies() {
     let mut pair = Pair::new();
     pair.settings(&[(id::INITIAL_WINDOW_SIZE, MAX_31_BITS), (id::INITIAL_WINDOW_SIZE, 5)]);
     pair.request(1, b"0123456789");
@@ -114,7 +114,7 @@ fn windows_do_not_overflow() {
         pair.events(),
         [reset(1, code::FLOW_CONTROL_ERROR, true), reset(2, code::PROTOCOL_ERROR, true)]
     );
-    // Closed now: late updates mean nothing.
+    // Closed now: late updates have no effect.
     widen(&mut pair, 1, 5);
     widen(&mut pair, 3, 0);
     let most = frame(kind::WINDOW_UPDATE, 0, 0, &MAX_31_BITS.to_be_bytes());
@@ -122,7 +122,7 @@ fn windows_do_not_overflow() {
 }
 
 #[test]
-fn an_initial_window_that_overflows_a_stream_ends_the_connection() {
+fn initial_window_overflow_ends_the_connection() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     widen(&mut pair, 1, MAX_31_BITS - 65_535);
@@ -131,9 +131,9 @@ fn an_initial_window_that_overflows_a_stream_ends_the_connection() {
     assert_eq!(pair.refused(&settings), code::FLOW_CONTROL_ERROR);
 }
 
-/// The peer's view: what it may still send by the windows it was told of.
+/// The peer's view: what it may still send under the announced windows.
 #[test]
-fn windows_open_again_before_they_are_used_up() {
+fn windows_are_restored_before_they_are_exhausted() {
     let mut pair = Pair::new();
     let (mut connection, mut stream_window) = (1i64 << 20, 65_535i64);
     for key in 0..40 {
@@ -143,11 +143,11 @@ fn windows_open_again_before_they_are_used_up() {
         pair.headers(stream, false, &[(":status", "200")]);
         for _ in 0..9 {
             let flags = flag::PADDED;
-            // 10,000 bytes of data and 201 of padding with its length: all of it counts.
+            // 10,000 bytes of data, 200 of padding and the pad length all count.
             let mut payload = vec![0; 10_201];
             payload[0] = 200;
             assert!(connection >= 10_201 && stream_window >= 10_201);
-            pair.say(kind::DATA, flags, stream, &payload);
+            pair.send(kind::DATA, flags, stream, &payload);
             connection -= 10_201;
             stream_window -= 10_201;
             for frame in pair.written() {
@@ -166,7 +166,7 @@ fn windows_open_again_before_they_are_used_up() {
 }
 
 #[test]
-fn data_for_closed_streams_counts_for_the_connection() {
+fn data_of_closed_streams_counts_against_the_connection_window() {
     let mut pair = Pair::new();
     pair.request(1, b"");
     pair.client.cancel(Key(1));
@@ -182,7 +182,7 @@ fn data_for_closed_streams_counts_for_the_connection() {
 }
 
 #[test]
-fn more_data_than_a_window() {
+fn data_beyond_a_window_is_rejected() {
     let mut pair = Pair::new();
     pair.client.receive_window = 10;
     pair.client.config.connection_window = 10;
@@ -201,10 +201,10 @@ fn more_data_than_a_window() {
 }
 
 proptest! {
-    /// Whatever the peer does with its windows, we never send more than they allow, and with windows enough
-    /// every body arrives whole and ended.
+    /// Whatever the peer does with its windows, we never exceed them, and with sufficient windows every body
+    /// arrives complete.
     #[test]
-    fn never_more_than_allowed(steps in proptest::collection::vec((0u8..6, 0u32..8, 0u32..30_000), 1..60)) {
+    fn peer_windows_are_never_exceeded(steps in proptest::collection::vec((0u8..6, 0u32..8, 0u32..30_000), 1..60)) {
         let mut pair = Pair::new();
         let (mut initial, mut connection) = (65_535i64, 65_535i64);
         let mut streams: Vec<(i64, usize, bool)> = Vec::new();

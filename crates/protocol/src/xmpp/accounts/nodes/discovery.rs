@@ -1,5 +1,5 @@
-//! Service discovery (XEP-0060 §5.2 to §5.5): accounts that may subscribe see a node's metadata; others see only that the
-//! name is taken.
+//! Service discovery (XEP-0060 §5.2 to §5.5): accounts that may subscribe see a node's metadata; others see
+//! only that the name is taken.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{Accounts, LIST_BYTES_MAX, NodeAnswer};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start};
 
-/// Nodes in one answer.
+/// Limit of nodes per response.
 const LISTED_MAX: usize = 100;
 
 const META_DATA: &str = "http://jabber.org/protocol/pubsub#meta-data";
@@ -24,7 +24,7 @@ fn query(namespace: &str, node: &str, build: impl FnOnce(&mut Vec<u8>)) -> Bytes
 impl<S: Copy + Eq> Accounts<S> {
     pub(super) fn describe_node(&self, user: &str, name: &str) -> NodeAnswer {
         let node = self.node(name)?;
-        let is_open = self.entry(&self.bare(user), node).is_ok();
+        let is_open = self.admission(&self.bare(user), node).is_ok();
         Ok(Some(query(ns::DISCO_INFO, name, |out| {
             let title = if is_open { &*node.config.title } else { "" };
             push_empty(out, "identity", &[("category", "pubsub"), ("type", "leaf"), ("name", title)]);
@@ -35,7 +35,7 @@ impl<S: Copy + Eq> Accounts<S> {
                 let subscribers = node.subscribers.iter().filter(|it| it.is_subscribed()).count();
                 push_form_start(out, "result", META_DATA);
                 push_field(out, "pubsub#type", "text-single", &node.config.kind);
-                push_field(out, "pubsub#creator", "jid-single", &self.bare(&node.maker));
+                push_field(out, "pubsub#creator", "jid-single", &self.bare(&node.creator));
                 push_field(out, "pubsub#title", "text-single", &node.config.title);
                 push_field(out, "pubsub#description", "text-single", &node.config.description);
                 push_field(out, "pubsub#access_model", "list-single", node.config.access.as_str());
@@ -47,11 +47,11 @@ impl<S: Copy + Eq> Accounts<S> {
         })))
     }
 
-    /// Nodes, or the items of one.
+    /// Lists the nodes, or the items of one.
     pub(super) fn list_nodes(&self, user: &str, name: Option<&str>) -> NodeAnswer {
         let (bare, service) = (self.bare(user), self.pubsub());
         let Some(name) = name else {
-            let open = self.nodes.iter().filter(|(_, node)| self.entry(&bare, node).is_ok());
+            let open = self.nodes.iter().filter(|(_, node)| self.admission(&bare, node).is_ok());
             return Ok(Some(query(ns::DISCO_ITEMS, "", |out| {
                 for (name, node) in open.take(LISTED_MAX) {
                     if out.len() > LIST_BYTES_MAX {
@@ -65,7 +65,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let node = self.node(name)?;
         self.check_reader(&bare, node)?;
         Ok(Some(query(ns::DISCO_ITEMS, name, |out| {
-            // §5.5: an item has no node.
+            // §5.5: items have no `node` attribute.
             let items = node.items.iter();
             items.for_each(|item| push_empty(out, "item", &[("jid", &service), ("name", &*item.id)]));
         })))

@@ -1,39 +1,40 @@
-//! What subscribers of a node are told (XEP-0060 §7.1.2, §8.4.2): as headlines, to each resource that is there and not
-//! negative, or to the one that subscribed. What nobody is there for is not kept: the node has its items.
+//! Notifications to subscribers of a node (XEP-0060 §7.1.2, §8.4.2): headlines to each available resource
+//! with non-negative priority, or to the subscribed one. Nothing is stored for offline subscribers, since the
+//! node has its items.
 
 use bytes::Bytes;
 
 use super::form::{LastItem, authorization};
 use super::subscriber::push_subscription;
-use super::{Accounts, Affiliation, Item, Told};
-use crate::xmpp::accounts::ASKED_BYTES_MAX;
+use super::{Accounts, Affiliation, Item, Outbox};
+use crate::xmpp::accounts::PENDING_BYTES_MAX;
 use crate::xmpp::jid;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_end, push_start};
 
 impl<S: Copy + Eq> Accounts<S> {
-    pub(super) fn tell_item_of(&self, name: &str, item: &Item, told: &mut Told<S>) {
+    pub(super) fn notify_item(&self, name: &str, item: &Item, outbox: &mut Outbox<S>) {
         let Ok(node) = self.node(name) else { return };
-        if node.config.tells_items {
-            self.tell_event(name, told, |out| push_item(out, name, item, node.config.has_payloads));
+        if node.config.notifies_items {
+            self.notify_subscribers(name, outbox, |out| push_item(out, name, item, node.config.has_payloads));
         }
     }
 
     /// §6.1.7
-    pub(super) fn tell_last_item(&self, name: &str, jid: &str, told: &mut Told<S>) {
+    pub(super) fn send_last_item(&self, name: &str, jid: &str, outbox: &mut Outbox<S>) {
         let Ok(node) = self.node(name) else { return };
-        let wants = node.config.last_item == LastItem::OnSubscribing && node.config.tells_items;
+        let wants = node.config.last_item == LastItem::OnSubscribing && node.config.notifies_items;
         if let Some(item) = node.items.back().filter(|_| wants) {
             let content = event(|out| push_item(out, name, item, node.config.has_payloads));
-            self.send_to(jid, "headline", &content, told);
+            self.send_to(jid, "headline", &content, outbox);
         }
     }
 
     /// §8.2.5.4
-    pub(super) fn tell_configuration(&self, name: &str, told: &mut Told<S>) {
+    pub(super) fn notify_configuration(&self, name: &str, outbox: &mut Outbox<S>) {
         let Ok(node) = self.node(name) else { return };
-        if node.config.tells_configuration {
-            self.tell_event(name, told, |out| {
+        if node.config.notifies_configuration {
+            self.notify_subscribers(name, outbox, |out| {
                 push_start(out, "configuration", &[("node", name)]);
                 if node.config.has_payloads {
                     node.config.push_form(out, "result");
@@ -43,47 +44,58 @@ impl<S: Copy + Eq> Accounts<S> {
         }
     }
 
-    /// To all subscribers of a node.
-    pub(super) fn tell_event(&self, name: &str, told: &mut Told<S>, build: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends an event to all subscribers of a node.
+    pub(super) fn notify_subscribers(
+        &self,
+        name: &str,
+        outbox: &mut Outbox<S>,
+        build: impl FnOnce(&mut Vec<u8>),
+    ) {
         let Ok(node) = self.node(name) else { return };
         let content = event(build);
         for subscriber in node.subscribers.iter().filter(|it| it.is_subscribed()) {
-            self.send_to(&subscriber.jid, "headline", &content, told);
+            self.send_to(&subscriber.jid, "headline", &content, outbox);
         }
     }
 
-    /// §8.8.4: what became of a subscription.
-    pub(super) fn tell_subscription(&self, name: &str, jid: &str, state: &str, told: &mut Told<S>) {
-        let content = super::subscriber::content(|out| push_subscription(out, name, jid, state));
-        self.send_to(jid, "", &content, told);
+    /// §8.8.4: reports the new state of a subscription.
+    pub(super) fn notify_subscription(&self, name: &str, jid: &str, state: &str, outbox: &mut Outbox<S>) {
+        let content = super::content::content(|out| push_subscription(out, name, jid, state));
+        self.send_to(jid, "", &content, outbox);
     }
 
     /// §8.6
-    pub(super) fn ask_owners(&self, name: &str, subscriber: &str, told: &mut Told<S>) {
+    pub(super) fn ask_owners(&self, name: &str, subscriber: &str, outbox: &mut Outbox<S>) {
         let Ok(node) = self.node(name) else { return };
         let content = authorization(name, subscriber);
         let owners = node.affiliations.iter().filter(|(_, known)| **known == Affiliation::Owner);
-        owners.for_each(|(owner, _)| self.send_to(owner, "", &content, told));
+        owners.for_each(|(owner, _)| self.send_to(owner, "", &content, outbox));
     }
 
-    /// Sends the approval requests that no owner has answered (§8.6) to an owner's resource that became available. Those for
-    /// the nodes that the account made come first, since others can make it an owner of theirs.
-    pub(in crate::xmpp::accounts) fn tell_approvals(&self, user: &str, session: S, told: &mut Told<S>) {
+    /// Sends the approval requests that no owner has answered (§8.6) to an owner's resource that became
+    /// available. Those for the nodes that the account created come first, since others can make it an owner
+    /// of theirs.
+    pub(in crate::xmpp::accounts) fn send_approval_requests(
+        &self,
+        user: &str,
+        session: S,
+        outbox: &mut Outbox<S>,
+    ) {
         let bare = self.bare(user);
         let owned = self.nodes.iter().filter(|(_, node)| node.affiliation(&bare) == Affiliation::Owner);
-        let (made, others): (Vec<_>, Vec<_>) = owned.partition(|(_, node)| *node.maker == *user);
-        let mut left = ASKED_BYTES_MAX;
+        let (made, others): (Vec<_>, Vec<_>) = owned.partition(|(_, node)| *node.creator == *user);
+        let mut left = PENDING_BYTES_MAX;
         for (name, node) in made.into_iter().chain(others) {
             for subscriber in node.subscribers.iter().filter(|it| !it.is_subscribed()) {
                 let request = self.message(&bare, "", &authorization(name, &subscriber.jid));
                 let Some(rest) = left.checked_sub(request.len()) else { return };
                 left = rest;
-                told.push((session, request));
+                outbox.push((session, request));
             }
         }
     }
 
-    fn send_to(&self, jid: &str, kind: &str, content: &[u8], told: &mut Told<S>) {
+    fn send_to(&self, jid: &str, kind: &str, content: &[u8], outbox: &mut Outbox<S>) {
         let (bare, resource) = jid::split(jid);
         let Some(name) = self.name_of(bare) else { return };
         let meant = self.available(&name).filter(|it| match resource {
@@ -95,7 +107,7 @@ impl<S: Copy + Eq> Accounts<S> {
             return;
         }
         let bytes = self.message(jid, kind, content);
-        told.extend(sessions.into_iter().map(|session| (session, bytes.clone())));
+        outbox.extend(sessions.into_iter().map(|session| (session, bytes.clone())));
     }
 
     fn message(&self, to: &str, kind: &str, content: &[u8]) -> Bytes {

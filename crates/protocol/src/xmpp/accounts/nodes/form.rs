@@ -1,5 +1,5 @@
-//! The configuration of a node as a data form (XEP-0060 §16.4.4, XEP-0004): the options that are honoured, and no other.
-//! What a form does not name stays as it is; a form with anything else in it is refused as a whole.
+//! The configuration of a node as a data form (XEP-0060 §16.4.4, XEP-0004): only the supported options.
+//! Options missing from a form stay unchanged; a form with an unknown option is rejected as a whole.
 
 use bytes::Bytes;
 
@@ -9,13 +9,13 @@ use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text, written_len};
 
-/// Of an item that is published.
+/// Limit of an item's payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 10_000;
-/// Items that a node keeps.
+/// Limit of items per node.
 const ITEMS_MAX: usize = 20;
-/// Of a title, a description or a type.
+/// Limit of a title, description or type.
 const TEXT_BYTES_MAX: usize = 1_023;
-/// Of the title, description, type and groups together, escaped.
+/// Limit of title, description, type and groups together, escaped.
 const TEXTS_BYTES_MAX: usize = 10_000;
 const GROUPS_MAX: usize = 20;
 const FIELDS_MAX: usize = 40;
@@ -23,7 +23,7 @@ const FIELDS_MAX: usize = 40;
 const NOT_ACCEPTABLE: Refused = (StanzaError::NotAcceptable, "");
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 
-/// Names and their words on the wire.
+/// Enums with their values on the wire.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
         $(#[$doc])*
@@ -54,20 +54,20 @@ words!(
     Whitelist "whitelist"
 );
 words!(
-    /// Who may publish besides owners and publishers.
+    /// Who may publish, apart from owners and publishers.
     Publishers:
     Affiliated "publishers"
     Subscribers "subscribers"
     Open "open"
 );
 words!(
-    /// When a subscriber gets the last item (§6.1.7).
+    /// When a subscriber receives the last item (§6.1.7).
     LastItem:
     Never "never"
     OnSubscribing "on_sub"
 );
 
-/// Which form it is.
+/// The type of a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::xmpp) enum FormKind {
     Configuration,
@@ -83,11 +83,11 @@ impl FormKind {
     }
 }
 
-/// The fields of a form that a client submits, with their values.
+/// The fields of a submitted form, with their values.
 pub(in crate::xmpp) type Fields = Vec<Field>;
 pub(in crate::xmpp) type Field = (Box<str>, Vec<Box<str>>);
 
-/// `None`: the client cancels (XEP-0004 §3.1).
+/// `None`: the client cancelled (XEP-0004 §3.1).
 pub(in crate::xmpp) fn parse_form(form: Element<'_>, kind: FormKind) -> Result<Option<Fields>, Refused> {
     match form.attribute("type") {
         Some("cancel") => return Ok(None),
@@ -117,7 +117,7 @@ pub(in crate::xmpp) fn parse_form(form: Element<'_>, kind: FormKind) -> Result<O
 pub(super) struct NodeConfig {
     pub(super) title: Box<str>,
     pub(super) description: Box<str>,
-    /// What payloads are, for people.
+    /// A description of the payloads, for people.
     pub(super) kind: Box<str>,
     pub(super) access: Access,
     pub(super) groups: Vec<Box<str>>,
@@ -128,10 +128,10 @@ pub(super) struct NodeConfig {
     pub(super) items_max: usize,
     pub(super) payload_bytes_max: usize,
     pub(super) has_payloads: bool,
-    pub(super) tells_items: bool,
-    pub(super) tells_configuration: bool,
-    pub(super) tells_deletion: bool,
-    pub(super) tells_retraction: bool,
+    pub(super) notifies_items: bool,
+    pub(super) notifies_configuration: bool,
+    pub(super) notifies_deletion: bool,
+    pub(super) notifies_retraction: bool,
 }
 
 impl Default for NodeConfig {
@@ -148,10 +148,10 @@ impl Default for NodeConfig {
             items_max: 10,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             has_payloads: true,
-            tells_items: true,
-            tells_configuration: false,
-            tells_deletion: true,
-            tells_retraction: true,
+            notifies_items: true,
+            notifies_configuration: false,
+            notifies_deletion: true,
+            notifies_retraction: true,
         }
     }
 }
@@ -168,14 +168,14 @@ fn short(text: &str) -> Result<Box<str>, Refused> {
     (text.len() <= TEXT_BYTES_MAX).then(|| text.into()).ok_or(NOT_ACCEPTABLE)
 }
 
-/// A number up to a limit, which `max` stands for.
+/// A number up to a limit; `max` represents the limit.
 fn number(text: &str, max: usize) -> Result<usize, Refused> {
     let number = if text == "max" { Some(max) } else { text.parse().ok() };
     number.filter(|it| (1..=max).contains(it)).ok_or(NOT_ACCEPTABLE)
 }
 
 impl NodeConfig {
-    /// As `fields` change it (§8.2.4, §8.1.3).
+    /// The configuration with `fields` applied (§8.2.4, §8.1.3).
     pub(super) fn changed(&self, fields: &[Field]) -> Result<Self, Refused> {
         let mut changed = self.clone();
         for (name, values) in fields {
@@ -210,16 +210,16 @@ impl NodeConfig {
             "max_items" => self.items_max = number(value, ITEMS_MAX)?,
             "max_payload_size" => self.payload_bytes_max = number(value, PAYLOAD_BYTES_MAX)?,
             "deliver_payloads" => self.has_payloads = boolean(value)?,
-            "deliver_notifications" => self.tells_items = boolean(value)?,
-            "notify_config" => self.tells_configuration = boolean(value)?,
-            "notify_delete" => self.tells_deletion = boolean(value)?,
-            "notify_retract" => self.tells_retraction = boolean(value)?,
+            "deliver_notifications" => self.notifies_items = boolean(value)?,
+            "notify_config" => self.notifies_configuration = boolean(value)?,
+            "notify_delete" => self.notifies_deletion = boolean(value)?,
+            "notify_retract" => self.notifies_retraction = boolean(value)?,
             _ => return Err(NOT_ACCEPTABLE),
         }
         Ok(())
     }
 
-    /// The form in which it is told and asked for.
+    /// The form that reports and requests the configuration.
     pub(super) fn push_form(&self, out: &mut Vec<u8>, kind: &str) {
         let (items_max, payload_max) = (self.items_max.to_string(), self.payload_bytes_max.to_string());
         push_form_start(out, kind, FormKind::Configuration.as_str());
@@ -238,10 +238,10 @@ impl NodeConfig {
         let switches = [
             ("pubsub#persist_items", self.is_persistent),
             ("pubsub#deliver_payloads", self.has_payloads),
-            ("pubsub#deliver_notifications", self.tells_items),
-            ("pubsub#notify_config", self.tells_configuration),
-            ("pubsub#notify_delete", self.tells_deletion),
-            ("pubsub#notify_retract", self.tells_retraction),
+            ("pubsub#deliver_notifications", self.notifies_items),
+            ("pubsub#notify_config", self.notifies_configuration),
+            ("pubsub#notify_delete", self.notifies_deletion),
+            ("pubsub#notify_retract", self.notifies_retraction),
         ];
         for (name, is_on) in switches {
             push_field(out, name, "boolean", if is_on { "1" } else { "0" });
@@ -251,7 +251,7 @@ impl NodeConfig {
 
     /// §8.3
     pub(super) fn default_form(&self) -> Bytes {
-        super::owner::owner_content(|out| {
+        super::content::owner_content(|out| {
             push_start(out, "default", &[]);
             self.push_form(out, "form");
             push_end(out, "default");
@@ -284,7 +284,7 @@ fn push_choice(out: &mut Vec<u8>, name: &str, words: &[&str], value: &str) {
     push_end(out, "field");
 }
 
-/// §8.6: asks an owner whether somebody may subscribe.
+/// §8.6: asks an owner to approve a subscription.
 pub(super) fn authorization(node: &str, subscriber: &str) -> Vec<u8> {
     let mut out = Vec::new();
     push_form_start(&mut out, "form", FormKind::Authorization.as_str());
@@ -295,7 +295,7 @@ pub(super) fn authorization(node: &str, subscriber: &str) -> Vec<u8> {
     out
 }
 
-/// The answer to that: node, subscriber, and whether it is allowed.
+/// Parses the owner's answer: node, subscriber, and the decision.
 pub(in crate::xmpp) fn parse_authorization(fields: &Fields) -> Result<(Box<str>, Box<str>, bool), Refused> {
     let value = |name: &str| {
         let field = fields.iter().find(|(known, _)| **known == *name);

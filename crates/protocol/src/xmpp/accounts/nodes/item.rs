@@ -1,17 +1,17 @@
-//! Items of a node (XEP-0060 §7, §6.5): a node keeps the newest, up to its limit; the same id replaces.
+//! Items of a node (XEP-0060 §7, §6.5): a node keeps the newest items up to its limit; an equal id replaces.
 
 use std::collections::VecDeque;
 
+use super::content::content;
 use super::request::NewItem;
-use super::subscriber::content;
-use super::{Accounts, Affiliation, Item, NodeAnswer, OWN_BYTES_MAX, Refused, Told};
+use super::{Accounts, Affiliation, Item, NodeAnswer, OWN_BYTES_MAX, Outbox, Refused};
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start};
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 
 impl Item {
-    /// `with_payload`: as the node delivers it.
+    /// `with_payload`: whether the node delivers payloads.
     pub(super) fn push(&self, out: &mut Vec<u8>, with_payload: bool) {
         push_start(out, "item", &[("id", &*self.id)]);
         if with_payload {
@@ -28,7 +28,7 @@ impl<S: Copy + Eq> Accounts<S> {
         name: &str,
         item: Option<NewItem>,
         has_options: bool,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> NodeAnswer {
         let publisher = self.bare(user);
         let node = self.node(name)?;
@@ -50,16 +50,16 @@ impl<S: Copy + Eq> Accounts<S> {
             _ => {}
         }
         let Some(NewItem { id, payload }) = item else {
-            self.tell_event(name, told, |out| push_empty(out, "items", &[("node", name)]));
+            self.notify_subscribers(name, outbox, |out| push_empty(out, "items", &[("node", name)]));
             return Ok(None);
         };
         let id = id.unwrap_or_else(|| {
-            self.nodes_made += 1;
-            format!("{:x}-{}", self.epoch, self.nodes_made).into()
+            self.generated_names += 1;
+            format!("{:x}-{}", self.epoch, self.generated_names).into()
         });
         let item = Item { id, publisher: publisher.into(), payload };
         self.keep_item(name, &item)?;
-        self.tell_item_of(name, &item, told);
+        self.notify_item(name, &item, outbox);
         Ok(Some(content(|out| {
             push_start(out, "publish", &[("node", name)]);
             push_empty(out, "item", &[("id", &*item.id)]);
@@ -69,7 +69,7 @@ impl<S: Copy + Eq> Accounts<S> {
 
     fn keep_item(&mut self, name: &str, item: &Item) -> Result<(), Refused> {
         let Some(node) = self.nodes.get(name).filter(|node| node.config.is_persistent) else { return Ok(()) };
-        // §7.1.2: of another publisher's item only owners make another one.
+        // §7.1.2: only owners may replace an item of another publisher.
         let known = node.items.iter().find(|known| known.id == item.id);
         let is_owner = node.affiliation(&item.publisher) == Affiliation::Owner;
         if known.is_some_and(|known| known.publisher != item.publisher && !is_owner) {
@@ -80,7 +80,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let surplus = (others.len() + 1).saturating_sub(node.config.items_max);
         let others: VecDeque<Item> = others.into_iter().skip(surplus).chain([item.clone()]).collect();
         let made_by_maker =
-            self.nodes.iter().filter(|(known, it)| ***known != *name && it.maker == node.maker);
+            self.nodes.iter().filter(|(known, it)| ***known != *name && it.creator == node.creator);
         let elsewhere: usize = made_by_maker.map(|(_, node)| node.bytes()).sum();
         if elsewhere + others.iter().map(Item::bytes).sum::<usize>() > OWN_BYTES_MAX {
             return Err((StanzaError::ResourceConstraint, ""));
@@ -97,7 +97,7 @@ impl<S: Copy + Eq> Accounts<S> {
         name: &str,
         id: &str,
         tells: bool,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> NodeAnswer {
         let bare = self.bare(user);
         let node = self.node(name)?;
@@ -112,10 +112,10 @@ impl<S: Copy + Eq> Accounts<S> {
         if !is_owner && *node.items[at].publisher != *bare {
             return Err((StanzaError::Forbidden, "").into());
         }
-        let tells = tells || node.config.tells_retraction;
+        let tells = tells || node.config.notifies_retraction;
         self.node_mut(name)?.items.remove(at);
         if tells {
-            self.tell_event(name, told, |out| {
+            self.notify_subscribers(name, outbox, |out| {
                 push_start(out, "items", &[("node", name)]);
                 push_empty(out, "retract", &[("id", id)]);
                 push_end(out, "items");

@@ -1,4 +1,5 @@
-//! What a client asks of the nodes of accounts, as it stands in its request (XEP-0060, and XEP-0030 for what there is).
+//! Requests of clients to the nodes of accounts, as parsed from their stanzas (XEP-0060, and XEP-0030 for
+//! discovery).
 
 use bytes::Bytes;
 
@@ -10,18 +11,18 @@ use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::content_of;
 
-/// Items in one answer, and changes in one request.
+/// Limit of items per response, and of changes per request.
 const LIST_MAX: usize = 100;
-/// Of an item's id.
+/// Limit of an item's id.
 const ID_BYTES_MAX: usize = 255;
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 const NODE_REQUIRED: Refused = (StanzaError::BadRequest, "nodeid-required");
 
-/// Forms: none where the client cancels.
+/// Forms are `None` if the client cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeRequest {
-    /// §8.1; without a name the service draws one.
+    /// §8.1; without a name the service generates one.
     Create {
         node: Option<Box<str>>,
         form: Fields,
@@ -56,7 +57,7 @@ pub enum NodeRequest {
     Subscribers {
         node: Box<str>,
     },
-    /// Addresses, and whether they are subscribed from now on.
+    /// Addresses, and whether each is subscribed afterwards.
     ChangeSubscribers {
         node: Box<str>,
         list: Vec<(Box<str>, bool)>,
@@ -69,7 +70,7 @@ pub enum NodeRequest {
     OwnSubscriptions {
         node: Box<str>,
     },
-    /// §6.1, §6.2. A node of an account refuses options (§6.3).
+    /// §6.1, §6.2. Nodes of accounts reject options (§6.3).
     Subscribe {
         node: Box<str>,
         jid: Box<str>,
@@ -79,7 +80,7 @@ pub enum NodeRequest {
         node: Box<str>,
         jid: Box<str>,
     },
-    /// §7.1. A node of an account refuses options (§7.1.5).
+    /// §7.1. Nodes of accounts reject options (§7.1.5).
     Publish {
         node: Box<str>,
         item: Option<NewItem>,
@@ -101,21 +102,21 @@ pub enum NodeRequest {
     Describe {
         node: Box<str>,
     },
-    /// §5.2; of a node its items, §5.5
+    /// §5.2; for a node its items, §5.5.
     List {
         node: Option<Box<str>>,
     },
 }
 
-/// What somebody is to become.
+/// The new affiliation of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewAffiliation(pub(super) Affiliation);
 
-/// What is to be published. Without an id the service draws one.
+/// An item to publish. Without an id the service generates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewItem {
     pub(super) id: Option<Box<str>>,
-    /// Empty where there is none.
+    /// Empty without payload.
     pub(super) payload: Bytes,
 }
 
@@ -127,11 +128,11 @@ fn required(command: Element<'_>) -> Result<Box<str>, Refused> {
     named(command).map(Into::into).ok_or(NODE_REQUIRED)
 }
 
-/// None: it is nothing that the service does with nodes of accounts.
+/// `None`: not a request that nodes of accounts support.
 type Parsed = Option<Result<NodeRequest, Refused>>;
 
 impl NodeRequest {
-    /// Of `<pubsub/>` in the namespace that everybody uses.
+    /// Parses `<pubsub/>` in the general namespace.
     pub(in crate::xmpp) fn parse(kind: &str, pubsub: Element<'_>) -> Parsed {
         let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
         let command = children.next()?;
@@ -152,13 +153,13 @@ impl NodeRequest {
             ("get", "affiliations") => {
                 Ok(NodeRequest::OwnAffiliations { node: named(command).map(Into::into) })
             }
-            // Of all nodes: topics are among them, so the service asks for its own part.
+            // For all nodes: these include topics, so the service requests its own part.
             ("get", "subscriptions") => Ok(NodeRequest::OwnSubscriptions { node: named(command)?.into() }),
             _ => return None,
         })
     }
 
-    /// Of `<pubsub/>` in the namespace of owners.
+    /// Parses `<pubsub/>` in the owner namespace.
     pub(in crate::xmpp) fn parse_owner(kind: &str, pubsub: Element<'_>) -> Parsed {
         let command = pubsub.children().find(|child| child.namespace() == ns::PUBSUB_OWNER)?;
         let node = required(command);
@@ -193,14 +194,14 @@ impl NodeRequest {
         })
     }
 
-    /// An owner's answer to the question whether somebody may subscribe (§8.6).
+    /// Parses an owner's decision about a subscription (§8.6).
     pub(in crate::xmpp) fn parse_decision(form: Element<'_>) -> Result<Self, Refused> {
         let fields = parse_form(form, FormKind::Authorization)?.ok_or(BAD_REQUEST)?;
         let (node, jid, allow) = parse_authorization(&fields)?;
         Ok(NodeRequest::ChangeSubscribers { node, list: vec![(jid, allow)] })
     }
 
-    /// One item without an id.
+    /// Publishes one item without an id.
     pub(in crate::xmpp::accounts) fn publish(node: &str, payload: &[u8]) -> Self {
         let item = NewItem { id: None, payload: Bytes::copy_from_slice(payload) };
         NodeRequest::Publish { node: node.into(), item: Some(item), has_options: false }
@@ -230,7 +231,7 @@ fn canonical(element: Element<'_>) -> Option<Box<str>> {
     Jid::parse(element.attribute("jid")?).ok().map(|jid| jid.canonical())
 }
 
-/// §7.1.3: one item.
+/// §7.1.3: exactly one item.
 fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refused> {
     let node = required(command)?;
     let mut items = command.children().filter(|child| child.is(ns::PUBSUB, "item"));
@@ -249,7 +250,7 @@ fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refus
         // An event has another default namespace than the request.
         let payload = content_of(item, None, PAYLOAD_BYTES_MAX, |_| false);
         let payload = payload.ok_or((StanzaError::NotAcceptable, "payload-too-big"))?;
-        // Text around a payload is none.
+        // Text around a payload is ignored.
         let payload = if item.children().next().is_some() { payload.into() } else { Bytes::new() };
         Ok(NewItem { id: id.map(Into::into), payload })
     });
@@ -277,7 +278,7 @@ fn items(command: Element<'_>) -> Result<NodeRequest, Refused> {
     Ok(NodeRequest::Items { node, ids, max })
 }
 
-/// Who becomes what, by address in canonical form.
+/// Changes by address in canonical form.
 fn changes<T>(
     command: Element<'_>,
     name: &str,

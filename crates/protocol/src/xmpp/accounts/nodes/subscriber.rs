@@ -1,27 +1,18 @@
-//! What subscribers do (XEP-0060 §6.1, §6.2, §5.6, §5.7).
+//! Requests of subscribers (XEP-0060 §6.1, §6.2, §5.6, §5.7).
 
 use bytes::Bytes;
 
-use super::access::Entry;
+use super::access::Admission;
+use super::content::content;
 use super::{
-    ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, Node, NodeAnswer, NodeError, Refused,
-    SUBSCRIBERS_MAX, Standing, Subscriber, Told,
+    ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, Node, NodeAnswer, NodeError, Outbox, Refused,
+    SUBSCRIBERS_MAX, Subscriber, SubscriptionState,
 };
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::bare_part;
-use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, written_len};
 
 const FORBIDDEN: Refused = (StanzaError::Forbidden, "");
-
-/// An answer in the namespace that everybody uses.
-pub(super) fn content(build: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = Vec::new();
-    push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
-    build(&mut out);
-    push_end(&mut out, "pubsub");
-    out.into()
-}
 
 pub(super) fn push_subscription(out: &mut Vec<u8>, node: &str, jid: &str, state: &str) {
     push_empty(out, "subscription", &[("node", node), ("jid", jid), ("subscription", state)]);
@@ -42,7 +33,7 @@ impl<S: Copy + Eq> Accounts<S> {
         name: &str,
         jid: &str,
         has_options: bool,
-        told: &mut Told<S>,
+        outbox: &mut Outbox<S>,
     ) -> NodeAnswer {
         let bare = self.bare(user);
         let node = self.node(name)?;
@@ -56,17 +47,17 @@ impl<S: Copy + Eq> Accounts<S> {
         if written_len(jid) > ADDRESS_BYTES_MAX {
             return Err((StanzaError::NotAcceptable, "").into());
         }
-        let entry = self.entry(&bare, node)?;
+        let admission = self.admission(&bare, node)?;
         let answer = |state: &str| Ok(Some(content(|out| push_subscription(out, name, jid, state))));
         let known = node.subscribers.iter().position(|it| *it.jid == *jid);
-        match known.map(|at| (at, node.subscribers[at].standing)) {
+        match known.map(|at| (at, node.subscribers[at].state)) {
             None => {}
-            Some((_, Standing::Subscribed)) => return answer("subscribed"), // §6.1.6
-            Some((_, Standing::Pending)) => {
+            Some((_, SubscriptionState::Subscribed)) => return answer("subscribed"), // §6.1.6
+            Some((_, SubscriptionState::Pending)) => {
                 return Err((StanzaError::NotAuthorized, "pending-subscription").into()); // §6.1.3.7
             }
-            Some((at, Standing::Withdrawn)) => {
-                self.node_mut(name)?.subscribers[at].standing = Standing::Pending;
+            Some((at, SubscriptionState::Withdrawn)) => {
+                self.node_mut(name)?.subscribers[at].state = SubscriptionState::Pending;
                 return answer("pending");
             }
         }
@@ -74,18 +65,18 @@ impl<S: Copy + Eq> Accounts<S> {
         if node.subscribers.len() >= SUBSCRIBERS_MAX || own >= ADDRESSES_MAX {
             return Err((StanzaError::PolicyViolation, "too-many-subscriptions").into()); // §6.1.3.9
         }
-        let standing = match entry {
-            Entry::Pending => Standing::Pending,
-            Entry::Open => Standing::Subscribed,
+        let state = match admission {
+            Admission::Pending => SubscriptionState::Pending,
+            Admission::Open => SubscriptionState::Subscribed,
         };
-        self.node_mut(name)?.subscribers.push(Subscriber { jid: jid.into(), standing });
-        match entry {
-            Entry::Pending => {
-                self.ask_owners(name, jid, told);
+        self.node_mut(name)?.subscribers.push(Subscriber { jid: jid.into(), state });
+        match admission {
+            Admission::Pending => {
+                self.ask_owners(name, jid, outbox);
                 answer("pending")
             }
-            Entry::Open => {
-                self.tell_last_item(name, jid, told);
+            Admission::Open => {
+                self.send_last_item(name, jid, outbox);
                 answer("subscribed")
             }
         }
@@ -99,9 +90,9 @@ impl<S: Copy + Eq> Accounts<S> {
         }
         let at = node.subscribers.iter().position(|it| *it.jid == *jid && it.state().is_some());
         let at = at.ok_or(NodeError::Refused(StanzaError::UnexpectedRequest, "not-subscribed"))?;
-        match node.subscribers[at].standing {
-            Standing::Pending => node.subscribers[at].standing = Standing::Withdrawn,
-            Standing::Subscribed | Standing::Withdrawn => drop(node.subscribers.remove(at)),
+        match node.subscribers[at].state {
+            SubscriptionState::Pending => node.subscribers[at].state = SubscriptionState::Withdrawn,
+            SubscriptionState::Subscribed | SubscriptionState::Withdrawn => drop(node.subscribers.remove(at)),
         }
         Ok(None)
     }
@@ -116,7 +107,7 @@ impl<S: Copy + Eq> Accounts<S> {
         })))
     }
 
-    /// Elements for all nodes that an account subscribes to; its topics are others.
+    /// Elements for all of an account's node subscriptions, without its topics.
     pub fn subscriptions(&self, user: &str) -> Bytes {
         let (bare, mut out) = (self.bare(user), Vec::new());
         for (name, node) in &self.nodes {

@@ -1,7 +1,8 @@
-//! Three accounts and a stranger, and what each may do with a node. Requests are parsed as clients write them.
+//! What three accounts and a stranger may do with a node. Requests are parsed from stanzas as clients write
+//! them.
 
 use super::*;
-use crate::xmpp::accounts::{ASKED_BYTES_MAX, Recipient, Relayed, RosterChange};
+use crate::xmpp::accounts::{PENDING_BYTES_MAX, Recipient, Relayed, RosterChange};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
@@ -9,7 +10,7 @@ const NAMES: [(&str, u8); 3] = [("a", 1), ("b", 2), ("c", 3)];
 
 struct World {
     accounts: Accounts<u8>,
-    told: Told<u8>,
+    outbox: Outbox<u8>,
 }
 
 fn relayed(text: &str) -> Relayed {
@@ -19,16 +20,16 @@ fn relayed(text: &str) -> Relayed {
 }
 
 impl World {
-    /// `a` owns `news`, as it is made.
+    /// A world where `a` owns `news` with its default configuration.
     fn new() -> Self {
         let accounts = Accounts::new("x", 0xE, NAMES.map(|(name, _)| (name, "p")));
-        let mut world = Self { accounts, told: Told::new() };
+        let mut world = Self { accounts, outbox: Outbox::new() };
         for (name, session) in NAMES {
-            world.accounts.attach(name, session, "r", false, &mut world.told);
-            world.accounts.announce(name, session, relayed("<presence/>"), &mut world.told);
+            world.accounts.attach(name, session, "r", false, &mut world.outbox);
+            world.accounts.announce(name, session, relayed("<presence/>"), &mut world.outbox);
         }
         assert_eq!(world.ask("a", "<create node='news'/>"), "<create node='news'/>");
-        world.told.clear();
+        world.outbox.clear();
         world
     }
 
@@ -42,15 +43,15 @@ impl World {
         parsed.expect("a request for nodes")
     }
 
-    /// What the answer holds, without what is around it; of an error its condition and what XEP-0060 adds.
+    /// Returns the content of the response, or its error condition and XEP-0060 detail.
     fn run(&mut self, user: &str, kind: &str, namespace: &str, inside: &str) -> String {
-        let before = self.told.len();
+        let before = self.outbox.len();
         let answer = match Self::parse(kind, namespace, inside) {
-            Ok(request) => self.accounts.ask_node(user, request, &mut self.told),
+            Ok(request) => self.accounts.ask_node(user, request, &mut self.outbox),
             Err((error, detail)) => Err(NodeError::Refused(error, detail)),
         };
         let answered = answer.iter().flatten().map(Bytes::len);
-        let longest = answered.chain(self.told[before..].iter().map(|(_, bytes)| bytes.len())).max();
+        let longest = answered.chain(self.outbox[before..].iter().map(|(_, bytes)| bytes.len())).max();
         assert!(longest.is_none_or(|it| it < limits::SEND_QUEUE_BYTES), "{longest:?} for {inside:.80}");
         match answer {
             Ok(None) => "done".to_owned(),
@@ -98,40 +99,40 @@ impl World {
         self.own(user, &format!("<affiliations node='news'>{change}</affiliations>"))
     }
 
-    /// What an account says of presence to another.
+    /// Sends a presence stanza to another account.
     fn presence(&mut self, user: &str, to: &str, kind: &str) {
         let session = NAMES.iter().find(|(name, _)| *name == user).unwrap().1;
         let to = format!("{to}@x");
         let to = Recipient { asked: to.clone().into(), bare: to.into(), resource: None };
         let presence = relayed(&format!("<presence type='{kind}'/>"));
-        self.accounts.direct(user, session, &to, &presence, &mut self.told);
+        self.accounts.direct(user, session, &to, &presence, &mut self.outbox);
     }
 
-    /// `b` gets the presence of `a`.
+    /// Subscribes `b` to the presence of `a`.
     fn befriend(&mut self) {
         self.presence("b", "a", "subscribe");
         self.presence("a", "b", "subscribed");
     }
 
-    /// The account is there anew.
+    /// Makes an account available again.
     fn return_to(&mut self, user: &str, session: u8) {
-        self.accounts.announce(user, session, relayed("<presence type='unavailable'/>"), &mut self.told);
-        self.accounts.announce(user, session, relayed("<presence/>"), &mut self.told);
+        self.accounts.announce(user, session, relayed("<presence type='unavailable'/>"), &mut self.outbox);
+        self.accounts.announce(user, session, relayed("<presence/>"), &mut self.outbox);
     }
 
-    /// An owner's answer to the question whether `jid` may subscribe.
+    /// Submits an owner's decision whether `jid` may subscribe.
     fn decide(&mut self, user: &str, jid: &str, allow: &str) -> NodeAnswer {
         let fields = form(&[("node", "news"), ("subscriber_jid", jid), ("allow", allow)]);
         let fields = fields.replace("#node_config", "#subscribe_authorization");
         let tree = parse_element(&fields, None, &Limits::default()).unwrap();
-        self.accounts.ask_node(user, NodeRequest::parse_decision(tree.root()).unwrap(), &mut self.told)
+        self.accounts.ask_node(user, NodeRequest::parse_decision(tree.root()).unwrap(), &mut self.outbox)
     }
 
-    /// What a session was told since.
-    fn heard(&mut self, session: u8) -> String {
-        let (mine, others) = self.told.drain(..).partition(|(to, _)| *to == session);
-        self.told = others;
-        let mine: Told<u8> = mine;
+    /// The stanzas sent to a session since the last call.
+    fn received(&mut self, session: u8) -> String {
+        let (mine, others) = self.outbox.drain(..).partition(|(to, _)| *to == session);
+        self.outbox = others;
+        let mine: Outbox<u8> = mine;
         mine.iter().map(|(_, bytes)| std::str::from_utf8(bytes).unwrap()).collect()
     }
 }
@@ -149,7 +150,7 @@ fn form(fields: &[(&str, &str)]) -> String {
 const SUBSCRIBED: &str = "<subscription node='news' jid='b@x' subscription='subscribed'/>";
 
 #[test]
-fn a_node_is_made_once_and_has_an_owner() {
+fn node_is_created_once_and_has_an_owner() {
     let mut world = World::new();
     assert_eq!(world.ask("b", "<create node='news'/>"), "conflict");
     let drawn = world.ask("b", "<create/>");
@@ -163,13 +164,13 @@ fn a_node_is_made_once_and_has_an_owner() {
     );
     assert_eq!(world.get("b", "<affiliations node='news'/>"), "<affiliations node='news'></affiliations>");
     assert_eq!(world.get("b", "<affiliations node='none'/>"), "absent");
-    // Someone whose account is gone makes none.
-    world.accounts.remove("c", &mut world.told);
+    // A removed account cannot create nodes.
+    world.accounts.remove("c", &mut world.outbox);
     assert_eq!(world.ask("c", "<create node='late'/>"), "forbidden");
 }
 
 #[test]
-fn nobody_but_an_owner_manages_a_node() {
+fn only_owners_manage_a_node() {
     let mut world = World::new();
     world.subscribe("b");
     world.affiliate("a", "b", "publisher");
@@ -198,21 +199,21 @@ fn nobody_but_an_owner_manages_a_node() {
 }
 
 #[test]
-fn a_subscriber_gets_what_is_published() {
+fn subscribers_receive_published_items() {
     let mut world = World::new();
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
     assert_eq!(world.subscribe("b"), SUBSCRIBED, "§6.1.6");
     assert_eq!(world.publish("a", "1"), "<publish node='news'><item id='1'/></publish>");
     assert_eq!(
-        world.heard(2),
+        world.received(2),
         "<message xmlns='jabber:client' from='pubsub.x' to='b@x' type='headline'>\
          <event xmlns='http://jabber.org/protocol/pubsub#event'><items node='news'>\
          <item id='1'><e xmlns='e'>1</e></item></items></event></message>"
     );
-    assert_eq!(world.heard(1) + &world.heard(3), "", "nobody else");
+    assert_eq!(world.received(1) + &world.received(3), "", "nobody else");
     assert_eq!(world.publish("b", "2"), "forbidden");
     assert_eq!(world.publish("c", "2"), "forbidden");
-    // Of others nobody makes and ends a subscription.
+    // Accounts cannot create or end subscriptions of others.
     assert_eq!(world.ask("c", "<subscribe node='news' jid='b@x'/>"), "bad-request invalid-jid");
     assert_eq!(world.ask("c", "<unsubscribe node='news' jid='b@x'/>"), "forbidden");
     assert_eq!(world.ask("c", "<unsubscribe node='news' jid='c@x'/>"), "unexpected-request not-subscribed");
@@ -221,20 +222,20 @@ fn a_subscriber_gets_what_is_published() {
     assert_eq!(world.own("a", forced), "not-acceptable", "not even an owner");
     assert_eq!(world.ask("b", "<unsubscribe node='news' jid='b@x'/>"), "done");
     world.publish("a", "3");
-    assert_eq!(world.heard(2), "");
-    // Who subscribes later gets the last.
+    assert_eq!(world.received(2), "");
+    // A later subscriber receives the last item.
     world.subscribe("c");
-    assert!(world.heard(3).contains("<item id='3'>"));
-    // One who is away, and one resource.
-    world.accounts.announce("c", 3, relayed("<presence type='unavailable'/>"), &mut world.told);
+    assert!(world.received(3).contains("<item id='3'>"));
+    // An unavailable subscriber, and a subscribed resource.
+    world.accounts.announce("c", 3, relayed("<presence type='unavailable'/>"), &mut world.outbox);
     world.ask("b", "<subscribe node='news' jid='b@x/other'/>");
-    world.told.clear();
+    world.outbox.clear();
     world.publish("a", "4");
-    assert_eq!(world.heard(2) + &world.heard(3), "");
+    assert_eq!(world.received(2) + &world.received(3), "");
 }
 
 #[test]
-fn items_are_kept_replaced_retracted_and_purged() {
+fn items_are_stored_replaced_retracted_and_purged() {
     let mut world = World::new();
     world.configure("a", &[("max_items", "2"), ("publish_model", "open")]);
     for id in ["1", "2", "2", "3"] {
@@ -246,26 +247,26 @@ fn items_are_kept_replaced_retracted_and_purged() {
     assert_eq!(world.get("b", "<items node='news' max_items='1'/>"), last);
     assert_eq!(world.get("b", "<items node='news'><item id='3'/></items>"), last);
     assert_eq!(world.get("b", "<items node='news'><item id='1'/></items>"), "item-not-found");
-    // Another publisher neither replaces nor retracts it.
+    // Another publisher can neither replace nor retract it.
     assert_eq!(world.publish("b", "3"), "forbidden");
     world.subscribe("c");
-    world.told.clear();
+    world.outbox.clear();
     let retract = |id: &str| format!("<retract node='news'><item id='{id}'/></retract>");
     assert_eq!(world.ask("b", &retract("3")), "forbidden");
     assert_eq!(world.ask("a", &retract("9")), "item-not-found");
     assert_eq!(world.ask("a", "<retract node='news'/>"), "bad-request item-required");
     assert_eq!(world.ask("a", &retract("3")), "done");
-    assert!(world.heard(3).contains("<retract id='3'/>"));
+    assert!(world.received(3).contains("<retract id='3'/>"));
     assert_eq!(world.own("a", "<purge node='news'/>"), "done");
-    assert!(world.heard(3).contains("<purge node='news'/>"));
+    assert!(world.received(3).contains("<purge node='news'/>"));
     assert_eq!(world.get("b", "<items node='news'/>"), "<items node='news'></items>");
     assert_eq!(world.own("a", "<delete node='news'/>"), "done");
-    assert!(world.heard(3).contains("<delete node='news'/>"));
+    assert!(world.received(3).contains("<delete node='news'/>"));
     assert_eq!(world.own("a", "<delete node='news'/>"), "absent");
 }
 
 #[test]
-fn what_is_published_has_to_fit_the_node() {
+fn published_item_must_match_the_node_configuration() {
     let mut world = World::new();
     assert_eq!(world.ask("a", "<publish node='news'/>"), "bad-request item-required");
     assert_eq!(world.ask("a", "<publish node='news'><item/></publish>"), "bad-request payload-required");
@@ -284,7 +285,7 @@ fn what_is_published_has_to_fit_the_node() {
     world.configure("a", &[("persist_items", "0"), ("deliver_payloads", "0")]);
     world.subscribe("b");
     assert_eq!(world.ask("a", "<publish node='news'/>"), "done");
-    assert!(world.heard(2).contains("<items node='news'/>"));
+    assert!(world.received(2).contains("<items node='news'/>"));
     assert_eq!(world.publish("a", "1"), "bad-request item-forbidden");
     assert_eq!(
         world.get("b", "<items node='news'/>"),
@@ -297,14 +298,14 @@ fn what_is_published_has_to_fit_the_node() {
 }
 
 #[test]
-fn options_are_honoured_or_refused() {
+fn options_are_applied_or_rejected() {
     let mut world = World::new();
-    let told = world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>");
+    let outbox = world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>");
     for (name, value) in [("title", "News"), ("notify_config", "1")] {
         assert_eq!(world.configure("a", &[(name, value)]), "done");
     }
     let changed = world.run("a", "get", ns::PUBSUB_OWNER, "<configure node='news'/>");
-    assert_ne!(told, changed);
+    assert_ne!(outbox, changed);
     assert!(
         changed.contains("<field var='pubsub#title' type='text-single'><value>News</value>"),
         "{changed}"
@@ -335,11 +336,11 @@ fn options_are_honoured_or_refused() {
         changed,
         "all or nothing"
     );
-    assert_eq!(world.heard(2), "", "nothing changed");
+    assert_eq!(world.received(2), "", "nothing changed");
     let cancel = "<configure node='news'><x xmlns='jabber:x:data' type='cancel'/></configure>";
     assert_eq!(world.own("a", cancel), "done");
     assert_eq!(world.configure("a", &[("max_items", "max")]), "done");
-    assert!(world.heard(2).contains("<configuration node='news'><x xmlns='jabber:x:data' type='result'>"));
+    assert!(world.received(2).contains("<configuration node='news'><x xmlns='jabber:x:data' type='result'>"));
     let wrong = form(&[]).replace("#node_config", "#meta-data");
     let wrong = format!("<configure node='news'>{wrong}</configure>");
     assert_eq!(world.own("a", &wrong), "bad-request");
@@ -351,7 +352,7 @@ fn options_are_honoured_or_refused() {
 }
 
 #[test]
-fn access_is_as_the_node_says() {
+fn access_follows_the_node_configuration() {
     let mut world = World::new();
     world.publish("a", "1");
     let items = "<items node='news'/>";
@@ -366,24 +367,24 @@ fn access_is_as_the_node_says() {
         assert!(world.get("a", items).contains("<item id='1'>"), "an owner may");
         world.affiliate("a", "b", "member");
         assert_eq!(world.subscribe("b"), SUBSCRIBED, "who is named may");
-        world.told.clear();
-        // What a member may do ends with that.
+        world.outbox.clear();
+        // A former member loses its rights.
         world.affiliate("a", "b", "none");
-        assert!(world.heard(2).contains("jid='b@x' subscription='none'"));
+        assert!(world.received(2).contains("jid='b@x' subscription='none'"));
         world.publish("a", "1");
-        assert_eq!(world.heard(2), "");
+        assert_eq!(world.received(2), "");
     }
-    // Who gets the owner's presence, and who is in the group.
+    // Presence subscribers, and members of a roster group.
     world.befriend();
     assert_eq!(world.subscribe("b"), "not-authorized not-in-roster-group");
     world.configure("a", &[("access_model", "presence")]);
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
     assert_eq!(world.subscribe("c"), "not-authorized presence-subscription-required");
-    // A closed one ends what it does not allow.
-    world.told.clear();
+    // A whitelist ends subscriptions that it does not permit.
+    world.outbox.clear();
     world.configure("a", &[("access_model", "whitelist")]);
-    assert!(world.heard(2).contains("subscription='none'"));
-    // An outcast may nothing, whatever the node allows.
+    assert!(world.received(2).contains("subscription='none'"));
+    // An outcast may do nothing, whatever the node permits.
     world.configure("a", &[("access_model", "open"), ("publish_model", "open")]);
     world.subscribe("b");
     world.affiliate("a", "b", "outcast");
@@ -398,13 +399,13 @@ fn access_is_as_the_node_says() {
 }
 
 #[test]
-fn an_owner_approves_a_subscription() {
+fn owner_approves_a_subscription() {
     let mut world = World::new();
     world.configure("a", &[("access_model", "authorize")]);
     world.publish("a", "1");
     let pending = "<subscription node='news' jid='b@x' subscription='pending'/>";
     assert_eq!(world.subscribe("b"), pending);
-    let asked = world.heard(1);
+    let asked = world.received(1);
     assert!(
         asked.contains("pubsub#subscribe_authorization") && asked.contains("<value>b@x</value>"),
         "{asked}"
@@ -412,24 +413,24 @@ fn an_owner_approves_a_subscription() {
     assert_eq!(world.subscribe("b"), "not-authorized pending-subscription");
     assert_eq!(world.get("b", "<items node='news'/>"), "not-authorized not-subscribed");
     world.publish("a", "2");
-    assert_eq!(world.heard(2), "");
+    assert_eq!(world.received(2), "");
     assert_eq!(world.decide("b", "b@x", "1"), Err(NodeError::Refused(StanzaError::Forbidden, "")));
     assert_eq!(world.decide("a", "b@x", "1"), Ok(None));
-    let heard = world.heard(2);
+    let received = world.received(2);
     assert!(
-        heard.contains("jid='b@x' subscription='subscribed'") && heard.contains("<item id='2'>"),
-        "{heard}"
+        received.contains("jid='b@x' subscription='subscribed'") && received.contains("<item id='2'>"),
+        "{received}"
     );
     assert!(world.get("b", "<items node='news'/>").contains("<item id='1'>"));
     assert_eq!(world.decide("a", "b@x", "0"), Ok(None));
-    assert!(world.heard(2).contains("jid='b@x' subscription='none'"));
-    // Opened, the node needs no approval.
+    assert!(world.received(2).contains("jid='b@x' subscription='none'"));
+    // An open node needs no approval.
     world.subscribe("b");
-    world.told.clear();
+    world.outbox.clear();
     world.configure("a", &[("access_model", "open")]);
-    let heard = world.heard(2);
-    assert!(heard.contains("jid='b@x' subscription='subscribed'"), "{heard}");
-    assert!(heard.contains("<item id='2'>"), "§6.1.7: {heard}");
+    let received = world.received(2);
+    assert!(received.contains("jid='b@x' subscription='subscribed'"), "{received}");
+    assert!(received.contains("<item id='2'>"), "§6.1.7: {received}");
     assert_eq!(
         world.run("a", "get", ns::PUBSUB_OWNER, "<subscriptions node='news'/>"),
         "<subscriptions node='news'><subscription jid='b@x' subscription='subscribed'/></subscriptions>"
@@ -439,36 +440,36 @@ fn an_owner_approves_a_subscription() {
 const QUESTION: &str = "pubsub#subscribe_authorization";
 
 #[test]
-fn an_owner_is_asked_until_it_answers() {
+fn owner_is_asked_until_it_answers() {
     let mut world = World::new();
     world.configure("a", &[("access_model", "authorize")]);
     world.affiliate("a", "c", "owner");
-    // Away, or with a priority at which no messages arrive.
-    world.accounts.announce("a", 1, relayed("<presence type='unavailable'/>"), &mut world.told);
+    // Unavailable, or with negative priority.
+    world.accounts.announce("a", 1, relayed("<presence type='unavailable'/>"), &mut world.outbox);
     world.subscribe("b");
-    assert_eq!(world.heard(3).matches(QUESTION).count(), 1);
+    assert_eq!(world.received(3).matches(QUESTION).count(), 1);
     let negative = relayed("<presence><priority>-1</priority></presence>");
-    world.accounts.announce("a", 1, negative, &mut world.told);
-    assert_eq!(world.heard(1).matches(QUESTION).count(), 0);
-    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.told);
-    let asked = world.heard(1);
+    world.accounts.announce("a", 1, negative, &mut world.outbox);
+    assert_eq!(world.received(1).matches(QUESTION).count(), 0);
+    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.outbox);
+    let asked = world.received(1);
     assert!(
         asked.contains("<message xmlns='jabber:client' from='pubsub.x' to='a@x'>")
             && asked.contains("<value>news</value>")
             && asked.contains("<value>b@x</value>"),
         "{asked}"
     );
-    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.told);
-    assert_eq!(world.heard(1).matches(QUESTION).count(), 0, "it is there already");
+    world.accounts.announce("a", 1, relayed("<presence/>"), &mut world.outbox);
+    assert_eq!(world.received(1).matches(QUESTION).count(), 0, "it is there already");
     world.return_to("b", 2);
-    assert_eq!(world.heard(2).matches(QUESTION).count(), 0, "no owner");
+    assert_eq!(world.received(2).matches(QUESTION).count(), 0, "no owner");
     world.decide("c", "b@x", "1").unwrap();
     world.return_to("a", 1);
-    assert_eq!(world.heard(1).matches(QUESTION).count(), 0, "it was answered");
+    assert_eq!(world.received(1).matches(QUESTION).count(), 0, "it was answered");
 }
 
 #[test]
-fn an_owner_is_asked_once_by_each_address() {
+fn owner_is_asked_once_per_address() {
     let mut world = World::new();
     world.configure("a", &[("access_model", "authorize")]);
     let unsubscribe = "<unsubscribe node='news' jid='b@x'/>";
@@ -477,44 +478,44 @@ fn an_owner_is_asked_once_by_each_address() {
         assert_eq!(world.subscribe("b"), pending);
         assert_eq!(world.ask("b", unsubscribe), "done");
     }
-    assert_eq!(world.heard(1).matches(QUESTION).count(), 1);
-    // It is withdrawn for everybody.
+    assert_eq!(world.received(1).matches(QUESTION).count(), 1);
+    // The withdrawal applies to all owners.
     assert_eq!(world.ask("b", unsubscribe), "unexpected-request not-subscribed");
     let none = "<subscriptions node='news'></subscriptions>";
     assert_eq!(world.get("b", "<subscriptions node='news'/>"), none);
     assert_eq!(world.run("a", "get", ns::PUBSUB_OWNER, "<subscriptions node='news'/>"), none);
     assert_eq!(world.accounts.subscriptions("b"), "");
-    // Other addresses are as many as one account may have.
+    // One account may use a limited number of addresses.
     for n in 0..20 {
         let address = format!("node='news' jid='b@x/{n}'");
         world.ask("b", &format!("<subscribe {address}/>"));
         world.ask("b", &format!("<unsubscribe {address}/>"));
     }
-    assert_eq!(world.heard(1).matches(QUESTION).count(), ADDRESSES_MAX - 1);
-    // Whatever the answer, there is no subscription that nobody wants; then it may be asked again.
+    assert_eq!(world.received(1).matches(QUESTION).count(), ADDRESSES_MAX - 1);
+    // An approval cannot restore a withdrawn subscription; afterwards it may be requested again.
     world.decide("a", "b@x", "1").unwrap();
-    assert_eq!(world.heard(2), "");
+    assert_eq!(world.received(2), "");
     assert_eq!(world.get("b", "<subscriptions node='news'/>"), none);
     world.subscribe("b");
-    assert_eq!(world.heard(1).matches(QUESTION).count(), 1);
-    // An open node keeps nothing of it.
+    assert_eq!(world.received(1).matches(QUESTION).count(), 1);
+    // An open node keeps no withdrawn requests.
     world.configure("a", &[("access_model", "open")]);
     assert_eq!(world.accounts.nodes["news"].subscribers.len(), 1);
-    assert!(world.heard(2).contains("jid='b@x' subscription='subscribed'"));
+    assert!(world.received(2).contains("jid='b@x' subscription='subscribed'"));
 }
 
-/// XEP-0060 §4.5: whoever may not subscribe any more gets no more of it.
+/// XEP-0060 §4.5: whoever may no longer subscribe receives nothing more.
 #[test]
-fn a_subscription_ends_with_what_allowed_it() {
+fn subscription_ends_with_its_permission() {
     let mut world = World::new();
     world.configure("a", &[("access_model", "presence"), ("roster_groups_allowed", "friends")]);
     let ended = "jid='b@x' subscription='none'";
     let nothing_more = |world: &mut World| {
-        assert!(world.heard(2).contains(ended));
+        assert!(world.received(2).contains(ended));
         world.publish("a", "1");
-        assert_eq!(world.heard(2), "");
+        assert_eq!(world.received(2), "");
     };
-    // The owner's presence, which either of them ends.
+    // The owner's presence, which either side ends.
     for (user, other, kind) in [("a", "b", "unsubscribed"), ("b", "a", "unsubscribe")] {
         world.befriend();
         assert_eq!(world.subscribe("b"), SUBSCRIBED);
@@ -524,11 +525,11 @@ fn a_subscription_ends_with_what_allowed_it() {
     let put = |world: &mut World, groups: &[&str]| {
         let put = Some(("".into(), groups.iter().map(|group| (*group).into()).collect()));
         let change = RosterChange { bare: "b@x".into(), put };
-        world.accounts.change_roster("a", change, &mut world.told).unwrap();
+        world.accounts.change_roster("a", change, &mut world.outbox).unwrap();
     };
     let remove = |world: &mut World| {
         let change = RosterChange { bare: "b@x".into(), put: None };
-        world.accounts.change_roster("a", change, &mut world.told).unwrap();
+        world.accounts.change_roster("a", change, &mut world.outbox).unwrap();
     };
     put(&mut world, &[]);
     world.befriend();
@@ -540,25 +541,25 @@ fn a_subscription_ends_with_what_allowed_it() {
     put(&mut world, &["friends"]);
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
     put(&mut world, &["friends", "others"]);
-    assert!(!world.heard(2).contains(ended));
+    assert!(!world.received(2).contains(ended));
     put(&mut world, &["others"]);
     nothing_more(&mut world);
     put(&mut world, &["friends"]);
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
     remove(&mut world);
     nothing_more(&mut world);
-    // The owner who let it in goes.
+    // The owner that approved it is removed.
     world.affiliate("a", "c", "owner");
     let change = RosterChange { bare: "b@x".into(), put: Some(("".into(), vec!["friends".into()])) };
-    world.accounts.change_roster("c", change, &mut world.told).unwrap();
+    world.accounts.change_roster("c", change, &mut world.outbox).unwrap();
     assert_eq!(world.subscribe("b"), SUBSCRIBED);
-    world.accounts.remove("c", &mut world.told);
+    world.accounts.remove("c", &mut world.outbox);
     nothing_more(&mut world);
 }
 
 /// XEP-0060 §7.1.5, §6.3.7
 #[test]
-fn a_node_takes_no_options() {
+fn nodes_reject_options() {
     let mut world = World::new();
     let publish = "<publish node='news'><item id='1'><e xmlns='e'/></item></publish>";
     let field = "<field var='pubsub#access_model'><value>whitelist</value></field>";
@@ -570,27 +571,27 @@ fn a_node_takes_no_options() {
     let subscribe = "<subscribe node='news' jid='b@x'/><options/>";
     assert_eq!(world.ask("b", subscribe), "feature-not-implemented unsupported subscription-options");
     assert_eq!(world.get("b", "<subscriptions node='news'/>"), "<subscriptions node='news'></subscriptions>");
-    // Where no account made it, it is a topic.
+    // Without a node of an account, it is a topic.
     assert_eq!(world.ask("a", &format!("{publish}{options}").replace("news", "none")), "absent");
 }
 
 #[test]
-fn a_payload_keeps_its_namespace() {
+fn payload_keeps_its_namespace() {
     let mut world = World::new();
     world.subscribe("b");
     world.ask("a", "<publish node='news'><item id='1'><e><f xmlns=''/></e></item></publish>");
     let item = "<item id='1'><e xmlns='http://jabber.org/protocol/pubsub'><f xmlns=''></f></e></item>";
-    let heard = world.heard(2);
-    assert!(heard.contains(item), "{heard}");
+    let received = world.received(2);
+    assert!(received.contains(item), "{received}");
     assert_eq!(world.get("b", "<items node='news'/>"), format!("<items node='news'>{item}</items>"));
 }
 
 #[test]
-fn whoever_has_a_name_next_is_no_publisher_of_the_one_before() {
+fn new_account_does_not_inherit_publisher_rights() {
     let mut world = World::new();
     world.configure("a", &[("publish_model", "open")]);
     world.publish("b", "1");
-    world.accounts.remove("b", &mut world.told);
+    world.accounts.remove("b", &mut world.outbox);
     world.accounts.put("b", "p", None).unwrap();
     assert_eq!(world.ask("b", "<retract node='news'><item id='1'/></retract>"), "forbidden");
     assert_eq!(world.publish("b", "1"), "forbidden");
@@ -599,7 +600,7 @@ fn whoever_has_a_name_next_is_no_publisher_of_the_one_before() {
 }
 
 #[test]
-fn affiliations_leave_the_maker_an_owner() {
+fn creator_always_stays_an_owner() {
     let mut world = World::new();
     assert_eq!(world.affiliate("a", "b", "owner"), "done");
     assert_eq!(world.affiliate("b", "a", "none"), "not-acceptable", "its room is a's");
@@ -624,13 +625,13 @@ fn affiliations_leave_the_maker_an_owner() {
 }
 
 #[test]
-fn everything_is_bounded() {
+fn all_lists_are_bounded() {
     let mut world = World::new();
     let made = (0..).take_while(|_| world.ask("b", "<create/>").starts_with("<create")).count();
     assert_eq!(made, OWN_NODES_MAX);
     assert_eq!(world.ask("b", "<create/>"), "resource-constraint");
     assert!(world.ask("c", "<create/>").starts_with("<create"), "others have room");
-    // An account's items, of all its nodes.
+    // The limit covers the items of all nodes of an account.
     world.configure("a", &[("max_items", "max")]);
     let item = |id: usize| {
         format!(
@@ -642,7 +643,7 @@ fn everything_is_bounded() {
     assert_eq!(kept, OWN_BYTES_MAX / 9_000);
     assert_eq!(world.ask("a", &item(99)), "resource-constraint");
     assert!(world.ask("a", &item(0)).starts_with("<publish"), "in place of itself");
-    // Addresses of one account.
+    // Limit of addresses of one account.
     let subscribe = |n: usize| format!("<subscribe node='news' jid='b@x/{n}'/>");
     let subscribed =
         (0..).take_while(|n| world.ask("b", &subscribe(*n)).starts_with("<subscription")).count();
@@ -668,10 +669,10 @@ fn everything_is_bounded() {
 }
 
 #[test]
-fn what_others_make_of_an_account_fits_one_answer() {
+fn affiliations_of_an_account_fit_one_response() {
     let mut world = World::new();
-    for maker in 0..NODES_MAX / OWN_NODES_MAX {
-        let name = format!("o{maker}");
+    for creator in 0..NODES_MAX / OWN_NODES_MAX {
+        let name = format!("o{creator}");
         world.accounts.put(&name, "p", None).unwrap();
         for n in 0..OWN_NODES_MAX {
             let node = format!("{name}-{n}-{}", "x".repeat(240));
@@ -680,8 +681,8 @@ fn what_others_make_of_an_account_fits_one_answer() {
             world.own(&name, &format!("<affiliations node='{node}'>{change}</affiliations>"));
         }
     }
-    let told = world.get("c", "<affiliations/>").len();
-    assert!((100_000..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let outbox = world.get("c", "<affiliations/>").len();
+    assert!((100_000..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
 }
 
 /// A quote takes six bytes in an attribute.
@@ -689,18 +690,18 @@ fn quotes(count: usize) -> String {
     "'".repeat(count)
 }
 
-/// Nodes whose names, titles and items are quotes, and subscribers with such addresses. [`World::run`] looks at each answer
-/// and event.
+/// Nodes whose names, titles and items are quotes, and subscribers with such addresses. [`World::run`] checks
+/// each response and event.
 #[test]
-fn what_is_full_of_quotes_fits_what_may_be_unsent() {
+fn escaped_quotes_fit_the_send_queue() {
     let mut world = World::new();
     let title = form(&[("title", &quotes(1_023))]);
     let mut nodes = Vec::new();
-    for maker in 0..NODES_MAX / OWN_NODES_MAX {
-        let name = format!("o{maker:02}");
+    for creator in 0..NODES_MAX / OWN_NODES_MAX {
+        let name = format!("o{creator:02}");
         world.accounts.put(&name, "p", None).unwrap();
         for n in 0..OWN_NODES_MAX - 1 {
-            let node = format!("{maker:02}{n:02}{}", quotes(251));
+            let node = format!("{creator:02}{n:02}{}", quotes(251));
             let created =
                 world.ask(&name, &format!("<create node=\"{node}\"/><configure>{title}</configure>"));
             assert!(created.starts_with("<create "), "{created}");
@@ -712,13 +713,13 @@ fn what_is_full_of_quotes_fits_what_may_be_unsent() {
         }
     }
     let list = NodeRequest::List { node: None };
-    let told = world.accounts.ask_node("c", list, &mut world.told).unwrap().unwrap().len();
-    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
-    let told = world.get("c", "<affiliations/>").len();
-    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
-    let told = world.accounts.subscriptions("c").len();
-    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
-    // As many subscribers as there may be, who all wait.
+    let outbox = world.accounts.ask_node("c", list, &mut world.outbox).unwrap().unwrap().len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
+    let outbox = world.get("c", "<affiliations/>").len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
+    let outbox = world.accounts.subscriptions("c").len();
+    assert!((LIST_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
+    // The maximum number of subscribers, all pending.
     let node = &nodes[0];
     let configure =
         |fields: &[(&str, &str)]| format!("<configure node=\"{node}\">{}</configure>", form(fields));
@@ -728,23 +729,24 @@ fn what_is_full_of_quotes_fits_what_may_be_unsent() {
     );
     world.ask("c", &format!("<unsubscribe node=\"{node}\" jid='c@x'/>"));
     let mut subscribers = 0;
-    for maker in 1..NODES_MAX / OWN_NODES_MAX {
+    for creator in 1..NODES_MAX / OWN_NODES_MAX {
         for n in 0..ADDRESSES_MAX {
-            let jid = format!("o{maker:02}@x/{n}{}", quotes((ADDRESS_BYTES_MAX - 10) / 6));
+            let jid = format!("o{creator:02}@x/{n}{}", quotes((ADDRESS_BYTES_MAX - 10) / 6));
             let said =
-                world.ask(&format!("o{maker:02}"), &format!("<subscribe node=\"{node}\" jid=\"{jid}\"/>"));
+                world.ask(&format!("o{creator:02}"), &format!("<subscribe node=\"{node}\" jid=\"{jid}\"/>"));
             subscribers += usize::from(said.contains("subscription='pending'"));
         }
     }
     assert_eq!(subscribers, SUBSCRIBERS_MAX);
-    let told = world.run("o00", "get", ns::PUBSUB_OWNER, &format!("<subscriptions node=\"{node}\"/>")).len();
-    assert!((50_000..limits::SEND_QUEUE_BYTES / 2).contains(&told), "{told}");
-    // An owner who comes is asked about all of them, if not at once.
-    world.told.clear();
+    let outbox =
+        world.run("o00", "get", ns::PUBSUB_OWNER, &format!("<subscriptions node=\"{node}\"/>")).len();
+    assert!((50_000..limits::SEND_QUEUE_BYTES / 2).contains(&outbox), "{outbox}");
+    // An owner that becomes available is asked about all of them, possibly in several steps.
+    world.outbox.clear();
     world.return_to("b", 2);
-    let heard = world.heard(2);
-    assert!((10..SUBSCRIBERS_MAX / 2).contains(&heard.matches(QUESTION).count()));
-    assert!(heard.len() < ASKED_BYTES_MAX + 1_000, "{}", heard.len());
+    let received = world.received(2);
+    assert!((10..SUBSCRIBERS_MAX / 2).contains(&received.matches(QUESTION).count()));
+    assert!(received.len() < PENDING_BYTES_MAX + 1_000, "{}", received.len());
     // Items and their events.
     world.own(
         "o00",
@@ -756,18 +758,18 @@ fn what_is_full_of_quotes_fits_what_may_be_unsent() {
     };
     let kept = (0..20).filter(|n| world.ask("o00", &item(*n, 3_000)).starts_with("<publish ")).count();
     assert_eq!(kept, OWN_BYTES_MAX / (3_000 + 255 + "<e xmlns='e'></e>o00@x".len()));
-    let told = world.get("c", &format!("<items node=\"{node}\"/>")).len();
-    assert!((OWN_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let outbox = world.get("c", &format!("<items node=\"{node}\"/>")).len();
+    assert!((OWN_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
     let list = NodeRequest::List { node: Some(node.as_str().into()) };
-    let told = world.accounts.ask_node("c", list, &mut world.told).unwrap().unwrap().len();
-    assert!((20_000..limits::SEND_QUEUE_BYTES).contains(&told), "{told}");
+    let outbox = world.accounts.ask_node("c", list, &mut world.outbox).unwrap().unwrap().len();
+    assert!((20_000..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
     world.ask("o00", &format!("<retract node=\"{node}\"><item id=\"00{}\"/></retract>", quotes(253)));
     world.own("o00", &format!("<delete node=\"{node}\"/>"));
 }
 
-/// The largest configuration, to all subscribers.
+/// The largest configuration, sent to all subscribers.
 #[test]
-fn a_configuration_fits_what_may_be_unsent() {
+fn configuration_fits_the_send_queue() {
     let mut world = World::new();
     world.subscribe("b");
     let group = |n: usize| format!("<value>{n:02}{}</value>", "&amp;".repeat(1_021));
@@ -778,14 +780,14 @@ fn a_configuration_fits_what_may_be_unsent() {
         format!("<configure node='news'>{}</configure>", fields.replace("</x>", &groups))
     };
     assert_eq!(world.own("a", &configure(10)), "not-acceptable");
-    assert_eq!(world.heard(2), "");
+    assert_eq!(world.received(2), "");
     assert_eq!(world.own("a", &configure(1)), "done");
-    let event = world.heard(2).len();
+    let event = world.received(2).len();
     assert!((5_000..limits::SEND_QUEUE_BYTES / 10).contains(&event), "{event}");
 }
 
 #[test]
-fn an_account_that_goes_takes_its_nodes_along() {
+fn removed_account_takes_its_nodes_along() {
     let mut world = World::new();
     world.ask("b", "<create node='other'/>");
     world.subscribe("b");
@@ -794,11 +796,11 @@ fn an_account_that_goes_takes_its_nodes_along() {
         "b",
         "<affiliations node='other'><affiliation jid='a@x' affiliation='publisher'/></affiliations>",
     );
-    world.told.clear();
-    world.accounts.remove("a", &mut world.told);
-    assert!(world.heard(2).contains("<delete node='news'/>"));
+    world.outbox.clear();
+    world.accounts.remove("a", &mut world.outbox);
+    assert!(world.received(2).contains("<delete node='news'/>"));
     assert_eq!(world.get("b", "<items node='news'/>"), "absent");
-    // Whoever has the name next is nobody there.
+    // A new account with the same name has no rights.
     world.accounts.put("a", "p", None).unwrap();
     let own = |name: &str| format!("<{name} node='other'/>");
     let left = world.run("b", "get", ns::PUBSUB_OWNER, &own("subscriptions"));
@@ -808,40 +810,43 @@ fn an_account_that_goes_takes_its_nodes_along() {
 }
 
 #[test]
-fn what_there_is_is_told_to_those_who_may_know() {
+fn discovery_is_limited_to_permitted_accounts() {
     let mut world = World::new();
     world.configure("a", &[("title", "News")]);
     world.publish("a", "1");
     let describe = |world: &mut World, user: &str| {
         let answer =
-            world.accounts.ask_node(user, NodeRequest::Describe { node: "news".into() }, &mut world.told);
+            world.accounts.ask_node(user, NodeRequest::Describe { node: "news".into() }, &mut world.outbox);
         String::from_utf8(answer.unwrap().unwrap().to_vec()).unwrap()
     };
     let list = |world: &mut World, user: &str, node: Option<&str>| {
         let request = NodeRequest::List { node: node.map(Into::into) };
-        let answer = world.accounts.ask_node(user, request, &mut world.told);
+        let answer = world.accounts.ask_node(user, request, &mut world.outbox);
         answer.map(|content| String::from_utf8(content.unwrap().to_vec()).unwrap())
     };
-    let told = describe(&mut world, "b");
-    assert!(told.contains("type='leaf' name='News'") && told.contains("pubsub#meta-data"), "{told}");
+    let outbox = describe(&mut world, "b");
+    assert!(outbox.contains("type='leaf' name='News'") && outbox.contains("pubsub#meta-data"), "{outbox}");
     assert!(list(&mut world, "b", None).unwrap().contains("<item jid='pubsub.x' node='news' name='News'/>"));
     let items = list(&mut world, "b", Some("news")).unwrap();
     assert!(items.contains("<item jid='pubsub.x' name='1'/>"), "{items}");
     world.configure("a", &[("access_model", "whitelist")]);
-    let told = describe(&mut world, "b");
-    assert!(told.contains("type='leaf'/>") && !told.contains("News") && !told.contains("a@x"), "{told}");
+    let outbox = describe(&mut world, "b");
+    assert!(
+        outbox.contains("type='leaf'/>") && !outbox.contains("News") && !outbox.contains("a@x"),
+        "{outbox}"
+    );
     assert!(!list(&mut world, "b", None).unwrap().contains("news"));
     let refused = list(&mut world, "b", Some("news"));
     assert_eq!(refused, Err(NodeError::Refused(StanzaError::NotAllowed, "closed-node")));
 }
 
 #[test]
-fn what_nobody_is_there_for_is_not_kept() {
+fn events_without_available_subscriber_are_not_stored() {
     let mut world = World::new();
-    world.accounts.announce("b", 2, relayed("<presence type='unavailable'/>"), &mut world.told);
+    world.accounts.announce("b", 2, relayed("<presence type='unavailable'/>"), &mut world.outbox);
     world.subscribe("b");
     world.publish("a", "1");
-    world.told.clear();
-    world.accounts.announce("b", 2, relayed("<presence/>"), &mut world.told);
-    assert!(!world.heard(2).contains("<item id='1'>"));
+    world.outbox.clear();
+    world.accounts.announce("b", 2, relayed("<presence/>"), &mut world.outbox);
+    assert!(!world.received(2).contains("<item id='1'>"));
 }

@@ -1,4 +1,4 @@
-//! `a` is away, and `p` is where it is told that something waits.
+//! `a` is offline, and `p` receives its push notifications.
 
 use super::*;
 use crate::xmpp::accounts::{Outcome, Recipient};
@@ -10,7 +10,7 @@ const B: u8 = 2;
 
 struct World {
     accounts: Accounts<u8>,
-    told: Told<u8>,
+    outbox: Outbox<u8>,
 }
 
 fn change(text: &str) -> Result<PushChange, StanzaError> {
@@ -22,7 +22,7 @@ fn enable(attributes: &str) -> String {
     format!("<enable xmlns='urn:xmpp:push:0' {attributes}/>")
 }
 
-/// The answer to a request by its count.
+/// An error response to a request, by its count.
 fn error(request: u64, kind: &str) -> String {
     format!("<iq type='error' id='push-notification-{request}'><error type='{kind}'/></iq>")
 }
@@ -30,9 +30,9 @@ fn error(request: u64, kind: &str) -> String {
 impl World {
     fn new() -> Self {
         let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("p", "p")]);
-        let mut world = Self { accounts, told: Told::new() };
-        world.accounts.attach("p", P, "push", false, &mut world.told);
-        world.accounts.attach("b", B, "r", false, &mut world.told);
+        let mut world = Self { accounts, outbox: Outbox::new() };
+        world.accounts.attach("p", P, "push", false, &mut world.outbox);
+        world.accounts.attach("b", B, "r", false, &mut world.outbox);
         world
     }
 
@@ -45,19 +45,19 @@ impl World {
         let tree = parse_element(text, Some(&scope), &limits).unwrap();
         let stanza = Relayed::new(name, tree.root(), 10_000).unwrap();
         let to = Recipient { asked: to.into(), bare: to.into(), resource: None };
-        self.accounts.route(user, session, &to, &stanza, Timestamp(0), &mut self.told)
+        self.accounts.route(user, session, &to, &stanza, Timestamp(0), &mut self.outbox)
     }
 
-    /// What the push service hears of a message to `a`.
+    /// What the push service receives for a message to `a`.
     fn message(&mut self) -> String {
-        self.told.clear();
+        self.outbox.clear();
         let text = "<message type='chat'><body>secret</body></message>";
         assert_eq!(self.send("b", B, "message", "a@x", text), Outcome::Done);
-        assert!(self.told.iter().all(|(session, _)| *session == P));
-        self.told.iter().map(|(_, bytes)| std::str::from_utf8(bytes).unwrap()).collect()
+        assert!(self.outbox.iter().all(|(session, _)| *session == P));
+        self.outbox.iter().map(|(_, bytes)| std::str::from_utf8(bytes).unwrap()).collect()
     }
 
-    /// Registrations of `a`.
+    /// The number of registrations of `a`.
     fn pushes(&self) -> usize {
         self.accounts.accounts["a"].pushes.len()
     }
@@ -68,7 +68,7 @@ impl World {
 }
 
 #[test]
-fn who_is_away_has_it_published_that_messages_wait() {
+fn offline_account_gets_push_notifications() {
     let mut world = World::new();
     assert_eq!(world.message(), "");
     world.change(
@@ -85,33 +85,33 @@ fn who_is_away_has_it_published_that_messages_wait() {
          <publish-options><x xmlns='jabber:x:data' type='submit'><field var='secret'><value>s</value></field></x>\
          </publish-options></pubsub></iq>"
     );
-    // Someone who is there needs none.
-    world.accounts.attach("a", 9, "r", false, &mut world.told);
+    // An available account needs no push.
+    world.accounts.attach("a", 9, "r", false, &mut world.outbox);
     let presence = {
         let scope = Scope::default();
         let tree = parse_element("<presence/>", Some(&scope), &Limits::default()).unwrap();
         Relayed::new("presence", tree.root(), 100).unwrap()
     };
-    world.accounts.announce("a", 9, presence, &mut world.told);
-    world.told.clear();
+    world.accounts.announce("a", 9, presence, &mut world.outbox);
+    world.outbox.clear();
     world.send("b", B, "message", "a@x", "<message type='chat'><body>x</body></message>");
-    assert!(world.told.iter().all(|(session, _)| *session == 9));
+    assert!(world.outbox.iter().all(|(session, _)| *session == 9));
 }
 
 #[test]
-fn a_registration_ends_when_it_is_disabled_or_refused() {
+fn registration_ends_when_disabled_or_rejected() {
     let mut world = World::new();
     let disable = |attributes: &str| enable(attributes).replace("enable", "disable");
     for node in ["1", "2"] {
         world.change(&enable(&format!("jid='P@x/push' node='{node}'")));
     }
     world.change(&disable("jid='p@x/push' node='1'"));
-    let told = world.message();
-    assert!(!told.contains("node='1'") && told.contains("node='2'"), "{told}");
+    let outbox = world.message();
+    assert!(!outbox.contains("node='1'") && outbox.contains("node='2'"), "{outbox}");
     world.change(&disable("jid='p@x/push'"));
     assert_eq!(world.message(), "");
     world.change(&disable("jid='p@x/push'"));
-    // An answer of somebody else, a result, an error that passes.
+    // A response of another account, a result, a temporary error.
     world.change(&enable("jid='p@x/push'"));
     assert!(world.message().contains("push-notification-2'"));
     world.answer("b", B, &error(2, "cancel"));
@@ -121,35 +121,38 @@ fn a_registration_ends_when_it_is_disabled_or_refused() {
     assert!(world.message().contains("push-notification-3'"));
     world.answer("p", P, &error(3, "cancel"));
     assert_eq!(world.message(), "");
-    // Its resource may come back.
+    // The resource may return.
     world.change(&enable("jid='p@x/push'"));
-    world.accounts.detach("p", P, &mut world.told);
+    world.accounts.detach("p", P, &mut world.outbox);
     assert_eq!(world.message(), "");
     assert_eq!(world.pushes(), 1);
 }
 
 /// XEP-0357 §7.1: "the particular JID and node combination".
 #[test]
-fn an_error_ends_the_registration_that_it_answers() {
+fn error_ends_the_registration_that_it_answers() {
     let mut world = World::new();
     for node in ["1", "2"] {
         world.change(&enable(&format!("jid='p@x/push' node='{node}'")));
     }
-    let told = world.message();
-    assert!(told.contains("id='push-notification-1'") && told.contains("id='push-notification-2'"), "{told}");
+    let outbox = world.message();
+    assert!(
+        outbox.contains("id='push-notification-1'") && outbox.contains("id='push-notification-2'"),
+        "{outbox}"
+    );
     world.answer("p", P, &error(1, "cancel"));
-    let told = world.message();
-    assert!(!told.contains("<publish node='1'>") && told.contains("<publish node='2'>"), "{told}");
-    // One that comes late, of a request before the registration was made anew.
+    let outbox = world.message();
+    assert!(!outbox.contains("<publish node='1'>") && outbox.contains("<publish node='2'>"), "{outbox}");
+    // A late error, to a request of the previous registration.
     world.change(&enable("jid='p@x/push' node='2'"));
     world.answer("p", P, &error(3, "cancel"));
-    let told = world.message();
-    assert!(told.contains("id='push-notification-4'") && told.contains("<publish node='2'>"), "{told}");
+    let outbox = world.message();
+    assert!(outbox.contains("id='push-notification-4'") && outbox.contains("<publish node='2'>"), "{outbox}");
 }
 
-/// Whoever has the name of a push service next is told nothing: the options may hold a secret.
+/// A later account with the name of a push service receives nothing: the options may contain a secret.
 #[test]
-fn a_registration_ends_with_what_it_names() {
+fn registration_ends_with_its_target() {
     let mut world = World::new();
     world.change(
         "<enable xmlns='urn:xmpp:push:0' jid='p@x/push' node='n'><x xmlns='jabber:x:data' type='submit'>\
@@ -157,66 +160,67 @@ fn a_registration_ends_with_what_it_names() {
     );
     world.accounts.put("pp", "p", None).unwrap();
     world.change(&enable("jid='pp@x/push'"));
-    world.accounts.remove("p", &mut world.told);
+    world.accounts.remove("p", &mut world.outbox);
     assert_eq!(world.pushes(), 1, "the other's name only begins alike");
     world.accounts.put("p", "q", None).unwrap();
-    world.accounts.attach("p", P, "push", false, &mut world.told);
+    world.accounts.attach("p", P, "push", false, &mut world.outbox);
     assert_eq!(world.message(), "");
-    // A node that another account makes after the one that was meant is gone.
+    // A node that another account creates after the original one was deleted.
     let make = |name: &str| {
         let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
         NodeRequest::Create { node: Some(name.into()), form: open }
     };
     for name in ["first", "second"] {
-        world.accounts.ask_node("p", make(name), &mut world.told).unwrap();
+        world.accounts.ask_node("p", make(name), &mut world.outbox).unwrap();
         world.change(&enable(&format!("jid='pubsub.x' node='{name}'")));
     }
-    world.accounts.ask_node("p", NodeRequest::Delete { node: "first".into() }, &mut world.told).unwrap();
-    world.accounts.ask_node("b", make("first"), &mut world.told).unwrap();
+    world.accounts.ask_node("p", NodeRequest::Delete { node: "first".into() }, &mut world.outbox).unwrap();
+    world.accounts.ask_node("b", make("first"), &mut world.outbox).unwrap();
     world.message();
     let items = |world: &mut World, user: &str, node: &str| {
         let request = NodeRequest::Items { node: node.into(), ids: Vec::new(), max: 9 };
-        let items = world.accounts.ask_node(user, request, &mut world.told).unwrap().unwrap();
+        let items = world.accounts.ask_node(user, request, &mut world.outbox).unwrap().unwrap();
         std::str::from_utf8(&items).unwrap().matches("<item ").count()
     };
     assert_eq!((items(&mut world, "b", "first"), items(&mut world, "p", "second")), (0, 1));
 }
 
 #[test]
-fn a_node_is_told_where_the_account_may_publish() {
+fn push_to_a_node_requires_publish_permission() {
     let mut world = World::new();
     let node = |name: &str| NodeRequest::Create { node: Some(name.into()), form: Vec::new() };
-    world.accounts.ask_node("p", node("waiting"), &mut world.told).unwrap();
+    world.accounts.ask_node("p", node("waiting"), &mut world.outbox).unwrap();
     let subscribe = NodeRequest::Subscribe { node: "waiting".into(), jid: "p@x".into(), has_options: false };
-    world.accounts.ask_node("p", subscribe, &mut world.told).unwrap();
+    world.accounts.ask_node("p", subscribe, &mut world.outbox).unwrap();
     let presence = {
         let scope = Scope::default();
         let tree = parse_element("<presence/>", Some(&scope), &Limits::default()).unwrap();
         Relayed::new("presence", tree.root(), 100).unwrap()
     };
-    world.accounts.announce("p", P, presence, &mut world.told);
-    // It may not: the registration ends.
+    world.accounts.announce("p", P, presence, &mut world.outbox);
+    // Without publish permission, the registration ends.
     world.change(&enable("jid='pubsub.x' node='waiting'"));
     assert_eq!(world.message(), "");
     assert_eq!(world.pushes(), 0);
     let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
     let open = NodeRequest::Configure { node: "waiting".into(), form: Some(open) };
-    world.accounts.ask_node("p", open, &mut world.told).unwrap();
+    world.accounts.ask_node("p", open, &mut world.outbox).unwrap();
     world.change(&enable("jid='pubsub.x' node='waiting'"));
-    let told = world.message();
+    let outbox = world.message();
     assert!(
-        told.contains("<items node='waiting'>") && told.contains("<notification xmlns='urn:xmpp:push:0'>"),
-        "{told}"
+        outbox.contains("<items node='waiting'>")
+            && outbox.contains("<notification xmlns='urn:xmpp:push:0'>"),
+        "{outbox}"
     );
-    assert!(!told.contains("secret") && !told.contains("b@x"), "{told}");
+    assert!(!outbox.contains("secret") && !outbox.contains("b@x"), "{outbox}");
     let gone = NodeRequest::Delete { node: "waiting".into() };
-    world.accounts.ask_node("p", gone, &mut world.told).unwrap();
+    world.accounts.ask_node("p", gone, &mut world.outbox).unwrap();
     world.message();
     assert_eq!(world.pushes(), 0);
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_and_the_rest_is_bounded() {
+fn invalid_registrations_are_rejected_and_valid_ones_bounded() {
     for (attributes, refused) in [
         ("", StanzaError::BadRequest),
         ("jid='@x'", StanzaError::BadRequest),
@@ -234,7 +238,7 @@ fn what_cannot_be_told_is_refused_and_the_rest_is_bounded() {
     let form = format!("<x xmlns='jabber:x:data'>{}</x>", "x".repeat(OPTIONS_BYTES_MAX));
     let large = enable("jid='p@x/push'").replace("/>", &format!(">{form}</enable>"));
     assert_eq!(change(&large), Err(StanzaError::NotAcceptable));
-    // A node has no use for options, and they may hold a secret.
+    // A node ignores options, which may contain a secret.
     let options = "<x xmlns='jabber:x:data' type='submit'/></enable>";
     let with_options = enable("jid='pubsub.x' node='n'").replace("/>", &format!(">{options}"));
     assert_eq!(change(&with_options), Err(StanzaError::NotAcceptable));
@@ -248,11 +252,11 @@ fn what_cannot_be_told_is_refused_and_the_rest_is_bounded() {
     world.accounts.change_push("b", one(99)).unwrap();
 }
 
-/// XEP-0280 §7: what waits is delivered later, so nobody gets a copy of it now.
+/// XEP-0280 §7: offline messages are delivered later, so no carbons are sent now.
 #[test]
-fn a_push_is_no_delivery_of_which_there_are_copies() {
+fn push_causes_no_carbons() {
     let mut world = World::new();
-    world.accounts.attach("a", 9, "away", false, &mut world.told);
+    world.accounts.attach("a", 9, "away", false, &mut world.outbox);
     world.accounts.copy("a", 9, true);
     world.change(&enable("jid='p@x/push'"));
     assert!(world.message().contains("<publish>"));

@@ -1,10 +1,11 @@
-//! Who gets what (RFC 6121 §8.5.2, §8.5.3), for each type of message and request and each choice of priorities.
+//! Stanza routing (RFC 6121 §8.5.2, §8.5.3) for each type of message and request and each combination of
+//! priorities.
 
 use super::*;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
 const SENDER: u8 = 100;
-/// Of the resources of the account, `r0` and so on.
+/// Priorities of the resources `r0`, `r1`, ….
 const PRIORITIES: [&[i8]; 12] =
     [&[], &[1], &[0], &[-1], &[1, 1], &[1, -1], &[3, 1], &[0, 0], &[0, -1], &[3, 0], &[3, 0, -1], &[-1, -1]];
 
@@ -16,32 +17,32 @@ fn relayed(name: &'static str, kind: &str, inside: &str) -> Relayed {
     Relayed::new(name, tree.root(), 10_000).unwrap()
 }
 
-/// Resources that get it, and whether its sender gets an error.
+/// Returns the resources that receive the stanza, and whether its sender gets an error.
 fn send(priorities: &[i8], resource: Option<&str>, stanza: &Relayed) -> (Vec<usize>, bool) {
-    let mut told = Told::new();
+    let mut outbox = Outbox::new();
     let mut accounts = Accounts::new("x", 0, [("a", "p"), ("b", "p")]);
-    accounts.attach("a", SENDER, "r", false, &mut told);
+    accounts.attach("a", SENDER, "r", false, &mut outbox);
     for (session, priority) in priorities.iter().enumerate() {
-        accounts.attach("b", session as u8, &format!("r{session}"), false, &mut told);
+        accounts.attach("b", session as u8, &format!("r{session}"), false, &mut outbox);
         let presence = relayed("presence", "", &format!("<priority>{priority}</priority>"));
-        accounts.announce("b", session as u8, presence, &mut told);
+        accounts.announce("b", session as u8, presence, &mut outbox);
     }
-    told.clear();
+    outbox.clear();
     let to = Recipient { asked: "b@x".into(), bare: "b@x".into(), resource: resource.map(Into::into) };
     let outcome = match stanza.is_presence() {
         true => {
-            accounts.direct("a", SENDER, &to, stanza, &mut told);
+            accounts.direct("a", SENDER, &to, stanza, &mut outbox);
             Outcome::Done
         }
-        false => accounts.route("a", SENDER, &to, stanza, Timestamp(0), &mut told),
+        false => accounts.route("a", SENDER, &to, stanza, Timestamp(0), &mut outbox),
     };
-    let mut got: Vec<usize> = told.iter().map(|(session, _)| usize::from(*session)).collect();
+    let mut got: Vec<usize> = outbox.iter().map(|(session, _)| usize::from(*session)).collect();
     got.sort_unstable();
     (got, outcome == Outcome::Refused)
 }
 
 #[test]
-fn a_message_goes_where_its_type_and_the_priorities_say() {
+fn messages_are_routed_by_type_and_priorities() {
     for priorities in PRIORITIES {
         let highest = priorities.iter().max().copied().unwrap_or(-1);
         let at_least = |least: i8| -> Vec<usize> {
@@ -74,7 +75,7 @@ fn a_message_goes_where_its_type_and_the_priorities_say() {
 }
 
 #[test]
-fn requests_and_presence_go_to_whom_they_name() {
+fn requests_and_presence_reach_the_addressed_resource() {
     for priorities in PRIORITIES {
         for kind in ["get", "set", "result", "error"] {
             let request = relayed("iq", kind, "<x xmlns='x'/>");

@@ -22,16 +22,16 @@ fn state(item: &Item) -> String {
     words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
 }
 
-/// `>`: it goes on, to the contact or to the account's resources.
-fn check(before: &str, kind: Kind, expected: &str, is_said: bool) {
+/// `>`: the stanza is forwarded, to the contact or to the account's resources.
+fn check(before: &str, kind: Kind, expected: &str, is_outbound: bool) {
     let mut item = item(before);
-    let effect = if is_said { item.say(kind) } else { item.hear(kind, &Bytes::new()) };
+    let effect = if is_outbound { item.outbound(kind) } else { item.inbound(kind, &Bytes::new()) };
     let mark = if effect.passes { "> " } else { "" };
-    assert_eq!(format!("{mark}{}", state(&item)), expected, "{before:?} {kind:?} is said: {is_said}");
+    assert_eq!(format!("{mark}{}", state(&item)), expected, "{before:?} {kind:?} is said: {is_outbound}");
 }
 
 #[test]
-fn the_tables_of_subscriptions() {
+fn subscription_state_tables() {
     let states = [
         "",
         "listed",
@@ -44,7 +44,7 @@ fn the_tables_of_subscriptions() {
         "listed from out",
         "listed to from",
     ];
-    // Of each state: what the stanza makes of it, and whether it goes on (`>`).
+    // For each state: the new state, and whether the stanza is forwarded (`>`).
     let says: [(&str, [&str; 10]); 4] = [
         (
             "subscribe",
@@ -169,10 +169,10 @@ fn the_tables_of_subscriptions() {
             ],
         ),
     ];
-    for (is_said, table) in [(true, &says), (false, &hears)] {
+    for (is_outbound, table) in [(true, &says), (false, &hears)] {
         for (kind, row) in table {
             for (state, expected) in states.iter().zip(row) {
-                check(state, Kind::parse(kind).unwrap(), expected, is_said);
+                check(state, Kind::parse(kind).unwrap(), expected, is_outbound);
             }
         }
     }

@@ -13,7 +13,7 @@ fn auth(mechanism: &str, message: &str) -> String {
 }
 
 #[test]
-fn a_device_logs_in_with_its_token() {
+fn device_logs_in_with_its_token() {
     for (user, name) in
         [("d1", "d1"), ("D1", "d1"), ("d1@x.example", "d1"), ("a b", "a b"), ("a\\20b", "a b")]
     {
@@ -29,7 +29,7 @@ fn a_device_logs_in_with_its_token() {
 }
 
 #[test]
-fn a_first_message_may_come_later() {
+fn initial_response_may_be_sent_later() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     assert_eq!(
@@ -41,7 +41,7 @@ fn a_first_message_may_come_later() {
 }
 
 #[test]
-fn each_failure_has_its_condition() {
+fn every_failure_has_its_condition() {
     let check = |text: &str, condition: &str| {
         let mut peer = Peer::secure();
         peer.say(HEADER);
@@ -50,7 +50,7 @@ fn each_failure_has_its_condition() {
             format!("<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><{condition}/><text xml:lang='en'>");
         assert!(said.starts_with(&expected) && said.ends_with("</text></failure>"), "{text}: {said}");
         assert!(peer.take().is_empty() && peer.conversation.failures() == 1);
-        // And it may try again (§6.4.5).
+        // The client may retry (§6.4.5).
         peer.prove();
     };
     check(&auth("X", ""), "invalid-mechanism");
@@ -66,7 +66,7 @@ fn each_failure_has_its_condition() {
 }
 
 #[test]
-fn an_authorization_identity_may_be_ones_own() {
+fn authorization_identity_may_be_the_own_account() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&auth("PLAIN", "d1@x.example\0d1\0t"));
@@ -74,7 +74,7 @@ fn an_authorization_identity_may_be_ones_own() {
 }
 
 #[test]
-fn refusals_are_told_and_counted() {
+fn rejections_are_reported_and_counted() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     for (reason, condition) in [
@@ -95,17 +95,17 @@ fn refusals_are_told_and_counted() {
 }
 
 #[test]
-fn a_token_of_another_device_is_not_this_ones() {
+fn token_of_another_device_is_rejected() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&auth("PLAIN", "\0d2\0t"));
     peer.take();
     let said = peer.tell(|conversation, cx, out| conversation.authenticated(cx, device(), out));
     assert!(said.contains("<not-authorized/>"), "{said}");
-    assert!(matches!(&peer.take()[..], [Action::Refused(why)] if why.contains("another device's")));
+    assert!(matches!(&peer.take()[..], [Action::Refused(why)] if why.contains("another device")));
 }
 
-/// A client's side of SCRAM (RFC 5802 §3), from its password.
+/// The client side of SCRAM (RFC 5802 §3), from its password.
 fn proof(hash: Hash, password: &str, first_bare: &str, challenge: &str, binding: &str) -> (String, String) {
     let (mac, sum) = match hash {
         Hash::Sha1 => (hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &digest::SHA1_FOR_LEGACY_USE_ONLY),
@@ -116,7 +116,7 @@ fn proof(hash: Hash, password: &str, first_bare: &str, challenge: &str, binding:
     let nonce = between(challenge, "r=", ",");
     let salt = engine.decode(between(challenge, ",s=", ",")).unwrap();
     let rounds: u32 = challenge.split_once(",i=").unwrap().1.parse().unwrap();
-    // Hi(), by its definition and not by the library's function.
+    // Hi() by its definition, independent of the library's function.
     let mut block = sign(password.as_bytes(), &[&salt[..], &[0, 0, 0, 1]].concat());
     let mut salted = block.clone();
     for _ in 1..rounds {
@@ -134,7 +134,7 @@ fn proof(hash: Hash, password: &str, first_bare: &str, challenge: &str, binding:
 }
 
 #[test]
-fn a_device_proves_that_it_has_its_token() {
+fn device_proves_its_token_with_scram() {
     for (mechanism, hash) in [("SCRAM-SHA-1", Hash::Sha1), ("SCRAM-SHA-256", Hash::Sha256)] {
         let keys = Keys::derive(hash, "secret", b"some salt", std::num::NonZeroU32::new(4_096).unwrap());
         for credentials in [
@@ -160,12 +160,9 @@ fn a_device_proves_that_it_has_its_token() {
 }
 
 #[test]
-fn nobody_learns_which_devices_there_are() {
+fn scram_does_not_reveal_which_devices_exist() {
     let password = Credentials::Password { device: device(), password: Token::new("other") };
-    for (wrong, why) in [
-        (None, "there is no such account, or no accounts at all"),
-        (Some(password), "the password is another"),
-    ] {
+    for (wrong, why) in [(None, "the account does not exist"), (Some(password), "the password is wrong")] {
         let mut peer = Peer::secure();
         peer.say(HEADER);
         peer.say(&auth("SCRAM-SHA-256", "n,,n=d1,r=abc"));
@@ -176,16 +173,16 @@ fn nobody_learns_which_devices_there_are() {
         let (last, _) = proof(Hash::Sha256, "secret", "n=d1,r=abc", &challenge, "n,,");
         let said = peer.say(&format!("<response xmlns='{}'>{}</response>", ns::SASL, base64(&last)));
         assert!(said.contains("<not-authorized/>"), "{said}");
-        let told = &peer.take()[..];
+        let actions = &peer.take()[..];
         assert!(
-            matches!(told, [Action::Refused(it)] if *it == why),
-            "who runs the service learns it: {told:?}"
+            matches!(actions, [Action::Refused(it)] if *it == why),
+            "the operator learns the reason: {actions:?}"
         );
     }
 }
 
 #[test]
-fn a_proof_may_be_bound_to_the_tls_connection() {
+fn proof_may_be_bound_to_the_tls_connection() {
     let mut peer = Peer::secure();
     let binding = ChannelBinding { kind: "tls-exporter", data: b"0123456789".as_slice().into() };
     peer.conversation.set_channel_binding(binding);
@@ -211,7 +208,7 @@ pub(super) fn authenticate(inside: &str) -> String {
 }
 
 #[test]
-fn one_round_trip_logs_in_and_binds() {
+fn sasl2_logs_in_and_binds_in_one_round_trip() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     let bind = "<bind xmlns='urn:xmpp:bind:0'><tag>App</tag><enable xmlns='urn:xmpp:sm:3' resume='true'/>\
@@ -236,7 +233,7 @@ fn one_round_trip_logs_in_and_binds() {
 }
 
 #[test]
-fn sasl2_without_binding_goes_on_with_features() {
+fn sasl2_without_bind_continues_with_features() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&authenticate(""));
@@ -251,7 +248,7 @@ fn sasl2_without_binding_goes_on_with_features() {
 }
 
 #[test]
-fn a_refusal_after_the_proof_is_still_a_failure_of_sasl2() {
+fn rejection_after_the_proof_is_a_sasl2_failure() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&authenticate("<bind xmlns='urn:xmpp:bind:0'/>"));

@@ -32,7 +32,7 @@ fn unbound() -> Peer {
 }
 
 #[test]
-fn after_the_log_in_a_resource_is_bound() {
+fn resource_is_bound_after_the_log_in() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.prove();
@@ -61,7 +61,7 @@ fn after_the_log_in_a_resource_is_bound() {
 }
 
 #[test]
-fn before_a_resource_nothing_else_is_heard() {
+fn stanzas_before_binding_are_rejected() {
     for text in [
         "<presence/>",
         "<message to='a@x.example'/>",
@@ -77,7 +77,7 @@ fn before_a_resource_nothing_else_is_heard() {
 }
 
 #[test]
-fn a_resource_may_be_no_resource() {
+fn invalid_resource_is_rejected() {
     let mut peer = unbound();
     let long = "x".repeat(1_024);
     for text in ["&#9;", &long] {
@@ -91,7 +91,7 @@ fn a_resource_may_be_no_resource() {
 }
 
 #[test]
-fn a_bind_that_is_refused_is_told() {
+fn rejected_bind_is_reported() {
     let bind = "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>";
     let mut peer = unbound();
     peer.say(bind);
@@ -104,8 +104,8 @@ fn a_bind_that_is_refused_is_told() {
 }
 
 #[test]
-fn what_is_said_early_is_taken_up_in_order() {
-    // Everything at once, as XEP-0305 has it.
+fn early_input_is_processed_in_order() {
+    // Everything at once, as XEP-0305 does.
     let mut peer = Peer::secure();
     let said = peer.say(&format!(
         "{HEADER}<auth xmlns='{}' mechanism='PLAIN'>{}</auth>{HEADER}\
@@ -128,7 +128,7 @@ fn what_is_said_early_is_taken_up_in_order() {
 }
 
 #[test]
-fn what_is_said_early_is_bounded() {
+fn early_input_is_bounded() {
     for text in ["<presence/>".repeat(65), format!("<a>{}</a>", "x".repeat(9_000)).repeat(2)] {
         let mut peer = unbound();
         peer.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
@@ -139,7 +139,7 @@ fn what_is_said_early_is_bounded() {
 }
 
 #[test]
-fn stanzas_are_counted_both_ways() {
+fn stanzas_are_counted_in_both_directions() {
     let mut peer = Peer::open();
     assert_eq!(peer.say("<r xmlns='urn:xmpp:sm:3'/>"), failed("unexpected-request"));
     assert_eq!(peer.say("<a xmlns='urn:xmpp:sm:3' h='0'/>"), failed("unexpected-request"));
@@ -160,7 +160,7 @@ fn stanzas_are_counted_both_ways() {
     assert_eq!(
         said,
         "<stream:error><undefined-condition xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>\
-         <text xmlns='urn:ietf:params:xml:ns:xmpp-streams' xml:lang='en'>more stanzas are confirmed than were sent</text>\
+         <text xmlns='urn:ietf:params:xml:ns:xmpp-streams' xml:lang='en'>more stanzas were acknowledged than sent</text>\
          <handled-count-too-high xmlns='urn:xmpp:sm:3' h='5' send-count='4'/></stream:error></stream:stream>"
     );
     peer.assert_closed(CloseReason::BadMessage);
@@ -173,7 +173,7 @@ fn failed(condition: &str) -> String {
 }
 
 #[test]
-fn without_it_a_ping_confirms() {
+fn ping_confirms_without_stream_management() {
     let mut peer = Peer::open();
     assert_eq!(checkpoint(&mut peer), "");
     deliver(&mut peer, 1);
@@ -185,7 +185,7 @@ fn without_it_a_ping_confirms() {
     assert_eq!(checkpoint(&mut peer), "");
     peer.say("<iq type='result' id='noroshi-2' to='x.example'/>");
     assert!(peer.take().is_empty(), "nobody asked that");
-    // A client that does not know pings says so, and has read it as well.
+    // A client without ping support returns an error, which also confirms that it read everything.
     let said = peer.say("<iq type='error' id='noroshi-1'><error type='cancel'/></iq>");
     assert!(said.contains("id='noroshi-2'"), "{said}");
     assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if *ids == [id(1)]));
@@ -196,7 +196,7 @@ fn without_it_a_ping_confirms() {
 }
 
 #[test]
-fn a_silent_client_is_asked_whether_it_is_there() {
+fn silent_client_is_pinged() {
     let ping = |peer: &mut Peer| {
         let mut out = Vec::new();
         peer.conversation.push_ping(&peer.config, &mut out);
@@ -212,7 +212,7 @@ fn a_silent_client_is_asked_whether_it_is_there() {
 }
 
 #[test]
-fn a_client_that_confirms_nothing_gets_no_more() {
+fn client_that_confirms_nothing_gets_no_more_notifications() {
     for enable in ["", "<enable xmlns='urn:xmpp:sm:3' resume='true'/>"] {
         let mut peer = Peer::open();
         peer.config.unacked_max = 3;
@@ -238,10 +238,10 @@ const PING: &str = "<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>";
 const REQUEST: &str = "<r xmlns='urn:xmpp:sm:3'/>";
 
 #[test]
-fn answers_are_to_be_confirmed_too_by_count() {
+fn responses_count_towards_acknowledgement_requests() {
     let mut peer = Peer::open();
     peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
-    // A client that asks and asks, and answers each request with what it has read. It takes all day.
+    // A client that sends many requests and answers each ping after reading. It takes all day.
     let mut sent = 0;
     for _ in 0..1_000 {
         let said = peer.say(&PING.repeat(10));
@@ -257,7 +257,7 @@ fn answers_are_to_be_confirmed_too_by_count() {
 }
 
 #[test]
-fn a_burst_that_leaves_no_time_for_an_answer_ends_nothing() {
+fn burst_does_not_end_a_responsive_stream() {
     let mut peer = Peer::open();
     peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     let stanza = bytes::Bytes::from_static(b"<message from='o@x.example'/>");
@@ -275,7 +275,7 @@ fn a_burst_that_leaves_no_time_for_an_answer_ends_nothing() {
 }
 
 #[test]
-fn a_few_stanzas_are_to_be_confirmed_by_time() {
+fn few_stanzas_are_acknowledged_by_timer() {
     let mut peer = Peer::open();
     let remind = |peer: &mut Peer| peer.tell(|conversation, cx, out| conversation.remind(cx, out));
     peer.say(PING);
@@ -289,7 +289,7 @@ fn a_few_stanzas_are_to_be_confirmed_by_time() {
     assert_eq!(remind(&mut peer), "", "one is under way");
     peer.say("<a xmlns='urn:xmpp:sm:3' h='1'/>");
     assert!(!peer.conversation.wants_checkpoint());
-    // Also what is sent again, on another connection.
+    // Also resent stanzas on another connection.
     peer.say(PING);
     let suspended = peer.conversation.suspend().expect("it can be resumed");
     let mut peer = unbound();
@@ -298,7 +298,7 @@ fn a_few_stanzas_are_to_be_confirmed_by_time() {
     assert!(peer.conversation.is_open() && peer.conversation.wants_checkpoint());
 }
 
-/// A session with stream management, whose connection broke after it was sent 1, 2 and 3.
+/// A session with stream management whose connection broke after messages 1, 2 and 3.
 fn broken() -> Box<Suspended> {
     let mut peer = Peer::open();
     peer.config.resume_prefix = "n1-".into();
@@ -322,7 +322,7 @@ fn broken() -> Box<Suspended> {
 const RESUME: &str = "<resume xmlns='urn:xmpp:sm:3' previd='n1-07070707070707070707070707070707' h='2'/>";
 
 #[test]
-fn a_session_is_resumed() {
+fn session_is_resumed() {
     for sasl2 in [false, true] {
         let mut peer = if sasl2 { Peer::secure() } else { unbound() };
         if sasl2 {
@@ -337,7 +337,7 @@ fn a_session_is_resumed() {
         assert_eq!(&**name, "n1-07070707070707070707070707070707");
         let said = peer.tell(|conversation, cx, out| conversation.resumed(cx, Resumed::Yes(broken()), out));
         let resumed = "<resumed xmlns='urn:xmpp:sm:3' previd='n1-07070707070707070707070707070707' h='1'/>";
-        // Its presence and 1 are confirmed; 2 is at hand, 3 was over the limit.
+        // Its presence and 1 are confirmed; 2 is cached, 3 exceeded the limit.
         let again = "<message id='2'/><message id='3'/>";
         let expected = match sasl2 {
             false => format!("{resumed}{again}"),
@@ -360,7 +360,7 @@ fn a_session_is_resumed() {
 }
 
 #[test]
-fn what_was_not_kept_is_read_again() {
+fn uncached_notifications_are_read_again() {
     let mut peer = Peer::open();
     peer.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     peer.config.unacked_bytes_max = 20;
@@ -376,7 +376,7 @@ fn what_was_not_kept_is_read_again() {
 }
 
 #[test]
-fn a_session_that_is_gone_is_told() {
+fn missing_session_is_reported() {
     let other = || {
         let mut suspended = broken();
         suspended.device = DeviceId::parse("d2").unwrap();
@@ -397,7 +397,7 @@ fn a_session_that_is_gone_is_told() {
 }
 
 #[test]
-fn sasl2_binds_where_nothing_can_be_resumed() {
+fn sasl2_binds_if_resumption_fails() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&authenticate(&format!("{RESUME}<bind xmlns='urn:xmpp:bind:0'/>")));
@@ -412,7 +412,7 @@ fn sasl2_binds_where_nothing_can_be_resumed() {
 }
 
 #[test]
-fn resuming_may_fail_the_stream() {
+fn invalid_resumption_ends_the_stream() {
     let mut peer = unbound();
     peer.say(&RESUME.replace("h='2'", "h='5'"));
     peer.take();
@@ -427,7 +427,7 @@ fn resuming_may_fail_the_stream() {
 }
 
 #[test]
-fn only_a_broken_connection_is_resumed() {
+fn only_broken_connections_are_resumed() {
     let mut peer = Peer::open();
     assert!(peer.conversation.suspend().is_none(), "nobody asked for it");
     let mut peer = Peer::open();

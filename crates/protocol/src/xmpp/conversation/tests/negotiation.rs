@@ -1,9 +1,9 @@
-//! Streams begin, are secured and end: RFC 6120 §4, §5, RFC 7395.
+//! Start, encryption and end of streams: RFC 6120 §4, §5, RFC 7395.
 
 use super::*;
 
 #[test]
-fn a_stream_begins_with_features() {
+fn stream_starts_with_features() {
     let mut peer = Peer::secure();
     let said = peer.say(HEADER);
     let features = said.strip_prefix(OUR_HEADER).unwrap();
@@ -23,7 +23,7 @@ fn a_stream_begins_with_features() {
 }
 
 #[test]
-fn without_tls_nothing_secret_is_said() {
+fn credentials_require_tls() {
     let mut peer = Peer::new(Framing::Stream, Security::StartTls);
     let said = peer.say(HEADER);
     assert!(said.ends_with(
@@ -42,7 +42,7 @@ fn without_tls_nothing_secret_is_said() {
 }
 
 #[test]
-fn what_comes_in_the_clear_behind_starttls_is_not_believed() {
+fn plaintext_after_starttls_is_ignored() {
     let mut peer = Peer::new(Framing::Stream, Security::StartTls);
     peer.say(HEADER);
     let said = peer.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><iq/>");
@@ -51,7 +51,7 @@ fn what_comes_in_the_clear_behind_starttls_is_not_believed() {
 }
 
 #[test]
-fn starttls_that_is_not_offered_fails() {
+fn unoffered_starttls_fails() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     assert_eq!(
@@ -62,7 +62,7 @@ fn starttls_that_is_not_offered_fails() {
 }
 
 #[test]
-fn each_wrong_beginning_has_its_condition() {
+fn every_invalid_header_has_its_condition() {
     let check = |text: &str, condition: &str, reason: CloseReason| {
         let mut peer = Peer::secure();
         let said = peer.say(text);
@@ -94,7 +94,7 @@ fn each_wrong_beginning_has_its_condition() {
 }
 
 #[test]
-fn versions_above_ours_are_answered_with_ours() {
+fn newer_versions_are_answered_with_ours() {
     for version in ["1.0", "1.1", "2.0", "10.0"] {
         let mut peer = Peer::secure();
         let said = peer.say(&HEADER.replace("version='1.0' xmlns", &format!("version='{version}' xmlns")));
@@ -103,14 +103,14 @@ fn versions_above_ours_are_answered_with_ours() {
 }
 
 #[test]
-fn the_header_answers_the_one_who_asked() {
+fn response_header_is_addressed_to_the_client() {
     let mut peer = Peer::secure();
     let said = peer.say(&HEADER.replace("to='x.example'", "to='X.example.' from='d1@x.example'"));
     assert!(said.contains(" from='x.example' to='d1@x.example' "), "{said}");
 }
 
 #[test]
-fn a_websocket_has_an_element_a_frame() {
+fn websocket_carries_one_element_per_frame() {
     let mut peer = Peer::new(Framing::WebSocket, Security::Encrypted);
     let open = "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='x.example' version='1.0'/>";
     let said = peer.say_frame(open);
@@ -149,7 +149,7 @@ fn a_websocket_has_an_element_a_frame() {
 }
 
 #[test]
-fn a_websocket_ends_with_close() {
+fn websocket_ends_with_close() {
     let mut peer = Peer::new(Framing::WebSocket, Security::Encrypted);
     peer.say_frame("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='x.example' version='1.0'/>");
     let close = "<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>";
@@ -165,7 +165,7 @@ fn a_websocket_ends_with_close() {
 }
 
 #[test]
-fn every_reason_of_the_services_has_its_last_word() {
+fn every_close_reason_has_its_stream_error() {
     for reason in CloseReason::ALL {
         let mut peer = Peer::open();
         let said = peer.tell(|conversation, cx, out| conversation.close(cx, reason, None, out));
@@ -184,7 +184,7 @@ fn every_reason_of_the_services_has_its_last_word() {
 }
 
 #[test]
-fn who_drains_says_where_to_go() {
+fn draining_server_redirects() {
     let drain = |peer: &mut Peer, to: &str| {
         let close = |it: &mut Conversation, cx: &Context<'_>, out: &mut Output| {
             it.close(cx, CloseReason::Drain, Some(to), out);

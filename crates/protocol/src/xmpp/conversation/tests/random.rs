@@ -1,5 +1,4 @@
-//! Whatever is said by either side, in whatever order: no panic, bounded memory, and only well-formed XML
-//! goes out.
+//! Arbitrary input from both sides in any order: no panic, bounded memory, and well-formed XML as output.
 
 use bytes::Bytes;
 use noroshi_types::NotificationId;
@@ -7,8 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::native::Token;
-use crate::xmpp::action::{Credentials, Refusal, Resumed};
+use crate::xmpp::action::{Credentials, Resumed};
 use crate::xmpp::management::Suspended;
+use crate::xmpp::refusal::Refusal;
 
 #[derive(Debug, Clone)]
 enum Said {
@@ -102,7 +102,7 @@ fn play(peer: &mut Peer, framing: Framing, step: Said, kept: &mut Option<Box<Sus
         Said::Element(text) if framing == Framing::WebSocket => {
             peer.call(|it, cx, out| it.receive(cx, Input::Element(&text), out))
         }
-        Said::Element(text) => peer.say_bytes(text.as_bytes()),
+        Said::Element(text) => peer.send_bytes(text.as_bytes()),
         Said::Authenticated => peer.call(|it, cx, out| it.authenticated(cx, device(), out)),
         Said::Keys(known) => {
             let password = Credentials::Password { device: device(), password: Token::new("t") };
@@ -158,7 +158,7 @@ fn play(peer: &mut Peer, framing: Framing, step: Said, kept: &mut Option<Box<Sus
         Said::Suspend => {
             let suspended = peer.conversation.suspend();
             *kept = suspended.or(kept.take());
-            // The client comes again.
+            // The client reconnects.
             peer.conversation = Conversation::new(framing, Security::Encrypted);
             Vec::new()
         }
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_of_anything(
+    fn any_input_in_any_order_keeps_the_invariants(
         steps in prop::collection::vec(said(), 0..80),
         websocket in any::<bool>(),
         account in any::<bool>(),
@@ -191,7 +191,7 @@ proptest! {
                 prop_assert!(parse_element(&element, inherited, &Default::default()).is_ok(), "{}", element);
             }
             if let Some(management) = &peer.conversation.management {
-                // Of each kept byte or awaited notification an entry, and between them one for the others.
+                // One entry per stored byte or pending notification, and one for other stanzas in between.
                 prop_assert!(management.held_bytes() <= 100 + 2 * (10 + 100) * 64);
             }
             if let Some(opening) = &peer.conversation.opening {
@@ -204,7 +204,7 @@ proptest! {
     }
 }
 
-/// What a client's framer hears of a stream.
+/// The elements that a client's framer reads from a stream.
 fn elements(bytes: &[u8]) -> Vec<String> {
     let mut heard = Vec::new();
     let result = Framer::new().feed(bytes, &Default::default(), &mut |input| {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use noroshi_types::{NotificationId, Presence, Topic, When};
 
 use super::*;
-use crate::xmpp::action::Refusal;
 use crate::xmpp::archive::{ArchivePage, ArchivePlace, Archived};
 use crate::xmpp::encode::tests::{ID, notification};
+use crate::xmpp::refusal::Refusal;
 
 fn iq(kind: &str, to: &str, inside: &str) -> String {
     let to = if to.is_empty() { String::new() } else { format!(" to='{to}'") };
     format!("<iq type='{kind}' id='i'{to}>{inside}</iq>")
 }
 
-/// What the answer is: `result …` or the condition and its detail.
+/// The response: `result …`, or the error condition and its detail.
 fn answer(said: &str) -> String {
     if let Some((_, inside)) = said.split_once("type='result'") {
         let (attributes, inside) = inside.split_once('>').unwrap();
@@ -23,13 +23,13 @@ fn answer(said: &str) -> String {
     }
     let error = between(said, "<error type=", "</error>");
     let names = error.split('<').skip(1).map(|it| it.split([' ', '/']).next().unwrap());
-    // Each has its text (RFC 6120 §8.3.2).
+    // Every error has a text (RFC 6120 §8.3.2).
     assert_eq!(names.clone().filter(|name| *name == "text").count(), 1, "{said}");
     names.filter(|name| !["", "text"].contains(name)).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn every_request_is_answered() {
+fn every_request_gets_a_response() {
     let check = |kind: &str, to: &str, inside: &str, expected: &str| {
         let mut peer = Peer::open();
         let said = peer.say(&iq(kind, to, inside));
@@ -57,8 +57,13 @@ fn every_request_is_answered() {
     check("get", "", "<vCard xmlns='vcard-temp'/>", "service-unavailable");
     // XEP-0092
     let version = "<query xmlns='jabber:iq:version'/>";
-    let told = format!("<name>Noroshi</name><version>{}</version>", env!("CARGO_PKG_VERSION"));
-    check("get", "x.example", version, &format!("result <query xmlns='jabber:iq:version'>{told}</query>"));
+    let version_query = format!("<name>Noroshi</name><version>{}</version>", env!("CARGO_PKG_VERSION"));
+    check(
+        "get",
+        "x.example",
+        version,
+        &format!("result <query xmlns='jabber:iq:version'>{version_query}</query>"),
+    );
     check("set", "x.example", version, "service-unavailable");
     check("get", "pubsub.x.example", version, "service-unavailable");
     check("get", "x.example", "<query xmlns='jabber:iq:register'/>", "service-unavailable");
@@ -72,7 +77,7 @@ fn every_request_is_answered() {
 }
 
 #[test]
-fn what_breaks_the_rules_of_stanzas() {
+fn invalid_stanzas_are_rejected() {
     let mut peer = Peer::open();
     let said = peer.say("<iq type='get'><ping xmlns='urn:xmpp:ping'/></iq>");
     assert!(said.contains("<bad-request "), "an id is required: {said}");
@@ -96,24 +101,24 @@ fn what_breaks_the_rules_of_stanzas() {
 }
 
 #[test]
-fn presence_says_what_may_be_delivered() {
+fn presence_controls_delivery() {
     let mut peer = Peer::open();
     let presence = |peer: &mut Peer, text: &str| {
         let said = peer.say(text);
         let actions = peer.take();
-        let told = actions.iter().map(|action| match action {
+        let presences = actions.iter().map(|action| match action {
             Action::Presence(presence) => *presence,
             other => panic!("{other:?}"),
         });
-        (said, told.collect::<Vec<_>>())
+        (said, presences.collect::<Vec<_>>())
     };
-    let (said, told) =
+    let (said, presences) =
         presence(&mut peer, "<presence id='a'><status>&lt;hi</status><x xmlns='u'/></presence>");
     assert_eq!(
         said,
         "<presence from='d1@x.example/r' to='d1@x.example/r' id='a'><status>&lt;hi</status></presence>"
     );
-    assert_eq!(told, [Presence::Active]);
+    assert_eq!(presences, [Presence::Active]);
     assert_eq!(presence(&mut peer, "<presence/>").1, [], "nothing changed");
     assert_eq!(presence(&mut peer, "<presence><show>xa</show></presence>").1, [Presence::Idle]);
     assert_eq!(presence(&mut peer, "<presence/>").1, [Presence::Active]);
@@ -131,9 +136,9 @@ fn presence_says_what_may_be_delivered() {
         presence(&mut peer, "<presence type='unavailable'/>"),
         (String::new(), vec![Presence::Offline])
     );
-    let (said, told) =
+    let (said, presences) =
         presence(&mut peer, "<presence type='here'/><presence><priority>x</priority></presence>");
-    assert_eq!((said.matches("<bad-request ").count(), told), (2, vec![]));
+    assert_eq!((said.matches("<bad-request ").count(), presences), (2, vec![]));
     for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "unavailable"] {
         let text = format!("<presence type='{kind}' to='other@x.example'/>");
         assert_eq!(presence(&mut peer, &text), (String::new(), vec![]));
@@ -141,7 +146,7 @@ fn presence_says_what_may_be_delivered() {
 }
 
 #[test]
-fn a_receipt_is_a_confirmation() {
+fn receipt_confirms_a_notification() {
     let mut peer = Peer::open();
     let receipt =
         format!("<message to='x.example' id='m'><received xmlns='urn:xmpp:receipts' id='{ID}'/></message>");
@@ -150,7 +155,7 @@ fn a_receipt_is_a_confirmation() {
     assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if *ids == [id]));
     assert_eq!(peer.say("<message to='pubsub.x.example' type='headline'><received xmlns='urn:xmpp:receipts' id='x'/></message>"), "");
     assert!(peer.take().is_empty());
-    // Stream management does not confirm it once more.
+    // Stream management does not confirm it again.
     peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
     peer.conversation.deliver(&peer.config, id, true, &bytes::Bytes::new());
     peer.say(&receipt);
@@ -160,7 +165,7 @@ fn a_receipt_is_a_confirmation() {
 }
 
 #[test]
-fn there_is_nobody_to_talk_to() {
+fn devices_have_no_contacts() {
     let mut peer = Peer::open();
     for (to, condition) in [
         ("other@x.example", "service-unavailable"),
@@ -178,7 +183,7 @@ fn there_is_nobody_to_talk_to() {
     assert!(peer.take().is_empty());
 }
 
-/// Bound as an account.
+/// A session bound as an account.
 fn account() -> Peer {
     let mut peer = Peer::secure();
     peer.conversation.set_account(true);
@@ -187,7 +192,7 @@ fn account() -> Peer {
 }
 
 #[test]
-fn an_accounts_stanzas_are_handed_on() {
+fn stanzas_of_accounts_are_relayed() {
     let mut peer = account();
     let said = peer.say(
         "<message id='i' type='chat' to='Other@x.example/q' xml:lang='en' x='y'><body>a&amp;b</body>\
@@ -206,7 +211,7 @@ fn an_accounts_stanzas_are_handed_on() {
         said,
         "<message type='error' id='i' from='Other@x.example/q' to='d1@x.example/r'><error type='cancel'>\
          <service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>\
-         <text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas' xml:lang='en'>nothing at this address takes such a stanza</text>\
+         <text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas' xml:lang='en'>nothing at this address handles such a stanza</text>\
          </error></message>"
     );
     // Itself, and one of its own resources.
@@ -219,7 +224,7 @@ fn an_accounts_stanzas_are_handed_on() {
             "{text}"
         );
     }
-    // What is never answered asks for no answer.
+    // Stanzas that are never answered request no answer.
     for text in
         ["<presence type='subscribe' to='o@x.example'/>", "<iq type='result' id='x' to='o@x.example/q'/>"]
     {
@@ -235,7 +240,7 @@ fn an_accounts_stanzas_are_handed_on() {
 }
 
 #[test]
-fn an_account_asks_for_its_roster_and_changes_it() {
+fn account_reads_and_changes_its_roster() {
     let mut peer = account();
     peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster' ver='v'/>"));
     assert!(matches!(&peer.actions[..], [Action::Roster { known: Some(known), .. }] if &**known == "v"));
@@ -270,7 +275,7 @@ fn an_account_asks_for_its_roster_and_changes_it() {
 }
 
 #[test]
-fn an_account_is_described_to_those_who_may_know_it() {
+fn account_is_described_to_permitted_accounts() {
     let mut peer = account();
     let ask = |kind: &str| {
         iq("get", "o@x.example", &format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'/>"))
@@ -288,7 +293,7 @@ fn an_account_is_described_to_those_who_may_know_it() {
     assert_eq!(known.replace("></query>", "/>"), unknown);
     peer.say(&ask("info"));
     assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Unavailable))), "service-unavailable");
-    // A device is told the same of everybody.
+    // A device gets the same answer about every account.
     let mut device = Peer::open();
     assert_eq!(answer(&device.say(&ask("items"))), unknown);
     assert_eq!(answer(&device.say(&ask("info"))), "service-unavailable");
@@ -296,7 +301,7 @@ fn an_account_is_described_to_those_who_may_know_it() {
 }
 
 #[test]
-fn an_account_publishes_of_itself() {
+fn account_publishes_personal_events() {
     let mut peer = account();
     let pubsub = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB);
     peer.say(&iq("set", "", &pubsub("<publish node='m'><item id='1'><x xmlns='u'/></item></publish>")));
@@ -323,7 +328,7 @@ fn an_account_publishes_of_itself() {
 }
 
 #[test]
-fn an_archive_is_told_in_pages() {
+fn archive_is_sent_in_pages() {
     let mut peer = Peer::open();
     let form = answer(&peer.say(&iq("get", "", "<query xmlns='urn:xmpp:mam:2'/>")));
     assert!(form.contains("<field type='jid-single' var='with'/>"), "{form}");
@@ -347,7 +352,7 @@ fn an_archive_is_told_in_pages() {
     assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
     let long = format!("<query xmlns='urn:xmpp:mam:2' queryid='{}'/>", "q".repeat(129));
     assert_eq!(answer(&peer.say(&iq("set", "", &long))), "bad-request");
-    // Nobody else's.
+    // Only the own archive.
     for to in ["o@x.example", "x.example", "pubsub.x.example"] {
         assert_eq!(answer(&peer.say(&iq("set", to, query))), "service-unavailable", "{to}");
     }
@@ -356,14 +361,14 @@ fn an_archive_is_told_in_pages() {
 }
 
 #[test]
-fn nothing_follows_the_end_of_a_stream() {
+fn nothing_follows_the_end_of_the_stream() {
     let mut peer = Peer::open();
     peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
     peer.say(&iq("set", "", "<query xmlns='urn:xmpp:mam:2'/>"));
     let [Action::Archive { query, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
     let message = || Archived::new(&peer.config, &notification(When::Stored, None, r#"{"title":"t"}"#));
     let page = ArchivePage::new(query, vec![message(), message()], 0, 2);
-    // A client that confirms nothing is given up with the first of them.
+    // A client that acknowledges nothing is closed at the first of them.
     (peer.config.unacked_max, peer.config.unacked_patience_ms) = (0, 0);
     let said = peer.answer(Answer::Archive(page));
     assert_eq!(said.matches("</result>").count(), 1, "{said}");
@@ -371,9 +376,9 @@ fn nothing_follows_the_end_of_a_stream() {
     peer.assert_closed(CloseReason::SlowConsumer);
 }
 
-/// A namespace is declared once and written at each element that is of it.
+/// A namespace is declared once but written at each element that uses it.
 #[test]
-fn a_short_stanza_does_not_become_a_long_one() {
+fn relayed_stanza_is_limited_after_serialization() {
     let declared = format!("xmlns:p='{}'", "n".repeat(10_000));
     let mut peer = account();
     for inside in ["<p:a/>".repeat(1_000), "<a p:b='' p:c='' p:d=''/>".repeat(500)] {
@@ -402,8 +407,8 @@ fn a_short_stanza_does_not_become_a_long_one() {
             ),
         ] {
             assert_eq!(answer(&peer.say(&text)), expected, "{}", &text[..40]);
-            let told = peer.take().into_iter().find(|action| !matches!(action, Action::Presence(_)));
-            assert!(told.is_none(), "{told:?}");
+            let action = peer.take().into_iter().find(|action| !matches!(action, Action::Presence(_)));
+            assert!(action.is_none(), "{action:?}");
         }
         // RFC 6120 §8.3.1
         let error = format!("<message type='error' to='o@x.example' {declared}>{inside}</message>");
@@ -414,7 +419,7 @@ fn a_short_stanza_does_not_become_a_long_one() {
 
 /// A quote takes six bytes in an attribute.
 #[test]
-fn the_attributes_of_what_is_for_others_are_short() {
+fn relayed_attributes_are_limited() {
     let mut peer = account();
     let long = "'".repeat(256);
     for attribute in ["id", "xml:lang", "type"] {
@@ -431,9 +436,9 @@ fn the_attributes_of_what_is_for_others_are_short() {
     assert!(matches!(&peer.take()[..], [Action::Relay { .. }]));
 }
 
-/// XEP-0060 §7.1.5, §6.3: a node of an account hides the topic of its name, whatever else is asked for.
+/// XEP-0060 §7.1.5, §6.3: a node of an account shadows the topic of the same name, whatever the request.
 #[test]
-fn a_request_with_options_is_one_for_a_node_too() {
+fn requests_with_options_reach_nodes_too() {
     use crate::xmpp::accounts::NodeRequest;
     let mut peer = account();
     let publish = "<publish node='chat/1'><item><json xmlns='urn:xmpp:json:0'>1</json></item></publish>";
@@ -460,11 +465,11 @@ fn a_request_with_options_is_one_for_a_node_too() {
 }
 
 #[test]
-fn an_archive_has_rules() {
+fn archive_has_preferences() {
     let prefs = |inside: &str| format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
     let always =
         "result <prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>";
-    // A device's inbox is what it is.
+    // A device's inbox cannot be configured.
     let mut peer = Peer::open();
     assert_eq!(answer(&peer.say(&iq("get", "", "<prefs xmlns='urn:xmpp:mam:2'/>"))), always);
     assert_eq!(answer(&peer.say(&iq("set", "", &prefs("default='always'>")))), always);
@@ -480,7 +485,7 @@ fn an_archive_has_rules() {
 }
 
 #[test]
-fn an_account_asks_for_copies() {
+fn account_enables_carbons() {
     let mut peer = account();
     for (name, expected) in [("enable", true), ("disable", false)] {
         peer.say(&iq("set", "", &format!("<{name} xmlns='urn:xmpp:carbons:2'/>")));
@@ -497,7 +502,7 @@ fn an_account_asks_for_copies() {
 }
 
 #[test]
-fn an_account_has_a_card() {
+fn account_has_a_vcard() {
     let mut peer = account();
     peer.say(&iq("get", "", "<vCard xmlns='vcard-temp'/>"));
     assert!(matches!(&peer.actions[..], [Action::Card { owner: None, .. }]));
@@ -519,7 +524,7 @@ fn an_account_has_a_card() {
 }
 
 #[test]
-fn the_service_tells_what_it_is() {
+fn service_describes_itself() {
     let mut peer = Peer::open();
     let mut ask = |to: &str, kind: &str, node: &str| {
         let query = format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'{node}/>");
@@ -545,7 +550,7 @@ fn the_service_tells_what_it_is() {
 }
 
 #[test]
-fn the_service_announces_what_it_can() {
+fn service_announces_its_capabilities() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.prove();
@@ -561,7 +566,7 @@ fn the_service_announces_what_it_can() {
     let info = ask("x.example", "info", &announced);
     assert!(info.contains(&format!(" node='{announced}'><identity category='server' ")), "{info}");
     assert!(info.contains("<feature var='http://jabber.org/protocol/caps'/>"), "{info}");
-    // XEP-0115 §5.4: what a client makes of the answer is what was announced.
+    // XEP-0115 §5.4: the client's hash of the response equals the announced one.
     let mut said: Vec<&str> =
         info.split("<feature var='").skip(1).map(|it| it.split_once('\'').unwrap().0).collect();
     said.sort_unstable();
@@ -583,7 +588,7 @@ fn pubsub(peer: &mut Peer, kind: &str, inside: &str) -> String {
 }
 
 #[test]
-fn topics_are_subscribed_for_good_or_for_now() {
+fn topic_subscriptions_are_durable_or_temporary() {
     for (jid, forever) in [("d1@x.example", true), ("D1@x.example", true), ("d1@x.example/r", false)] {
         let mut peer = Peer::open();
         let canonical = jid.to_lowercase();
@@ -608,7 +613,7 @@ fn topics_are_subscribed_for_good_or_for_now() {
 }
 
 #[test]
-fn each_wrong_request_to_pubsub_has_its_condition() {
+fn every_invalid_pubsub_request_has_its_condition() {
     let check = |kind: &str, inside: &str, expected: &str| {
         let mut peer = Peer::open();
         let said = pubsub(&mut peer, kind, inside);
@@ -661,7 +666,7 @@ fn each_wrong_request_to_pubsub_has_its_condition() {
 }
 
 #[test]
-fn a_feature_that_is_missing_is_named() {
+fn missing_feature_is_named() {
     let said = pubsub(&mut Peer::open(), "get", "<affiliations/>");
     let named =
         "<unsupported xmlns='http://jabber.org/protocol/pubsub#errors' feature='retrieve-affiliations'/>";
@@ -669,7 +674,7 @@ fn a_feature_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_topic_is_made_and_a_device_learns_what_it_is_to_it() {
+fn topic_is_created_and_affiliation_reported() {
     let mut peer = Peer::open();
     pubsub(&mut peer, "set", "<create node='news'/><configure/>");
     assert!(matches!(&peer.actions[..], [Action::Create { topic, .. }] if topic.as_str() == "news"));
@@ -680,8 +685,9 @@ fn a_topic_is_made_and_a_device_learns_what_it_is_to_it() {
     assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Conflict))), "conflict");
     pubsub(&mut peer, "get", "<affiliations node='news'/>");
     assert!(matches!(&peer.actions[..], [Action::Affiliation { topic, .. }] if topic.as_str() == "news"));
-    let told = "<affiliations node='news'><affiliation node='news' affiliation='member'/></affiliations>";
-    assert_eq!(answer(&peer.answer(Answer::Affiliation("member"))), in_pubsub(told));
+    let affiliations =
+        "<affiliations node='news'><affiliation node='news' affiliation='member'/></affiliations>";
+    assert_eq!(answer(&peer.answer(Answer::Affiliation("member"))), in_pubsub(affiliations));
 }
 
 #[test]
@@ -710,7 +716,7 @@ fn subscriptions_and_items_are_listed() {
 }
 
 #[test]
-fn json_is_published() {
+fn json_payload_is_published() {
     let mut peer = Peer::open();
     let publish = "<publish node='news'><item><json xmlns='urn:xmpp:json:0'> {\"a\": \"&lt;\"} </json></item></publish>";
     pubsub(&mut peer, "set", publish);
@@ -725,7 +731,7 @@ fn json_is_published() {
 }
 
 #[test]
-fn accounts_are_made_where_that_is_wanted() {
+fn registration_is_available_if_enabled() {
     let mut peer = Peer::secure();
     peer.config.registration = true;
     let said = peer.say(HEADER);

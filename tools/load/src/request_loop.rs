@@ -1,5 +1,5 @@
-//! Requests that are written out already, asked as fast as they are answered: over a number of connections with one
-//! request each, by one thread. Every answer has to be a success or a 304.
+//! Sends prepared requests as fast as they are answered, from one thread, over several connections with one
+//! request each. Every response must be a success or a 304.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::sender::{Pending, Sender};
 use crate::stats::Latency;
 use crate::{Error, clock};
 
-/// Without an answer for so long there will be none.
+/// Without a response for this long, the measurement fails.
 const STALL: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Asking {
+pub(crate) enum Schedule {
     /// Each request once.
     Each,
-    /// One after the other and from the beginning again, for so long.
+    /// Repeats all requests for this long.
     For(Duration),
 }
 
-/// What came of it.
-pub(crate) struct Asked {
+/// The results.
+pub(crate) struct Results {
     pub(crate) answered: u64,
     pub(crate) seconds: f64,
     pub(crate) latency: Latency,
@@ -32,19 +32,19 @@ pub(crate) fn ask(
     origin: &Origin,
     requests: &[Vec<u8>],
     in_flight: usize,
-    asking: Asking,
-) -> Result<Asked, Error> {
+    asking: Schedule,
+) -> Result<Results, Error> {
     let connector = origin.connector()?;
     let mut poll = Poll::new().map_err(unreachable(origin))?;
     let sender = |at| Sender::new(origin.address, connector.clone(), Token(at));
     let mut senders: Vec<Sender> = (0..in_flight.min(requests.len())).map(sender).collect();
     let started_ns = clock::now_ns();
     let until_ns = match asking {
-        Asking::Each => u64::MAX,
-        Asking::For(time) => started_ns + clock::ns(time),
+        Schedule::Each => u64::MAX,
+        Schedule::For(time) => started_ns + clock::ns(time),
     };
     let mut work = Work { requests, next: 0, until_ns, asking };
-    let mut asked = Asked { answered: 0, seconds: 0.0, latency: Latency::new() };
+    let mut asked = Results { answered: 0, seconds: 0.0, latency: Latency::new() };
     let mut open = 0;
     for sender in &mut senders {
         open += usize::from(work.give(&poll, sender)?);
@@ -53,7 +53,7 @@ pub(crate) fn ask(
     while open > 0 {
         poll.poll(&mut events, Some(STALL)).map_err(unreachable(origin))?;
         if events.is_empty() {
-            return Err(Error::NothingAccepted { reasons: "None was answered in time.".to_owned() });
+            return Err(Error::NothingAccepted { reasons: "No response arrived in time.".to_owned() });
         }
         for event in &events {
             let sender = &mut senders[event.token().0];
@@ -68,22 +68,22 @@ pub(crate) fn ask(
     Ok(asked)
 }
 
-/// What is still to be asked.
+/// The remaining requests.
 struct Work<'a> {
     requests: &'a [Vec<u8>],
     next: usize,
     until_ns: u64,
-    asking: Asking,
+    asking: Schedule,
 }
 
 impl Work<'_> {
-    /// False if nothing is left.
+    /// Returns false if no request remains.
     fn give(&mut self, poll: &Poll, sender: &mut Sender) -> Result<bool, Error> {
         let now_ns = clock::now_ns();
         let request = match self.asking {
-            Asking::Each => self.requests.get(self.next),
-            Asking::For(_) if now_ns >= self.until_ns => None,
-            Asking::For(_) => self.requests.get(self.next % self.requests.len().max(1)),
+            Schedule::Each => self.requests.get(self.next),
+            Schedule::For(_) if now_ns >= self.until_ns => None,
+            Schedule::For(_) => self.requests.get(self.next % self.requests.len().max(1)),
         };
         let Some(request) = request else { return Ok(false) };
         self.next += 1;

@@ -1,5 +1,5 @@
-//! Programs that a measurement starts: stopped, and their folders cleared away, when their owner is dropped, or by
-//! [`abandon`] where a signal ends the measurement. What they say goes to a log in their folder.
+//! Programs that a measurement starts. They are stopped and their folders removed when their owner is
+//! dropped, or by [`abandon`] after a signal. Their output goes to a log in their folder.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 const LOG: &str = "server.log";
 const LOG_LINES_SHOWN: usize = 20;
 
-/// How a program is told to end, and how it is ended if that does not help or nobody waits for it.
+/// The signals that stop a program: gracefully, and immediately.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signals {
     pub(crate) stop: Signal,
@@ -30,72 +30,72 @@ impl Signals {
     pub(crate) const USUAL: Self = Self { stop: Signal::TERM, end: Signal::KILL };
 }
 
-/// A program with a folder of its own.
+/// A program with its own folder.
 pub(crate) struct Owned {
     started: Arc<Mutex<Started>>,
     folder: PathBuf,
 }
 
 struct Started {
-    /// Its parent is the program that measures.
+    /// Its parent is the measuring program.
     child: Child,
     folder: PathBuf,
-    /// As it was started, and can be again.
+    /// As started, for a restart.
     command: Command,
     signals: Signals,
-    /// Stopped, and its folder gone.
+    /// Stopped, with its folder removed.
     is_cleared: bool,
 }
 
-/// What was started here and is not cleared away. Held while one starts and to the end by [`abandon`]; the
-/// lock of a program may be taken under it, not the other way round.
+/// Programs that were started and not removed. [`abandon`] locks it until the exit. A program's lock may be
+/// taken while this one is held, not vice versa.
 static STARTED: Mutex<Vec<Arc<Mutex<Started>>>> = Mutex::new(Vec::new());
 
-/// Folders of others that were started here, which end by themselves: removed by [`abandon`] too.
+/// Folders of other started programs, which end by themselves: [`abandon`] removes them too.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Ends this process amid a measurement, without a server or a folder of its own left behind: those that
-/// are dropped on the usual way are not. Workers and the floor end by themselves.
-#[allow(clippy::exit)] // called for a signal, beside the thread that measures
+/// Ends this process during a measurement, and removes started servers and folders, which destructors would
+/// do otherwise. Workers and the floor end by themselves.
+#[allow(clippy::exit)] // called for a signal, in parallel to the measuring thread
 pub fn abandon(exit_code: i32) -> ! {
     let all = lock(&STARTED);
-    // Nodes before the engines that they would miss.
+    // Nodes before their engines.
     for started in all.iter().rev() {
         let mut started = lock(started);
-        let end = started.signals.end; // its devices need no farewell, nor its data
+        let end = started.signals.end; // neither devices nor data need a graceful end
         started.signal(end);
         started.clear_away();
     }
     for folder in lock(&FOLDERS).iter() {
-        let _ = fs::remove_dir_all(folder); // it may be gone already
+        let _ = fs::remove_dir_all(folder); // it may be removed already
     }
-    // `all` is still held, so whoever measures neither starts another nor reports that this one is gone.
+    // `all` is still locked, so the measuring thread neither starts a program nor reports a failure.
     std::process::exit(exit_code)
 }
 
-/// Becomes another command of this executable, which ends when whoever measures is killed; an error if that
-/// cannot be.
+/// Replaces this process with another command of this executable, which ends when the measuring process is
+/// killed. Returns only on failure.
 pub(crate) fn run_bound(words: &[OsString]) -> Error {
     let program = std::env::current_exe().map_err(Error::system("own executable"));
-    // Kept when the program changes: PR_SET_PDEATHSIG(2const).
+    // Preserved across exec: PR_SET_PDEATHSIG(2const).
     match program.and_then(|program| Process::end_with_parent(Signal::TERM).map(|()| program)) {
         Ok(program) => Error::system("own executable")(Command::new(program).args(words).exec()),
         Err(error) => error,
     }
 }
 
-/// A folder that is removed by [`abandon`] if its owner cannot.
+/// Registers a folder that [`abandon`] removes if its owner cannot.
 pub(crate) fn remember_folder(path: PathBuf) {
     lock(&FOLDERS).push(path);
 }
 
-/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+/// The guarded values are consistent between any two statements, so a panic elsewhere leaves them usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Owned {
-    /// Makes `folder` and starts the program that `prepare` completes; if that fails the folder is gone again.
+    /// Creates `folder` and starts the program that `prepare` configures; removes the folder on failure.
     pub(crate) fn start(
         folder: &Path,
         signals: Signals,
@@ -105,7 +105,7 @@ impl Owned {
         let started = match spawn(folder, signals, prepare) {
             Ok(started) => Arc::new(Mutex::new(started)),
             Err(error) => {
-                let _ = fs::remove_dir_all(folder); // the failure to start is the news
+                let _ = fs::remove_dir_all(folder); // the failure to start is the error to report
                 return Err(error);
             }
         };
@@ -121,32 +121,32 @@ impl Owned {
         Process { pid: lock(&self.started).child.id() }
     }
 
-    /// Stopped and started again as it was, on the same folder.
+    /// Stops and restarts the program on the same folder.
     pub(crate) fn restart(&self) -> Result<(), Error> {
         lock(&self.started).restart()
     }
 
-    /// SIGKILL as part of a measurement; it is gone afterwards.
+    /// Kills the program with SIGKILL as part of a measurement, and waits for its end.
     pub(crate) fn kill(&self) {
         let mut started = lock(&self.started);
         started.signal(Signal::KILL);
-        let _ = started.child.wait(); // its end was asked for
+        let _ = started.child.wait(); // killed on purpose
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if it has exited.
     pub(crate) fn exited(&self) -> Option<String> {
         lock(&self.started).child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
     /// The end of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_end(&self) -> String {
         let log = fs::read(self.folder.join(LOG)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
 
-    /// Waits until `is_ready`; an error if it ends or takes longer than `timeout`.
+    /// Waits until `is_ready`; fails if the program exits or `timeout` passes.
     pub(crate) fn wait_until(
         &self,
         timeout: Duration,
@@ -158,11 +158,11 @@ impl Owned {
                 return Ok(());
             }
             if let Some(status) = self.exited() {
-                return Err(Error::Start { why: format!("it ended with {status}"), log: self.last_words() });
+                return Err(Error::Start { why: format!("it exited with {status}"), log: self.log_end() });
             }
             if clock::now_ns() > deadline_ns {
-                let why = format!("it is not ready after {} s", timeout.as_secs());
-                return Err(Error::Start { why, log: self.last_words() });
+                let why = format!("it was not ready after {} s", timeout.as_secs());
+                return Err(Error::Start { why, log: self.log_end() });
             }
             std::thread::sleep(POLL);
         }
@@ -198,14 +198,14 @@ impl Started {
         Ok(())
     }
 
-    /// Nothing happens to one that has ended: its number may be another process's by now.
+    /// Does nothing if it has exited: its pid may have been reused.
     fn signal(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process(Pid::from_child(&self.child), signal); // it may be gone since
+            let _ = kill_process(Pid::from_child(&self.child), signal); // it may have exited since
         }
     }
 
-    /// Asks it to end and waits; kills it if it does not.
+    /// Stops it gracefully and waits; kills it after a timeout.
     fn stop(&mut self) {
         self.signal(self.signals.stop);
         let deadline_ns = clock::now_ns() + clock::ns(STOP_TIMEOUT);
@@ -213,7 +213,7 @@ impl Started {
             if clock::now_ns() > deadline_ns {
                 eprintln!("a server did not stop within {} s and is killed", STOP_TIMEOUT.as_secs());
                 self.signal(self.signals.end);
-                let _ = self.child.wait(); // its end was asked for
+                let _ = self.child.wait(); // stopped on purpose
                 break;
             }
             std::thread::sleep(POLL);
