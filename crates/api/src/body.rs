@@ -1,7 +1,7 @@
-//! From the bytes of a body to values that cannot be wrong. Pure: no request, no clock, no store; the
-//! fuzz target `api_bodies` calls exactly these functions.
+//! Parses and validates request bodies into domain types. Pure: no request, no clock, no store. The fuzz target
+//! `api_bodies` calls these functions.
 //!
-//! Each file holds the wire form of one kind of body and its conversion to the domain's types.
+//! Each file has the wire form of one kind of body and its conversion.
 
 mod app;
 mod campaign;
@@ -22,8 +22,8 @@ pub use app::{Author, NewAppKey, app, app_change, key};
 pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
-pub use drain::{DrainWish, drain};
-pub use endpoint::{WantedEndpoint, endpoint};
+pub use drain::{DrainRequest, drain};
+pub use endpoint::{EndpointRequest, endpoint};
 pub use experiment::{experiment, exposures, killing};
 pub use mirror::mirror;
 pub use notice::notice;
@@ -40,17 +40,17 @@ use serde::Deserialize;
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, FromText, Text};
 
-/// A certificate chain and its key in PEM are some 10 KiB.
+/// A certificate chain with its key in PEM has about 10 KiB.
 const PUSH_CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
-/// Bounds of requests that an operator may change.
+/// Configurable limits of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A request body, a whole batch included.
+    /// A request body, including a whole batch.
     pub body_bytes: usize,
     /// `data` of a notification.
     pub data_bytes: usize,
-    /// Recipients in one batch of a campaign that names no number of its own.
+    /// Default number of recipients in one batch of a campaign.
     pub campaign_batch: u32,
 }
 
@@ -64,7 +64,7 @@ impl Default for Limits {
     }
 }
 
-/// `{"users": […]}`: whose presence is asked for, each once.
+/// `{"users": […]}`: the users of a presence query, without duplicates.
 pub fn presence_query(bytes: &[u8]) -> Result<Vec<UserId>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -90,13 +90,13 @@ pub fn presence(bytes: &[u8]) -> Result<Presence, Problem> {
                 .into_iter()
                 .find(|presence| presence.as_str() == text)
                 .map(State)
-                .ok_or_else(|| Invalid::new("the state is \"active\" or \"idle\""))
+                .ok_or_else(|| Invalid::new("must be \"active\" or \"idle\""))
         }
     }
     Ok(json::parse::<Body>(bytes)?.state.0.0)
 }
 
-/// `{"ids": […]}`: what is confirmed or was opened.
+/// `{"ids": […]}`: confirmed or opened messages, without duplicates.
 pub fn ids(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -107,8 +107,7 @@ pub fn ids(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     Ok(each_once(ids.into_iter().map(|id| id.0).collect()))
 }
 
-/// A credential is read by the push service's own folder: here only that it is one object, not nested
-/// without end, and small.
+/// Checks only that the credential is one small JSON object of limited depth. The push service's own module parses it.
 pub fn push_credential(bytes: &[u8]) -> Result<(), Problem> {
     if bytes.len() > PUSH_CREDENTIAL_BYTES_MAX {
         let rule = format!("a credential is at most {PUSH_CREDENTIAL_BYTES_MAX} bytes");
@@ -117,7 +116,7 @@ pub fn push_credential(bytes: &[u8]) -> Result<(), Problem> {
     json::parse::<serde_json::Map<String, serde_json::Value>>(bytes).map(drop)
 }
 
-/// The first of each, in the order named.
+/// Removes duplicates, keeping the order.
 fn each_once<T: Eq + std::hash::Hash>(named: Vec<T>) -> Vec<T> {
     let mut seen = std::collections::HashSet::with_capacity(named.len());
     let first: Vec<bool> = named.iter().map(|item| seen.insert(item)).collect();

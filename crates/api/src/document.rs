@@ -1,6 +1,5 @@
-//! The OpenAPI documents and the page made from them. The documents are written by hand and kept in the
-//! repository; tests hold them against the routes, the codes and the parsers, so that they cannot
-//! describe another service.
+//! The OpenAPI documents, and the page rendered from the public one. The documents are written by hand; tests compare them
+//! with the routes, error codes and parsers.
 
 mod page;
 
@@ -10,18 +9,18 @@ use std::sync::LazyLock;
 use noroshi_types::{limits, topic};
 use serde_json::Value;
 
-/// What the public listener serves, with the default limits.
+/// The document of the public listener, with default limits.
 pub const PUBLIC: &str = include_str!("../openapi.json");
 
-/// What the admin listener serves, with the default limits.
+/// The document of the admin listener, with default limits.
 pub const ADMIN: &str = include_str!("../openapi-admin.json");
 
-/// Nothing is loaded, run or framed; the page's style stands in it.
+/// Forbids loading, scripts and frames. The style is inline.
 pub(crate) const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) use page::page;
 
-/// Names the setting that a schema's `maxLength` is.
+/// Marks schemas whose `maxLength` is this setting.
 const LIMIT: (&str, &str) = ("x-limit", "limits.topic");
 
 /// The public document, with this node's limits.
@@ -40,7 +39,7 @@ fn with_limit(document: &'static str, topic_bytes_max: usize) -> Cow<'static, st
     if topic_bytes_max == limits::TOPIC_BYTES_MAX {
         return document.into();
     }
-    // The document is this crate's own; a test reads it.
+    // A built-in document, which a test parses.
     let mut parsed: Value = serde_json::from_str(document).unwrap_or_default();
     limit_topics(&mut parsed, topic_bytes_max);
     format!("{parsed:#}").into()
@@ -67,7 +66,7 @@ fn limit_topics(value: &mut Value, bytes_max: usize) {
 mod tests {
     use super::*;
 
-    /// All schemas of names that `limits.topic` bounds.
+    /// All schemas that `limits.topic` bounds.
     fn limited<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
         if value.get(LIMIT.0).is_some() {
             found.push(value);
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_limit_stands_in_the_documents() {
+    fn a_raised_limit_appears_in_the_documents() {
         for (document, least) in [(PUBLIC, 10), (ADMIN, 1)] {
             assert_eq!(with_limit(document, 255), document);
             let raised = with_limit(document, 2_600);
@@ -92,7 +91,10 @@ mod tests {
                 assert_eq!(schema["maxLength"], 2_600);
                 assert!(!schema["description"].as_str().is_some_and(|text| text.contains("255")), "{schema}");
             }
-            assert!(raised.contains("A user id, chosen by the app: 1 to 255 bytes") || document == ADMIN, "users");
+            assert!(
+                raised.contains("A user id, chosen by the app: 1 to 255 bytes") || document == ADMIN,
+                "users"
+            );
         }
     }
 }

@@ -1,44 +1,44 @@
-//! What this crate has to know of moving devices away: it is the gateway's work, which the node puts
-//! behind [`Drain`], since the two crates do not know each other.
+//! The interface to a drain. The gateway drains devices, and the node implements [`Drain`] with it, since `api` and `gateway`
+//! do not know each other.
 
 use std::time::Duration;
 
 use noroshi_types::Timestamp;
 
-use crate::body::DrainWish;
+use crate::body::DrainRequest;
 
-/// Empties the node of devices, or lets them in again.
+/// Moves the devices of the node to other nodes.
 pub trait Drain: Send + Sync {
-    /// Begins, or changes how it is done. Does not wait.
-    fn begin(&self, wish: DrainWish) -> Result<(), Stopping>;
+    /// Starts a drain, or changes one in progress. Does not wait.
+    fn begin(&self, request: DrainRequest) -> Result<(), Stopping>;
 
-    /// Lets devices in again; nothing happens where they are let in.
+    /// Accepts devices again. Does nothing without a drain.
     fn cancel(&self) -> Result<(), Stopping>;
 
     fn report(&self) -> DrainReport;
 }
 
-/// The node ends: there is nothing left to order.
+/// The node is stopping, so its drain cannot be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopping;
 
-/// How far it is.
+/// The state of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainReport {
     pub state: DrainState,
-    /// Connections of devices that are still open.
+    /// Open connections of devices.
     pub connections: usize,
     pub progress: Option<DrainProgress>,
 }
 
-/// Of a drain under way.
+/// The progress of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainProgress {
     pub rate_per_second: u32,
     pub spread: Duration,
     pub moved: u64,
     pub started_at: Timestamp,
-    /// When the rest is told at once; none: never.
+    /// When all remaining devices are moved at once. None: never.
     pub deadline_at: Option<Timestamp>,
 }
 

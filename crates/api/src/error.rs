@@ -161,7 +161,9 @@ impl Code {
             Code::WrongState => {
                 "The detail names the current state. For example, a campaign that ended cannot resume, and a running one takes no more recipients."
             }
-            Code::PushKeyMissing => "Credentials are stored encrypted. The operator must set `push.key_file`.",
+            Code::PushKeyMissing => {
+                "Credentials are stored encrypted. The operator must set `push.key_file`."
+            }
             Code::PushPayloadTooLarge => {
                 "The detail names the push service, the size and the limit. Nothing was accepted. Shorten `notification` or `data`."
             }
@@ -187,15 +189,11 @@ impl Code {
         match self {
             Code::InvalidJson => ("invalid_json", 400, "The body is not valid JSON"),
             Code::CorruptEncoding => ("corrupt_encoding", 400, "The body cannot be decompressed"),
-            Code::InvalidField => {
-                ("invalid_field", 400, "A field is missing or invalid")
-            }
+            Code::InvalidField => ("invalid_field", 400, "A field is missing or invalid"),
             Code::UnknownField => ("unknown_field", 400, "A field is unknown"),
-            Code::InvalidParameter => (
-                "invalid_parameter",
-                400,
-                "A header, path or query parameter is invalid",
-            ),
+            Code::InvalidParameter => {
+                ("invalid_parameter", 400, "A header, path or query parameter is invalid")
+            }
             Code::TooManyTargets => ("too_many_targets", 400, "The request names too many users or devices"),
             Code::Unauthorized => ("unauthorized", 401, "The credential is missing or not valid"),
             Code::Forbidden => ("forbidden", 403, "The credential does not allow this"),
@@ -213,9 +211,7 @@ impl Code {
             Code::Misdirected => ("misdirected", 421, "This node does not serve this request"),
             Code::NotAtAFront => ("not_at_a_front", 421, "Only cells serve this request"),
             Code::WrongState => ("wrong_state", 409, "The state does not allow this"),
-            Code::PushKeyMissing => {
-                ("push_key_missing", 409, "The node has no key for push credentials")
-            }
+            Code::PushKeyMissing => ("push_key_missing", 409, "The node has no key for push credentials"),
             Code::LimitExceeded => ("limit_exceeded", 409, "A limit is exceeded"),
             Code::BodyTooLarge => ("body_too_large", 413, "The body is too large"),
             Code::DataTooLarge => ("data_too_large", 413, "The content of the notification is too large"),
@@ -391,9 +387,7 @@ impl From<noroshi_store::Error> for Problem {
     fn from(error: noroshi_store::Error) -> Self {
         use noroshi_store::Error;
         match error {
-            Error::Overloaded => {
-                Self::new(Code::Overloaded, "the store is overloaded; retry")
-            }
+            Error::Overloaded => Self::new(Code::Overloaded, "the store is overloaded; retry"),
             Error::Full => Self::new(Code::DiskFull, "the disk is full; nothing was changed"),
             Error::Revoked => Self::revoked(),
             Error::Exists => Self::new(Code::AlreadyExists, "it already exists"),

@@ -1,8 +1,8 @@
-//! Request bodies, read strictly: the depth is bounded before anything is parsed, nothing may follow the
-//! value, and every refusal names the path of the field or the place in the text.
+//! Strict parsing of request bodies: the depth is bounded before parsing, nothing may follow the value, and every error
+//! names the path of the field or the position in the text.
 //!
-//! [`Text`], [`Bounded`], [`TextMap`] and [`Span`] are the shapes that bodies are made of: each checks
-//! while it reads, so what is too much is refused before it is collected.
+//! Bodies are composed of [`Text`], [`Bounded`], [`TextMap`] and [`Span`]. Each checks while it parses, so an oversized value
+//! is rejected before it is collected.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,26 +17,26 @@ use serde_json::error::Category;
 
 use crate::error::{Code, Problem};
 
-/// Deeper than any real payload; a client's parser would give up before.
+/// Deeper than any real payload, and than many parsers of clients allow.
 const DEPTH_MAX: usize = 64;
 
-/// Reads one value and nothing behind it.
+/// Parses one value. Nothing may follow it.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Problem> {
     let scan = Scan::of(text, DEPTH_MAX);
     if scan.is_too_deep {
         return Err(Problem::new(
             Code::InvalidJson,
-            format!("the JSON is nested more than {DEPTH_MAX} deep"),
+            format!("the JSON is nested more than {DEPTH_MAX} levels deep"),
         ));
     }
-    // serde finds it only in texts that it decodes: what is carried as it came would keep it.
+    // serde detects it only in strings that it decodes, not in raw values.
     if let Some(at) = scan.has_escapes.then(|| lone_surrogate(text)).flatten() {
         let detail = format!(
-            "the escape at byte {at} of the JSON is half of a surrogate pair: text has to be Unicode (RFC 7493 §2.1)"
+            "the escape at byte {at} of the JSON is half of a surrogate pair; text must be valid Unicode (RFC 7493 §2.1)"
         );
         return Err(Problem::new(Code::InvalidJson, detail));
     }
-    // Following the path costs time: it is done only where there is something to say.
+    // Tracking the path costs time, so only an invalid body is parsed again with it.
     if let Ok(value) = serde_json::from_slice(text) {
         return Ok(value);
     }
@@ -46,7 +46,7 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Prob
     Ok(value)
 }
 
-/// Reads a part that was carried as text; `field` is where it stood.
+/// Parses a part that was kept as raw text. `field`: its path.
 pub(crate) fn parse_part<'de, T: Deserialize<'de>>(text: &'de str, field: &str) -> Result<T, Problem> {
     read(&mut serde_json::Deserializer::from_str(text), field)
 }
@@ -76,7 +76,7 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
                 false => Code::InvalidField,
             };
             let field = match named_in(&rule) {
-                // The path of an unknown field ends with it already, but not inside a tagged object.
+                // The path already ends with an unknown field, but not inside a tagged object.
                 Some(name) if path.is_empty() || path == name => name.to_owned(),
                 Some(name) if path.ends_with(&format!(".{name}")) => path.to_owned(),
                 Some(name) => format!("{path}.{name}"),
@@ -84,20 +84,20 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
             };
             Problem::new(code, rule).at(field)
         }
-        // The text names line and column.
+        // The message contains line and column.
         Category::Syntax | Category::Eof | Category::Io => Problem::new(Code::InvalidJson, text),
     }
 }
 
-/// The field that is missing, there twice, or unknown: the path ends at the object that is wrong.
+/// The missing, duplicate or unknown field. The path ends at the object that contains it.
 fn named_in(rule: &str) -> Option<&str> {
     let (kind, rest) = rule.split_once(" field `")?;
     matches!(kind, "missing" | "duplicate" | "unknown").then(|| rest.split('`').next())?
 }
 
-/// What one pass over a text finds before it is parsed: what is not JSON is found later.
+/// The result of one pass over the text before it is parsed. Does not validate the JSON.
 struct Scan {
-    /// Brackets outside strings are nested deeper than allowed.
+    /// Brackets outside strings exceed the allowed depth.
     is_too_deep: bool,
     has_escapes: bool,
 }
@@ -135,9 +135,9 @@ fn deeper_than(text: &[u8], max: usize, has_escapes: &mut bool) -> bool {
     false
 }
 
-/// A value that is written as a JSON string and checked while it is read.
+/// A value that is written as a JSON string and checked while parsing.
 pub(crate) trait FromText: Sized {
-    /// What it is, for "invalid type: integer, expected …".
+    /// A description, for "invalid type: integer, expected …".
     const WHAT: &'static str;
     fn from_text(text: &str) -> Result<Self, Invalid>;
 }
@@ -161,7 +161,7 @@ impl<'de, T: FromText> Deserialize<'de> for Text<T> {
     }
 }
 
-/// An array of which at most `MAX` elements are kept; `count` tells how many there were.
+/// An array of which at most `MAX` elements are kept. `count` is its full length.
 #[derive(Debug)]
 pub(crate) struct Bounded<T, const MAX: usize> {
     pub(crate) items: Vec<T>,
@@ -205,7 +205,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T,
     }
 }
 
-/// An object whose keys are checked texts, each named once, at most `MAX`.
+/// An object of at most `MAX` entries with checked, distinct keys.
 #[derive(Debug)]
 pub(crate) struct TextMap<K, V, const MAX: usize>(pub(crate) BTreeMap<K, V>);
 
@@ -224,7 +224,7 @@ impl<'de, K: FromText + Ord, V: Deserialize<'de>, const MAX: usize> Deserialize<
                         return Err(de::Error::custom(format_args!("at most {MAX} entries are allowed")));
                     }
                     if entries.insert(key, map.next_value()?).is_some() {
-                        return Err(de::Error::custom("a key is named twice"));
+                        return Err(de::Error::custom("duplicate key"));
                     }
                 }
                 Ok(TextMap(entries))
@@ -257,7 +257,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A field of a PATCH: what is absent stays, `null` clears. With `#[serde(default)]`.
+/// A field of a PATCH: absent keeps the value, `null` clears it. For use with `#[serde(default)]`.
 #[derive(Debug, Default)]
 pub(crate) enum Change<T> {
     #[default]
@@ -267,7 +267,7 @@ pub(crate) enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// The new value converted, if it is a right one.
+    /// Converts the new value, if it is valid.
     pub(crate) fn check<U, E>(self, value: impl FnOnce(T) -> Result<U, E>) -> Result<Change<U>, E> {
         Ok(match self {
             Change::Keep => Change::Keep,
@@ -276,9 +276,9 @@ impl<T> Change<T> {
         })
     }
 
-    /// As the store takes it, the new value converted.
-    #[allow(clippy::option_option)] // absent, null and a value are three different wishes
-    pub(crate) fn wish<U>(self, value: impl FnOnce(T) -> U) -> Option<Option<U>> {
+    /// Converts the new value, in the form that the store expects.
+    #[allow(clippy::option_option)] // absent, null and a value are three different requests
+    pub(crate) fn into_update<U>(self, value: impl FnOnce(T) -> U) -> Option<Option<U>> {
         match self {
             Change::Keep => None,
             Change::Clear => Some(None),
@@ -301,7 +301,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     }
 }
 
-/// A text of at most `MAX` bytes without control characters, for attributes that have no type of their own.
+/// A string of at most `MAX` bytes without control characters, for attributes without their own type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Line<const MAX: usize>(pub(crate) String);
 
@@ -309,20 +309,20 @@ impl<const MAX: usize> FromText for Line<MAX> {
     const WHAT: &'static str = "a string";
     fn from_text(text: &str) -> Result<Self, Invalid> {
         if text.is_empty() || text.len() > MAX {
-            return Err(Invalid::new(format!("it is 1 to {MAX} bytes long, got {}", text.len())));
+            return Err(Invalid::new(format!("must be 1 to {MAX} bytes long, got {}", text.len())));
         }
         match text.chars().any(char::is_control) {
-            true => Err(Invalid(Cow::Borrowed("it must not contain control characters"))),
+            true => Err(Invalid(Cow::Borrowed("must not contain control characters"))),
             false => Ok(Self(text.to_owned())),
         }
     }
 }
 
-/// As in the header `traceparent`.
+/// In the format of the header `traceparent`.
 impl FromText for TraceContext {
     const WHAT: &'static str = "a trace context (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let rule = "it is a `traceparent` of W3C Trace Context, such as \
+        let rule = "must be a `traceparent` of W3C Trace Context, such as \
                     00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         Self::parse(text.as_bytes()).ok_or(Invalid(Cow::Borrowed(rule)))
     }

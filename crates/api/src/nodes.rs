@@ -1,43 +1,43 @@
-//! What this crate has to know of the other nodes of a cluster: the node puts what it knows behind
-//! [`Nodes`].
+//! The interface to the nodes of a cluster. The node implements [`Nodes`].
 
 use std::time::Duration;
 
 use noroshi_types::Timestamp;
 
+/// The nodes of a cluster.
 pub trait Nodes: Send + Sync {
-    /// Those that are there, this one among them, by name.
+    /// All live nodes, including this one, sorted by name.
     fn nodes(&self) -> Vec<Node>;
 
-    /// Where a device that registers now is to connect, as a URL without a path; none: to the node that it
-    /// asks. Of a node that holds devices, lets them in, and has few.
+    /// The base URL of a lightly loaded gateway that accepts devices, for a device that registers. None: the node that
+    /// received the request.
     fn gateway(&self) -> Option<String>;
 
-    /// As [`Nodes::gateway`], for a device that was told `before`: the same again, as long as it lets devices in.
+    /// As [`Nodes::gateway`], but returns `before` while that gateway accepts devices.
     fn gateway_again(&self, before: &str) -> Option<String>;
 }
 
-/// A node, as it described itself some seconds ago at most.
+/// A node's description of itself, a few seconds old at most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub name: String,
-    /// Names its lease; none: it is alone and needs none.
+    /// Identifies its lease. None: the node has no cluster.
     pub epoch: Option<String>,
     pub roles: Vec<&'static str>,
     pub http: String,
     pub admin: String,
     pub version: String,
     pub started_at: Timestamp,
-    /// The others take it for gone if they hear nothing for so long.
+    /// The remaining time of its lease.
     pub lease: Option<Duration>,
-    /// Of devices.
+    /// Connections of devices.
     pub connections: u64,
-    /// Messages written to devices a second, over the last seconds.
+    /// Messages written to devices per second, over the last seconds.
     pub deliveries_per_second: f64,
     /// Cores in use.
     pub cpu: Option<f64>,
     /// `serving`, `draining`, `drained` or `stopping`.
     pub drain: String,
-    /// The one that was asked.
+    /// Whether it is this node.
     pub this: bool,
 }

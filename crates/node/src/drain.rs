@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use noroshi_api::body::DrainWish;
+use noroshi_api::body::DrainRequest;
 use noroshi_api::drain::{DrainProgress, DrainReport, DrainState, Stopping};
 use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::{Order, State};
@@ -37,13 +37,13 @@ fn timestamp(time: SystemTime) -> Timestamp {
 }
 
 impl noroshi_api::drain::Drain for Drain {
-    fn begin(&self, wish: DrainWish) -> Result<(), Stopping> {
+    fn begin(&self, request: DrainRequest) -> Result<(), Stopping> {
         let gateway = self.gateway.get().ok_or(Stopping)?;
         let order = Order {
-            rate_per_second: wish.rate_per_second.unwrap_or(self.defaults.rate),
-            spread: wish.spread.unwrap_or(self.defaults.spread),
+            rate_per_second: request.rate_per_second.unwrap_or(self.defaults.rate),
+            spread: request.spread.unwrap_or(self.defaults.spread),
             // The configured one is for a process that has to end in time.
-            deadline: wish.deadline,
+            deadline: request.deadline,
         };
         // First: a connection must send GOAWAY before the gateway ends a stream of it.
         self.draining.send_replace(true);

@@ -1,4 +1,4 @@
-//! Apps and their keys, as operators and admins write them.
+//! Settings and keys of apps, set by operators and admins.
 
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, Change, Line, Text};
 
-/// Some tens of RSA keys.
+/// Room for tens of RSA keys.
 const JWKS_BYTES_MAX: usize = 64 << 10;
-/// Each is compared with every message of a client.
+/// Each filter is matched against every message that a client publishes.
 const CLIENT_PUBLISH_MAX: usize = 64;
 pub(super) const URL_BYTES_MAX: usize = 2_048;
-/// Issuers are URLs or short names (RFC 7519 §4.1.1); both claims are compared with it in each token.
+/// Issuers are URLs or short names (RFC 7519 §4.1.1). Each token's claims are compared with both settings.
 pub(super) const CLAIM_BYTES_MAX: usize = 512;
 pub(super) const KEY_NAME_BYTES_MAX: usize = 64;
 
-/// Who writes an app's settings.
+/// Who sets an app's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
     /// With an admin key of the app, on the public listener.
@@ -28,7 +28,7 @@ pub enum Author {
     Operator,
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAppKey {
     pub name: String,
@@ -72,7 +72,7 @@ struct KeyBody {
     scopes: Bounded<Text<Scope>, 4>,
 }
 
-/// Reads and checks a new app; only operators make one.
+/// Parses a new app. Only operators create apps.
 pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
     let body: AppBody<'_> = json::parse(bytes)?;
     let settings = AppSettings {
@@ -87,7 +87,7 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
     Ok((body.name.0, settings))
 }
 
-/// Reads a change and carries it out on `settings`: what is absent stays, `null` clears.
+/// Parses a change and applies it to `settings`: absent fields stay, `null` clears.
 pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Result<AppSettings, Problem> {
     let body: AppChangeBody<'_> = json::parse(bytes)?;
     body.jwt_secret.check(jwt_secret)?.apply(&mut settings.jwt_secret);
@@ -96,18 +96,22 @@ pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Re
     if let Some(filters) = body.client_publish {
         settings.client_publish = client_publish(filters)?;
     }
-    let (issuer, audience) = (body.issuer.wish(|issuer| issuer.0.0), body.audience.wish(|one| one.0.0));
+    let (issuer, audience) =
+        (body.issuer.into_update(|issuer| issuer.0.0), body.audience.into_update(|one| one.0.0));
     settings.issuer = claim("issuer", settings.issuer, issuer, author)?;
     settings.audience = claim("audience", settings.audience, audience, author)?;
     Ok(settings)
 }
 
-/// Reads and checks a new key.
+/// Parses a new key.
 pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
     let body: KeyBody = json::parse(bytes)?;
     let scopes: Scopes = body.scopes.all("scopes")?.into_iter().map(|scope| scope.0).collect();
     if scopes.is_empty() {
-        return Err(Problem::field("scopes", "a key has at least one of publish, devices, read, admin"));
+        return Err(Problem::field(
+            "scopes",
+            "a key must have at least one of publish, devices, read, admin",
+        ));
     }
     Ok(NewAppKey { name: body.name.0.0, scopes })
 }
@@ -117,15 +121,15 @@ pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
         limits::JWT_SECRET_BYTES_MIN..=limits::JWT_SECRET_BYTES_MAX => Ok(secret.into_bytes()),
         _ => {
             let (min, max) = (limits::JWT_SECRET_BYTES_MIN, limits::JWT_SECRET_BYTES_MAX);
-            let rule = format!("an HS256 secret is {min} to {max} bytes long");
+            let rule = format!("an HS256 secret must be {min} to {max} bytes long");
             Err(Problem::field("jwt_secret", rule))
         }
     }
 }
 
-/// Issuer and audience decide which app a token belongs to. A tenant who could set them would receive the tokens of
-/// another tenant, or make them ambiguous.
-#[allow(clippy::option_option)] // absent, null and a value are three different wishes
+/// Issuer and audience decide which app a token belongs to. A tenant who sets them could receive another tenant's tokens, or
+/// make them ambiguous.
+#[allow(clippy::option_option)] // absent, null and a value are three different requests
 fn claim(
     field: &str,
     before: Option<String>,
@@ -134,25 +138,27 @@ fn claim(
 ) -> Result<Option<String>, Problem> {
     match wish {
         Some(wish) if wish != before && author == Author::Tenant => {
-            Err(Problem::new(Code::Forbidden, format!("only the operator changes the {field} of an app"))
+            Err(Problem::new(Code::Forbidden, format!("only the operator can change the {field} of an app"))
                 .at(field))
         }
         wish => Ok(wish.unwrap_or(before)),
     }
 }
 
-/// A tenant must not make the node read addresses of its own network in the clear; an operator may
-/// have an identity service there without TLS.
+/// A tenant must not make the node send plaintext requests into its own network. An operator may run an identity service
+/// there without TLS.
 pub(super) fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
     let plain = url.strip_prefix("http://").filter(|_| author == Author::Operator);
     let host = url.strip_prefix("https://").or(plain).unwrap_or_default();
     match host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace) {
-        true => Err(Problem::field("jwks_url", "it is an https URL; an operator may also set an http URL")),
+        true => {
+            Err(Problem::field("jwks_url", "must be an https URL; only the operator may set an http URL"))
+        }
         false => Ok(url),
     }
 }
 
-/// Filters in the syntax of MQTT, whatever the protocol they are published over.
+/// MQTT topic filters, for publishing over any protocol.
 pub(super) fn client_publish(filters: Vec<String>) -> Result<Vec<String>, Problem> {
     if filters.len() > CLIENT_PUBLISH_MAX {
         return Err(Problem::field("client_publish", format!("at most {CLIENT_PUBLISH_MAX} topic filters")));
@@ -161,11 +167,11 @@ pub(super) fn client_publish(filters: Vec<String>) -> Result<Vec<String>, Proble
         let parsed = TopicFilter::parse(filter)
             .map_err(|error| Problem::field("client_publish", error.to_string()))?;
         if parsed.share().is_some() {
-            let rule = "a shared subscription (\"$share/\") is nothing to publish to";
+            let rule = "clients cannot publish to a shared subscription (\"$share/\")";
             return Err(Problem::field("client_publish", rule));
         }
         if needs_rule(filter) {
-            let rule = "a topic that begins with \"$\" is opened by topic rules, not by client_publish";
+            let rule = "client_publish cannot allow topics that begin with \"$\"; use topic rules";
             return Err(Problem::field("client_publish", rule));
         }
     }

@@ -1,7 +1,7 @@
-//! `POST /v1/campaigns`: a message for an audience, as a provider writes it, and the lines of its
-//! recipients. Who is meant is read by [`audience`]; what spans fields is checked by delivery's `Spec`.
+//! `POST /v1/campaigns`: a message for an audience, and the lines of its recipients. [`audience`] parses the audience;
+//! delivery's `Spec` checks rules that span fields.
 //!
-//! Texts may hold placeholders (`{{name}}`): they are carried as they came, only looked at here.
+//! Texts may contain placeholders (`{{name}}`). They are validated here and kept unchanged.
 
 pub(super) mod audience;
 mod recipient;
@@ -80,7 +80,7 @@ struct TrialBody<'a> {
     variants: Option<TextMap<Label, TreatmentBody<'a>, { limits::VARIANTS_MAX }>>,
 }
 
-/// What one variant of the experiment is sent.
+/// The message of one variant of the experiment.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreatmentBody<'a> {
@@ -100,7 +100,7 @@ struct QuietHoursBody {
     to: Text<LocalTime>,
 }
 
-/// Names as placeholders write them, and their words.
+/// Values of placeholders, by name.
 type VariablesBody = TextMap<VariableName, String, VARIABLES_MAX>;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ struct VariableName(String);
 
 pub(super) struct StartAt(pub(super) Timestamp);
 
-/// Reads and checks one campaign.
+/// Parses one campaign.
 pub fn campaign(bytes: &[u8], limits: &Limits) -> Result<Spec, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let (audience, filter) = audience::audience(body.audience)?;
@@ -145,9 +145,9 @@ fn message(body: MessageBody<'_>, limits: &Limits) -> Result<CampaignMessage, Pr
     let mode = body.push.as_ref().and_then(|push| push.mode.as_ref()).map(|mode| mode.0);
     let mut push = push(body.push, ttl, "message.push")?;
     if when.is_none() {
-        // Nothing else would carry it.
+        // Only push services deliver it.
         if mode.is_some_and(|mode| mode != PushMode::Always) {
-            let rule = "without `when` only push services carry it: the mode is \"always\", or absent";
+            let rule = "without `when` only push services deliver the message: the mode must be \"always\" or absent";
             return Err(Problem::field("message.push.mode", rule));
         }
         push.mode = PushMode::Always;
@@ -177,7 +177,7 @@ fn locales(
     body.map(|map| map.0).unwrap_or_default().into_iter().map(locale).collect()
 }
 
-/// Whether there is such an experiment is looked up later.
+/// Does not check whether the experiment exists.
 fn trial(body: TrialBody<'_>, limits: &Limits) -> Result<Trial, Problem> {
     let one = |(name, body): (Label, TreatmentBody<'_>)| {
         let field = format!("experiment.variants.{name}");
@@ -197,7 +197,7 @@ fn treatment(body: TreatmentBody<'_>, field: &str, limits: &Limits) -> Result<Tr
     let is_empty = body.notification.is_none() && body.data.is_none() && body.locales.is_none();
     match (holds_out, is_empty) {
         (true, true) => Ok(Treatment::HoldOut),
-        (true, false) => Err(Problem::field(field, "a variant that is held out has no message")),
+        (true, false) => Err(Problem::field(field, "a held-out variant has no message")),
         (false, true) => {
             let rule = "a variant has `notification`, `data`, `locales` or `hold_out`; one that is not named here \
                         gets the campaign's message";
@@ -212,12 +212,12 @@ fn treatment(body: TreatmentBody<'_>, field: &str, limits: &Limits) -> Result<Tr
 
 fn variant(body: VariantBody<'_>, field: &str, limits: &Limits) -> Result<Variant, Problem> {
     if body.notification.is_none() && body.data.is_none() {
-        return Err(Problem::field(field, "a variant has `notification`, `data` or both"));
+        return Err(Problem::field(field, "a variant must have `notification`, `data` or both"));
     }
     content(body.notification, body.data, field, limits)
 }
 
-/// What stands at `field` to be shown and carried.
+/// The message content at `field`.
 fn content(
     notification: Option<&RawValue>,
     data: Option<&RawValue>,
@@ -239,7 +239,7 @@ fn variables(body: VariablesBody) -> BTreeMap<String, String> {
     body.0.into_iter().map(|(name, word)| (name.0, word)).collect()
 }
 
-/// Delivery names the field in front of the rule.
+/// Delivery's rules begin with the name of the field.
 pub(crate) fn placed(invalid: Invalid) -> Problem {
     let is_path = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
     match invalid.0.split_once(": ") {
@@ -256,7 +256,7 @@ impl FromText for VariableName {
         match fits {
             true => Ok(Self(text.to_owned())),
             false => Err(Invalid::new(format!(
-                "a variable's name has letters, digits, '_', '-', '.', at most {NAME_BYTES_MAX}"
+                "a variable name has at most {NAME_BYTES_MAX} letters, digits, '_', '-' and '.'"
             ))),
         }
     }
@@ -265,7 +265,7 @@ impl FromText for VariableName {
 impl FromText for StartAt {
     const WHAT: &'static str = "a time (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let wrong = || Invalid::new("a time is RFC 3339, such as \"2026-01-15T09:30:00Z\"");
+        let wrong = || Invalid::new("must be an RFC 3339 time, such as \"2026-01-15T09:30:00Z\"");
         let time: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
         u64::try_from(time.as_millisecond()).map(Timestamp).map(Self).map_err(|_| wrong())
     }
@@ -284,7 +284,7 @@ impl FromText for Lane {
         [Lane::Campaign, Lane::Extra]
             .into_iter()
             .find(|lane| lane.as_str() == text)
-            .ok_or_else(|| Invalid::new("a lane is one of \"campaign\", \"extra\""))
+            .ok_or_else(|| Invalid::new("must be \"campaign\" or \"extra\""))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Devices as they register (`POST /v1/devices`, a line of its batch) and as they change
-//! (`PATCH /v1/me`). Their push tokens are read by [`mod@super::push_token`].
+//! Registration of a device (`POST /v1/devices`, a line of its batch) and changes (`PATCH /v1/me`).
+//! [`mod@super::push_token`] parses push tokens.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ type Attribute = Text<Line<{ limits::ATTRIBUTE_BYTES_MAX }>>;
 type Tags<V> = TextMap<Line<{ limits::TAG_BYTES_MAX }>, V, { limits::TAGS_MAX }>;
 type TagValue = Text<Line<{ limits::TAG_BYTES_MAX }>>;
 
-/// What a registration says, before it is known who registers.
+/// A registration, independent of who registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registering {
-    /// None: an id is drawn.
+    /// None: a random id.
     pub device: Option<DeviceId>,
     pub registration: Registration,
 }
@@ -57,7 +57,7 @@ struct ChangeBody<'a> {
     push_token: Change<&'a RawValue>,
 }
 
-/// Reads and checks one registration.
+/// Parses one registration.
 pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
     let body: DeviceBody<'_> = json::parse(bytes)?;
     let topics = body.topics.map(|topics| topics.all("topics")).transpose()?.unwrap_or_default();
@@ -79,19 +79,19 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
     Ok(Registering { device: body.device.map(|device| device.0), registration })
 }
 
-/// Reads and checks a change: what is absent stays, `null` clears.
+/// Parses a change: absent fields stay, `null` clears.
 pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
     let body: ChangeBody<'_> = json::parse(bytes)?;
     let tags: BTreeMap<_, _> = body.tags.map(|tags| tags.0).unwrap_or_default();
     let push_token = body.push_token.check(|raw| push_token::checked(raw, "push_token"))?;
     Ok(DeviceChange {
-        user: body.user.wish(|user| user.0),
-        platform: body.platform.wish(|platform| platform.0.0.to_owned()),
-        locale: body.locale.wish(|locale| locale.0.0),
-        timezone: body.timezone.wish(|timezone| timezone.0.0),
-        app_version: body.app_version.wish(|version| version.0.0),
+        user: body.user.into_update(|user| user.0),
+        platform: body.platform.into_update(|platform| platform.0.0.to_owned()),
+        locale: body.locale.into_update(|locale| locale.0.0),
+        timezone: body.timezone.into_update(|timezone| timezone.0.0),
+        app_version: body.app_version.into_update(|version| version.0.0),
         tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
-        push_token: push_token.wish(|token| token),
+        push_token: push_token.into_update(|token| token),
     })
 }
 
@@ -105,7 +105,7 @@ impl FromText for Platform {
             .find(|platform| *platform == text)
             .map(Platform)
             .ok_or_else(|| {
-                Invalid::new("a platform is one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
+                Invalid::new("must be one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
             })
     }
 }
@@ -120,8 +120,8 @@ impl FromText for Subscription {
     }
 }
 
-/// BCP 47 in form: subtags of 1 to 8 letters and digits, the first of letters (RFC 5646 §2.1). Android
-/// writes `_` between them.
+/// The form of BCP 47: subtags of 1 to 8 letters and digits, the first only of letters (RFC 5646 §2.1). Android separates
+/// them by `_`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Locale(pub(super) String);
 
@@ -137,7 +137,7 @@ impl FromText for Locale {
         match well_formed {
             true => Ok(Self(text.to_owned())),
             false => {
-                Err(Invalid::new("a locale is a language tag such as \"ja-JP\" (BCP 47), at most 64 bytes"))
+                Err(Invalid::new("must be a language tag such as \"ja-JP\" (BCP 47) of at most 64 bytes"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How an operator wants devices to be moved away (`PUT /v1/drain`).
+//! Parameters of a drain (`PUT /v1/drain`).
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde::Deserialize;
 use crate::error::Problem;
 use crate::json::{self, Span};
 
-/// As for `gateway.drain.rate`: more than a node can hold.
+/// As for `gateway.drain.rate`: more than the devices of a node.
 const RATE_MAX: u64 = 10_000_000;
-/// A device that is told to wait longer is as good as lost.
+/// A device that waits longer counts as lost.
 const SPREAD_MAX: Duration = Duration::from_secs(3_600);
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What is not named is the configuration's, but for the deadline: then there is none.
+/// Absent values come from the configuration, except the deadline: absent means none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DrainWish {
+pub struct DrainRequest {
     pub rate_per_second: Option<u32>,
     pub spread: Option<Duration>,
     pub deadline: Option<Duration>,
@@ -29,13 +29,13 @@ struct DrainBody {
     deadline: Option<Span>,
 }
 
-/// Reads and checks an order; nothing at all is one without wishes.
-pub fn drain(bytes: &[u8]) -> Result<DrainWish, Problem> {
+/// Parses the parameters. An empty body has none.
+pub fn drain(bytes: &[u8]) -> Result<DrainRequest, Problem> {
     if bytes.is_empty() {
-        return Ok(DrainWish::default());
+        return Ok(DrainRequest::default());
     }
     let body: DrainBody = json::parse(bytes)?;
-    Ok(DrainWish {
+    Ok(DrainRequest {
         rate_per_second: body.rate.map(rate).transpose()?,
         spread: at_most("spread", SPREAD_MAX, "1h", body.spread)?,
         deadline: at_most("deadline", DEADLINE_MAX, "24h", body.deadline)?,
@@ -43,7 +43,8 @@ pub fn drain(bytes: &[u8]) -> Result<DrainWish, Problem> {
 }
 
 fn rate(rate: u64) -> Result<u32, Problem> {
-    let wrong = || Problem::field("rate", format!("it is 1 to {RATE_MAX} connections a second, got {rate}"));
+    let wrong =
+        || Problem::field("rate", format!("must be 1 to {RATE_MAX} connections per second, got {rate}"));
     match rate {
         1..=RATE_MAX => u32::try_from(rate).map_err(|_| wrong()),
         _ => Err(wrong()),
@@ -58,7 +59,7 @@ fn at_most(
 ) -> Result<Option<Duration>, Problem> {
     match given {
         Some(Span(duration)) if duration > max => {
-            Err(Problem::field(field, format!("it is at most \"{shown}\"")))
+            Err(Problem::field(field, format!("must be at most \"{shown}\"")))
         }
         given => Ok(given.map(|Span(duration)| duration)),
     }
@@ -69,20 +70,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_read() {
-        assert_eq!(drain(b""), Ok(DrainWish::default()));
-        assert_eq!(drain(b"{}"), Ok(DrainWish::default()));
-        let wish = DrainWish {
+    fn valid_parameters_are_parsed() {
+        assert_eq!(drain(b""), Ok(DrainRequest::default()));
+        assert_eq!(drain(b"{}"), Ok(DrainRequest::default()));
+        let request = DrainRequest {
             rate_per_second: Some(500),
             spread: Some(Duration::from_millis(250)),
             deadline: Some(Duration::from_secs(600)),
         };
-        assert_eq!(drain(br#"{"rate": 500, "spread": "250ms", "deadline": "10m"}"#), Ok(wish));
-        assert_eq!(drain(br#"{"deadline": 0}"#).map(|wish| wish.deadline), Ok(Some(Duration::ZERO)));
+        assert_eq!(drain(br#"{"rate": 500, "spread": "250ms", "deadline": "10m"}"#), Ok(request));
+        assert_eq!(drain(br#"{"deadline": 0}"#).map(|request| request.deadline), Ok(Some(Duration::ZERO)));
     }
 
     #[test]
-    fn a_wish_that_makes_no_sense_is_refused_with_its_field() {
+    fn invalid_parameters_are_rejected_by_field() {
         for (body, field) in [
             (r#"{"rate": 0}"#, "rate"),
             (r#"{"rate": -1}"#, "rate"),

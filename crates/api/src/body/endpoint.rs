@@ -1,4 +1,4 @@
-//! `POST /v1/me/endpoints`: what a device says of a Web Push endpoint that it asks for.
+//! `POST /v1/me/endpoints`: a new Web Push endpoint of a device.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use crate::error::Problem;
 use crate::json::{self, FromText, Line, Span, Text};
 
-/// Longer than any subscription is of use: a year.
+/// A year: longer than any subscription is useful.
 const LIFETIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedEndpoint {
+pub struct EndpointRequest {
     pub vapid_key: Option<VapidKey>,
     pub label: Option<String>,
     pub idle_urgency: Urgency,
@@ -31,14 +31,14 @@ struct Body {
     expires_in: Option<Span>,
 }
 
-/// Reads and checks it.
-pub fn endpoint(bytes: &[u8]) -> Result<WantedEndpoint, Problem> {
+/// Parses a new endpoint.
+pub fn endpoint(bytes: &[u8]) -> Result<EndpointRequest, Problem> {
     let body: Body = json::parse(bytes)?;
     let expires_in = body.expires_in.map(|span| span.0);
     if expires_in.is_some_and(|span| span.is_zero() || span > LIFETIME_MAX) {
-        return Err(Problem::field("expires_in", "an endpoint lives 1 s to 366 days, or without an end"));
+        return Err(Problem::field("expires_in", "must be 1 s to 366 days, or absent"));
     }
-    Ok(WantedEndpoint {
+    Ok(EndpointRequest {
         vapid_key: body.vapid_key.map(|key| key.0.0),
         label: body.label.map(|label| label.0.0),
         idle_urgency: body.idle_urgency.map_or(Urgency::Normal, |urgency| urgency.0),
@@ -51,8 +51,7 @@ struct Key(VapidKey);
 impl FromText for Key {
     const WHAT: &'static str = "a public key (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let rule =
-            "a VAPID public key is an uncompressed P-256 point: 65 bytes, the first of them 4, in base64url";
+        let rule = "must be a VAPID public key: an uncompressed P-256 point of 65 bytes, the first of which is 4, in base64url";
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
         let key = bytes.and_then(|bytes| VapidKey::try_from(bytes).ok());
         key.filter(|key| key[0] == 4).map(Key).ok_or_else(|| Invalid::new(rule))

@@ -1,5 +1,5 @@
-//! Experiments as an app's admins write them (`PUT /v1/apps/{app}/experiments/{name}`), and what a device says it was
-//! shown. Who is meant is read as for campaigns; what spans fields is checked by delivery's `Experiment`.
+//! Experiments (`PUT /v1/apps/{app}/experiments/{name}`), and reports of shown variants. The audience is parsed as for
+//! campaigns; delivery's `Experiment` checks rules that span fields.
 
 use noroshi_delivery::definition::experiment::DESCRIPTION_BYTES_MAX;
 use noroshi_delivery::definition::{Experiment, ExperimentVariant};
@@ -49,7 +49,7 @@ struct OverridesBody {
     devices: Option<TextMap<DeviceId, Text<Label>, { limits::OVERRIDES_MAX }>>,
 }
 
-/// Reads and checks one experiment.
+/// Parses one experiment.
 pub fn experiment(bytes: &[u8]) -> Result<Experiment, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let mut variants = Vec::new();
@@ -89,7 +89,7 @@ pub fn killing(bytes: &[u8]) -> Result<bool, Problem> {
     Ok(json::parse::<Body>(bytes)?.killed)
 }
 
-/// `{"experiments": […]}`: what was shown, each once.
+/// `{"experiments": […]}`: the shown experiments, without duplicates.
 pub fn exposures(bytes: &[u8]) -> Result<Vec<Label>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -106,12 +106,12 @@ mod tests {
     use crate::error::Code;
 
     #[test]
-    fn an_experiment_is_read_whole() {
+    fn a_complete_experiment_is_parsed() {
         let body = br#"{"description": "colour", "variants": [{"name": "a", "weight": 1, "data": {"x": 1}},
             {"name": "b", "weight": 3}], "starts_at": "2026-01-15T09:30:00Z", "ends_at": "2026-02-15T09:30:00Z",
             "audience": {"condition": "'news' in topics", "devices": {"platforms": ["ios"]}},
             "overrides": {"users": {"u1": "b"}, "devices": {"d1": "a"}}, "killed": false}"#;
-        let read = experiment(body).expect("it is right");
+        let read = experiment(body).expect("a valid experiment");
         assert_eq!((read.variants.len(), read.variants[1].weight, read.killed), (2, 3, false));
         assert_eq!(read.variants[0].data.as_ref().map(noroshi_types::JsonText::as_str), Some(r#"{"x": 1}"#));
         assert_eq!(read.ends_at.map(|at| at.to_string()).as_deref(), Some("2026-02-15T09:30:00.000Z"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let check = |body: &str, code: Code, field: Option<&str>| {
             let refused = experiment(body.as_bytes()).expect_err(body);
             assert_eq!((refused.code(), refused.field_path()), (code, field), "{body}");

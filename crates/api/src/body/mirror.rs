@@ -1,4 +1,4 @@
-//! `PUT /v1/apps/{app}`: an app as another place says it is, with all its keys by their hashes.
+//! `PUT /v1/apps/{app}`: a mirrored app with the hashes of all its keys.
 
 use noroshi_auth::MirrorKey;
 use noroshi_store::{AppSettings, KeyHash};
@@ -27,7 +27,7 @@ struct MirrorBody<'a> {
     topic_rules: Option<&'a RawValue>,
     issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
-    /// Limits of the app; absent: the node's defaults.
+    /// Limits of the app. Absent: the node's defaults.
     #[serde(borrow)]
     quotas: Option<&'a RawValue>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
@@ -48,7 +48,7 @@ struct Hash(KeyHash);
 impl FromText for Hash {
     const WHAT: &'static str = "the SHA-256 of a key (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let wrong = || Invalid::new("a hash is a SHA-256 in 64 hex digits");
+        let wrong = || Invalid::new("must be a SHA-256 in 64 hex digits");
         let mut hash = [0; 32];
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
@@ -61,7 +61,7 @@ impl FromText for Hash {
     }
 }
 
-/// As it is kept.
+/// In the form of the store.
 fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
     let overrides = super::quotas(raw.get().as_bytes()).map_err(|problem| {
         let field = problem.field_path().map_or("quotas".to_owned(), |field| format!("quotas.{field}"));
@@ -70,7 +70,7 @@ fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
     Ok(noroshi_delivery::quota::to_text(&overrides))
 }
 
-/// Reads and checks what an app shall be; only operators say so.
+/// Parses a mirrored app. Only operators mirror apps.
 pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
     let body: MirrorBody<'_> = json::parse(bytes)?;
     let settings = AppSettings {

@@ -1,4 +1,4 @@
-//! Maintenance notices as an app's admins write them (`PUT /v1/apps/{app}/notices/{name}`).
+//! Maintenance notices (`PUT /v1/apps/{app}/notices/{name}`).
 
 use noroshi_delivery::campaign::spec::LOCALES_MAX;
 use noroshi_delivery::definition::{Notice, NoticeText};
@@ -35,7 +35,7 @@ struct TextBody<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Reads and checks one notice.
+/// Parses one notice.
 pub fn notice(bytes: &[u8]) -> Result<Notice, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let mut locales = std::collections::BTreeMap::new();
@@ -71,17 +71,17 @@ mod tests {
     const TIMES: &str = r#""starts_at": "2026-01-15T09:00:00Z", "ends_at": "2026-01-15T10:00:00Z""#;
 
     #[test]
-    fn a_notice_is_read_whole() {
+    fn a_complete_notice_is_parsed() {
         let body = format!(
             r#"{{{TIMES}, "announced_at": "2026-01-14T09:00:00Z", "notification": {{"title": "Payments"}},
                 "data": {{"services": ["payments"]}}, "locales": {{"ja": {{"notification": {{"title": "決済"}}}}}}}}"#
         );
-        let read = notice(body.as_bytes()).expect("it is right");
+        let read = notice(body.as_bytes()).expect("a valid notice");
         assert!(read.announced_at.is_some() && read.locales.len() == 1 && read.text.data.is_some());
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let check = |body: &str, code: Code, field: Option<&str>| {
             let refused = notice(body.as_bytes()).expect_err(body);
             assert_eq!((refused.code(), refused.field_path()), (code, field), "{body}");

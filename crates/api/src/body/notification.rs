@@ -1,7 +1,7 @@
-//! `POST /v1/notifications`: one notification, as a provider writes it.
+//! `POST /v1/notifications`: one notification.
 //!
-//! What is only carried (`data`, `notification`, each push service's own fields) keeps its text: it is
-//! checked here and never written anew.
+//! Content that is passed through (`data`, `notification`, fields of push services) keeps its text: it is validated here but
+//! not encoded again.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Limits, each_once};
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, FromText, Line, Span, Text};
 
-/// How long a device has to confirm before a push service is asked, where the request does not say.
+/// Default time for a device to confirm before a fallback push.
 const PUSH_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ pub(super) struct PushBody<'a> {
     webpush: Option<&'a RawValue>,
 }
 
-/// What is shown to a person. Only looked at: the text goes on as it came.
+/// The visible part. Validated only; its text is passed on unchanged.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shown {
@@ -69,7 +69,7 @@ struct Shown {
     url: Option<String>,
 }
 
-/// Reads and checks one notification.
+/// Parses one notification.
 pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let target = target(body.to)?;
@@ -82,7 +82,7 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
         return Err(Problem::field("retain", "only a message to a topic or to everyone can be retained"));
     }
     if body.notification.is_none() && body.data.is_none() {
-        return Err(Problem::field("data", "a notification has `notification`, `data` or both"));
+        return Err(Problem::field("data", "a notification must have `notification`, `data` or both"));
     }
     Ok(Request {
         target,
@@ -130,7 +130,7 @@ fn named_targets<T: Eq + std::hash::Hash>(
     field: &str,
 ) -> Result<Vec<T>, Problem> {
     match list.count {
-        0 => Err(Problem::field(field, "at least one has to be named")),
+        0 => Err(Problem::field(field, "must not be empty")),
         1..=limits::TARGETS_MAX => Ok(each_once(list.items.into_iter().map(|item| item.0).collect())),
         count => {
             let detail = format!("a request names at most {} targets, got {count}", limits::TARGETS_MAX);
@@ -139,22 +139,22 @@ fn named_targets<T: Eq + std::hash::Hash>(
     }
 }
 
-/// What stands at `field` for a person to see; `template` says whether it may hold placeholders.
+/// The visible part at `field`. `template`: whether it may contain placeholders.
 pub(super) fn shown(raw: &RawValue, field: &str, template: bool) -> Result<JsonText, Problem> {
     let text = carried(raw, field, limits::NOTIFICATION_BYTES_MAX)?;
     let Shown { title, body, image, url } = json::parse_part(raw.get(), field)?;
     if title.is_none() && body.is_none() && image.is_none() && url.is_none() {
-        return Err(Problem::field(field, "it has at least one of `title`, `body`, `image`, `url`"));
+        return Err(Problem::field(field, "must have at least one of `title`, `body`, `image`, `url`"));
     }
-    // Where an address begins with a placeholder, its scheme is each recipient's own.
+    // If a URL begins with a placeholder, its scheme depends on the recipient.
     let known = |address: &String| !(template && address.starts_with("{{"));
     if image.filter(known).is_some_and(|image| !matches!(scheme(&image), Some("https" | "http"))) {
-        return Err(Problem::field(format!("{field}.image"), "an image is an http or https URL"));
+        return Err(Problem::field(format!("{field}.image"), "must be an http or https URL"));
     }
     if url.filter(known).is_some_and(|url| scheme(&url).is_none()) {
         return Err(Problem::field(
             format!("{field}.url"),
-            "a url is absolute: it starts with a scheme such as https:",
+            "must be an absolute URL: it starts with a scheme such as https:",
         ));
     }
     Ok(text)
@@ -177,11 +177,11 @@ pub(super) fn push(body: Option<PushBody<'_>>, ttl: Ttl, field: &str) -> Result<
         (PushMode::Fallback, None) => PUSH_AFTER_DEFAULT.min(ttl.duration()),
         (PushMode::Fallback, Some(Span(after))) if after <= ttl.duration() => after,
         (PushMode::Fallback, Some(_)) => {
-            return Err(Problem::field(format!("{field}.after"), "it must not be longer than the ttl"));
+            return Err(Problem::field(format!("{field}.after"), "must not be longer than the ttl"));
         }
         (PushMode::Never | PushMode::Always, None) => Duration::ZERO,
         (PushMode::Never | PushMode::Always, Some(_)) => {
-            let rule = "it is allowed with mode \"fallback\" only";
+            let rule = "allowed only with mode \"fallback\"";
             return Err(Problem::field(format!("{field}.after"), rule));
         }
     };
@@ -200,7 +200,7 @@ pub(super) fn push(body: Option<PushBody<'_>>, ttl: Ttl, field: &str) -> Result<
 fn service_fields(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
     match raw.get().starts_with('{') {
         true => carried(raw, field, limits::NOTIFICATION_BYTES_MAX),
-        false => Err(Problem::field(field, "it is an object with the push service's own fields")),
+        false => Err(Problem::field(field, "must be an object with the push service's own fields")),
     }
 }
 
@@ -222,7 +222,7 @@ macro_rules! word {
             fn from_text(text: &str) -> Result<Self, Invalid> {
                 match text {
                     $($word => Ok($value),)+
-                    _ => Err(Invalid::new(concat!("it is one of", $(" \"", $word, "\""),+))),
+                    _ => Err(Invalid::new(concat!("must be one of", $(" \"", $word, "\""),+))),
                 }
             }
         }

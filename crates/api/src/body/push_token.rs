@@ -1,7 +1,7 @@
-//! A push service's address of a device, in each service's own form. It is checked here and carried as
-//! it came: what the service's folder in `push` reads later is what was looked at.
+//! Push tokens, in each push service's own form. Validated here and stored unchanged; the service's module in `push` parses
+//! them again.
 //!
-//! `POST /v1/devices`, `PATCH /v1/me`, `PUT /v1/me/push-token` and the test of a credential all take it.
+//! Used by `POST /v1/devices`, `PATCH /v1/me`, `PUT /v1/me/push-token` and the test of a credential.
 
 use noroshi_types::{DeviceId, Invalid, JsonText, PushEnvironment, PushService, PushToken, limits};
 use serde::Deserialize;
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use crate::error::Problem;
 use crate::json::{self, FromText, Text};
 
-/// A bundle id with Apple's longest suffix has room in it; it is one value of a header.
+/// Room for a bundle id with Apple's longest suffix. It is one header value.
 const APNS_TOPIC_BYTES_MAX: usize = 255;
 
-/// Whom a credential is tried with.
+/// The target of a credential's test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TestTarget {
-    /// A device that is registered, by the token it has now.
+    /// A registered device, by its current token.
     Device(DeviceId),
     Token(PushToken),
 }
@@ -27,7 +27,7 @@ enum Form {
     Apns {
         token: String,
         environment: Option<Text<PushEnvironment>>,
-        /// Only looked at here: the text is kept as it came.
+        /// Validated only; the text is kept unchanged.
         #[serde(rename = "topic")]
         _topic: Option<Text<ApnsTopic>>,
     },
@@ -47,15 +47,15 @@ struct WebPushKeys {
     auth: String,
 }
 
-/// The bundle id of this device's app, where it is not the credential's.
+/// The bundle id of this device's app, if it differs from the credential's.
 struct ApnsTopic;
 
-/// `PUT /v1/me/push-token`: the token is the body.
+/// `PUT /v1/me/push-token`: the body is the token.
 pub fn push_token(bytes: &[u8]) -> Result<PushToken, Problem> {
     checked(json::parse(bytes)?, "")
 }
 
-/// `{"device": …}` or `{"push_token": {…}}`: what a credential is tried with.
+/// `{"device": …}` or `{"push_token": {…}}`: the target of a credential's test.
 pub fn push_test(bytes: &[u8]) -> Result<TestTarget, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -68,11 +68,11 @@ pub fn push_test(bytes: &[u8]) -> Result<TestTarget, Problem> {
     match (body.device, body.push_token) {
         (Some(Text(device)), None) => Ok(TestTarget::Device(device)),
         (None, Some(raw)) => checked(raw, "push_token").map(TestTarget::Token),
-        _ => Err(Problem::field("device", "a test names exactly one of `device`, `push_token`")),
+        _ => Err(Problem::field("device", "exactly one of `device` and `push_token` is required")),
     }
 }
 
-/// `field` is where the token stands in the body.
+/// `field`: path of the token in the body.
 pub(super) fn checked(raw: &RawValue, field: &str) -> Result<PushToken, Problem> {
     let text = raw.get();
     if text.len() > limits::PUSH_TOKEN_BYTES_MAX {
@@ -86,18 +86,19 @@ pub(super) fn checked(raw: &RawValue, field: &str) -> Result<PushToken, Problem>
     let at = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
     let (service, environment) = match json::parse_part(text, field)? {
         Form::Apns { token, environment, _topic: _ } => {
-            // Apple does not promise a length ("don't hard-code the size"): hex of whole bytes is all that is known.
+            // Apple guarantees no length ("don't hard-code the size"), only hex digits of whole bytes.
             let hex = !token.is_empty()
                 && token.len().is_multiple_of(2)
                 && token.bytes().all(|b| b.is_ascii_hexdigit());
-            hex.then_some(()).ok_or_else(|| Problem::field(at("token"), "an APNs token is hex digits"))?;
+            hex.then_some(())
+                .ok_or_else(|| Problem::field(at("token"), "an APNs token must be hex digits"))?;
             (PushService::Apns, environment.map_or(PushEnvironment::Production, |text| text.0))
         }
         Form::Fcm { token } => {
             let printable = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
             printable
                 .then_some(())
-                .ok_or_else(|| Problem::field(at("token"), "an FCM token is visible ASCII"))?;
+                .ok_or_else(|| Problem::field(at("token"), "an FCM token must be visible ASCII"))?;
             (PushService::Fcm, PushEnvironment::Production)
         }
         Form::Webpush { endpoint, keys } => {
@@ -106,7 +107,7 @@ pub(super) fn checked(raw: &RawValue, field: &str) -> Result<PushToken, Problem>
             });
             https
                 .then_some(())
-                .ok_or_else(|| Problem::field(at("endpoint"), "an endpoint is an https URL"))?;
+                .ok_or_else(|| Problem::field(at("endpoint"), "an endpoint must be an https URL"))?;
             // RFC 8291 §3.1, §3.2: an uncompressed P-256 point and 16 bytes of secret.
             base64_len(&keys.p256dh, 65)
                 .ok_or_else(|| Problem::field(at("keys.p256dh"), "65 bytes as base64url"))?;
@@ -118,7 +119,7 @@ pub(super) fn checked(raw: &RawValue, field: &str) -> Result<PushToken, Problem>
     Ok(PushToken { service, environment, json: JsonText::from_valid(text) })
 }
 
-/// Browsers give base64url without padding (RFC 4648 §5); some libraries pad.
+/// Browsers use base64url without padding (RFC 4648 §5); some libraries pad.
 fn base64_len(text: &str, bytes: usize) -> Option<()> {
     use base64::Engine;
     let decoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
@@ -128,7 +129,7 @@ fn base64_len(text: &str, bytes: usize) -> Option<()> {
 impl FromText for PushEnvironment {
     const WHAT: &'static str = "an environment (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        Self::parse(text).ok_or_else(|| Invalid::new("an environment is one of \"production\", \"sandbox\""))
+        Self::parse(text).ok_or_else(|| Invalid::new("must be \"production\" or \"sandbox\""))
     }
 }
 
@@ -139,7 +140,7 @@ impl FromText for ApnsTopic {
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
         match fits {
             true => Ok(Self),
-            false => Err(Invalid::new("an APNs topic is a bundle id such as com.example.app")),
+            false => Err(Invalid::new("must be a bundle id such as com.example.app")),
         }
     }
 }

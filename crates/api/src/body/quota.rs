@@ -1,4 +1,4 @@
-//! Quotas of an app, as operators write them: an object of names and limits.
+//! Quotas of an app: an object of names and limits.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde_json::Value;
 use crate::error::{Code, Problem};
 use crate::json;
 
-/// Reads and checks all overrides of an app.
+/// Parses all overrides of an app.
 pub fn quotas(bytes: &[u8]) -> Result<Quotas, Problem> {
     let mut quotas = Quotas::default();
     for (quota, limit) in fields(bytes)? {
-        // Nothing is inherited from what there was: null is no limit here.
+        // Replaces all limits, so null means unlimited.
         let limit = limit.map_or_else(|| self::limit(quota, &Value::Null), Ok)?;
         quotas.set(quota, Some(limit));
     }
     Ok(quotas)
 }
 
-/// Reads and checks a change of some; none goes back to the node's default.
+/// Parses a change of some limits. None restores the node's default.
 pub fn quota_changes(bytes: &[u8]) -> Result<Vec<(Quota, Option<Limit>)>, Problem> {
     fields(bytes)
 }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_names_its_field() {
+    fn invalid_limits_are_rejected_by_field() {
         let check = |body: &str, code: Code, field: &str| {
             let problem = quotas(body.as_bytes()).expect_err(body);
             assert_eq!((problem.code(), problem.field_path()), (code, Some(field)), "{body}");

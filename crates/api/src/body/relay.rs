@@ -1,5 +1,5 @@
-//! A line of `POST /v1/notifications/relay`: a notification that was accepted elsewhere, with the key under
-//! which it is handed on, the time at which it ends, and the trace that it is a part of.
+//! A line of `POST /v1/notifications/relay`: a notification that a front accepted, with its key, the time at which it expires,
+//! and its trace.
 
 use noroshi_types::{Request, Timestamp, TraceContext, Ttl, limits};
 use serde::Deserialize;
@@ -9,14 +9,14 @@ use super::{Limits, notification};
 use crate::error::Problem;
 use crate::json::{self, Line, Text};
 
-/// What was accepted elsewhere.
+/// A notification that a front accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relayed {
     /// Idempotency key of this line.
     pub key: Box<str>,
-    /// Its ttl and its `push.after` are cut to what is left of them.
+    /// Its ttl and `push.after` are shortened to the remaining time.
     pub request: Request,
-    /// The line as a front writes it without a trace, if this one has a trace: the two are the same line.
+    /// The line without its trace, if it has one. Both forms are the same request.
     pub untraced: Option<String>,
 }
 
@@ -25,17 +25,17 @@ pub struct Relayed {
 struct RelayBody<'a> {
     key: Text<Line<{ limits::IDEMPOTENCY_KEY_BYTES_MAX }>>,
     expires_at_ms: u64,
-    /// Written by us, not by a provider's library: unlike a header a wrong one is refused.
+    /// Written by a front, not by a provider's library. Unlike the header, an invalid value is an error.
     traceparent: Option<Text<TraceContext>>,
     #[serde(borrow)]
     notification: &'a RawValue,
 }
 
-/// Reads and checks one line. What has ended is worth a try at once and nothing more: a ttl of 0.
+/// Parses one line. An expired notification gets a ttl of 0: it is delivered at once or never.
 pub fn relayed(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Relayed, Problem> {
     let body: RelayBody<'_> = json::parse(bytes)?;
     let mut request = notification(body.notification.get().as_bytes(), limits)?;
-    // A clock that is behind must not make it live longer than it was meant to.
+    // A slow clock must not extend the ttl.
     let left = Timestamp(body.expires_at_ms).saturating_since(now).min(request.ttl.duration());
     request.ttl = Ttl::new(left).map_err(|invalid| Problem::field("expires_at_ms", invalid.0))?;
     request.push.after = request.push.after.min(left);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_is_left_counts() {
+    fn the_ttl_is_the_remaining_time() {
         let check = |expires_at_ms: u64, ttl: &str, left: u64| {
             let line = format!(
                 r#"{{"key": "f1", "expires_at_ms": {expires_at_ms}, "notification":
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_a_part_of_a_trace() {
+    fn a_line_may_have_a_trace() {
         let line = |traceparent: &str| {
             format!(
                 r#"{{"key": "f1", "expires_at_ms": 1060000{traceparent},
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_strictly() {
+    fn a_line_is_parsed_strictly() {
         let check = |line: &str, code: Code| assert_eq!(read(line).expect_err(line).code(), code, "{line}");
         check(
             r#"{"expires_at_ms": 1, "notification": {"to": {"topic": "t"}, "data": 1}}"#,

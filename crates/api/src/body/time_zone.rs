@@ -1,5 +1,5 @@
-//! Time zones by their IANA name, compared with the tz database that comes with the program: a name that
-//! nobody knows would be found out only when a campaign meets the device.
+//! IANA time zones, checked against the built-in tz database. Otherwise an unknown name would fail only when a campaign
+//! reaches the device.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use noroshi_types::{Invalid, limits};
 
 use crate::json::FromText;
 
-/// The name as the database writes it: `asia/tokyo` is `Asia/Tokyo`.
+/// The name as in the database: `asia/tokyo` becomes `Asia/Tokyo`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TimeZone(pub(crate) String);
 
@@ -16,8 +16,7 @@ impl FromText for TimeZone {
     const WHAT: &'static str = "a time zone (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
         static DATABASE: OnceLock<TimeZoneDatabase> = OnceLock::new();
-        let unknown =
-            || Invalid::new("there is no such time zone: it is an IANA name such as \"Asia/Tokyo\"");
+        let unknown = || Invalid::new("unknown time zone; must be an IANA name such as \"Asia/Tokyo\"");
         if text.len() > limits::ATTRIBUTE_BYTES_MAX {
             return Err(unknown());
         }
@@ -31,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_has_to_exist() {
+    fn a_time_zone_must_exist() {
         let check = |text: &str, expected: Option<&str>| {
             let name = TimeZone::from_text(text).ok().map(|zone| zone.0);
             assert_eq!(name.as_deref(), expected, "{text}");

@@ -1,4 +1,4 @@
-//! `PUT /v1/apps/{app}/topic-rules`: who may use which topics.
+//! `PUT /v1/apps/{app}/topic-rules`: which devices may use which topics.
 
 use noroshi_auth::topic_rules::{RulesBody, RulesInvalid, kept_text};
 use noroshi_types::rule::{RULES_BYTES_MAX, TopicRules};
@@ -7,7 +7,7 @@ use super::Author;
 use crate::error::{Code, Problem};
 use crate::json;
 
-/// Reads and checks all rules of an app: what they are, and the text that is kept. `kept` are those so far.
+/// Parses all rules of an app. Returns them and the text to store. `kept`: the stored rules.
 pub fn topic_rules(
     bytes: &[u8],
     kept: Option<&TopicRules>,
@@ -20,7 +20,7 @@ pub fn topic_rules(
     checked(json::parse(bytes)?, kept, author).map_err(|error| refused(error, ""))
 }
 
-/// Reads the rules that another place says an app has.
+/// Parses the rules of a mirrored app.
 pub(super) fn mirrored(text: &str) -> Result<String, Problem> {
     let body: RulesBody = json::parse_part(text, "topic_rules")?;
     let checked = checked(body, None, Author::Operator);
@@ -32,9 +32,9 @@ fn checked(
     kept: Option<&TopicRules>,
     author: Author,
 ) -> Result<(TopicRules, String), RulesInvalid> {
-    // As for a JWK set's address: a tenant must not make the node talk in the clear.
+    // As for a JWK set's URL: a tenant must not make the node send plaintext requests.
     if author == Author::Tenant && body.ask_url().is_some_and(|url| !url.starts_with("https://")) {
-        let reason = "it is an https URL; an operator may also set an http URL".to_owned();
+        let reason = "must be an https URL; only the operator may set an http URL".to_owned();
         return Err(RulesInvalid { field: "ask.url".to_owned(), reason });
     }
     let rules = body.check(kept)?;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_names_no_address_in_the_clear() {
+    fn a_tenant_cannot_set_a_plaintext_url() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let body = format!(r#"{{"subscribe":[],"ask":{{"url":"http://10.0.0.1/","secret":"{secret}"}}}}"#);
         let refused = topic_rules(body.as_bytes(), None, Author::Tenant).expect_err("in the clear");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_rule_is_answered_with_its_place() {
+    fn errors_of_rules_name_the_path() {
         let body = br#"{"subscribe":[{"topic":"a/#/b","allow":"anyone"}]}"#;
         let refused = topic_rules(body, None, Author::Tenant).expect_err("a bad pattern");
         assert_eq!(refused.field_path(), Some("subscribe[0].topic"));

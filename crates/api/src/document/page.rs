@@ -1,4 +1,4 @@
-//! `/docs`: the public document as one page of plain HTML, made once. No script, nothing from outside.
+//! `/docs`: the public document as a page of plain HTML, rendered once. Without scripts and external resources.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use crate::error::Code;
 
 const STYLE: &str = include_str!("page.css");
 
-/// In the order in which an operation's methods are read.
+/// Order of the methods of a path.
 const METHODS: [&str; 5] = ["post", "get", "put", "patch", "delete"];
 
 pub(crate) fn page() -> &'static str {
@@ -18,7 +18,7 @@ pub(crate) fn page() -> &'static str {
     &PAGE
 }
 
-/// The document is this crate's own: what it does not have is left out.
+/// Renders the built-in document. Missing parts are left out.
 fn render(document: &str) -> String {
     let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut out = String::with_capacity(2 * document.to_string().len());
@@ -172,11 +172,11 @@ fn push_response(out: &mut String, status: &str, response: &Value) {
     out.push_str("</dd>");
 }
 
-/// The anchors that a problem's `type` leads to.
+/// The anchors that the `type` of problems links to.
 fn push_errors(out: &mut String, document: &Value) {
     out.push_str(
         "<section><h2 id=\"errors\">Errors</h2><p>RFC 9457 problems, <code>application/problem+json</code>. \
-         Rely on <code>code</code>; the texts are for people.</p><table>",
+         Rely on <code>code</code>; the texts are for humans.</p><table>",
     );
     let own = Code::ALL.map(|code| (code.as_str(), code.status(), code.title(), code.advice()));
     let of_connections =
@@ -235,7 +235,7 @@ fn push_properties(out: &mut String, schema: &Value) {
     out.push_str("</table>");
 }
 
-/// What values a schema takes, in a few words.
+/// A short description of a schema's type.
 fn kind(schema: &Value) -> String {
     if let Some(name) = reference(schema) {
         return format!("<a href=\"#schema-{name}\">{name}</a>");
@@ -291,7 +291,7 @@ fn inline(value: &Value) -> String {
     inline_text(value.as_str().unwrap_or_default())
 }
 
-/// The only mark-up of the document's texts: back-quotes.
+/// Back-quotes are the only markup in the document's texts.
 fn inline_text(text: &str) -> String {
     let part = |(i, part): (usize, &str)| match i % 2 {
         0 => escape(part),
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_and_code_has_its_place() {
+    fn every_operation_and_code_has_an_anchor() {
         let page = page();
         let document: Value = serde_json::from_str(super::super::PUBLIC).expect("JSON");
         for (path, item) in entries(&document["paths"]) {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_from_outside() {
+    fn the_page_loads_no_external_resource() {
         let page = page();
         for loading in ["<script", "<link", "<img", "src=", "@import", "url("] {
             assert!(!page.contains(loading), "{loading}");

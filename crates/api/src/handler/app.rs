@@ -1,5 +1,5 @@
-//! Apps and their API keys. On the public listener a key with the scope `admin` looks after its own
-//! app; all apps, and making and removing them, are the operator's, on the admin listener.
+//! Apps and their API keys. On the public listener, a key with the scope `admin` manages its own app. On the admin listener,
+//! the operator manages all apps, and creates and deletes them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::request::body::JsonBody;
 use crate::request::parameter::Path;
 use crate::respond;
 
-/// Secrets are said to be set, never shown.
+/// Shows whether secrets are set, never the secrets.
 #[derive(Serialize)]
 struct AppBody {
     name: String,
@@ -30,7 +30,7 @@ struct AppBody {
     issuer: Option<String>,
     audience: Option<String>,
     client_publish: Vec<String>,
-    /// The app of device tokens that this node issues. Only a front is told, so that it knows whose a token is.
+    /// The app's number in device tokens of this node. Only for a front, which uses it to find the app of a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
 }
@@ -46,7 +46,7 @@ struct KeyBody {
     name: String,
     scopes: Vec<&'static str>,
     created_at: String,
-    /// Only in the answer that makes it.
+    /// Only in the response that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -99,8 +99,8 @@ pub(crate) async fn change(
     if author == Author::Tenant && auth.ends_unnamed_tokens(app.id, &settings) {
         return Err(Problem::new(
             Code::Forbidden,
-            "tokens of another app on this server do not have to name their app yet: only the operator can enable \
-             app JWTs for a second app",
+            "tokens of another app on this server need not name their app yet; only the operator can enable app JWTs \
+             for a second app",
         ));
     }
     let app = auth.update_app(app.id, settings).await?;
@@ -108,7 +108,7 @@ pub(crate) async fn change(
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
-/// `PUT /v1/apps/{app}`: as another place says that it is, with all its keys.
+/// `PUT /v1/apps/{app}`: mirrors an app of a front, with all its keys.
 pub(crate) async fn mirror(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -117,8 +117,8 @@ pub(crate) async fn mirror(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
-    // Which issuers and audiences apps may share was checked where they are declared. On the way to what was declared
-    // there, two apps may share them here: until then their tokens are refused as ambiguous.
+    // The front checked issuers and audiences. While its changes arrive one by one, two apps may share them here; until then
+    // their tokens are rejected as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
     let app = auth.mirror(name, settings, keys, delivery.clock().now()).await?;
     delivery.configured(Some(app.id), ("app", "changed"), None);
@@ -126,18 +126,17 @@ pub(crate) async fn mirror(
     Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
 
-/// Refuses settings with which one token would belong to two apps.
+/// Rejects settings with which a token would belong to two apps.
 fn check_claims(auth: &Auth, name: &AppName, settings: &AppSettings) -> Result<(), Problem> {
     let Some(rival) = auth.rival(name, settings) else { return Ok(()) };
     let detail = format!(
-        "tokens of the app {rival} would match this app too: both have the same audience (an app that declares none \
-         has its name for one), and the same issuer or one of them declares none; declare another audience, or \
-         different issuers for both"
+        "tokens of the app {rival} would match this app too: both have the same audience (by default the app's name), \
+         and the same issuer or at least one without an issuer; set a different audience, or different issuers for both"
     );
     Err(Problem::new(Code::AlreadyExists, detail).at("audience"))
 }
 
-/// `DELETE /v1/apps/{app}`: with everything it owns.
+/// `DELETE /v1/apps/{app}`: deletes the app with everything it owns.
 pub(crate) async fn delete(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -162,7 +161,7 @@ pub(crate) async fn keys(
     Ok(respond::json(StatusCode::OK, &KeysBody { keys }))
 }
 
-/// `POST /v1/apps/{app}/keys`: the answer is the only place where the key stands in clear.
+/// `POST /v1/apps/{app}/keys`: only this response contains the key itself.
 pub(crate) async fn create_key(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,

@@ -1,8 +1,8 @@
-//! Batches of newline-delimited JSON: a result a line, in the order of the lines, whatever becomes of
-//! each. The answer is written when all lines are done: at most 10,000 short lines.
+//! Batches of newline-delimited JSON, with one result for each line, in order. The response is sent when all lines are done: at
+//! most 10,000 short lines.
 //!
-//! Invariant: lines that are stored are handed to the store in their order, so their ids are in their order, also where
-//! quotas have to be looked up first; many wait for the same commit at once.
+//! Invariant: lines enter the store's queue in order, so their ids are in order, also if a line waits for its quota. Many lines
+//! share a commit.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -30,17 +30,17 @@ use crate::request::trace::Traced;
 use crate::respond::Lines;
 use crate::{body, push_check};
 
-/// The field that a front is told where a line has no room for its topic.
+/// The `field` in errors to a front, if the quota of a line's topic is exceeded.
 pub const OVER_QUOTA_FIELD: &str = "to.topic";
 
-/// Lines that wait for their commit at once: half of what the store takes into one.
+/// Lines that wait for their commit concurrently: half the store's maximum per commit.
 const LINES_WAITING_MAX: usize = 256;
 
 /// Devices registered in one commit.
 const DEVICES_PER_COMMIT: usize = 1_000;
 
-/// Topics named in one commit, more only by one device: a subscription is a row, and 10,000 rows hold up
-/// other writers for some 100 ms.
+/// Topics in one commit; only a single device may have more. A subscription is a row, and 10,000 rows block other writers for
+/// about 100 ms.
 const TOPICS_PER_COMMIT: usize = 10_000;
 
 type Answer = Result<Receipt, Problem>;
@@ -69,7 +69,7 @@ pub(crate) async fn notifications(
     let key = idempotency_key(&headers)?;
     let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Client);
     for (index, line) in lines.into_iter().enumerate() {
-        // A line break cannot stand in a header, so a line's key is no other request's.
+        // A header cannot contain a line break, so the key of a line differs from every key of a request.
         let idempotency =
             key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
         let read = body::notification(line, &body_limits);
@@ -79,17 +79,17 @@ pub(crate) async fn notifications(
     batch.finish().await
 }
 
-/// Lines on their way through the store, and the answers to those before them.
+/// Lines in progress, and the answers to earlier ones.
 pub(crate) struct Batch<'a> {
     delivery: &'a Arc<Delivery>,
     app: AppId,
     origin: Origin,
     waiting: VecDeque<Slot>,
     answers: Lines,
-    /// Of a front: why a line could not begin. Those behind it are refused too, so that none overtakes it before it is
-    /// sent again.
+    /// Batches of a front: why a line could not start. All later lines are rejected too, so that none overtakes it before the
+    /// front retries it.
     stopped: Option<Problem>,
-    /// Of a front: topics of which a line was refused, and why. Later lines to the same topic are refused too.
+    /// Batches of a front: topics with a rejected line, and why. Later lines to the same topic are rejected too.
     over_topics: HashMap<Topic, OverQuota>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Takes the next line; waits for the first one's answer where too many wait.
+    /// Adds the next line. Waits for the oldest line if too many are pending.
     pub(crate) async fn push(
         &mut self,
         line: Result<(Request, Option<Idempotency>), Problem>,
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Takes a line as far as it goes without waiting for a commit: when this returns, it stands in the store's queue.
+    /// Processes a line up to its commit: when this returns, it is in the store's queue.
     async fn start(&mut self, request: Request, idempotency: Option<Idempotency>) -> Slot {
         let (app, is_front) = (self.app, matches!(self.origin, Origin::Front(_)));
         if let Some(problem) = &self.stopped {
@@ -158,7 +158,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// What a line of a front could not begin for, it holds back those behind it for: all, or those to its topic.
+    /// Makes later lines of a front fail as well: all of them, or those to the same topic.
     fn hold_back(&mut self, topic: Option<Topic>, error: Error) -> Problem {
         match (topic, error) {
             (Some(topic), Error::OverQuota(over)) if !over.quota.is_rate() => {
@@ -178,7 +178,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A refusal that is the topic's: messages to others may pass.
+/// An error of the topic: messages to other topics may succeed.
 fn of_topic(over: OverQuota) -> Problem {
     Problem::from(over).at(OVER_QUOTA_FIELD)
 }
@@ -218,7 +218,7 @@ async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Resu
     }
 }
 
-/// Registers a part of a batch in few commits; lines that cannot be read take no part.
+/// Registers a part of a batch in few commits. Skips invalid lines.
 async fn register(delivery: &Delivery, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
     let read: Vec<Result<Registration, Problem>> = chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<Registration> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
@@ -227,11 +227,11 @@ async fn register(delivery: &Delivery, app: AppId, chunk: &[&[u8]]) -> Vec<Resul
         registered.extend(registration::register(delivery, app, part).await);
     }
     let mut registered = registered.into_iter();
-    let missing = || Problem::internal("the store answered too few registrations");
+    let missing = || Problem::internal("the store returned too few registrations");
     read.into_iter().map(|line| line.and_then(|_| registered.next().ok_or_else(missing)?)).collect()
 }
 
-/// Cuts where a commit would become too large.
+/// Splits registrations into commits of limited size.
 fn commits(registrations: Vec<Registration>) -> Vec<Vec<Registration>> {
     let (mut commits, mut commit) = (Vec::new(), Vec::new());
     let mut topics = 0;
@@ -265,7 +265,7 @@ mod tests {
     use noroshi_types::Topic;
 
     #[test]
-    fn a_commit_names_a_bounded_number_of_topics() {
+    fn a_commit_has_a_bounded_number_of_topics() {
         let topic = Topic::parse("t").expect("a topic");
         let check = |topics: &[usize], expected: &[usize]| {
             let topics = topics.iter().map(|count| vec![topic.clone(); *count]);

@@ -1,7 +1,7 @@
-//! Campaigns: making them, their recipients, their life, and how far they are.
+//! Campaigns: creation, recipients, state changes and progress.
 //!
-//! Delivery does all of it; here requests are read, sizes checked before anything is made, and a change that
-//! the campaign's state does not allow is answered with the state it is in.
+//! Delivery does the work. The handlers parse requests, check sizes before creation, and report the current state if it does
+//! not allow a change.
 
 pub(super) mod show;
 
@@ -27,7 +27,7 @@ use crate::request::trace::Traced;
 use crate::respond::{self, Lines};
 use crate::{body, push_check};
 
-/// Lines kept in one commit: some ten milliseconds, in which other writers wait.
+/// Lines stored in one commit: about ten milliseconds, for which other writers wait.
 const LINES_PER_COMMIT: usize = 1_000;
 
 #[derive(Serialize)]
@@ -65,11 +65,11 @@ pub(crate) async fn create(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    // What is only counted may be counted again.
+    // A dry run may be repeated.
     let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
     let spec = Spec { trace, ..body::campaign(&body, &body_limits)? };
     drop(body);
-    // Its experiment, and what else it needed, may have gone since.
+    // First, since the experiment and other prerequisites may have been deleted since.
     if let Some(idempotency) = &idempotency
         && let Some(progress) = delivery.created_campaign(provider.app, idempotency).await?
     {
@@ -79,7 +79,8 @@ pub(crate) async fn create(
     push_check::check_campaign(&delivery, provider.app, &spec).await?;
     if query.dry_run {
         if spec.audience == Audience::Upload {
-            let rule = "its recipients are uploaded once it is made: there is nobody to count yet";
+            let rule =
+                "recipients are uploaded after the campaign is created, so there is nothing to count yet";
             return Err(Problem::field("audience.upload", rule));
         }
         let count = delivery.dry_run(provider.app, &spec).await?;
@@ -137,7 +138,7 @@ pub(crate) async fn upload(
         let read: Vec<Result<Line, Problem>> =
             chunk.iter().map(|line| body::recipient(line, &body_limits)).collect();
         let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
-        // Also without a good line: whether there is such a campaign is answered all the same.
+        // Also without a valid line, to check whether the campaign exists.
         if let Err(error) = delivery.upload(provider.app, id, good).await {
             return Err(not_uploaded(&delivery, provider.app, id, error).await);
         }
@@ -220,7 +221,7 @@ async fn changed_to(
     }
 }
 
-/// Where its state does not allow it: the state it is in, as it is now.
+/// If the state does not allow the change, names the current state.
 async fn explained(
     delivery: &Delivery,
     app: AppId,
@@ -238,7 +239,7 @@ async fn explained(
     }
 }
 
-/// As [`explained`], where it may also be that nobody is uploaded for it at all.
+/// As [`explained`]; also names an audience that is not uploaded.
 async fn not_uploaded(
     delivery: &Delivery,
     app: AppId,
@@ -248,7 +249,7 @@ async fn not_uploaded(
     let conflict = matches!(error, noroshi_delivery::Error::Store(noroshi_store::Error::Conflict));
     match delivery.campaign(app, id).await {
         Ok(progress) if conflict && !show::is_upload(&progress.campaign) => {
-            Problem::new(Code::WrongState, "the campaign's audience is not one of uploaded users")
+            Problem::new(Code::WrongState, "the campaign's audience is not uploaded")
         }
         _ => explained(delivery, app, id, error).await,
     }

@@ -1,7 +1,7 @@
-//! An app's credentials at push services. Who may manage the app's keys may manage these.
+//! Push service credentials of an app. Managed by those who manage the app's keys.
 //!
-//! A secret comes in with one request and is sealed by delivery: it stands in no answer and no log, and
-//! what refuses it names the field and the rule alone.
+//! A secret arrives with one request, and delivery encrypts it. It appears in no response and no log; errors name only the
+//! field and the rule.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct CredentialBody {
     service: &'static str,
     environment: &'static str,
     name: String,
-    /// What may be shown again, besides what stands here already.
+    /// The other public parts.
     settings: Map<String, Value>,
     created_at: String,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn add(
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
-            "the app has a credential for this push service and environment; replace=true takes its place",
+            "the app has a credential for this push service and environment; replace=true replaces it",
         ),
         error => error.into(),
     })?;
@@ -154,18 +154,16 @@ fn credential_body(view: CredentialView) -> Result<CredentialBody, Problem> {
 impl From<Tested> for TestedBody {
     fn from(tested: Tested) -> Self {
         let explain = match tested.answer {
-            "accepted" => "the push service took it",
-            "gone" => "the push service says that this token is gone for good",
+            "accepted" => "the push service accepted it",
+            "gone" => "the push service reports that the token is permanently invalid",
             "suspect" => {
-                "the push service says that this token belongs to another environment, topic or sender"
+                "the push service reports that the token belongs to another environment, topic or sender"
             }
-            "refused" => "the push service refused it for good",
-            "later" => "the push service, or the way to it, is out of order now; a push would be tried again",
-            "not_configured" => {
-                "the credential is not in use: the node's log says why it could not be opened"
-            }
-            "expired" => "no connection to the push service came about in time",
-            _ => "no answer came in time",
+            "refused" => "the push service rejected it permanently",
+            "later" => "the push service is unavailable; a push would be retried",
+            "not_configured" => "the credential is not in use; the node's log contains the reason",
+            "expired" => "timeout while connecting to the push service",
+            _ => "timeout while waiting for the push service",
         };
         Self { answer: tested.answer, reason: tested.reason, explain }
     }

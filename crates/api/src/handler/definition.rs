@@ -1,5 +1,5 @@
-//! Experiments and maintenance notices of an app: what handlers of both do. On the public listener with a key of the
-//! scope `admin`, on the admin listener as the operator.
+//! What the handlers of experiments and maintenance notices share. For keys with the scope `admin` on the public listener, and
+//! for the operator on the admin listener.
 
 use noroshi_delivery::Delivery;
 use noroshi_delivery::Held;
@@ -29,7 +29,7 @@ pub(super) fn name(text: &str) -> Result<Label, Problem> {
     Label::parse(text).map_err(|invalid| Problem::from(invalid).at("name"))
 }
 
-/// Live ones all at once: they are few. Archived ones in pages, with the place of the next.
+/// All live definitions at once, since they are few. Archived ones in pages, with the position of the next page.
 pub(super) async fn list(
     delivery: &Delivery,
     app: AppId,
@@ -43,7 +43,7 @@ pub(super) async fn list(
     }
     let limit = page_limit(query.limit)?;
     let place = |text: String| {
-        text.parse::<u64>().map_err(|_| Problem::parameter("after", "it is the `next` of an earlier page"))
+        text.parse::<u64>().map_err(|_| Problem::parameter("after", "must be the `next` of an earlier page"))
     };
     let before = query.after.filter(|after| !after.is_empty()).map(place).transpose()?;
     let found = store.archived_definitions(app, kind, before, limit).await?;
@@ -61,7 +61,7 @@ pub(super) async fn find(
     found.ok_or_else(|| missing(kind))
 }
 
-/// Kept, and known to this node with the answer.
+/// Stores a definition. This node uses it when this returns.
 pub(super) async fn put(
     delivery: &Delivery,
     app: AppId,
@@ -88,7 +88,7 @@ pub(super) async fn put(
     Ok(kept)
 }
 
-/// Asked only where the app has a quota.
+/// Reads the store only if the app has a quota.
 async fn is_live(
     delivery: &Delivery,
     app: AppId,

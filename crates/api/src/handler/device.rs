@@ -1,4 +1,4 @@
-//! Devices: registering them, and looking after them as a provider.
+//! Registration of devices, and their management by a provider.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ struct RegisteredBody<'a> {
     connect: ConnectBody<'a>,
 }
 
-/// One device, with what is kept beside it.
+/// A single device, with related data.
 #[derive(Serialize)]
 struct ShownBody {
     #[serde(flatten)]
     device: respond::device::DeviceBody,
-    /// How many Web Push endpoints it has.
+    /// Number of Web Push endpoints.
     endpoints: usize,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct ListQuery {
     limit: Option<usize>,
 }
 
-/// `POST /v1/devices`: a device that is new, or one brought up to date; 201 for both.
+/// `POST /v1/devices`: creates or updates a device; 201 for both.
 pub(crate) async fn register(
     Shared(delivery): Shared<Arc<Delivery>>,
     Shared(addresses): Shared<Arc<Addresses>>,
@@ -91,7 +91,7 @@ pub(crate) async fn register(
             let place = |index| format!("topics[{index}]");
             topic_rules::permit(&delivery, &holder, &registration.topics, place).await?;
             let topics = registration.topics.clone();
-            // With its user, so that a revocation that comes in between is seen with the registration.
+            // With its user, so that the registration detects a revocation in between.
             let (user, issued) = (registration.user.or(identity.user), identity.issued);
             let registration = Registration { device: Some(own.id), user, issued, ..registration };
             let device = register_one(&delivery, identity.app, registration).await?;
@@ -172,9 +172,9 @@ pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
     }
 }
 
-/// A place in the list, as an earlier page named it.
+/// The position of a page.
 fn cursor(text: &str) -> Result<DeviceNum, Problem> {
-    let given_out = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
-    let num = u64::from_str_radix(text, 16).ok().filter(|_| given_out);
-    num.map(DeviceNum).ok_or_else(|| Problem::parameter("after", "it is the `next` of an earlier page"))
+    let is_valid = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
+    let num = u64::from_str_radix(text, 16).ok().filter(|_| is_valid);
+    num.map(DeviceNum).ok_or_else(|| Problem::parameter("after", "must be the `next` of an earlier page"))
 }

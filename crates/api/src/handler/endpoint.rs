@@ -1,5 +1,4 @@
-//! `/v1/me/endpoints`: the Web Push endpoints that a device asked for. What others post to them comes in by
-//! [`mod@super::web_push`].
+//! `/v1/me/endpoints`: the Web Push endpoints of a device. Messages to them arrive in [`mod@super::web_push`].
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use noroshi_types::{EndpointId, Quota};
 use serde::Serialize;
 
 use crate::address::Addresses;
-use crate::body::{self, WantedEndpoint};
+use crate::body::{self, EndpointRequest};
 use crate::connection::Peer;
 use crate::error::Problem;
 use crate::request::access::Consumer;
@@ -26,7 +25,7 @@ use crate::respond;
 #[derive(Serialize)]
 struct EndpointBody {
     id: String,
-    /// Only in the answer that makes it: it is the permission to post, and not kept.
+    /// Only in the response that creates it: the URL is the permission to post, and not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     label: Option<String>,
@@ -51,10 +50,11 @@ pub(crate) async fn create(
     extensions: Extensions,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let WantedEndpoint { vapid_key, label, idle_urgency, expires_in } =
+    let EndpointRequest { vapid_key, label, idle_urgency, expires_in } =
         body::endpoint(if body.is_empty() { b"{}" } else { &body })?;
     let token = auth.draw_endpoint()?;
-    let hash = auth.endpoint(&token).ok_or_else(|| Problem::internal("a secret is not our own"))?;
+    let hash =
+        auth.endpoint(&token).ok_or_else(|| Problem::internal("a new endpoint token has an invalid tag"))?;
     let base = addresses.api_base(&headers, extensions.get::<Peer>());
     let url = format!("{base}/push/{token}");
     let now = delivery.clock().now();
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     };
     let held = delivery.admit_one(new.app, Quota::Endpoints).await?;
     let made = delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
-        // The device was deleted since its credential was checked.
+        // The device was deleted after its credential was checked.
         noroshi_store::Error::NotFound => Problem::revoked(),
         error => error.into(),
     })?;
@@ -90,7 +90,7 @@ pub(crate) async fn list(
     Ok(respond::json(StatusCode::OK, &EndpointsBody { endpoints }))
 }
 
-/// `DELETE /v1/me/endpoints/{id}`: from then on it answers 410.
+/// `DELETE /v1/me/endpoints/{id}`: later posts get 410.
 pub(crate) async fn delete(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,

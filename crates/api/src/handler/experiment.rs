@@ -1,4 +1,4 @@
-//! Experiments of an app, and what devices say they were shown of them.
+//! Experiments of an app, and the devices' reports of shown variants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,9 +75,9 @@ struct AssignedBody {
     experiment: String,
     device: String,
     user: Option<String>,
-    /// Whether it runs now.
+    /// Whether it is running.
     running: bool,
-    /// None: the device is not of its audience.
+    /// None: the device is not in its audience.
     variant: Option<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn list(
     Ok(respond::json(StatusCode::OK, &ExperimentsBody { experiments, next }))
 }
 
-/// `GET /v1/apps/{app}/experiments/{name}`: the live one, else the last that had the name.
+/// `GET /v1/apps/{app}/experiments/{name}`: the live one with this name, otherwise the last archived one.
 pub(crate) async fn show(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -113,7 +113,7 @@ pub(crate) async fn show(
     Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
 }
 
-/// `PUT /v1/apps/{app}/experiments/{name}`: made, or changed to this.
+/// `PUT /v1/apps/{app}/experiments/{name}`: creates or replaces it.
 pub(crate) async fn put(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -124,14 +124,14 @@ pub(crate) async fn put(
     let app = manager.app(&auth, &app)?;
     let (name, experiment) = (definition::name(&name)?, body::experiment(&body)?);
     if experiment.ends_at.is_some_and(|ends_at| ends_at <= delivery.clock().now()) {
-        return Err(Problem::field("ends_at", "it is in the past"));
+        return Err(Problem::field("ends_at", "must not be in the past"));
     }
     let kept =
         definition::put(&delivery, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
     Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
-/// `PATCH /v1/apps/{app}/experiments/{name}`: the kill switch, and back.
+/// `PATCH /v1/apps/{app}/experiments/{name}`: stops or restarts it.
 pub(crate) async fn kill(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -151,7 +151,7 @@ pub(crate) async fn kill(
     Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
-/// `DELETE /v1/apps/{app}/experiments/{name}`: archived, at once.
+/// `DELETE /v1/apps/{app}/experiments/{name}`: archives it.
 pub(crate) async fn archive(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -169,7 +169,7 @@ pub(crate) async fn archive(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /v1/apps/{app}/experiments/{name}/devices/{device}`: what a device gets.
+/// `GET /v1/apps/{app}/experiments/{name}/devices/{device}`: the variant of a device.
 pub(crate) async fn assigned(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -191,7 +191,7 @@ pub(crate) async fn assigned(
     Ok(respond::json(StatusCode::OK, &body))
 }
 
-/// `POST /v1/me/exposures`: the device was shown its variants of these.
+/// `POST /v1/me/exposures`: reports that the device was shown its variants.
 pub(crate) async fn exposed(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,

@@ -1,5 +1,5 @@
-//! Tokens that push services declared void, for backends that keep tokens of their own: as pages, or as
-//! lines where `Accept` asks for them.
+//! Push tokens that push services invalidated, for backends that store tokens themselves: in pages, or as lines if `Accept`
+//! requests them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::respond::{self, Lines};
 
 #[derive(Serialize)]
 struct InvalidationBody {
-    /// A text, like all ids: beyond 2^53 a number is not safe in JSON (RFC 8259 §6).
+    /// A string, like all ids: beyond 2^53 a number is not interoperable in JSON (RFC 8259 §6).
     seq: String,
     at: String,
     device: String,
@@ -62,13 +62,13 @@ pub(crate) async fn list(
     Ok(respond::json(StatusCode::OK, &InvalidationsBody { invalidations, next }))
 }
 
-/// `?after=` is how a script asks for the first page.
+/// An empty `after` is the first page, which suits scripts.
 fn after(after: Option<String>) -> Result<u64, Problem> {
     let Some(text) = after.filter(|after| !after.is_empty()) else { return Ok(0) };
-    text.parse().map_err(|_| Problem::parameter("after", "it is the `next` or a `seq` of an earlier page"))
+    text.parse().map_err(|_| Problem::parameter("after", "must be the `next` or a `seq` of an earlier page"))
 }
 
-/// RFC 9110 §12.5.1, as far as two forms go: lines where they are named and JSON is not.
+/// RFC 9110 §12.5.1, reduced to two formats: lines if `Accept` names them but not JSON.
 fn wants_lines(headers: &HeaderMap) -> bool {
     let accepted: Vec<&str> =
         headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
@@ -99,7 +99,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn lines_are_given_to_who_asks_for_them() {
+    fn lines_are_sent_if_accept_names_them_but_not_json() {
         let check = |accept: &str, expected: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_str(accept).expect("a header"));

@@ -1,5 +1,5 @@
-//! `/v1/me`: what a device does for itself. Every call but the first one ([`crate::first_call`]) reads the device, so a
-//! token that was revoked, or whose device is gone, stops working at once.
+//! `/v1/me`: requests of a device for itself. Every request except the first call ([`crate::first_call`]) reads the device, so
+//! a revoked token, or that of a deleted device, stops working at once.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
 use crate::respond;
 
-/// Messages of the inbox in an answer, unless the request says otherwise.
+/// Default number of messages in a response.
 const INBOX_PAGE_DEFAULT: usize = 100;
 
 #[derive(Serialize)]
@@ -50,12 +50,12 @@ struct PresenceBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxQuery {
     limit: Option<usize>,
-    /// Read by the credential check.
+    /// Used by the credential check.
     #[serde(rename = "app")]
     _app: Option<String>,
 }
 
-/// `GET /v1/me`: the first call of an app. From memory where what was read of the device still holds.
+/// `GET /v1/me`: the first call of an app. From memory if the cached device is current.
 pub(crate) async fn show(
     Shared(first_calls): Shared<Arc<FirstCallService>>,
     caller: FirstCaller,
@@ -76,7 +76,7 @@ pub(crate) async fn change(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let change = body::device_change(&body)?;
-    // The credential says whose device it is; a device that named another user would read that one's inbox.
+    // The credential determines the user. A device that changed its user could read another user's inbox.
     if change.user.as_ref().is_some_and(|user| *user != consumer.device.user) {
         return Err(Problem::new(
             Code::Forbidden,
@@ -113,13 +113,13 @@ pub(crate) async fn subscribe(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /v1/me/topics/{topic}`: done also if there was no subscription.
+/// `DELETE /v1/me/topics/{topic}`: succeeds also without a subscription.
 pub(crate) async fn unsubscribe(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    // Also one that topic rules had opened, and that an MQTT client subscribed to.
+    // Includes topics that topic rules allow only to MQTT clients.
     let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
     delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
     Ok(StatusCode::NO_CONTENT)
@@ -136,7 +136,7 @@ pub(crate) async fn set_push_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `PUT /v1/me/presence`: of the open connection; without one there is nothing to say it of.
+/// `PUT /v1/me/presence`: sets the presence of the open connection. Fails without one.
 pub(crate) async fn set_presence(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
@@ -145,9 +145,10 @@ pub(crate) async fn set_presence(
     let presence = body::presence(&body)?;
     match delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
         true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
-        false => {
-            Err(Problem::new(Code::NotConnected, "the device has no open connection; a new one is active"))
-        }
+        false => Err(Problem::new(
+            Code::NotConnected,
+            "the device has no open connection; a new connection is active",
+        )),
     }
 }
 
@@ -159,7 +160,7 @@ pub(crate) async fn inbox(
 ) -> Result<Response, Problem> {
     let limit = query.limit.unwrap_or(INBOX_PAGE_DEFAULT);
     if !(1..=limits::INBOX_PAGE_MAX).contains(&limit) {
-        let rule = format!("it is 1 to {}", limits::INBOX_PAGE_MAX);
+        let rule = format!("must be 1 to {}", limits::INBOX_PAGE_MAX);
         return Err(Problem::parameter("limit", rule));
     }
     let device = &consumer.device;
@@ -169,7 +170,7 @@ pub(crate) async fn inbox(
     Ok(respond::json(StatusCode::OK, &InboxBody { messages, total }))
 }
 
-/// `POST /v1/me/inbox/ack`: durable when it is answered.
+/// `POST /v1/me/inbox/ack`: durable when the response is sent.
 pub(crate) async fn ack(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
@@ -180,7 +181,7 @@ pub(crate) async fn ack(
     Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
 }
 
-/// `POST /v1/me/opened`: durable when it is answered. Confirms nothing.
+/// `POST /v1/me/opened`: durable when the response is sent. Does not confirm messages.
 pub(crate) async fn open(
     Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
@@ -207,7 +208,7 @@ async fn update(
     updated.map_err(|error| gone(error.into()))
 }
 
-/// The device was deleted between the credential check and the change.
+/// An error if the device was deleted after the credential check.
 fn gone(error: noroshi_delivery::Error) -> Problem {
     match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::revoked(),

@@ -1,4 +1,4 @@
-//! Maintenance notices of an app. One that is taken back ends now: whoever hears its topic is told before it is archived.
+//! Maintenance notices of an app. Deleting one ends it now; subscribers of its topic are notified before it is archived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,14 +64,14 @@ pub(crate) async fn list(
     let app = manager.app(&auth, &app)?;
     let archived = query.0.wants_archived();
     let (mut found, next) = definition::list(&delivery, app.id, KIND, query).await?;
-    // What was taken back is gone, though not everybody may have been told.
+    // Hides an ended notice, although not all subscribers may be notified yet.
     found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| delivery.clock().now() < ends_at));
     let notices =
         found.into_iter().map(|one| shown(one, delivery.clock().now())).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &NoticesBody { notices, next }))
 }
 
-/// `GET /v1/apps/{app}/notices/{name}`: the live one, else the last that had the name.
+/// `GET /v1/apps/{app}/notices/{name}`: the live one with this name, otherwise the last archived one.
 pub(crate) async fn show(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -83,7 +83,7 @@ pub(crate) async fn show(
     Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
 }
 
-/// `PUT /v1/apps/{app}/notices/{name}`: made, or changed to this.
+/// `PUT /v1/apps/{app}/notices/{name}`: creates or replaces it.
 pub(crate) async fn put(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -94,13 +94,13 @@ pub(crate) async fn put(
     let app = manager.app(&auth, &app)?;
     let (name, notice) = (definition::name(&name)?, body::notice(&body)?);
     if notice.ends_at <= delivery.clock().now() {
-        return Err(Problem::field("ends_at", "it is in the past"));
+        return Err(Problem::field("ends_at", "must not be in the past"));
     }
     let kept = definition::put(&delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at)).await?;
     Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
 }
 
-/// `DELETE /v1/apps/{app}/notices/{name}`: it ends now.
+/// `DELETE /v1/apps/{app}/notices/{name}`: ends it now.
 pub(crate) async fn end(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,

@@ -1,4 +1,4 @@
-//! Publishing, and what became of it.
+//! Publishing, cancelling and tracing notifications.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::request::trace::Traced;
 use crate::respond;
 use crate::{body, push_check};
 
-/// `202`, and a line of a batch's answer.
+/// Body of `202`, and a line of a batch response.
 #[derive(Serialize)]
 pub(crate) struct ReceiptBody {
     id: String,
@@ -73,7 +73,7 @@ struct StepBody {
     at: String,
     outcome: &'static str,
     explain: &'static str,
-    /// In a push service's word.
+    /// The push service's own reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -166,7 +166,7 @@ pub(crate) async fn cancel(
     Ok(response)
 }
 
-/// How a tracing system is asked for it.
+/// The id for a look-up in a tracing system.
 fn trace_id(context: TraceContext) -> String {
     context.trace.to_string()
 }

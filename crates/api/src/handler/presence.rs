@@ -1,4 +1,4 @@
-//! `POST /v1/presence`: who is there, answered from the memory of the nodes.
+//! `POST /v1/presence`: which users are online, from the memory of the nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct DeviceBody {
     presence: &'static str,
 }
 
-/// A user who is not known is offline: whether a user exists is not told here.
+/// An unknown user is offline: the response does not reveal whether a user exists.
 pub(crate) async fn query(
     Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Read>,

@@ -1,6 +1,5 @@
-//! Where the program's time and memory go, for `go tool pprof`, `noroshi profile` and Pyroscope's scraper: the paths and
-//! answers are those of Go's `net/http/pprof`. On the admin listener, for the operator: names of functions and the use
-//! of CPU are nobody else's business.
+//! CPU and heap profiles, for `go tool pprof`, `noroshi profile` and Pyroscope's scraper. Paths and responses are those of Go's
+//! `net/http/pprof`. Only for the operator, on the admin listener.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::error::{Code, Problem};
 use crate::request::access::Operator;
 use crate::request::parameter::Query;
 
-/// Of Go's `net/http/pprof`.
+/// The default of Go's `net/http/pprof`.
 const SECONDS_DEFAULT: u64 = 30;
 
 #[derive(Deserialize)]
@@ -37,12 +36,12 @@ pub(crate) async fn cpu(
 ) -> Result<Response, Problem> {
     let seconds = wish.seconds.unwrap_or(SECONDS_DEFAULT);
     if !(1..=SECONDS_MAX).contains(&seconds) {
-        let rule = format!("1 to {SECONDS_MAX} seconds");
+        let rule = format!("must be 1 to {SECONDS_MAX} seconds");
         return Err(Problem::new(Code::InvalidParameter, rule).at("seconds"));
     }
     let hz = wish.hz.unwrap_or(HZ_DEFAULT);
     if !(1..=HZ_MAX).contains(&hz) {
-        let rule = format!("1 to {HZ_MAX} samples for each second of CPU time");
+        let rule = format!("must be 1 to {HZ_MAX} samples per second of CPU time");
         return Err(Problem::new(Code::InvalidParameter, rule).at("hz"));
     }
     let ask = Ask { duration: Duration::from_secs(seconds), hz };
@@ -58,7 +57,7 @@ pub(crate) async fn heap(
     Ok(answer(profiler.heap(Detail::Lines).await?, "heap"))
 }
 
-/// Compressed as the format is: no encoding of the transfer.
+/// The format itself is compressed, so there is no `Content-Encoding`.
 fn answer(taken: Taken, name: &str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),

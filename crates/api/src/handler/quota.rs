@@ -1,5 +1,5 @@
-//! Quotas of an app: what it may use, what it uses, and what was refused. A key with the scope `admin` sees those of its
-//! own app on the public listener; only the operator changes them, on the admin listener.
+//! Quotas of an app: limits, usage and rejections. A key with the scope `admin` reads those of its own app on the public
+//! listener; only the operator changes them, on the admin listener.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::request::body::JsonBody;
 use crate::request::parameter::Path;
 use crate::respond;
 
-/// A change is tried again while others change the same quotas.
+/// Retries of a change after concurrent changes.
 const ATTEMPTS_MAX: usize = 16;
 
 #[derive(Serialize)]
@@ -37,11 +37,11 @@ struct QuotaBody {
     limit: Option<u64>,
     /// `app`: its own limit; `default`: the node's.
     source: &'static str,
-    /// Null where it is not counted.
+    /// Null if not counted.
     used: Option<u64>,
-    /// By this node since it started.
+    /// Rejections by this node since its start.
     refused: u64,
-    /// `node`: each node enforces it for itself; `store`: all nodes that share a store count the same.
+    /// `node`: enforced per node; `store`: enforced across all nodes that share a store.
     scope: &'static str,
 }
 
@@ -53,12 +53,12 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let app = manager.app(&auth, &name)?;
-    // What no limit needs is counted for an operator only: it reads all that the app holds.
+    // Counts usage without a limit only for the operator, since that reads all data of the app.
     let all = matches!(manager, Manager::Operator);
     answer(&auth, &app, delivery.shown_quotas(app.id, all).await?)
 }
 
-/// `PUT /v1/apps/{app}/quotas`: exactly these; all others are the node's defaults.
+/// `PUT /v1/apps/{app}/quotas`: replaces all limits. The others are the node's defaults.
 pub(crate) async fn put(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -70,7 +70,7 @@ pub(crate) async fn put(
     answer(&auth, &app, delivery.known_quotas(app.id))
 }
 
-/// `PATCH /v1/apps/{app}/quotas`: what is absent stays, `null` goes back to the node's default.
+/// `PATCH /v1/apps/{app}/quotas`: absent limits stay, `null` restores the node's default.
 pub(crate) async fn change(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -88,7 +88,7 @@ pub(crate) async fn change(
             before.as_deref().map(quota::parse).transpose().map_err(|_| unreadable())?.unwrap_or_default();
         changes.iter().for_each(|(quota, limit)| overrides.set(*quota, *limit));
         match auth.change_quotas(app.id, before, quota::to_text(&overrides)).await {
-            // Somebody else changed them meanwhile: both changes count.
+            // A concurrent change: apply this one on top of it.
             Err(noroshi_store::Error::Conflict) => {}
             changed => {
                 let app = changed?;
@@ -97,10 +97,10 @@ pub(crate) async fn change(
             }
         }
     }
-    Err(Problem::new(Code::WrongState, "others keep changing the quotas of this app; try again"))
+    Err(Problem::new(Code::WrongState, "the quotas of this app changed concurrently; retry"))
 }
 
-/// `DELETE /v1/apps/{app}/quotas`: all are the node's defaults again.
+/// `DELETE /v1/apps/{app}/quotas`: restores the node's defaults.
 pub(crate) async fn clear(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -111,9 +111,9 @@ pub(crate) async fn clear(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whatever they were before, also where that cannot be read.
+/// Replaces the quotas, even if the stored ones are unreadable.
 async fn set(auth: &Auth, delivery: &Delivery, name: &str, overrides: &Overrides) -> Result<App, Problem> {
-    // Another node may have made the app.
+    // Another node may have created the app.
     auth.follow().await?;
     let app = Manager::Operator.app(auth, name)?;
     let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
@@ -122,12 +122,12 @@ async fn set(auth: &Auth, delivery: &Delivery, name: &str, overrides: &Overrides
 }
 
 fn unreadable() -> Problem {
-    Problem::new(Code::WrongState, "the stored quotas of this app cannot be read: replace them all with PUT")
+    Problem::new(Code::WrongState, "the stored quotas of this app are unreadable; replace them with PUT")
 }
 
 fn answer(auth: &Auth, app: &App, shown: Option<Vec<quota::Shown>>) -> Result<Response, Problem> {
     let mut shown = shown.ok_or_else(|| Problem::not_found("app"))?;
-    // Keys are all in memory.
+    // All keys are in memory.
     let keys = auth.keys(app.id).len() as u64;
     shown.iter_mut().filter(|one| one.quota == Quota::Keys).for_each(|one| one.used = Some(keys));
     let quotas = shown.into_iter().map(QuotaBody::from).collect();

@@ -1,5 +1,5 @@
-//! `POST /v1/notifications/relay`: what a front over several cells accepted and hands on. A batch in which every
-//! line has an idempotency key of its own, so that a line that is sent again in another batch is still the same.
+//! `POST /v1/notifications/relay`: notifications that a front accepted and forwards. A batch in which every line has its own
+//! idempotency key, so that a retry in another batch is recognized.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::request::idempotency::body_hash;
 use crate::request::page::lines;
 use crate::respond::Lines;
 
-/// No other request's key begins with a line break: it cannot stand in a header.
+/// Keys of other requests never begin with a line break, since a header cannot contain one.
 const KEY_PREFIX: &str = "\n";
 
 pub(crate) async fn notifications(

@@ -1,10 +1,10 @@
-//! Why a device got a notification, or why not, in a sentence or two: first what became of it on its
-//! connection and in its inbox, then what push services had to do with it. Pure.
+//! Explains in one or two sentences why a device received a notification or not: first connection and inbox, then push
+//! services. Pure.
 
 use noroshi_store::{Trace, TraceStep};
 use noroshi_types::Outcome;
 
-/// Of several outcomes the one that counts is told.
+/// If there are several outcomes, describes the decisive one.
 pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
     let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
     if had(Outcome::Acked) {
@@ -15,13 +15,13 @@ pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
         .to_owned();
     }
     if had(Outcome::HeldOut) {
-        return "The device is of a variant to which the campaign sends nothing.".to_owned();
+        return "The device has a variant to which the campaign sends nothing.".to_owned();
     }
     if had(Outcome::Opened) {
         return "Its user opened it on the device.".to_owned();
     }
     let live = live(trace, connected, &had);
-    // Steps are in the order of time: the last attempt is how it is now.
+    // Steps are in chronological order: the last attempt is the current state.
     match (live, trace.steps.iter().rev().find_map(push)) {
         (Some(live), Some(push)) => format!("{live} {push}"),
         (Some(live), None) => live.to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
     }
 }
 
-/// None: nothing was done but through push services.
+/// None: the only steps are those of push services.
 fn live(trace: &Trace, connected: bool, had: &impl Fn(Outcome) -> bool) -> Option<&'static str> {
     let ended = [
         (Outcome::Cancelled, "It was cancelled before the device confirmed it."),
@@ -38,7 +38,7 @@ fn live(trace: &Trace, connected: bool, had: &impl Fn(Outcome) -> bool) -> Optio
             Outcome::Collapsed,
             "A newer notification with the same collapse key replaced it before the device confirmed it.",
         ),
-        (Outcome::Evicted, "Newer notifications pushed it out of the device's full inbox."),
+        (Outcome::Evicted, "It was evicted from the device's full inbox by newer notifications."),
         (Outcome::Expired, "Its ttl ended before the device confirmed it."),
     ];
     if let Some((_, sentence)) = ended.into_iter().find(|(outcome, _)| had(*outcome)) {
@@ -49,65 +49,63 @@ fn live(trace: &Trace, connected: bool, had: &impl Fn(Outcome) -> bool) -> Optio
             "It was written to the device's connection; the device has not confirmed it yet."
         }
         (true, true, false) => {
-            "It was written to a connection that ended before the device confirmed it; it waits in the inbox."
+            "It was written to a connection that closed before the device confirmed it; it is still in the inbox."
         }
         (true, false, true) => {
-            "It waits in the device's inbox; the device is connected and has not been written to yet."
+            "It is in the device's inbox; the device is connected, but it was not written to the connection yet."
         }
-        (true, false, false) => "It waits in the device's inbox until the device connects.",
+        (true, false, false) => "It is in the device's inbox until the device connects.",
         (false, true, _) => {
-            "It was written to the device's connection; no confirmation was asked for or has arrived."
+            "It was written to the device's connection; no confirmation was requested or has arrived."
         }
         (false, false, _) if had(Outcome::Slow) => {
-            "It was dropped because the device had not taken what was sent to it before."
+            "It was dropped because the device did not read earlier messages."
         }
         (false, false, _) if had(Outcome::Inactive) => {
             "The device was connected but not in use, and the policy is \"active\"."
         }
         (false, false, _) if had(Outcome::Offline) => {
-            "The device was not connected, and the policy keeps nothing for who is away."
+            "The device was not connected, and the policy stores nothing for offline devices."
         }
         (false, false, _) => return None,
     })
 }
 
-/// What a push service had to do with it at this step; none if nothing.
+/// The push service's part in this step; none if it had none.
 fn push(step: &TraceStep) -> Option<String> {
     let because = step.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     Some(match step.outcome {
-        Outcome::Pushed => "A push service took it for the device.".to_owned(),
+        Outcome::Pushed => "A push service accepted it for the device.".to_owned(),
         Outcome::PushRefused if matches!(step.reason.as_deref(), Some("sender_failed" | "sender_ended")) => {
-            format!(
-                "Nobody could send it to the push service: it was tried several times and set aside{because}."
-            )
+            format!("It could not be sent to the push service after several attempts{because}.")
         }
-        Outcome::PushRefused => format!("The push service refused it for good{because}."),
+        Outcome::PushRefused => format!("The push service rejected it permanently{because}."),
         Outcome::PushTokenGone => {
-            format!("The push service said that the device's token is gone{because}; it was removed.")
+            format!(
+                "The push service reported that the device's token is invalid{because}; the token was removed."
+            )
         }
         Outcome::PushTokenSuspect => {
             format!(
-                "The device's push token is set aside until it is registered anew: the push service said \
-                 that it belongs elsewhere{because}."
+                "The device's push token is suspended until it is registered again: the push service reported that it \
+                 belongs to another environment, topic or sender{because}."
             )
         }
-        Outcome::NoPushToken => "It could not be pushed: the device has no push token.".to_owned(),
+        Outcome::NoPushToken => "It was not pushed: the device has no push token.".to_owned(),
         Outcome::PushUnconfigured => {
-            "It could not be pushed: the app has no credential for the device's push service.".to_owned()
+            "It was not pushed: the app has no credential for the device's push service.".to_owned()
         }
         Outcome::PushNotNeeded => "No push was needed: the device confirmed in time.".to_owned(),
-        Outcome::PushExpired => format!("Its ttl ended before a push service took it{because}."),
+        Outcome::PushExpired => format!("Its ttl ended before a push service accepted it{because}."),
         _ => return None,
     })
 }
 
 fn nothing(trace: &Trace) -> &'static str {
     match trace.subscribed {
-        true => {
-            "The device subscribes to its topic; nothing is recorded of it being written to the device yet."
-        }
+        true => "The device subscribes to its topic; no write to the device is recorded yet.",
         false => {
-            "Nothing is recorded for this device: it was not among the targets, or was away and nothing was kept."
+            "Nothing is recorded for this device: it was not a target, or it was offline and nothing was stored."
         }
     }
 }
@@ -128,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn the_push_is_told_beside_the_inbox() {
+    fn the_summary_covers_inbox_and_push() {
         use Outcome::{Acked, Kept, NoPushToken, PushExpired, PushRefused, PushTokenGone, Pushed};
-        let waits = "It waits in the device's inbox until the device connects.";
+        let waits = "It is in the device's inbox until the device connects.";
         check(&[(Kept, None)], true, waits);
         check(
             &[(Kept, None), (Pushed, None)],
             true,
-            &format!("{waits} A push service took it for the device."),
+            &format!("{waits} A push service accepted it for the device."),
         );
         check(&[(Kept, None), (Pushed, None), (Acked, None)], false, "The device confirmed it.");
         let opened = (Outcome::Opened, None);
@@ -149,30 +147,29 @@ mod tests {
             &[(Kept, None), (PushRefused, Some("sender_ended"))],
             true,
             &format!(
-                "{waits} Nobody could send it to the push service: it was tried several times and set aside \
-                 (sender_ended)."
+                "{waits} It could not be sent to the push service after several attempts (sender_ended)."
             ),
         );
         check(
             &[(Kept, None), (PushRefused, Some("BadTopic"))],
             true,
-            &format!("{waits} The push service refused it for good (BadTopic)."),
+            &format!("{waits} The push service rejected it permanently (BadTopic)."),
         );
         check(
             &[(PushTokenGone, Some("Unregistered"))],
             false,
-            "The push service said that the device's token is gone (Unregistered); it was removed.",
+            "The push service reported that the device's token is invalid (Unregistered); the token was removed.",
         );
-        check(&[(NoPushToken, None)], false, "It could not be pushed: the device has no push token.");
+        check(&[(NoPushToken, None)], false, "It was not pushed: the device has no push token.");
         check(
             &[(Kept, None), (PushExpired, Some("timeout")), (Outcome::Expired, None)],
             false,
-            "Its ttl ended before the device confirmed it. Its ttl ended before a push service took it (timeout).",
+            "Its ttl ended before the device confirmed it. Its ttl ended before a push service accepted it (timeout).",
         );
     }
 
     #[test]
-    fn every_outcome_of_a_push_has_its_sentence() {
+    fn every_push_outcome_has_a_sentence() {
         for outcome in Outcome::ALL {
             let told = summary(
                 &Trace {
@@ -183,7 +180,7 @@ mod tests {
                 },
                 false,
             );
-            // `Kept` and `Unknown` alone say nothing of where it is now.
+            // `Kept` and `Unknown` do not determine the current state.
             let says_nothing = matches!(outcome, Outcome::Kept | Outcome::Unknown);
             assert_eq!(told.starts_with("Nothing is recorded"), says_nothing, "{outcome:?}: {told}");
         }

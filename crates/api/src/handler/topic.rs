@@ -1,4 +1,4 @@
-//! Topics as a provider sees them: subscribers, position, retained message.
+//! Topics, for providers: subscribers, position and retained message.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(crate) async fn list(
     Query(page): Query<Page>,
 ) -> Result<Response, Problem> {
     let limit = page_limit(page.limit)?;
-    // `?after=` is how a script asks for the first page.
+    // An empty `after` is the first page, which suits scripts.
     let after = page.after.filter(|after| !after.is_empty());
     let after = after.map(|after| listed(&after).map_err(|problem| problem.at("after"))).transpose()?;
     let found = delivery.store().topics(provider.app, after.as_ref(), limit).await?;
@@ -98,7 +98,7 @@ pub fn topic(name: &str) -> Result<Topic, Problem> {
     Topic::parse(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }
 
-/// A topic that lists name: also `$maintenance` and those that topic rules open.
+/// A topic as in lists: includes `$maintenance` and topics that topic rules allow.
 fn listed(name: &str) -> Result<Topic, Problem> {
     Topic::parse_any(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }

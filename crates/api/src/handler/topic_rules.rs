@@ -1,4 +1,4 @@
-//! Topic rules of an app: setting and showing them, and explaining what they say to one device.
+//! Topic rules of an app: setting and reading them, and explaining a decision for one device.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
 use crate::respond;
 
-/// Topics of one request that the webhook is asked about.
+/// Maximum number of topics of one request that the webhook decides.
 const ASKED_MAX: usize = 64;
 
 /// `GET /v1/apps/{app}/topic-rules`
@@ -37,7 +37,7 @@ pub(crate) async fn show(
     Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
 }
 
-/// `PUT /v1/apps/{app}/topic-rules`: all of them. Subscriptions that lost permission end.
+/// `PUT /v1/apps/{app}/topic-rules`: replaces all rules. Subscriptions without permission end.
 pub(crate) async fn put(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -46,7 +46,7 @@ pub(crate) async fn put(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = manager.app(&auth, &name)?;
-    // Another node may have given the rules another secret.
+    // Another node may have changed the secret.
     auth.follow().await?;
     let kept = auth.topic_rules(app.id);
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
@@ -55,7 +55,7 @@ pub(crate) async fn put(
     Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
 }
 
-/// `DELETE /v1/apps/{app}/topic-rules`: done also if there are none.
+/// `DELETE /v1/apps/{app}/topic-rules`: succeeds also without rules.
 pub(crate) async fn delete(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -82,7 +82,7 @@ struct PermissionBody<'a> {
     action: &'static str,
     /// `allowed`, `denied` or `ask`.
     decision: &'static str,
-    /// Where it is denied.
+    /// Present if denied.
     reason: Option<&'static str>,
     detail: String,
     rule: Option<RuleBody>,
@@ -90,13 +90,13 @@ struct PermissionBody<'a> {
 
 #[derive(Serialize)]
 struct RuleBody {
-    /// In its list, from 0.
+    /// Index in the list, from 0.
     number: usize,
     topic: String,
     allow: &'static str,
 }
 
-/// `GET /v1/devices/{device}/topics/{topic}/permission`: what topic rules say, and why. Asks no webhook.
+/// `GET /v1/devices/{device}/topics/{topic}/permission`: the decision of the topic rules, and why. Calls no webhook.
 pub(crate) async fn explain(
     Shared(auth): Shared<Arc<Auth>>,
     Shared(delivery): Shared<Arc<Delivery>>,
@@ -107,7 +107,7 @@ pub(crate) async fn explain(
     let action = match query.action.as_deref() {
         None | Some("subscribe") => Action::Subscribe,
         Some("publish") => Action::Publish,
-        Some(_) => return Err(Problem::parameter("action", "it is \"subscribe\" or \"publish\"")),
+        Some(_) => return Err(Problem::parameter("action", "must be \"subscribe\" or \"publish\"")),
     };
     let topic = Topic::parse_any(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
     let found = delivery.store().device(provider.app, &body::device_id(&device)?).await?;
@@ -121,12 +121,12 @@ pub(crate) async fn explain(
         Decision::Unruled => unruled(&auth, provider.app, action, &topic),
         Decision::Allowed { rule } => ("allowed", None, "the rule allows it".to_owned(), Some(rule)),
         Decision::Ask { rule } => {
-            ("ask", None, "the app's webhook decides when the device asks for it".to_owned(), Some(rule))
+            ("ask", None, "the app's webhook decides when the device requests it".to_owned(), Some(rule))
         }
         Decision::Denied(denied) => {
             let unknown = match rules.as_ref().map(|rules| rules.rules.needs()) {
                 Some(needs) if needs.topics || !needs.claims.is_empty() => {
-                    "; claims of a JWT are not known here, so a device that has one may be allowed more"
+                    "; a JWT's claims are not considered here, so a device with a JWT may be allowed more"
                 }
                 _ => "",
             };
@@ -155,7 +155,7 @@ pub(crate) async fn explain(
 
 type Explained = (&'static str, Option<&'static str>, String, Option<usize>);
 
-/// What counts where the app has no rules for an action.
+/// The decision if the app has no rules for the action.
 fn unruled(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Explained {
     let allowed = |text: &str| ("allowed", None, text.to_owned(), None);
     if needs_rule(topic.as_str()) {
@@ -180,13 +180,13 @@ fn unruled(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Explained 
     }
 }
 
-/// A device as its topic rules see it.
+/// A device, as input of topic rules.
 pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
     Holder { app: device.app, device: device.id.clone(), user: device.user.clone(), claims }
 }
 
-/// Refuses topics that a device may not subscribe to. `field` names a topic by its place. The webhook is asked about
-/// as many topics at once as it takes of one app; the time of the next ones begins when those are answered.
+/// Rejects topics that a device may not subscribe to. `field`: the path of a topic by its index. Calls the webhook for as many
+/// topics at a time as one app may have in progress; the timeout of the next ones starts after those.
 pub(crate) async fn permit(
     delivery: &Delivery,
     holder: &Holder,
@@ -201,7 +201,7 @@ pub(crate) async fn permit(
             Verdict::Allowed => {}
             Verdict::Denied(reason) => return Err(refused(reason).at(field(index))),
             Verdict::Ask if asked.len() == ASKED_MAX => {
-                let rule = format!("the webhook decides about at most {ASKED_MAX} topics of a request");
+                let rule = format!("the webhook decides at most {ASKED_MAX} topics per request");
                 return Err(Problem::new(Code::Forbidden, rule).at(field(index)));
             }
             Verdict::Ask => asked.push((index, topic)),
@@ -220,8 +220,8 @@ pub(crate) async fn permit(
     Ok(())
 }
 
-/// Looks again after subscriptions were made: rules may have changed after [`permit`]. Ends the first subscription that
-/// they deny now, and refuses the request.
+/// Checks again after subscribing, since rules may have changed after [`permit`]. Ends the first subscription that they now
+/// deny, and rejects the request.
 pub(crate) async fn keep(
     delivery: &Delivery,
     holder: &Holder,
@@ -239,7 +239,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// The topics that rules decide about, each with its place.
+/// The topics that rules apply to, with their index.
 fn ruled(topics: &[Topic]) -> impl Iterator<Item = (usize, &Topic)> {
     topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str()))
 }

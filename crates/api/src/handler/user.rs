@@ -1,4 +1,4 @@
-//! Users, who exist by what their devices and their app's JWTs say.
+//! Users. They exist only in devices and app JWTs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct RevokedBody {
     devices: usize,
 }
 
-/// `POST /v1/users/{user}/revoke`: also of a user who is not known (any more), whose JWTs may still be.
+/// `POST /v1/users/{user}/revoke`: also for an unknown user, who may still have valid JWTs.
 pub(crate) async fn revoke(
     Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Devices>,
@@ -31,7 +31,7 @@ pub(crate) async fn revoke(
     Ok(respond::json(StatusCode::OK, &RevokedBody { user: user.to_string(), devices }))
 }
 
-/// A user in a path.
+/// A `user` parameter of a path.
 pub fn user_id(text: &str) -> Result<UserId, Problem> {
     UserId::parse(text).map_err(|invalid| Problem::from(invalid).at("user"))
 }

@@ -1,4 +1,4 @@
-//! What is refused, and whether the refusal says where.
+//! Invalid bodies, and the position in their errors.
 
 use super::*;
 use noroshi_types::UserId;
@@ -28,7 +28,7 @@ fn check(text: &str, code: Code, field: Option<&str>, detail: &str) {
 }
 
 #[test]
-fn a_refusal_names_the_field_or_the_place() {
+fn errors_name_the_field_or_the_position() {
     check("{", Code::InvalidJson, None, "line 1 column 1");
     check("{}x", Code::InvalidJson, None, "line 1 column 3");
     check("", Code::InvalidJson, None, "line 1");
@@ -63,7 +63,7 @@ fn bytes_that_are_not_utf8_are_not_json() {
 }
 
 #[test]
-fn depth_is_bounded_before_anything_is_read() {
+fn depth_is_checked_before_parsing() {
     let nested = |depth: usize| format!("{{\"raw\": {}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
     assert!(parse::<Outer<'_>>(nested(DEPTH_MAX).as_bytes()).is_ok());
     check(&nested(DEPTH_MAX + 1), Code::InvalidJson, None, "nested");
@@ -72,7 +72,7 @@ fn depth_is_bounded_before_anything_is_read() {
 }
 
 #[test]
-fn a_list_over_its_bound_is_counted_not_kept() {
+fn an_oversized_list_is_counted_but_not_kept() {
     let outer: Outer<'_> =
         parse(b"{\"inner\": {\"users\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}}").expect("JSON");
     let users = outer.inner.expect("inner").users;
@@ -81,7 +81,7 @@ fn a_list_over_its_bound_is_counted_not_kept() {
 }
 
 #[test]
-fn carried_text_is_kept_as_it_came() {
+fn raw_text_is_kept_unchanged() {
     let outer: Outer<'_> = parse(b"{\"raw\": {\"b\":1.0,  \"a\": [1e5]}, \"span\": \"2m\"}").expect("JSON");
     assert_eq!(outer.raw.map(RawValue::get), Some("{\"b\":1.0,  \"a\": [1e5]}"));
     assert_eq!(outer.span, Some(Span(Duration::from_secs(120))));
@@ -90,7 +90,7 @@ fn carried_text_is_kept_as_it_came() {
 }
 
 #[test]
-fn half_of_a_surrogate_pair_is_no_text_wherever_it_stands() {
+fn lone_surrogates_are_rejected_everywhere() {
     for (text, at) in [
         (r#"{"raw": "\ud800"}"#, 9),
         (r#"{"raw": {"a": [1, "x\udfff"]}}"#, 20),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::service::{OPERATOR, Service};
 
 #[tokio::test]
-async fn the_operator_makes_changes_and_removes_apps() {
+async fn the_operator_creates_changes_and_deletes_apps() {
     let service = Service::start().await;
     let made = service.operate(Method::POST, "/v1/apps", OPERATOR, r#"{"name": "shop"}"#).await;
     assert_eq!((made.status, &made.json()["jwt_secret_set"]), (StatusCode::CREATED, &json!(false)));
@@ -38,7 +38,7 @@ async fn the_operator_makes_changes_and_removes_apps() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_deleted_takes_its_credentials_along() {
+async fn deleting_an_app_deletes_its_credentials() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn an_app_that_is_deleted_takes_its_credentials_along() {
 }
 
 #[tokio::test]
-async fn only_the_operator_token_opens_the_admin_listener() {
+async fn only_the_operator_token_grants_access_to_the_admin_listener() {
     let service = Service::start().await;
     for bearer in ["", "wrong", &service.key] {
         service.operate(Method::GET, "/v1/apps", bearer, "").await.problem(401, "unauthorized");
@@ -64,7 +64,7 @@ async fn only_the_operator_token_opens_the_admin_listener() {
 }
 
 #[tokio::test]
-async fn keys_are_made_used_and_revoked() {
+async fn keys_are_created_used_and_revoked() {
     let service = Service::start().await;
     let body = r#"{"name": "backend", "scopes": ["publish", "read", "read"]}"#;
     let made = service.post("/v1/apps/dev/keys", &service.key, body).await;
@@ -115,7 +115,7 @@ async fn an_admin_key_changes_its_own_apps_settings() {
 }
 
 #[tokio::test]
-async fn only_the_operator_says_whose_tokens_an_app_takes() {
+async fn only_the_operator_sets_issuer_and_audience() {
     let service = Service::start().await;
     let admin = service.key_with(&[Scope::Admin]).await;
     let tenant = async |body: &str| service.call(Method::PATCH, "/v1/apps/dev", &admin, body).await;
@@ -150,7 +150,7 @@ async fn only_the_operator_says_whose_tokens_an_app_takes() {
 }
 
 #[tokio::test]
-async fn a_tenant_does_not_end_the_unnamed_tokens_of_another() {
+async fn a_tenant_cannot_invalidate_tokens_without_app_of_another_tenant() {
     let service = Service::start().await;
     let secret = r#""jwt_secret": "a secret of at least thirty-two bytes""#;
     let off = service.operate(Method::PATCH, "/v1/apps/other", OPERATOR, r#"{"jwt_secret": null}"#).await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::service::{Service, request};
 
 #[tokio::test]
-async fn lines_are_accepted_in_their_order_and_answered_in_it() {
+async fn lines_are_accepted_and_answered_in_order() {
     let service = Service::start().await;
     let line = |i: usize| match i % 100 {
         7 => "{\"to\":{\"topic\":\"t\"}}\n".to_owned(),
@@ -75,7 +75,7 @@ async fn a_repeated_batch_with_a_key_delivers_nothing_twice() {
 }
 
 #[tokio::test]
-async fn devices_are_imported_a_line_each() {
+async fn a_batch_registers_one_device_per_line() {
     let service = Service::start().await;
     let line = |i: usize| match i {
         5 => "{\"platform\":\"toaster\"}\n".to_owned(),

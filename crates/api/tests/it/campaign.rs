@@ -31,7 +31,7 @@ async fn devices(service: &Service, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_campaign_reaches_its_audience_and_says_what_became_of_it() {
+async fn a_campaign_reaches_its_audience_and_reports_outcomes() {
     let service = Service::running().await;
     devices(&service, &["a", "b", "gone", "refused"]).await;
     service.device("without-token", "u9").await;
@@ -66,7 +66,7 @@ async fn a_campaign_reaches_its_audience_and_says_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn recipients_are_uploaded_a_line_each() {
+async fn recipients_are_uploaded_one_per_line() {
     let service = Service::running().await;
     devices(&service, &["a", "b", "c"]).await;
     let (path, made) = make(
@@ -130,7 +130,7 @@ async fn a_campaign_is_started_paused_resumed_and_aborted() {
 }
 
 #[tokio::test]
-async fn a_dry_run_counts_and_makes_nothing() {
+async fn a_dry_run_counts_and_creates_nothing() {
     let service = Service::start().await;
     devices(&service, &["a", "b"]).await;
     service.device("without-token", "u9").await;
@@ -147,7 +147,7 @@ async fn a_dry_run_counts_and_makes_nothing() {
 }
 
 #[tokio::test]
-async fn campaigns_are_listed_in_pages_the_newest_first() {
+async fn campaigns_are_listed_in_pages_newest_first() {
     let service = Service::start().await;
     let mut made = Vec::new();
     for i in 0..3 {
@@ -173,7 +173,7 @@ async fn campaigns_are_listed_in_pages_the_newest_first() {
 }
 
 #[tokio::test]
-async fn making_needs_publish_and_looking_needs_read() {
+async fn creating_requires_publish_and_reading_requires_read() {
     let service = Service::start().await;
     let body = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
     let (reader, publisher) =
@@ -195,7 +195,7 @@ async fn making_needs_publish_and_looking_needs_read() {
 }
 
 #[tokio::test]
-async fn what_push_services_would_not_take_is_refused_before_a_campaign_is_made() {
+async fn a_message_that_push_services_reject_is_refused_before_the_campaign_is_created() {
     let service = Service::start().await;
     let (long, short) = (json!({"title": "x".repeat(2_500)}), json!({"title": "x"}));
     let data = "y".repeat(2_500);
@@ -212,7 +212,7 @@ async fn what_push_services_would_not_take_is_refused_before_a_campaign_is_made(
 }
 
 #[tokio::test]
-async fn an_idempotency_key_makes_one_campaign() {
+async fn an_idempotency_key_creates_one_campaign() {
     let service = Service::start().await;
     let post = async |path: &str, key: &str, body: &str| {
         let mut request = request(Method::POST, path, &service.key, body);
@@ -244,7 +244,7 @@ async fn an_idempotency_key_makes_one_campaign() {
 }
 
 #[tokio::test]
-async fn a_retry_finds_its_campaign_whatever_became_of_the_experiment() {
+async fn a_retry_finds_its_campaign_even_without_the_experiment() {
     let service = Service::start().await;
     trial(&service).await;
     let post = async |body: &str| {
@@ -325,7 +325,7 @@ async fn the_variants_of_an_experiment_are_sent_and_compared() {
 }
 
 #[tokio::test]
-async fn what_is_published_of_a_variant_counts_for_it() {
+async fn outcomes_count_for_the_published_variant() {
     let service = Service::running().await;
     for i in 0..20 {
         service.device(&format!("d{i}"), &format!("u{i}")).await;
@@ -357,7 +357,7 @@ async fn what_is_published_of_a_variant_counts_for_it() {
 }
 
 #[tokio::test]
-async fn variants_that_cannot_be_sent_are_refused_by_name() {
+async fn invalid_variants_are_rejected_by_name() {
     let service = Service::start().await;
     trial(&service).await;
     let refused = async |experiment: Value, field: &str, words: &str| {

@@ -36,7 +36,7 @@ async fn send(service: &Service, path: &str, coding: &str, body: Vec<u8>) -> Ans
 const LINE: &str = r#"{"to": {"users": ["u1"]}, "data": 1}"#;
 
 #[tokio::test]
-async fn a_compressed_batch_is_the_batch_that_was_compressed() {
+async fn a_compressed_batch_equals_the_uncompressed_one() {
     let service = Service::start().await;
     let lines = format!("{LINE}\n").repeat(5_000);
     let (first, last) = lines.as_bytes().split_at(40_000);
@@ -60,7 +60,7 @@ async fn a_compressed_batch_is_the_batch_that_was_compressed() {
 }
 
 #[tokio::test]
-async fn an_idempotent_request_is_the_same_however_it_is_compressed() {
+async fn idempotency_ignores_compression() {
     let service = Service::start().await;
     let mut ids = Vec::new();
     for (coding, body) in
@@ -78,7 +78,7 @@ async fn an_idempotent_request_is_the_same_however_it_is_compressed() {
 }
 
 #[tokio::test]
-async fn other_codings_are_refused_with_those_that_are_not() {
+async fn unsupported_codings_are_rejected_with_the_supported_ones() {
     let service = Service::start().await;
     for coding in ["br", "deflate", "compress", "gzip, zstd", "zstd,gzip", "gzip;q=1", "*"] {
         let answer = send(&service, "/v1/notifications", coding, gzip(LINE.as_bytes())).await;
@@ -103,7 +103,7 @@ async fn other_codings_are_refused_with_those_that_are_not() {
 }
 
 #[tokio::test]
-async fn a_body_that_becomes_too_large_is_given_up_there() {
+async fn decompression_stops_at_the_limit() {
     let service = Service::with(|state| {
         state.config.limits.body_bytes = 1 << 20;
         state.config.bodies_bytes_max = 8 << 20;
@@ -132,7 +132,7 @@ async fn a_body_that_becomes_too_large_is_given_up_there() {
 }
 
 #[tokio::test]
-async fn what_the_node_holds_of_all_bodies_counts_what_they_become() {
+async fn decompressed_bodies_count_in_the_nodes_memory() {
     let service = Service::with(|state| state.config.bodies_bytes_max = 1 << 20).await;
     for (coding, body) in [("gzip", gzip(&vec![b' '; 2 << 20])), ("zstd", zstd(&vec![b' '; 600 << 10]))] {
         let answer = send(&service, "/v1/notifications", coding, body).await;
@@ -142,7 +142,7 @@ async fn what_the_node_holds_of_all_bodies_counts_what_they_become() {
 }
 
 #[tokio::test]
-async fn a_corrupt_body_is_told_where() {
+async fn errors_of_corrupt_bodies_name_the_offset() {
     let service = Service::start().await;
     let text: Vec<u8> = (0..60_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {

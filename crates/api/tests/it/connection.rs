@@ -62,7 +62,7 @@ async fn read_until(client: &mut DuplexStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn requests_follow_each_other_on_one_connection() {
+async fn a_connection_serves_several_requests() {
     let service = Service::start().await;
     let (mut client, drain, task) = connect(&service);
     let body = "{}";
@@ -83,7 +83,7 @@ async fn requests_follow_each_other_on_one_connection() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_much_is_refused() {
+async fn a_too_large_head_is_rejected() {
     let service = Service::start().await;
     for head in [
         format!("GET / HTTP/1.1\r\n{}\r\n", "X-A: 1\r\n".repeat(100)),
@@ -97,7 +97,7 @@ async fn a_head_that_is_too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn pages_of_any_origin_may_use_what_devices_use() {
+async fn pages_of_any_origin_may_use_the_paths_of_devices() {
     let service = Service::start().await;
     for path in ["/v1/me", "/v1/me/topics/a%2Fb", "/v1/devices", "/v1/events"] {
         let mut preflight = request(Method::OPTIONS, path, "", "");
@@ -130,7 +130,7 @@ async fn handed_off(task: Ended) -> Handoff<DuplexStream> {
 }
 
 #[tokio::test]
-async fn an_upgrade_on_an_open_connection_goes_to_the_gateway_with_all_that_was_read() {
+async fn an_upgrade_on_an_open_connection_is_handed_off_with_all_bytes_read() {
     let service = Service::start().await;
     let (mut client, _drain, task) = connect(&service);
     client.write_all(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
@@ -145,7 +145,7 @@ async fn an_upgrade_on_an_open_connection_goes_to_the_gateway_with_all_that_was_
 }
 
 #[tokio::test]
-async fn a_posted_body_goes_to_the_gateway_as_far_as_it_came() {
+async fn a_partial_body_is_handed_off_to_the_gateway() {
     let service = Service::start().await;
     let head = "POST /socket.io/?sid=a HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n";
     for body in ["", "01234", "0123456789"] {
@@ -163,7 +163,7 @@ async fn a_posted_body_goes_to_the_gateway_as_far_as_it_came() {
 }
 
 #[tokio::test]
-async fn an_answer_is_written_before_the_connection_goes_to_the_gateway() {
+async fn responses_are_written_before_the_connection_is_handed_off() {
     let service = Service::start().await;
     let (mut client, _drain, task) = connect(&service);
     // More than the connection buffers, and the upgrade behind it.
@@ -180,7 +180,7 @@ async fn an_answer_is_written_before_the_connection_goes_to_the_gateway() {
 }
 
 #[tokio::test]
-async fn without_a_gateway_its_requests_are_misdirected() {
+async fn without_a_gateway_its_requests_get_misdirected() {
     let service = Service::start().await;
     for path in ["/v1/connect", "/v1/events", "/mqtt", "/xmpp", "/socket.io/"] {
         service.get(path, "").await.problem(421, "misdirected");
@@ -194,7 +194,7 @@ fn hasty() -> Timing {
 
 /// Also where the handler has no deadline of its own.
 #[tokio::test]
-async fn a_body_that_does_not_come_is_answered_and_the_connection_ends() {
+async fn a_missing_body_times_out_and_closes_the_connection() {
     let service = Service::start().await;
     let (mut client, _drain, task) =
         serve(Serving { timing: hasty(), ..Serving::new(service.public.clone()) }, None);
@@ -217,7 +217,7 @@ async fn a_body_that_does_not_come_is_answered_and_the_connection_ends() {
 
 /// A handler's own deadline, which is shorter than that of other bodies.
 #[tokio::test]
-async fn a_web_push_that_does_not_come_is_answered_and_the_connection_ends() {
+async fn a_missing_web_push_body_times_out_and_closes_the_connection() {
     let service = Service::start().await;
     let device = service.device("d1", "u1").await;
     let made = service.post("/v1/me/endpoints", &device, "").await;
@@ -233,7 +233,7 @@ async fn a_web_push_that_does_not_come_is_answered_and_the_connection_ends() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_no_answer_is_given_up() {
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
     let service = Service::start().await;
     let (mut client, _drain, task) =
         serve(Serving { timing: hasty(), ..Serving::new(service.public.clone()) }, None);
@@ -243,7 +243,7 @@ async fn a_client_that_takes_no_answer_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_makes_room_and_one_with_a_key_stays() {
+async fn an_idle_connection_is_evicted_and_one_with_a_key_is_kept() {
     let service = Service::start().await;
     let limits = PoolLimits { connections_max: 2, per_client_max: 0 };
     let pool = Pool::new("public", limits, PoolMetrics::unregistered());
@@ -271,7 +271,7 @@ async fn an_idle_connection_makes_room_and_one_with_a_key_stays() {
 /// Everything that follows a change follows it also where nobody waits for the answer, and nothing counts as in work
 /// for ever.
 #[tokio::test]
-async fn a_change_is_carried_through_when_its_client_leaves_amid() {
+async fn an_unsafe_request_completes_when_its_client_disconnects() {
     let service = Service::start().await;
     let devices: Vec<String> = (0..20).map(|n| format!("d{n}")).collect();
     for device in &devices {
@@ -298,7 +298,7 @@ async fn a_change_is_carried_through_when_its_client_leaves_amid() {
 
 /// Also where what came of it could be understood.
 #[tokio::test]
-async fn a_body_that_ends_with_its_connection_is_refused() {
+async fn a_body_that_ends_with_its_connection_is_rejected() {
     let service = Service::start().await;
     let body = r#"{"to":{"users":["u1"]},"when":"connected","data":1}"#;
     for (length, framed) in [

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::service::{Service, in_an_hour, jwt};
 
 #[tokio::test]
-async fn a_device_changes_what_it_names() {
+async fn a_device_changes_only_the_given_fields() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let change = r#"{"locale": "ja", "timezone": "Asia/Tokyo", "tags": {"a": "1", "b": "2"}, "user": "u1"}"#;
@@ -28,7 +28,7 @@ async fn a_device_changes_what_it_names() {
 }
 
 #[tokio::test]
-async fn topics_are_put_and_deleted_whatever_their_name() {
+async fn topics_of_any_name_are_subscribed_and_unsubscribed() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     for _ in 0..2 {
@@ -63,7 +63,7 @@ async fn a_device_has_a_bounded_number_of_topics() {
 }
 
 #[tokio::test]
-async fn the_inbox_is_read_and_confirmed() {
+async fn the_inbox_is_listed_and_confirmed() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let mut ids = Vec::new();
@@ -92,7 +92,7 @@ async fn the_inbox_is_read_and_confirmed() {
 }
 
 #[tokio::test]
-async fn what_the_user_opened_is_counted_once() {
+async fn an_opened_message_is_counted_once() {
     let service = Service::start().await;
     let (token, other) = (service.device("d1", "u1").await, service.device("d2", "u1").await);
     let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
@@ -118,7 +118,7 @@ async fn what_the_user_opened_is_counted_once() {
 }
 
 #[tokio::test]
-async fn presence_belongs_to_an_open_connection() {
+async fn presence_requires_an_open_connection() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.put("/v1/me/presence", &token, r#"{"state": "idle"}"#).await.problem(409, "not_connected");
@@ -130,7 +130,7 @@ async fn presence_belongs_to_an_open_connection() {
 }
 
 #[tokio::test]
-async fn a_push_token_is_kept_and_cleared() {
+async fn a_push_token_is_stored_and_cleared() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let apns = r#"{"service": "apns", "token": "00ff", "environment": "sandbox"}"#;
@@ -143,7 +143,7 @@ async fn a_push_token_is_kept_and_cleared() {
 }
 
 #[tokio::test]
-async fn deleting_itself_ends_everything() {
+async fn a_device_that_deletes_itself_loses_tokens_and_connection() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     assert_eq!(service.delete("/v1/me", &token).await.status, StatusCode::NO_CONTENT);
@@ -152,7 +152,7 @@ async fn deleting_itself_ends_everything() {
 }
 
 #[tokio::test]
-async fn a_jwt_makes_its_device_on_first_use_and_moves_it_to_its_user() {
+async fn a_jwt_creates_its_device_on_first_use_and_moves_it_to_its_user() {
     let service = Service::start().await;
     let claims = json!({"sub": "u1", "device": "d9", "exp": in_an_hour(), "topics": ["news"]});
     let me = service.get("/v1/me?app=dev", &jwt(&claims)).await.json();

@@ -28,7 +28,7 @@ async fn a_device_gets_an_id_a_token_and_addresses() {
 }
 
 #[tokio::test]
-async fn addresses_are_the_configured_ones() {
+async fn configured_addresses_take_precedence() {
     let service =
         Service::with(|state| state.config.public_url = Some("https://push.example.org/".into())).await;
     let body = service.post("/v1/devices", &service.key, "{}").await.json();
@@ -37,7 +37,7 @@ async fn addresses_are_the_configured_ones() {
 }
 
 #[tokio::test]
-async fn listeners_over_tcp_are_told_where_the_operator_says() {
+async fn tcp_addresses_are_returned_if_configured() {
     let service = Service::with(|state| {
         state.config.mqtt_public_url = Some("mqtts://push.example.org:443".into());
         state.config.xmpp_public_url = Some("xmpp://chat.example.org:5222".into());
@@ -52,7 +52,7 @@ async fn listeners_over_tcp_are_told_where_the_operator_says() {
 }
 
 #[tokio::test]
-async fn registering_again_brings_a_device_up_to_date() {
+async fn registering_again_updates_a_device() {
     let service = Service::start().await;
     let first = r#"{"device": "d1", "user": "u1", "platform": "ios", "locale": "ja-JP", "tags": {"a": "1"},
         "topics": ["news"], "push_token": {"service": "fcm", "token": "abc"}}"#;
@@ -70,7 +70,7 @@ async fn registering_again_brings_a_device_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_device_that_goes_over_to_another_user_loses_its_connection() {
+async fn a_device_that_moves_to_another_user_is_disconnected() {
     let service = Service::start().await;
     service.device("d1", "u1").await;
     service.edge.connect(service.app(), "d1", "u1");
@@ -81,7 +81,7 @@ async fn a_device_that_goes_over_to_another_user_loses_its_connection() {
 }
 
 #[tokio::test]
-async fn an_open_connection_hears_the_topics_of_a_registration() {
+async fn an_open_connection_subscribes_to_the_topics_of_a_registration() {
     let service = Service::start().await;
     let body = r#"{"device": "d1", "user": "u1", "topics": ["news"]}"#;
     assert_eq!(service.post("/v1/devices", &service.key, body).await.status, StatusCode::CREATED);
@@ -154,7 +154,7 @@ async fn devices_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn revoking_and_deleting_stop_tokens_and_end_connections() {
+async fn revoking_and_deleting_invalidate_tokens_and_close_connections() {
     let service = Service::start().await;
     let old = service.device("d1", "u1").await;
     let answer = service.post("/v1/devices/d1/revoke", &service.key, "").await;

@@ -52,7 +52,7 @@ fn the_documents_list_exactly_the_codes() {
 }
 
 #[test]
-fn a_code_means_the_same_whoever_refuses() {
+fn shared_codes_have_the_same_status_and_title() {
     for refusal in REFUSALS {
         if let Some(code) = Code::ALL.into_iter().find(|code| code.as_str() == refusal.code) {
             assert_eq!((refusal.status, refusal.title), (code.status(), code.title()), "{}", refusal.code);
@@ -61,7 +61,7 @@ fn a_code_means_the_same_whoever_refuses() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_nothing_lies_around() {
+fn every_reference_resolves_and_every_operation_is_complete() {
     for text in [document::PUBLIC, document::ADMIN] {
         let document = parsed(text);
         for part in text.split("\"$ref\": \"#").skip(1) {
@@ -180,7 +180,7 @@ fn the_parsers_know_exactly_the_fields_described() {
 }
 
 #[tokio::test]
-async fn answers_have_exactly_the_fields_described() {
+async fn responses_have_exactly_the_fields_described() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
@@ -266,7 +266,7 @@ async fn the_documents_and_the_page_are_served() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_open_on_the_admin_listener_only() {
+async fn health_and_metrics_are_on_the_admin_listener_only() {
     let service = Service::start().await;
     for path in ["/livez", "/healthz", "/readyz", "/metrics"] {
         assert_eq!(service.operate(Method::GET, path, "", "").await.status, StatusCode::OK, "{path}");
@@ -284,7 +284,7 @@ async fn health_and_metrics_are_open_on_the_admin_listener_only() {
 }
 
 #[tokio::test]
-async fn a_thread_that_failed_makes_the_node_neither_ready_nor_alive() {
+async fn a_failed_thread_makes_the_node_neither_ready_nor_alive() {
     let service = Service::start().await;
     service.state.threads.fail(noroshi_supervision::Failure {
         kind: noroshi_supervision::Kind::Shard,
@@ -300,7 +300,7 @@ async fn a_thread_that_failed_makes_the_node_neither_ready_nor_alive() {
 }
 
 #[tokio::test]
-async fn a_method_that_nobody_knows_makes_no_metric_of_its_own() {
+async fn an_unknown_method_creates_no_metric_label() {
     let service = Service::start().await;
     for method in ["BREW", "WHEN"] {
         let method = Method::from_bytes(method.as_bytes()).expect("a token");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use noroshi_api::body::DrainWish;
+use noroshi_api::body::DrainRequest;
 use noroshi_api::document;
 use noroshi_api::drain::{Drain, DrainProgress, DrainReport, DrainState, Stopping};
 use noroshi_types::Timestamp;
@@ -18,23 +18,23 @@ const STARTED_AT: Timestamp = Timestamp(1_799_999_999_000);
 /// 2,500 devices, of which 500 were moved.
 #[derive(Default)]
 struct FakeDrain {
-    wish: Mutex<Option<DrainWish>>,
+    request: Mutex<Option<DrainRequest>>,
     stopping: bool,
 }
 
 impl FakeDrain {
-    fn unless_stopping(&self, wish: Option<DrainWish>) -> Result<(), Stopping> {
+    fn unless_stopping(&self, request: Option<DrainRequest>) -> Result<(), Stopping> {
         if self.stopping {
             return Err(Stopping);
         }
-        *self.wish.lock().expect("no panic") = wish;
+        *self.request.lock().expect("no panic") = request;
         Ok(())
     }
 }
 
 impl Drain for FakeDrain {
-    fn begin(&self, wish: DrainWish) -> Result<(), Stopping> {
-        self.unless_stopping(Some(wish))
+    fn begin(&self, request: DrainRequest) -> Result<(), Stopping> {
+        self.unless_stopping(Some(request))
     }
 
     fn cancel(&self) -> Result<(), Stopping> {
@@ -42,16 +42,16 @@ impl Drain for FakeDrain {
     }
 
     fn report(&self) -> DrainReport {
-        let wish = self.wish.lock().expect("no panic").clone();
+        let request = self.request.lock().expect("no panic").clone();
         DrainReport {
-            state: if wish.is_some() { DrainState::Draining } else { DrainState::Serving },
+            state: if request.is_some() { DrainState::Draining } else { DrainState::Serving },
             connections: 2_500,
-            progress: wish.map(|wish| DrainProgress {
-                rate_per_second: wish.rate_per_second.unwrap_or(1_000),
-                spread: wish.spread.unwrap_or(Duration::from_secs(5)),
+            progress: request.map(|request| DrainProgress {
+                rate_per_second: request.rate_per_second.unwrap_or(1_000),
+                spread: request.spread.unwrap_or(Duration::from_secs(5)),
                 moved: 500,
                 started_at: STARTED_AT,
-                deadline_at: wish.deadline.map(|after| STARTED_AT.saturating_add(after)),
+                deadline_at: request.deadline.map(|after| STARTED_AT.saturating_add(after)),
             }),
         }
     }
@@ -70,7 +70,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn the_operator_drains_changes_and_cancels() {
+async fn the_operator_starts_changes_and_cancels_a_drain() {
     let service = service(false).await;
     let ready = async || service.operate(Method::GET, "/readyz", "", "").await;
     assert_eq!(ready().await.status, StatusCode::OK);
@@ -104,7 +104,7 @@ async fn the_operator_drains_changes_and_cancels() {
 }
 
 #[tokio::test]
-async fn a_drain_is_the_operators_alone_and_never_on_the_public_listener() {
+async fn only_the_operator_drains_and_only_on_the_admin_listener() {
     let service = service(false).await;
     for bearer in ["", "wrong", &service.key] {
         for method in [Method::GET, Method::PUT, Method::DELETE] {
@@ -116,7 +116,7 @@ async fn a_drain_is_the_operators_alone_and_never_on_the_public_listener() {
 }
 
 #[tokio::test]
-async fn an_order_that_makes_no_sense_changes_nothing() {
+async fn an_invalid_drain_request_changes_nothing() {
     let service = service(false).await;
     for (body, code, field) in [
         (r#"{"rate": 0}"#, "invalid_field", "rate"),
@@ -132,7 +132,7 @@ async fn an_order_that_makes_no_sense_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_cannot_be_called_back() {
+async fn a_stopping_node_rejects_drain_changes() {
     let service = service(true).await;
     for method in [Method::PUT, Method::DELETE] {
         service.operate(method, "/v1/drain", OPERATOR, "").await.problem(503, "unavailable");

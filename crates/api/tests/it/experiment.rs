@@ -23,7 +23,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn an_experiment_is_made_changed_killed_and_archived() {
+async fn an_experiment_is_created_changed_killed_and_archived() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     assert_eq!(service.variant(&token).await, Value::Null);
@@ -84,7 +84,7 @@ async fn an_experiment_has_an_audience_and_a_time() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_archived_by_itself() {
+async fn ended_experiments_are_archived_automatically() {
     let service = Service::running().await;
     let mut body = half();
     body["ends_at"] = json!(time(5));
@@ -97,7 +97,7 @@ async fn what_is_over_is_archived_by_itself() {
 }
 
 #[tokio::test]
-async fn exposures_are_of_what_the_device_is_in() {
+async fn exposures_are_recorded_for_the_devices_experiments_only() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.put(PATH, &service.key, &half().to_string()).await;
@@ -109,7 +109,7 @@ async fn exposures_are_of_what_the_device_is_in() {
 }
 
 #[tokio::test]
-async fn who_may_not_and_what_cannot_be_is_refused() {
+async fn unauthorized_and_invalid_changes_are_rejected() {
     let service = Service::start().await;
     let put = async |path: &str, key: &str, body: &Value| service.put(path, key, &body.to_string()).await;
     let publisher = service.key_with(&[Scope::Publish, Scope::Read, Scope::Devices]).await;
@@ -140,7 +140,7 @@ async fn who_may_not_and_what_cannot_be_is_refused() {
 }
 
 #[tokio::test]
-async fn a_notice_is_shown_in_its_time_and_told_on_its_topic() {
+async fn a_notice_is_shown_at_its_time_and_published_to_its_topic() {
     let service = Service::running().await;
     let token = service.device("d1", "u1").await;
     let notice = json!({"announced_at": time(10), "starts_at": time(20), "ends_at": time(30), "data": [1]});

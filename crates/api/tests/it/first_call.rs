@@ -45,7 +45,7 @@ fn time(seconds: u64) -> String {
 }
 
 #[tokio::test]
-async fn everything_is_in_one_answer() {
+async fn one_response_contains_everything() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let experiment = json!({"variants": [{"name": "green", "weight": 1, "data": {"x": 1}}]});
@@ -78,7 +78,7 @@ async fn everything_is_in_one_answer() {
 }
 
 #[tokio::test]
-async fn a_cold_call_is_one_read_and_a_warm_one_none() {
+async fn a_cold_call_reads_once_and_a_warm_call_never() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     for number in 0..40 {
@@ -100,7 +100,7 @@ async fn a_cold_call_is_one_read_and_a_warm_one_none() {
 }
 
 #[tokio::test]
-async fn what_is_written_here_is_there_at_once() {
+async fn changes_on_this_node_are_visible_at_once() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let mut last = service.first(&token).await.0;
@@ -139,7 +139,7 @@ async fn what_is_written_here_is_there_at_once() {
 }
 
 #[tokio::test]
-async fn what_expires_is_not_counted_any_more() {
+async fn expired_messages_are_not_counted() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.publish(r#"{"to": {"users": ["u1"]}, "data": 1, "ttl": "5s"}"#).await;
@@ -153,7 +153,7 @@ async fn what_expires_is_not_counted_any_more() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_client_has_is_not_sent_again() {
+async fn a_matching_etag_gets_304() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let first = service.get("/v1/me", &token).await;
@@ -181,7 +181,7 @@ async fn an_answer_that_the_client_has_is_not_sent_again() {
 
 /// What an operator changes is another answer, also to a client that has the one from before the restart.
 #[tokio::test]
-async fn other_addresses_over_tcp_are_another_answer() {
+async fn different_tcp_addresses_change_the_response() {
     let tag = async |url: Option<&str>| {
         let service = Service::with(|state| state.config.mqtt_public_url = url.map(Into::into)).await;
         let token = service.device("d1", "u1").await;
@@ -194,7 +194,7 @@ async fn other_addresses_over_tcp_are_another_answer() {
 }
 
 #[tokio::test]
-async fn an_app_jwt_makes_its_device_with_its_first_call() {
+async fn an_app_jwt_creates_its_device_with_its_first_call() {
     let service = Service::start().await;
     let claims =
         |user: &str| json!({"sub": user, "device": "d9", "iss": "dev", "exp": in_an_hour(), "topics": ["t"]});

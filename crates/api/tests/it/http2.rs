@@ -150,7 +150,7 @@ pub(crate) fn serving(router: Router, http2: Http2) -> Serving {
 }
 
 #[tokio::test]
-async fn a_connection_without_requests_is_told_to_leave() {
+async fn an_idle_connection_gets_goaway() {
     let held = Held::new();
     let idle = Http2 { idle: Duration::from_millis(50), ..Http2::default() };
     let mut client = Client::connect(serving(held.router(), idle), None).await;
@@ -164,7 +164,7 @@ async fn a_connection_without_requests_is_told_to_leave() {
 }
 
 #[tokio::test]
-async fn a_client_that_answers_no_ping_is_gone() {
+async fn a_client_without_ping_acknowledgement_is_disconnected() {
     let pings = Duration::from_millis(50);
     let http2 = Http2 { ping_interval: pings, ping_timeout: pings, ..Http2::default() };
     let (mut raw, _drain, served) = serve(serving(Held::new().router(), http2), None);
@@ -176,7 +176,7 @@ async fn a_client_that_answers_no_ping_is_gone() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_taken_ends_its_stream_alone() {
+async fn an_unread_response_resets_only_its_stream() {
     let timing = Timing { send: Duration::from_millis(100), ..Timing::default() };
     let held = Held::new();
     let serving = Serving { timing, ..serving(held.router(), Http2::default()) };
@@ -199,7 +199,7 @@ async fn an_answer_that_is_not_taken_ends_its_stream_alone() {
 }
 
 #[tokio::test]
-async fn a_change_is_carried_through_when_its_stream_is_reset_or_its_connection_gone() {
+async fn an_unsafe_request_completes_after_a_reset_or_disconnect() {
     for leaves in [false, true] {
         let held = Held::new();
         let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
@@ -235,7 +235,7 @@ async fn a_change_is_carried_through_when_its_stream_is_reset_or_its_connection_
 }
 
 #[tokio::test]
-async fn no_more_is_carried_through_than_twice_the_streams() {
+async fn requests_of_reset_streams_are_bounded() {
     let held = Held::new();
     let http2 = Http2 { streams_max: 2, ..Http2::default() };
     let mut registry = noroshi_telemetry::registry();
@@ -267,7 +267,7 @@ async fn no_more_is_carried_through_than_twice_the_streams() {
 }
 
 #[tokio::test]
-async fn who_gives_up_what_it_asked_for_again_and_again_is_told_to_calm_down() {
+async fn repeated_resets_get_enhance_your_calm() {
     let held = Held::new();
     let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
     for _ in 0..256 {
@@ -284,7 +284,7 @@ async fn who_gives_up_what_it_asked_for_again_and_again_is_told_to_calm_down() {
 }
 
 #[tokio::test]
-async fn streams_count_as_connections_do() {
+async fn streams_take_places_in_the_pool() {
     let held = Held::new();
     let pool = Pool::new(
         "public",
@@ -312,7 +312,7 @@ async fn streams_count_as_connections_do() {
 
 /// A stream that waits for its body makes room, and neither the connection nor its other requests end for it.
 #[tokio::test]
-async fn a_request_in_work_outlasts_the_eviction_of_its_neighbour() {
+async fn a_request_survives_the_eviction_of_another_stream() {
     let held = Held::new();
     let limits = PoolLimits { connections_max: 2, per_client_max: 0 };
     let pool = Pool::new("public", limits, PoolMetrics::unregistered());
@@ -332,7 +332,7 @@ async fn a_request_in_work_outlasts_the_eviction_of_its_neighbour() {
 }
 
 #[tokio::test]
-async fn a_drain_lets_requests_finish() {
+async fn a_drain_lets_requests_complete() {
     let held = Held::new();
     let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
     let (answer, _) = client.open(Method::GET, "/held", true).await;
@@ -373,7 +373,7 @@ async fn headers_count_as_those_of_http1() {
 }
 
 #[tokio::test]
-async fn a_head_may_be_as_long_as_is_configured() {
+async fn the_head_limit_is_configurable() {
     let serving = serving(Held::new().router(), Http2::default());
     let head = noroshi_protocol::http::Limits { head_bytes: 1_024, ..serving.head };
     let mut client = Client::connect(Serving { head, ..serving }, None).await;
@@ -384,7 +384,7 @@ async fn a_head_may_be_as_long_as_is_configured() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_send_its_body_is_told_when_it_is_wanted() {
+async fn continue_is_sent_when_the_body_is_read() {
     let mut client = Client::connect(serving(Held::new().router(), Http2::default()), None).await;
     let (mut answer, mut body) = client.wait_to_send("/whole").await;
     let go_on = in_time(poll_fn(|context| answer.poll_informational(context))).await;
@@ -438,7 +438,7 @@ const EVENTS: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nretry: 1\n\n";
 
 #[tokio::test]
-async fn an_event_stream_is_the_gateways_until_either_ends_it() {
+async fn an_event_stream_is_bridged_until_either_side_closes() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     let (answer, _) = client.open(Method::GET, "/v1/events?topics=a", true).await;
@@ -471,7 +471,7 @@ async fn an_event_stream_is_the_gateways_until_either_ends_it() {
 
 /// Else a browser would ask again on the same connection, and give its stream up for good when that is refused.
 #[tokio::test]
-async fn before_a_drain_ends_a_stream_its_client_is_told_to_connect_elsewhere() {
+async fn goaway_precedes_the_end_of_drained_streams() {
     let draining = watch::Sender::new(false);
     let http2 = Http2 { draining: draining.subscribe(), ..Http2::default() };
     let mut registry = noroshi_telemetry::registry();
@@ -519,7 +519,7 @@ async fn before_a_drain_ends_a_stream_its_client_is_told_to_connect_elsewhere() 
 }
 
 #[tokio::test]
-async fn what_a_client_does_not_take_stays_with_the_gateway() {
+async fn unread_bytes_stay_with_the_gateway() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     let (answer, _) = client.open(Method::GET, "/v1/events", true).await;
@@ -540,7 +540,7 @@ async fn what_a_client_does_not_take_stays_with_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_post_to_the_gateway_tells_its_length() {
+async fn a_post_to_the_gateway_has_a_content_length() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     let (answer, mut body) = client.open(Method::POST, "/socket.io/?EIO=4&sid=s", false).await;
@@ -566,7 +566,7 @@ async fn a_post_to_the_gateway_tells_its_length() {
 }
 
 #[tokio::test]
-async fn a_post_to_the_gateway_is_bounded_as_is_configured() {
+async fn the_body_limit_of_posts_to_the_gateway_is_configurable() {
     let http2 = Http2 { client_message_bytes: 10, ..Http2::default() };
     let (serving, given) = bridged_with(&Held::new(), true, http2);
     let mut client = Client::connect(serving, None).await;
@@ -584,7 +584,7 @@ async fn a_post_to_the_gateway_is_bounded_as_is_configured() {
 }
 
 #[tokio::test]
-async fn an_answer_to_head_has_no_body() {
+async fn a_response_to_head_has_no_body() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     let (answer, _) = client.open(Method::HEAD, "/socket.io/?EIO=4", true).await;
@@ -596,7 +596,7 @@ async fn an_answer_to_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_breaks_off_or_has_no_room_is_told() {
+async fn a_failed_or_full_gateway_is_reported() {
     let (serving, given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     for said in
@@ -618,7 +618,7 @@ async fn a_gateway_that_breaks_off_or_has_no_room_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_of_ours_is_reset_or_refused() {
+async fn invalid_requests_are_reset_or_rejected() {
     let (serving, _given) = bridged(&Held::new(), true);
     let mut client = Client::connect(serving, None).await;
     for path in ["/v1/connect", "/mqtt", "/xmpp", "/socket.io/?EIO=4&transport=websocket"] {

@@ -150,7 +150,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn a_drain_serves_what_was_sent_before_its_client_knew() {
+async fn a_drain_serves_streams_opened_before_goaway_arrived() {
     let held = Held::new();
     let mut client = Client::connect(serving(held.router(), Http2::default())).await;
     client.send(&request(1, "/held", true)).await;
@@ -178,7 +178,7 @@ async fn a_drain_serves_what_was_sent_before_its_client_knew() {
 
 /// Clients may open as many as they like before they know the limit.
 #[tokio::test]
-async fn streams_that_are_refused_at_first_do_not_end_the_connection() {
+async fn streams_refused_at_the_start_do_not_close_the_connection() {
     let held = Held::new();
     let http2 = Http2 { streams_max: 8, ..Http2::default() };
     let mut client = Client::connect(serving(held.router(), http2)).await;
@@ -197,7 +197,7 @@ async fn streams_that_are_refused_at_first_do_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_leave_is_refused_and_closed() {
+async fn a_client_that_ignores_goaway_is_refused_and_closed() {
     let held = Held::new();
     let http2 = Http2 { leave_timeout: Duration::from_millis(50), ..Http2::default() };
     let mut client = Client::connect(serving(held.router(), http2)).await;
@@ -236,7 +236,7 @@ async fn a_client_that_does_not_leave_is_refused_and_closed() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_frames_is_there_though_it_acknowledges_no_ping() {
+async fn a_client_that_sends_frames_is_alive_without_ping_acknowledgement() {
     let http2 = Http2 {
         ping_interval: Duration::from_millis(10),
         ping_timeout: Duration::from_millis(200),
@@ -255,7 +255,7 @@ async fn a_client_that_sends_frames_is_there_though_it_acknowledges_no_ping() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_never_complete_keeps_no_connection() {
+async fn an_incomplete_head_does_not_keep_the_connection() {
     let (idle, leave_timeout) = (Duration::from_millis(50), Duration::from_millis(50));
     let http2 = Http2 { idle, leave_timeout, ..Http2::default() };
     let mut client = Client::connect(serving(Held::new().router(), http2)).await;
@@ -338,7 +338,7 @@ impl AsyncWrite for Flood {
 }
 
 #[tokio::test]
-async fn a_flood_of_frames_does_not_hold_up_requests_and_drains() {
+async fn a_flood_of_frames_does_not_delay_requests_and_drains() {
     let slow = any(async || tokio::time::sleep(Duration::from_millis(20)).await);
     let first = [&PREFACE[..], &frame(SETTINGS, 0, 0, &[]), &request(1, "/slow", true)].concat();
     let written = Arc::<Mutex<Vec<u8>>>::default();

@@ -42,7 +42,7 @@ impl Nodes for FakeNodes {
 }
 
 #[tokio::test]
-async fn the_operator_sees_the_nodes() {
+async fn the_operator_lists_the_nodes() {
     let service = Service::with(|state| state.nodes = Some(Arc::new(FakeNodes))).await;
     let answer = service.operate(Method::GET, "/v1/nodes", OPERATOR, "").await.json();
     let node = &answer["nodes"][0];
@@ -62,7 +62,7 @@ async fn the_operator_sees_the_nodes() {
 }
 
 #[tokio::test]
-async fn a_device_is_told_a_gateway_of_the_cluster_unless_an_address_is_configured() {
+async fn devices_get_a_gateway_of_the_cluster_unless_an_address_is_configured() {
     let register = async |service: &Service| {
         let answer = service.call(Method::POST, "/v1/devices", &service.key, "{}").await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
@@ -78,7 +78,7 @@ async fn a_device_is_told_a_gateway_of_the_cluster_unless_an_address_is_configur
 }
 
 #[tokio::test]
-async fn a_node_without_the_role_api_says_so_and_can_still_be_probed() {
+async fn a_node_without_the_role_api_rejects_requests_but_answers_probes() {
     let service = Service::with(|state| state.config.public = false).await;
     let refused = service.call(Method::POST, "/v1/notifications", &service.key, "{}").await;
     refused.problem(421, "misdirected");

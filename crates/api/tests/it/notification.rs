@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::service::{NOW, Service, request};
 
 #[tokio::test]
-async fn a_notification_is_accepted_kept_and_handed_on() {
+async fn a_notification_is_accepted_stored_and_delivered() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let body =
@@ -35,7 +35,7 @@ async fn a_notification_is_accepted_kept_and_handed_on() {
 }
 
 #[tokio::test]
-async fn a_trace_says_why_in_one_sentence() {
+async fn a_trace_has_a_summary() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.device("d2", "u2").await;
@@ -45,7 +45,7 @@ async fn a_trace_says_why_in_one_sentence() {
     let trace = service.get(&path("d1"), &service.key).await.json();
     assert_eq!((&trace["in_inbox"], &trace["connected"]), (&json!(true), &json!(false)));
     assert_eq!(trace["steps"][0]["outcome"], "kept");
-    assert_eq!(trace["summary"], "It waits in the device's inbox until the device connects.");
+    assert_eq!(trace["summary"], "It is in the device's inbox until the device connects.");
 
     let not_meant = service.get(&path("d2"), &service.key).await.json();
     assert!(
@@ -61,7 +61,7 @@ async fn a_trace_says_why_in_one_sentence() {
 }
 
 #[tokio::test]
-async fn cancelling_takes_it_out_of_the_inbox() {
+async fn cancelling_removes_it_from_the_inbox() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
@@ -111,7 +111,7 @@ async fn every_kind_of_target_is_accepted_and_shown() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_answers_as_the_first_time() {
+async fn an_idempotency_key_returns_the_first_response() {
     let service = Service::start().await;
     let publish = async |key: &str, body: &str| {
         let mut request = request(Method::POST, "/v1/notifications", &service.key, body);
@@ -135,7 +135,7 @@ async fn an_idempotency_key_answers_as_the_first_time() {
 }
 
 #[tokio::test]
-async fn presence_is_answered_for_each_user() {
+async fn presence_is_returned_per_user() {
     let service = Service::start().await;
     service.edge.connect(service.app(), "d1", "u1");
     let answer = service.post("/v1/presence", &service.key, r#"{"users": ["u1", "u2"]}"#).await;
@@ -152,7 +152,7 @@ async fn presence_is_answered_for_each_user() {
 }
 
 #[tokio::test]
-async fn a_scope_opens_its_endpoints_only() {
+async fn a_scope_grants_only_its_paths() {
     let service = Service::start().await;
     let body = r#"{"to": {"topic": "t"}, "data": 1}"#;
     let reader = service.key_with(&[Scope::Read]).await;

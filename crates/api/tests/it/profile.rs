@@ -26,7 +26,7 @@ async fn only_the_operator_gets_profiles_and_only_within_bounds() {
 }
 
 #[tokio::test]
-async fn a_build_without_says_which_feature_is_missing() {
+async fn a_build_without_the_feature_names_it() {
     let service = Service::with(|_| {}).await;
     let builds = [
         ("/debug/pprof/profile?seconds=1", noroshi_profiling::CPU, "`profiling`"),

@@ -20,7 +20,7 @@ fn web_push_token(word: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_credential_is_kept_listed_replaced_and_removed_and_never_shown() {
+async fn a_credential_is_added_listed_replaced_and_removed_but_never_shown() {
     let service = Service::start().await;
     let made = service.post(PATH, &service.key, WEB_PUSH).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
@@ -47,7 +47,7 @@ async fn a_credential_is_kept_listed_replaced_and_removed_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_credential_that_cannot_be_used_is_refused_by_field_and_without_its_value() {
+async fn errors_of_invalid_credentials_name_the_field_but_not_its_value() {
     let service = Service::start().await;
     for (bad, field) in [
         (json!({"service": "sms"}), "service"),
@@ -79,7 +79,7 @@ async fn a_credential_that_cannot_be_used_is_refused_by_field_and_without_its_va
 }
 
 #[tokio::test]
-async fn who_manages_keys_manages_credentials() {
+async fn managers_of_keys_manage_credentials() {
     let service = Service::start().await;
     let publisher = service.key_with(&[Scope::Publish, Scope::Devices, Scope::Read]).await;
     let admin = service.key_with(&[Scope::Admin]).await;
@@ -104,7 +104,7 @@ async fn who_manages_keys_manages_credentials() {
 }
 
 #[tokio::test]
-async fn a_test_says_what_the_push_service_answered() {
+async fn a_test_returns_the_push_services_answer() {
     let service = Service::start().await;
     let id = service.post(PATH, &service.key, WEB_PUSH).await.json()["id"].clone();
     let path = format!("{PATH}/{}/test", id.as_str().expect("an id"));
@@ -129,7 +129,7 @@ async fn a_test_says_what_the_push_service_answered() {
 }
 
 #[tokio::test]
-async fn a_message_that_a_push_service_would_not_take_is_refused_with_its_size() {
+async fn a_message_too_large_for_a_push_service_is_rejected_with_its_size() {
     let service = Service::start().await;
     let message = |mode: &str| {
         json!({"to": {"topic": "t"}, "notification": {"title": "x".repeat(2_500)}, "data": "y".repeat(2_500),
@@ -168,7 +168,7 @@ fn fcm_credential() -> String {
 }
 
 #[tokio::test]
-async fn tokens_that_are_gone_are_told_in_pages_and_in_lines() {
+async fn invalidations_are_listed_in_pages_and_lines() {
     let service = Service::running().await;
     service.post(PATH, &service.key, WEB_PUSH).await;
     for device in ["d1", "d2", "d3"] {

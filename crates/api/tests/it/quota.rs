@@ -35,7 +35,7 @@ async fn publish(service: &Service, path: &str, lines: &[String]) -> Vec<String>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_keeps_its_order_where_quotas_have_to_be_looked_up() {
+async fn a_batch_keeps_its_order_while_quotas_are_read() {
     let service = Service::start().await;
     limit(&service, json!({"topics": 1_000, "retained_bytes": 1_000_000})).await;
     service.publish(&to_topic("known")).await;
@@ -59,7 +59,7 @@ async fn a_new_topic_is_charged_once_however_many_publish_to_it() {
 }
 
 #[tokio::test]
-async fn a_replay_uses_nothing() {
+async fn a_replay_uses_no_quota() {
     let service = Service::start().await;
     service.device("d1", "u1").await;
     limit(&service, json!({"publishes_per_second": 2, "inbox_rows": 1})).await;
@@ -79,7 +79,7 @@ async fn a_replay_uses_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_front_hands_on_takes_no_token_of_what_is_published_here() {
+async fn forwarded_notifications_do_not_use_the_publish_rate() {
     let service = Service::start().await;
     service.device("d1", "u1").await;
     limit(&service, json!({"publishes_per_second": 1})).await;
@@ -97,7 +97,7 @@ async fn what_a_front_hands_on_takes_no_token_of_what_is_published_here() {
 }
 
 #[tokio::test]
-async fn of_a_front_nothing_overtakes_a_refused_line_to_the_same_topic() {
+async fn lines_of_a_front_do_not_overtake_a_rejected_line_to_the_same_topic() {
     let service = Service::start().await;
     service.publish(&to_topic("known")).await;
     limit(&service, json!({"retained_bytes": 3})).await;
@@ -120,7 +120,7 @@ async fn of_a_front_nothing_overtakes_a_refused_line_to_the_same_topic() {
 }
 
 #[tokio::test]
-async fn devices_of_a_batch_have_room_each_for_itself() {
+async fn devices_of_a_batch_are_admitted_individually() {
     let service = Service::start().await;
     limit(&service, json!({"devices": 2, "topics": 2, "subscriptions_per_device": 2})).await;
     let line = |device: &str, topics: &[&str]| json!({"device": device, "topics": topics}).to_string();
@@ -151,7 +151,7 @@ async fn devices_of_a_batch_have_room_each_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_of_quotas_at_the_same_time_all_count() {
+async fn concurrent_changes_of_quotas_all_apply() {
     let service = Service::start().await;
     let names = ["devices", "topics", "keys", "endpoints", "campaigns", "experiments"];
     let bodies = names.map(|name| json!({name: 7}).to_string());
@@ -164,7 +164,7 @@ async fn changes_of_quotas_at_the_same_time_all_count() {
 }
 
 #[tokio::test]
-async fn quotas_that_cannot_be_read_can_be_replaced() {
+async fn unreadable_quotas_can_be_replaced() {
     let service = Service::start().await;
     // As a newer version may have written them.
     let stored = Some(r#"{"not_known_yet":1}"#.to_owned());
@@ -178,7 +178,7 @@ async fn quotas_that_cannot_be_read_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn a_campaign_is_told_its_state_before_its_quota() {
+async fn errors_of_campaigns_name_the_state_before_the_quota() {
     let service = Service::start().await;
     limit(&service, json!({"campaigns": 1})).await;
     let make = async |key: &str, start: bool| {
@@ -199,7 +199,7 @@ async fn a_campaign_is_told_its_state_before_its_quota() {
 }
 
 #[tokio::test]
-async fn a_mirrored_quota_is_named_with_its_place() {
+async fn errors_of_mirrored_quotas_name_the_field() {
     let service = Service::start().await;
     let body = json!({"keys": [], "quotas": {"devices": -1}}).to_string();
     let answer = service.operate(Method::PUT, "/v1/apps/mirrored", OPERATOR, &body).await;

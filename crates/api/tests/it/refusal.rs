@@ -16,7 +16,7 @@ use crate::service::{Answer, OPERATOR, Service, request};
 const NOTIFICATION: &str = r#"{"to": {"topic": "t"}, "data": 1}"#;
 
 #[tokio::test]
-async fn every_code_can_be_met() {
+async fn every_code_is_reachable() {
     let service = Service::without_push(|state| state.config.limits.body_bytes = 300_000).await;
     let mut met: BTreeSet<String> = BTreeSet::new();
     let mut meet = |answer: Answer, status: u16, code: &str| {
@@ -128,7 +128,7 @@ async fn every_code_can_be_met() {
 }
 
 #[tokio::test]
-async fn the_node_lives_on_after_a_panic() {
+async fn the_node_survives_a_panic() {
     let service = Service::start().await;
     service.edge.broken.store(true, Ordering::SeqCst);
     service.post("/v1/presence", &service.key, r#"{"users": ["u1"]}"#).await.problem(500, "internal");
@@ -146,7 +146,7 @@ async fn the_node_lives_on_after_a_panic() {
 }
 
 #[tokio::test]
-async fn a_body_over_its_limit_is_refused_before_and_while_it_is_read() {
+async fn an_oversized_body_is_rejected_before_and_while_reading() {
     let service = Service::with(|state| state.config.limits.body_bytes = 1_000).await;
     let padded = |bytes: usize| format!("{NOTIFICATION}{}", " ".repeat(bytes - NOTIFICATION.len()));
     let exact = service.post("/v1/notifications", &service.key, &padded(1_000)).await;
@@ -179,7 +179,7 @@ async fn no_body_is_read_without_a_credential() {
 }
 
 #[tokio::test]
-async fn more_than_the_node_can_hold_is_shed() {
+async fn excess_requests_are_shed() {
     let service = Service::with(|state| state.config.bodies_bytes_max = 10).await;
     let answer = service.post("/v1/notifications", &service.key, NOTIFICATION).await;
     answer.problem(503, "overloaded");
@@ -193,7 +193,7 @@ async fn more_than_the_node_can_hold_is_shed() {
 }
 
 #[tokio::test]
-async fn content_types_of_json_are_taken() {
+async fn content_types_of_json_are_accepted() {
     let service = Service::start().await;
     let send = async |path: &str, content_type: &str| {
         let mut request = request(Method::POST, path, &service.key, NOTIFICATION);
@@ -217,7 +217,7 @@ async fn content_types_of_json_are_taken() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_kept_where_it_is_sane() {
+async fn a_valid_request_id_is_kept() {
     let service = Service::start().await;
     let send = async |id: Option<&str>| {
         let mut request = request(Method::GET, "/nowhere", "letmein", "");
@@ -234,7 +234,7 @@ async fn a_request_id_is_kept_where_it_is_sane() {
 }
 
 #[tokio::test]
-async fn the_methods_of_a_path_are_told() {
+async fn the_methods_of_a_path_are_listed() {
     let service = Service::start().await;
     let answer = service.call(Method::PUT, "/v1/me", "", "").await;
     answer.problem(405, "method_not_allowed");

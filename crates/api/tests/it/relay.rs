@@ -13,7 +13,7 @@ fn line(key: &str, expires_at_ms: u64, data: u32) -> String {
 }
 
 #[tokio::test]
-async fn a_line_is_taken_once_whatever_batch_it_comes_in() {
+async fn a_line_is_accepted_once_in_any_batch() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let end = NOW.0 + 60_000;
@@ -39,7 +39,7 @@ async fn a_line_is_taken_once_whatever_batch_it_comes_in() {
 
 /// A front of another version, or before an older node of this cell, sends it again without.
 #[tokio::test]
-async fn a_line_is_the_same_with_and_without_its_trace() {
+async fn the_trace_does_not_affect_idempotency() {
     let service = Service::start().await;
     service.device("d1", "u1").await;
     let end = NOW.0 + 60_000;
@@ -57,7 +57,7 @@ async fn a_line_is_the_same_with_and_without_its_trace() {
 }
 
 #[tokio::test]
-async fn a_wrong_line_keeps_no_other_back() {
+async fn an_invalid_line_does_not_block_others() {
     let service = Service::start().await;
     let lines = format!("{{\"key\": \"a\"}}\n{}", line("b", NOW.0 + 1_000, 1));
     let answers = service.post(RELAY, &service.key, &lines).await.lines();
@@ -71,7 +71,7 @@ const HASH_A: &str = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785af
 const HASH_B: &str = "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"; // of "b"
 
 #[tokio::test]
-async fn an_app_is_made_what_another_place_says() {
+async fn an_app_is_mirrored() {
     let service = Service::start().await;
     let put = async |app: &str, body: serde_json::Value| {
         service.operate(Method::PUT, &format!("/v1/apps/{app}"), OPERATOR, &body.to_string()).await
@@ -103,7 +103,7 @@ async fn an_app_is_made_what_another_place_says() {
 }
 
 #[tokio::test]
-async fn what_an_app_shall_be_is_read_strictly_and_from_operators_alone() {
+async fn mirroring_is_strict_and_only_for_operators() {
     let service = Service::start().await;
     let put = async |app: &str, body: &str| {
         service.operate(Method::PUT, &format!("/v1/apps/{app}"), OPERATOR, body).await

@@ -32,7 +32,7 @@ fn body(method: &Method, path: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn another_apps_credential_opens_nothing_of_this_app() {
+async fn another_apps_credential_grants_no_access() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.edge.connect(service.app(), "d1", "u1");
@@ -113,7 +113,7 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
 }
 
 #[tokio::test]
-async fn lists_and_counts_hold_only_ones_own() {
+async fn lists_and_counts_contain_only_the_own_app() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     service.put("/v1/me/topics/t1", &token, "").await;

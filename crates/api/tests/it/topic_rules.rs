@@ -67,7 +67,7 @@ fn rules(url: &str, secret: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn a_webhook_is_asked_about_all_topics_of_a_request_at_once() {
+async fn the_webhook_is_called_concurrently_for_all_topics_of_a_request() {
     let service = service().await;
     let path = "/v1/apps/dev/topic-rules";
     let set = service.operate(Method::PUT, path, OPERATOR, &rules(&webhook(16).await, Some(SECRET))).await;
@@ -87,7 +87,7 @@ async fn a_webhook_is_asked_about_all_topics_of_a_request_at_once() {
 }
 
 #[tokio::test]
-async fn a_secret_that_another_node_set_stays_where_none_is_given() {
+async fn a_secret_set_by_another_node_stays_if_none_is_given() {
     let service = service().await;
     let elsewhere = Auth::open(service.store.clone(), egress()).await.expect("auth");
     let checked = rules("http://127.0.0.1:9/", Some(SECRET));

@@ -49,7 +49,7 @@ async fn a_notification_keeps_the_trace_of_its_request() {
 }
 
 #[tokio::test]
-async fn a_batch_and_a_campaign_keep_it_too() {
+async fn batches_and_campaigns_keep_the_trace() {
     let service = Service::start().await;
     service.device("d1", "u1").await;
     let lines = format!("{BODY}\n{BODY}\n");
@@ -68,7 +68,7 @@ async fn a_batch_and_a_campaign_keep_it_too() {
 }
 
 #[tokio::test]
-async fn a_request_is_a_span_and_what_it_asks_for_is_its_child() {
+async fn a_request_is_a_span_with_its_work_as_children() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
@@ -93,7 +93,7 @@ async fn a_request_is_a_span_and_what_it_asks_for_is_its_child() {
 
 /// Providers and devices register at the same path.
 #[tokio::test]
-async fn a_device_that_registers_itself_is_not_believed() {
+async fn a_trace_of_a_device_is_ignored() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());

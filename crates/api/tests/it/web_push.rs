@@ -34,7 +34,7 @@ fn path_in(answer: &Answer, header: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_device_asks_for_endpoints_and_gives_them_up() {
+async fn a_device_creates_and_deletes_endpoints() {
     let service = Service::start().await;
     let (token, other) = (service.device("d1", "u1").await, service.device("d2", "u1").await);
     let (made, path) = endpoint(&service, &token, "").await;
@@ -68,7 +68,7 @@ async fn a_device_asks_for_endpoints_and_gives_them_up() {
 }
 
 #[tokio::test]
-async fn an_endpoint_ends_with_its_time_its_device_and_its_app() {
+async fn an_endpoint_ends_with_its_expiry_device_or_app() {
     let service = Service::start().await;
     let (first, second) = (service.device("d1", "u1").await, service.device("d2", "u1").await);
     let (_, brief) = endpoint(&service, &first, r#"{"expires_in": 60}"#).await;
@@ -89,7 +89,7 @@ async fn an_endpoint_ends_with_its_time_its_device_and_its_app() {
 }
 
 #[tokio::test]
-async fn a_message_is_passed_through_unread() {
+async fn a_message_is_passed_through_encrypted() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (made, path) = endpoint(&service, &token, "").await;
@@ -124,7 +124,7 @@ async fn a_message_is_passed_through_unread() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_is_refused() {
+async fn protocol_violations_are_rejected() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (_, path) = endpoint(&service, &token, "").await;
@@ -148,7 +148,7 @@ async fn what_breaks_the_protocol_is_refused() {
 }
 
 #[tokio::test]
-async fn urgency_and_time_to_live_choose_the_gate() {
+async fn urgency_and_ttl_decide_the_policy() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (_, path) = endpoint(&service, &token, "").await;
@@ -193,7 +193,7 @@ async fn a_topic_replaces_within_its_endpoint() {
 }
 
 #[tokio::test]
-async fn a_receipt_tells_what_became_of_a_message() {
+async fn a_receipt_reports_the_outcome_of_a_message() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (_, path) = endpoint(&service, &token, "").await;
@@ -228,7 +228,7 @@ async fn a_receipt_tells_what_became_of_a_message() {
 }
 
 #[tokio::test]
-async fn a_sender_takes_its_message_back() {
+async fn a_sender_cancels_its_message() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (_, path) = endpoint(&service, &token, "").await;
@@ -265,7 +265,7 @@ fn key_pair() -> EcdsaKeyPair {
 }
 
 #[tokio::test]
-async fn a_bound_endpoint_wants_its_senders_signature() {
+async fn a_bound_endpoint_requires_its_senders_signature() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (pair, other) = (key_pair(), key_pair());
@@ -297,7 +297,7 @@ async fn a_bound_endpoint_wants_its_senders_signature() {
 }
 
 #[tokio::test]
-async fn a_flood_is_told_to_come_back_and_hurts_no_other() {
+async fn a_flood_is_rate_limited_and_affects_no_other_app() {
     let service = Service::with(|state| state.config.web_push.endpoint_per_minute = 3).await;
     let token = service.device("d1", "u1").await;
     let ((_, path), (_, other)) =
@@ -315,7 +315,7 @@ async fn a_flood_is_told_to_come_back_and_hurts_no_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_told_to_come_back() {
+async fn messages_that_cannot_be_stored_get_retry_after() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (_, path) = endpoint(&service, &token, "").await;

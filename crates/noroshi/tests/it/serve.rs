@@ -150,7 +150,7 @@ fn a_port_in_use_is_named() {
     assert_eq!(code, Some(1));
     check_line(
         &said,
-        &format!("the address {http} (server.http) cannot be used: another process listens there"),
+        &format!("server.http: cannot listen on {http}: another process listens there"),
     );
     let admin = node.admin.strip_prefix("http://").expect("plain");
     let (code, said) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);

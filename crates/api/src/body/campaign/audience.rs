@@ -1,7 +1,6 @@
-//! Whom a campaign is for: one audience, and which devices of it.
+//! The audience of a campaign, and the filter of its devices.
 //!
-//! A list that is there is never empty, and every time zone exists: a filter that means nobody or, by a slip,
-//! everybody is refused before it is kept.
+//! Lists are never empty and time zones exist, so a mistake cannot select no device or, by accident, all devices.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +49,7 @@ pub(super) fn audience(body: AudienceBody) -> Result<(Audience, Filter), Problem
     let AudienceBody { everyone, topic, condition, upload, devices } = body;
     for (field, flag) in [("audience.everyone", everyone), ("audience.upload", upload)] {
         if flag == Some(false) {
-            return Err(Problem::field(field, "it can only be true"));
+            return Err(Problem::field(field, "must be true"));
         }
     }
     let audience = match (everyone, topic, condition, upload) {
@@ -84,7 +83,7 @@ pub(in crate::body) fn filter(body: FilterBody) -> Result<Filter, Problem> {
     })
 }
 
-/// A list that is there names somebody: one that was left empty by mistake would mean every device.
+/// Rejects an empty list, which would match every device.
 fn listed<T>(
     values: Option<Values<T>>,
     name: &str,
@@ -93,7 +92,7 @@ fn listed<T>(
     let Some(values) = values else { return Ok(Vec::new()) };
     let field = format!("audience.devices.{name}");
     match values.count {
-        0 => Err(Problem::field(field, "a list names at least one")),
+        0 => Err(Problem::field(field, "must not be empty")),
         _ => Ok(values.all(&field)?.into_iter().map(|value| text(value.0)).collect()),
     }
 }

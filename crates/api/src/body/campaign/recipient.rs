@@ -1,5 +1,5 @@
-//! `POST /v1/campaigns/{id}/recipients`: a user a line, with words for the message's placeholders, or
-//! with a message of its own, which is taken as it is.
+//! `POST /v1/campaigns/{id}/recipients`: one user per line, with values of the message's placeholders, or with its own
+//! message, which has no placeholders.
 
 use noroshi_delivery::campaign::{Line, Own};
 use noroshi_types::UserId;
@@ -23,7 +23,7 @@ struct RecipientBody<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Reads and checks one line.
+/// Parses one line.
 pub fn recipient(line: &[u8], limits: &Limits) -> Result<Line, Problem> {
     let body: RecipientBody<'_> = json::parse(line)?;
     let own = Own {

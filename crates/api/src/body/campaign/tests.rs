@@ -1,4 +1,4 @@
-//! What a campaign may ask for, and where a refusal points.
+//! Valid campaigns, and the fields that errors name.
 
 use noroshi_delivery::campaign::filter::{Filter, VALUES_MAX};
 
@@ -32,7 +32,7 @@ fn wrong<T: std::fmt::Debug>(result: Result<T, Problem>, field: &str) {
 }
 
 #[test]
-fn everything_that_can_be_said_is_read() {
+fn all_fields_are_parsed() {
     let spec = read(
         r#"{"name": "Spring", "audience": {"topic": "news", "devices": {"platforms": ["ios", "android"],
             "locales": ["ja"], "timezones": ["asia/tokyo"], "app_version": {"min": "1.2", "max": "2.0"},
@@ -51,7 +51,7 @@ fn everything_that_can_be_said_is_read() {
     assert!(matches!(&spec.audience, Audience::Topic(topic) if topic.as_str() == "news"));
     assert_eq!(spec.filter.timezones, ["Asia/Tokyo"], "as the database writes it");
     assert_eq!((spec.filter.platforms.len(), spec.filter.tags["plan"].len()), (2, 2));
-    assert_eq!(spec.message.data.as_ref().map(JsonText::as_str), Some(r#"{"b":  1.0}"#), "not written anew");
+    assert_eq!(spec.message.data.as_ref().map(JsonText::as_str), Some(r#"{"b":  1.0}"#), "unchanged");
     assert_eq!((spec.message.when, spec.message.push.mode), (Some(When::Stored), PushMode::Fallback));
     assert_eq!(spec.message.urgency, Urgency::High);
     assert!(spec.locales.contains_key("ja"));
@@ -63,18 +63,18 @@ fn everything_that_can_be_said_is_read() {
 }
 
 #[test]
-fn what_is_absent_has_its_default() {
+fn absent_fields_have_defaults() {
     let spec = to(r#"{"everyone": true}"#).expect("small");
     assert_eq!((spec.filter, spec.lane, spec.batch_size), (Filter::default(), Lane::Campaign, 500));
     assert!(spec.start, "at once");
-    assert_eq!((spec.message.when, spec.message.push.mode), (None, PushMode::Always), "push services alone");
-    assert!(!to(r#"{"upload": true}"#).expect("an upload").start, "its recipients are still to come");
+    assert_eq!((spec.message.when, spec.message.push.mode), (None, PushMode::Always), "only push services");
+    assert!(!to(r#"{"upload": true}"#).expect("an upload").start, "its recipients are not uploaded yet");
     let live = read(r#"{"audience": {"everyone": true}, "message": {"data": 1, "when": "stored"}}"#);
     assert_eq!(live.expect("live").message.push.mode, PushMode::Never, "as for any notification");
 }
 
 #[test]
-fn an_audience_is_exactly_one() {
+fn an_audience_has_exactly_one_kind() {
     for good in [
         r#"{"condition": "'a' in topics"}"#,
         r#"{"devices": {}}"#,
@@ -144,11 +144,11 @@ fn a_message_without_when_goes_to_push_services() {
 }
 
 #[test]
-fn a_recipient_is_a_user_and_what_is_its_own() {
+fn a_recipient_has_a_user_and_own_content() {
     let line = |text: &str| recipient(text.as_bytes(), &Limits::default());
     let read = line(r#"{"user":"u1","variables":{"name":"Ana"},"data":{"n":  1}}"#).expect("a line");
     assert_eq!((read.user.as_str(), read.own.variables["name"].as_str()), ("u1", "Ana"));
-    assert_eq!(read.own.data.as_ref().map(JsonText::as_str), Some(r#"{"n":  1}"#), "not written anew");
+    assert_eq!(read.own.data.as_ref().map(JsonText::as_str), Some(r#"{"n":  1}"#), "unchanged");
     assert!(line(r#"{"user":"u1","notification":{"title":"for you"},"data":[1]}"#).is_ok());
     assert!(line(r#"{"user":"u1"}"#).is_ok());
     wrong(line("{}"), "user");

@@ -1,4 +1,4 @@
-//! What a device may say of itself.
+//! Valid and invalid attributes of devices.
 
 use super::*;
 use crate::error::Code;
@@ -9,7 +9,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Problem>, code: Code, field: Op
 }
 
 #[test]
-fn the_contracts_example_is_read_whole() {
+fn the_documents_example_is_parsed() {
     let read = device(
         br#"{"user": "u1", "platform": "ios", "locale": "ja-JP", "timezone": "Asia/Tokyo", "app_version": "1.2.3",
              "tags": {"k": "v"}, "topics": ["news", "news"], "push_token": {"service": "fcm", "token": "abc:d"}}"#,
@@ -63,7 +63,7 @@ fn tags_and_topics_are_bounded() {
 }
 
 #[test]
-fn a_change_tells_absent_from_null() {
+fn a_change_distinguishes_absent_from_null() {
     let change = device_change(
         br#"{"user": null, "locale": "en", "tags": {"a": null, "b": "1"}, "push_token": null}"#,
     )

@@ -1,4 +1,4 @@
-//! Every rule of a notification at its bound and one over it.
+//! Every rule of a notification, at its limit and one above it.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn list(kind: &str, count: usize) -> String {
 }
 
 #[test]
-fn the_contracts_example_is_read_whole() {
+fn the_documents_example_is_parsed() {
     let request = read(
         r#"{ "to": {"users": ["u1", "u2", "u1"]}, "when": "stored", "ttl": "24h", "urgency": "high",
              "collapse_key": "score", "retain": false,
@@ -31,22 +31,18 @@ fn the_contracts_example_is_read_whole() {
              "push": {"mode": "fallback", "after": "20s", "apns": {"aps": {}}, "fcm": {}, "webpush": {}} }"#,
     )
     .expect("the contract's example");
-    assert_eq!(request.target.named_count(), Some(2), "each user once");
+    assert_eq!(request.target.named_count(), Some(2), "without duplicates");
     assert_eq!(request.when, When::Stored);
     assert_eq!(request.ttl.duration(), Duration::from_secs(86_400));
     assert_eq!(request.urgency, Urgency::High);
     assert_eq!(request.collapse_key.as_deref(), Some("score"));
-    assert_eq!(
-        request.data.as_ref().map(JsonText::as_str),
-        Some(r#"{"b": 1.00,  "a": [1e2]}"#),
-        "not written anew"
-    );
+    assert_eq!(request.data.as_ref().map(JsonText::as_str), Some(r#"{"b": 1.00,  "a": [1e2]}"#), "unchanged");
     assert_eq!((request.push.mode, request.push.after), (PushMode::Fallback, Duration::from_secs(20)));
     assert_eq!(request.push.apns.as_ref().map(JsonText::as_str), Some(r#"{"aps": {}}"#));
 }
 
 #[test]
-fn what_is_absent_has_its_default() {
+fn absent_fields_have_defaults() {
     let request =
         read(r#"{"to": {"everyone": true}, "data": "x", "ttl": null, "push": null}"#).expect("small");
     assert_eq!((request.when, request.ttl, request.urgency), (When::Stored, Ttl::default(), Urgency::Normal));
@@ -54,7 +50,7 @@ fn what_is_absent_has_its_default() {
     let fallback = with(r#""push": {"mode": "fallback"}"#).expect("fallback").push;
     assert_eq!(fallback.after, Duration::from_secs(10));
     let short = with(r#""ttl": 5, "push": {"mode": "fallback"}"#).expect("fallback").push;
-    assert_eq!(short.after, Duration::from_secs(5), "never longer than the ttl");
+    assert_eq!(short.after, Duration::from_secs(5), "at most the ttl");
 }
 
 #[test]
@@ -81,7 +77,7 @@ fn targets_are_bounded() {
 }
 
 #[test]
-fn what_is_carried_is_bounded_in_bytes() {
+fn passed_through_content_is_bounded_in_bytes() {
     let of = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     let data = |bytes: usize| read(&format!("{{\"to\":{{\"topic\":\"t\"}},\"data\":{}}}", of(bytes)));
     assert!(data(limits::DATA_BYTES).is_ok());

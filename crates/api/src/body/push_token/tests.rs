@@ -1,4 +1,4 @@
-//! What a push token may look like.
+//! Valid and invalid push tokens.
 
 use super::super::device;
 use super::*;
@@ -53,7 +53,7 @@ fn each_push_service_has_its_own_form() {
 }
 
 #[test]
-fn the_service_and_its_environment_are_told_apart_from_the_text() {
+fn service_and_environment_are_parsed_from_the_text() {
     let check = |text: &str, service: PushService, environment: PushEnvironment| {
         let token = push_token(text.as_bytes()).expect(text);
         assert_eq!((token.service, token.environment, token.json.as_str()), (service, environment, text));

@@ -1,7 +1,6 @@
-//! A campaign as it is answered: what was asked for, in the words of the request, and how far it is.
+//! A campaign in responses: its definition, in the format of requests, and its progress.
 //!
-//! Pure. Counts are given twice: by outcome, for who sums them up, and by the push service's reasons, for who
-//! asks why.
+//! Pure. Counts appear twice: by outcome, for totals, and by the push services' reasons, for diagnosis.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Problem;
 
-/// Outcomes of devices that no push service took it for.
+/// Outcomes of devices for which no push service accepted it.
 const ERRORS: [Outcome; 5] = [
     Outcome::PushRefused,
     Outcome::PushTokenGone,
@@ -133,7 +132,7 @@ struct LatencyBody {
     p99_ms: Option<u64>,
 }
 
-/// How the variants of an experiment fare.
+/// Results of the variants of an experiment.
 #[derive(Serialize)]
 struct TrialBody {
     name: String,
@@ -178,7 +177,7 @@ struct DifferenceBody {
     distinguishable: bool,
 }
 
-/// What a dry run counted.
+/// The counts of a dry run.
 #[derive(Serialize)]
 pub(super) struct CountBody {
     devices: u64,
@@ -219,7 +218,7 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         errors: failed.map(|(.., count)| count).sum(),
         counts,
         reasons: reasons(campaign.counts),
-        // A tenth is finer than anybody reads it.
+        // A tenth is precise enough.
         rate_per_second: (rate_per_second * 10.0).round() / 10.0,
         eta_s: eta.map(|eta| eta.as_secs()),
         latency: LatencyBody { p50_ms: p50.map(milliseconds), p99_ms: p99.map(milliseconds) },
@@ -243,7 +242,7 @@ impl From<VariantReport> for VariantBody {
             delivered: against.delivered.map(DifferenceBody::from),
             opened: against.opened.map(DifferenceBody::from),
         };
-        // Nothing is sent to them: a rate would be read as a failure.
+        // Nothing is sent to held-out devices: a rate of 0 would look like a failure.
         let share = |share: Share| ShareBody::of(share, !variant.held_out);
         Self {
             name: variant.name.to_string(),
@@ -285,13 +284,13 @@ impl From<Difference> for DifferenceBody {
     }
 }
 
-/// To a millionth: finer than what a million devices can tell.
+/// Rounded to a millionth: more precise than a million devices allow.
 fn fraction(value: f64) -> f64 {
-    // Not -0.
+    // Avoids -0.
     (value * 1e6).round() / 1e6 + 0.0
 }
 
-/// Whether its recipients are uploaded; what cannot be read is none.
+/// Whether its recipients are uploaded. False if its definition is unreadable.
 pub(super) fn is_upload(campaign: &Campaign) -> bool {
     Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload)
 }
@@ -342,7 +341,7 @@ fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
     })
 }
 
-/// The most frequent first.
+/// Most frequent first.
 fn reasons(counts: Vec<(Outcome, String, u64)>) -> Vec<ReasonBody> {
     let body = |(outcome, reason, count): (Outcome, String, u64)| ReasonBody {
         outcome: outcome.as_str(),

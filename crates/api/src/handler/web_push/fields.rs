@@ -1,4 +1,4 @@
-//! What a Web Push request says in its headers (RFC 8030 §5), read strictly where the RFC demands it. Pure.
+//! The headers of a Web Push request (RFC 8030 §5), parsed as strictly as the RFC requires. Pure.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ const PREFER: &str = "prefer";
 const ENCRYPTION: &str = "encryption";
 const CRYPTO_KEY: &str = "crypto-key";
 
-/// Real ones have at most 200: a few keys and parameters.
+/// Real values have at most 200 bytes: a few keys and parameters.
 const CARRIED_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// As long as it is kept here at most.
+    /// Limited to the maximum of this service.
     pub(super) ttl: Ttl,
     pub(super) urgency: Urgency,
     pub(super) topic: Option<String>,
     /// The sender asks for a receipt (RFC 8030 §5.1).
     pub(super) receipt: bool,
     pub(super) content_encoding: Option<String>,
-    /// Of the encryption before RFC 8188, `aesgcm`.
+    /// For `aesgcm`, the encryption before RFC 8188.
     pub(super) encryption: Option<String>,
     pub(super) crypto_key: Option<String>,
 }
@@ -45,18 +45,18 @@ impl Fields {
     }
 }
 
-/// The value of a header that may be there once.
+/// The value of a header that may appear once.
 pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Problem::parameter(name, format!("the header {name} may be there once")));
+        return Err(Problem::parameter(name, format!("the header {name} must appear at most once")));
     }
-    let text = first.to_str().map_err(|_| Problem::parameter(name, "it is not visible ASCII"))?;
+    let text = first.to_str().map_err(|_| Problem::parameter(name, "must be visible ASCII"))?;
     Ok(Some(text.trim()))
 }
 
-/// The value of a preference (RFC 7240 §2), empty where it has none.
+/// The value of a preference (RFC 7240 §2); empty if it has none.
 pub(super) fn prefers<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(HeaderName::from_static(PREFER)).iter();
     let mut preferences = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -67,24 +67,24 @@ pub(super) fn prefers<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str>
     })
 }
 
-/// RFC 8030 §5.2: digits, and it has to be there. What is longer than anything is kept here is shortened.
+/// RFC 8030 §5.2: required, in digits. Reduced to the maximum of this service.
 fn ttl(value: Option<&str>) -> Result<Ttl, Problem> {
-    let rule = "the header TTL is missing: seconds to keep the message, 0 for now or never (RFC 8030 §5.2)";
+    let rule = "the header TTL is missing: seconds to store the message, 0 to deliver it now or never (RFC 8030 §5.2)";
     let text = value.ok_or_else(|| Problem::parameter(TTL, rule))?;
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Problem::parameter(TTL, "it is a number of seconds, in digits"));
+        return Err(Problem::parameter(TTL, "must be a number of seconds, in digits"));
     }
-    // Only what has too many digits for a number is left: it is more than the limit too.
+    // Only a number with too many digits fails to parse, which exceeds the limit as well.
     let seconds = text.parse().unwrap_or(u64::MAX).min(limits::TTL_MAX.as_secs());
     Ttl::new(Duration::from_secs(seconds)).map_err(|invalid| Problem::from(invalid).at(TTL))
 }
 
-/// RFC 8030 §5.3: one of four words.
+/// RFC 8030 §5.3: one of four values.
 fn urgency(value: Option<&str>) -> Result<Urgency, Problem> {
     let all = [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High];
     let Some(text) = value else { return Ok(Urgency::Normal) };
     let found = all.into_iter().find(|urgency| urgency.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| Problem::parameter(URGENCY, "it is one of very-low, low, normal, high"))
+    found.ok_or_else(|| Problem::parameter(URGENCY, "must be one of very-low, low, normal, high"))
 }
 
 /// RFC 8030 §5.4.
@@ -92,16 +92,16 @@ fn topic(text: &str) -> Result<String, Problem> {
     let base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     match (1..=limits::WEB_PUSH_TOPIC_BYTES_MAX).contains(&text.len()) && text.bytes().all(base64url) {
         true => Ok(text.to_owned()),
-        false => Err(Problem::parameter(TOPIC, "it is 1 to 32 characters of A-Z, a-z, 0-9, - and _")),
+        false => Err(Problem::parameter(TOPIC, "must be 1 to 32 characters of A-Z, a-z, 0-9, - and _")),
     }
 }
 
-/// What the device needs to decrypt the body, and nobody here reads.
+/// A value that the device needs to decrypt the body. Passed through.
 fn carried(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
     let Some(text) = one(headers, name)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     match text.len() <= CARRIED_BYTES_MAX {
         true => Ok(Some(text.to_owned())),
-        false => Err(Problem::parameter(name, format!("it is at most {CARRIED_BYTES_MAX} bytes long"))),
+        false => Err(Problem::parameter(name, format!("must be at most {CARRIED_BYTES_MAX} bytes long"))),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_read() {
+    fn valid_headers_are_parsed() {
         let seconds = |text| {
             let fields = Fields::read(&headers(&[("ttl", text)])).expect(text);
             fields.ttl.duration().as_secs()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let check = |pairs: &[(&'static str, &'static str)], field: &str| {
             let problem = Fields::read(&headers(pairs)).expect_err(field);
             assert_eq!(problem.field_path(), Some(field), "{pairs:?}");
