@@ -1,14 +1,13 @@
-//! How fast push work goes through the store on this machine: walking an audience onto the queue, taking
-//! batches, reading their recipients, and finishing them.
+//! Benchmark of push work: walking an audience onto the queue, taking batches, reading their recipients, and
+//! finishing them.
 //!
 //! `cargo run --release -p noroshi-store --example push_bench -- [--postgres URL] [devices] [folder]`
 //!
-//! Every device has a token and belongs to a user of its own; batches have 500 recipients. Walked twice: as
-//! `always`, and as the `fallback` of a live message that half of the devices confirmed before it was due;
-//! then as `always` again behind 100,000 batches of one device that wait: half of a campaign that is paused,
-//! half due later.
-//! Figures are of the store alone, with durability on, one call at a time. With a URL the same is done on
-//! SQLite and then on the (empty) PostgreSQL database, where two nodes also send at once.
+//! Every device has a token and its own user; batches have 500 recipients. The audience is walked three times: as
+//! `always`; as the `fallback` of a live message that half of the devices confirmed before it was due; and as
+//! `always` again behind 100,000 waiting batches of one device, half of a paused campaign and half due later.
+//! Durability is on, and calls run one at a time. With a URL the benchmark runs on SQLite and then on the (empty)
+//! PostgreSQL database, where two nodes also send at once.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ use noroshi_types::{
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
-/// Batches of one call of `take`.
+/// Batches per call of `take`.
 const TAKEN: usize = 8;
 const WAITING: usize = 100_000;
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -73,7 +72,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Devices through a second: as `always`, as `fallback`, and behind others.
+/// Devices per second: as `always`, as `fallback`, and behind other batches.
 async fn run(store: &dyn Store, devices: usize) -> Result<[f64; 3], Box<dyn std::error::Error>> {
     let app = store.create_app(AppName::parse("bench")?, AppSettings::default(), NOW).await?.id;
     let nums = register(store, app, devices).await?;
@@ -158,7 +157,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
     Ok(answered.await.unwrap_or(Err(Error::Closed))?.message.id)
 }
 
-/// Fills the queue with what may not be taken.
+/// Fills the queue with batches that may not be taken.
 async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), Error> {
     let started = Instant::now();
     for (due_at, state) in
@@ -194,7 +193,7 @@ async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), E
     Ok(())
 }
 
-/// What a collector does: a page of the audience becomes a batch.
+/// The work of a collector: a page of the audience becomes a batch.
 async fn walk(store: &dyn Store) -> Result<(), Error> {
     let started = Instant::now();
     let (mut count, mut slowest) = (0, Duration::ZERO);
@@ -218,7 +217,7 @@ async fn walk(store: &dyn Store) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a sender does, without the sending.
+/// The work of a sender, without sending.
 async fn send(store: &dyn Store) -> Result<f64, Error> {
     let (mut batches, mut devices) = (0, 0);
     let mut took = [Duration::ZERO; 3];
@@ -285,7 +284,7 @@ fn pushed(batch: Batch) -> Finished {
     }
 }
 
-/// How many devices one sender of several came through.
+/// How many devices one of several senders processed.
 async fn send_quietly(store: &dyn Store) -> Result<usize, Error> {
     let mut devices = 0;
     loop {

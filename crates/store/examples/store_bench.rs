@@ -1,10 +1,10 @@
-//! How fast the store is on this machine: registering, keeping, logging in, confirming.
+//! Benchmark of the store: registering devices, accepting notifications, logging in, acknowledging.
 //!
 //! `cargo run --release -p noroshi-store --example store_bench -- [devices] [requests] [folder | postgres://…]`
 //!
-//! Every device belongs to a user of its own; a request is `stored` to 300 users, 200 bytes of data,
-//! 32 requests under way at once. Figures are of the store alone, with durability on. A PostgreSQL database has to
-//! be empty; what was written stays there. Named several times, separated by spaces, as many nodes use it at once.
+//! Every device has its own user. A request is `stored` to 300 users with 200 bytes of data; 32 requests run at once.
+//! Durability is on. A PostgreSQL database has to be empty; the rows stay there. Naming it several times, separated
+//! by spaces, runs as many nodes on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn register(store: &dyn Store, app: AppId, devices: usize) -> Result<(), B
 }
 
 fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Invalid> {
-    // A stride that is prime to most counts spreads each request over all devices.
+    // A stride that is coprime to most counts spreads each request over all devices.
     let users =
         (0..TARGETS).map(|i| UserId::parse(&format!("user-{}", (number * TARGETS + i) * 7_919 % devices)));
     Ok(Request {

@@ -13,7 +13,8 @@ pub struct App {
     pub settings: AppSettings,
 }
 
-/// How the app signs its own JWTs, what its clients may do and how much it may use. `Debug` shows whether a secret is set, never the secret.
+/// How the app signs its own JWTs, what its clients may do, and how much it may use. `Debug` shows whether a secret
+/// is set, but not the secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct AppSettings {
     /// HS256 secret.
@@ -22,27 +23,16 @@ pub struct AppSettings {
     pub jwks_url: Option<String>,
     /// RS256/ES256 keys given directly: a JWK set as JSON.
     pub jwks: Option<String>,
-    /// Filters of the topics (MQTT's syntax) that its devices may publish to; none by itself.
+    /// MQTT topic filters of the topics that the app's devices may publish to; empty by default.
     pub client_publish: Vec<String>,
-    /// The `iss` claim that the app's JWTs must carry; unset: any.
+    /// The `iss` claim that the app's JWTs must carry; `None`: any.
     pub issuer: Option<String>,
-    /// The value that the `aud` claim of the app's JWTs must contain; unset: the app's name.
+    /// A value that the `aud` claim of the app's JWTs must contain; `None`: the app's name.
     pub audience: Option<String>,
-    /// Who may subscribe and publish to which topics, as checked JSON; unset: no rules.
+    /// Who may subscribe and publish to which topics, as validated JSON; `None`: no rules.
     pub topic_rules: Option<String>,
-    /// What the app may use, as checked JSON; unset: the node's defaults.
+    /// Limits for the app, as validated JSON; `None`: the node's defaults.
     pub quotas: Option<String>,
-}
-
-impl AppSettings {
-    /// Filters have no control characters: one a line.
-    pub(crate) fn client_publish_text(&self) -> Option<String> {
-        (!self.client_publish.is_empty()).then(|| self.client_publish.join("\n"))
-    }
-
-    pub(crate) fn client_publish_of(text: Option<String>) -> Vec<String> {
-        text.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect())
-    }
 }
 
 impl std::fmt::Debug for AppSettings {
@@ -60,8 +50,8 @@ impl std::fmt::Debug for AppSettings {
     }
 }
 
-/// SHA-256 of an API key: keys are 256-bit random (or as strong as the operator chose), so a fast
-/// hash is enough and a lookup needs no salt.
+/// SHA-256 of an API key. Keys are 256-bit random (or as strong as the operator chose), so a fast hash is enough and
+/// a lookup needs no salt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -69,7 +59,7 @@ pub struct KeyHash(pub [u8; 32]);
 pub struct Key {
     pub id: KeyId,
     pub app: AppId,
-    /// What the operator calls it.
+    /// The operator's name for the key.
     pub name: String,
     pub hash: KeyHash,
     pub scopes: Scopes,
@@ -84,34 +74,34 @@ pub struct NewKey {
     pub scopes: Scopes,
 }
 
-/// What a setting has to be for a change to be made.
+/// A condition on the current value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
     Any,
     This(Option<String>),
 }
 
-/// Apps and keys are few and change rarely: callers hold all of them in memory.
+/// Apps and keys are few and change rarely, so callers cache all of them in memory.
 #[async_trait::async_trait]
 pub trait Apps: Send + Sync {
     /// All apps, by id.
     async fn apps(&self) -> Result<Vec<App>, Error>;
     /// [`Error::Exists`] if the name is taken.
     async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error>;
-    /// Changes everything but the topic rules and the quotas.
+    /// Changes every setting except the topic rules and the quotas.
     async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error>;
-    /// Changes the topic rules and nothing else.
+    /// Changes only the topic rules.
     async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error>;
-    /// Changes the quotas and nothing else. [`Error::Conflict`] if they are not what they have to be.
+    /// Changes only the quotas. [`Error::Conflict`] if the current quotas do not meet the condition.
     async fn set_quotas(&self, app: AppId, before: Before, quotas: Option<String>) -> Result<App, Error>;
-    /// Removes the app with everything it owns. The app and its keys are gone with the answer; of the rest what takes
-    /// longer than some seconds is removed by [`crate::Maintenance::prune`].
+    /// Removes the app and everything it owns. The app and its keys are gone when this returns. The rest is removed
+    /// for some seconds, and then by [`crate::Maintenance::prune`].
     async fn delete_app(&self, app: AppId) -> Result<(), Error>;
-    /// All keys of all apps that are not revoked.
+    /// All keys of all apps; revoked keys are gone.
     async fn keys(&self) -> Result<Vec<Key>, Error>;
-    /// [`Error::Exists`] if the hash is known (a key given by the environment on a second start).
+    /// [`Error::Exists`] if the hash exists already (a key from the environment on the second start).
     async fn create_key(&self, key: NewKey, now: Timestamp) -> Result<Key, Error>;
     async fn revoke_key(&self, app: AppId, key: KeyId) -> Result<(), Error>;
-    /// The named secret; `fresh` becomes it if there is none yet. Concurrent first calls agree.
+    /// Returns the named secret; the first call stores `fresh`. Concurrent first calls get the same value.
     async fn secret(&self, name: &str, fresh: Vec<u8>) -> Result<Vec<u8>, Error>;
 }

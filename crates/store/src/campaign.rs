@@ -1,7 +1,7 @@
-//! Campaigns: one message for an audience, walked and sent behind.
+//! Campaigns: one message for an audience, sent in the background.
 //!
-//! The store keeps a campaign's request as text that its owner reads, how far the audience was walked,
-//! what was uploaded for it, and its sums. Its batches are on the push queue ([`crate::push`]).
+//! The store keeps a campaign's request as text that only its owner interprets, the position in the audience, the
+//! uploaded lines, and the sums. A campaign's batches are on the push queue ([`crate::push`]).
 
 use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
@@ -9,17 +9,17 @@ use noroshi_types::{
 
 use crate::{Departed, Error, Idempotency, NewBatch, PushPart};
 
-/// Values are stored.
+/// The values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CampaignState {
-    /// Being put together; lines may be uploaded.
+    /// Under preparation: lines may be uploaded.
     Draft = 1,
-    /// Waits for its time.
+    /// Starts at its scheduled time.
     Scheduled = 2,
     Running = 3,
     Paused = 4,
-    /// Walked to the end, and no batch is left.
+    /// The whole audience was walked, and no batch is left.
     Done = 5,
     Aborted = 6,
 }
@@ -55,68 +55,50 @@ impl CampaignState {
     }
 }
 
-/// A variant of a campaign, by its place there from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VariantNum(pub u8);
-
-impl VariantNum {
-    /// In place of a variant, for devices that were drawn for and are not of the experiment's audience: they stay so.
-    /// No campaign has as many, so what becomes of them is recorded under the campaign's own notification.
-    pub const OF_NONE: Self = Self(u8::MAX);
-
-    /// As stored where there may be none: 0.
-    pub(crate) fn code(variant: Option<Self>) -> u8 {
-        variant.map_or(0, |VariantNum(place)| place)
-    }
-
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        (code > 0).then_some(Self(code))
-    }
-}
-
-/// What one of a new campaign's variants is shown as.
+/// The content of one of a new campaign's variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVariant {
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
 }
 
-/// What became of a variant.
+/// The results of a variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariantSums {
-    /// Its outcomes are recorded under this one, as a campaign's are under [`Campaign::notification`].
+    /// The variant's outcomes are recorded under this notification, as a campaign's are under
+    /// [`Campaign::notification`].
     pub notification: NotificationId,
-    /// Of [`Campaign::counts`] what is of this variant, and besides how many confirmed it.
+    /// The variant's share of [`Campaign::counts`], and how many devices acknowledged it.
     pub counts: Vec<(Outcome, String, u64)>,
 }
 
-/// A campaign to be made.
+/// Asks for a new campaign.
 #[derive(Debug, Clone)]
 pub struct NewCampaign {
     pub app: AppId,
-    /// The checked request; its owner reads it again.
+    /// The validated request, which only the owner interprets.
     pub spec: JsonText,
     /// Draft, scheduled or running.
     pub state: CampaignState,
-    /// What the notification is shown as under which the campaign's outcomes are recorded.
+    /// The content of the notification that the campaign's outcomes are recorded under.
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub urgency: Urgency,
-    /// None: only push services are asked.
+    /// `None`: the campaign only pushes.
     pub when: Option<When>,
     pub push: Push,
     pub expires_at: Timestamp,
-    /// Most campaigns have none.
+    /// Empty for most campaigns.
     pub variants: Vec<NewVariant>,
-    /// Keys of campaigns and of notifications are the same app's: one used for the other kind conflicts.
+    /// Campaigns and notifications of an app share one set of keys: a key used for the other kind conflicts.
     pub idempotency: Option<Idempotency>,
 }
 
 #[derive(Debug, Clone)]
 pub struct CreatedCampaign {
-    /// As it is now.
+    /// The current state.
     pub campaign: Campaign,
-    /// An earlier request with the same idempotency key made it.
+    /// An earlier request with the same idempotency key created it.
     pub replayed: bool,
 }
 
@@ -127,35 +109,36 @@ pub struct Campaign {
     pub spec: JsonText,
     pub state: CampaignState,
     pub created_at: Timestamp,
-    /// When it first ran.
+    /// When it started for the first time.
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
-    /// Its outcomes are recorded under this one, unless a batch of it was published as a notification
-    /// of its own.
+    /// The campaign's outcomes are recorded under this notification, except those of batches that were published as
+    /// notifications of their own.
     pub notification: NotificationId,
     /// For [`crate::PushQueue::audience`]; 0 at the start.
     pub cursor: u64,
-    /// The audience was walked to its end.
+    /// The whole audience was walked.
     pub walked: bool,
     /// Devices enqueued so far.
     pub recipients: u64,
-    /// Lines uploaded, one a user.
+    /// Uploaded lines, one per user.
     pub uploaded: u64,
-    /// Sums of its outcomes by reason, in order of the outcomes' codes, zeros left out; the reason is empty where there is none.
+    /// Outcome counts by reason, ordered by the outcome's code, without zeros. The reason is empty for outcomes
+    /// without one.
     pub counts: Vec<(Outcome, String, u64)>,
-    /// In order; as many as it was made with.
+    /// In order, as many as the campaign was created with.
     pub variants: Vec<VariantSums>,
-    /// Answers by the caller's bucket, zeros left out.
+    /// Response times by the caller's histogram bucket, without zeros.
     pub latencies: Vec<(u16, u64)>,
     /// Batches that are not finished.
     pub batches_open: u64,
-    /// Those of `batches_open` that are due after the time asked about.
+    /// Those of `batches_open` that are due after the time that the caller passed.
     pub batches_later: u64,
-    /// Those of `batches_open` that somebody took.
+    /// Those of `batches_open` that are leased.
     pub batches_taken: u64,
 }
 
-/// What is sent to one user.
+/// The content for one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadLine {
     pub user: UserId,
@@ -164,13 +147,12 @@ pub struct UploadLine {
 
 #[async_trait::async_trait]
 pub trait Campaigns: Send + Sync {
-    /// Draws the id (UUIDv7) and makes the notification under which the campaign's outcomes are recorded;
-    /// or answers an idempotency key with the first campaign. A campaign that was deleted is forgotten with
-    /// its key.
+    /// Draws the id (UUIDv7) and creates the notification that the campaign's outcomes are recorded under. For a
+    /// known idempotency key it returns the first campaign. Deleting a campaign forgets its key.
     async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error>;
 
-    /// The campaign that a request with this key made, to be asked before what a new one needs is looked up: that
-    /// may have gone since. None if there was no such request, or its campaign was deleted.
+    /// Returns the campaign that a request with this key created; `None` if there was no such request, or the
+    /// campaign was deleted. Call it before looking up what a new campaign needs, which may be gone by now.
     async fn created_campaign(
         &self,
         app: AppId,
@@ -180,7 +162,7 @@ pub trait Campaigns: Send + Sync {
 
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error>;
 
-    /// The newest first; those made before `before`, which need not exist.
+    /// Newest first, only those created before `before`, which need not exist.
     async fn campaigns(
         &self,
         app: AppId,
@@ -189,18 +171,20 @@ pub trait Campaigns: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Campaign>, Error>;
 
-    /// All of all apps that have not ended, oldest first.
+    /// All campaigns of all apps that have not ended, oldest first.
     async fn active_campaigns(&self, now: Timestamp) -> Result<Vec<Campaign>, Error>;
 
-    /// Adds lines; a later one of the same user takes the place of the earlier. How many there are in
-    /// all. [`Error::Conflict`] unless it is a draft or scheduled.
+    /// Adds lines; a later line of the same user replaces the earlier one. Returns how many lines there are.
+    /// [`Error::Conflict`] unless the campaign is a draft or scheduled.
     async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> Result<u64, Error>;
 
-    /// [`Error::Conflict`] if its state is none of `from`. To run again what has nothing left ends it at
-    /// once. Answers the state it reached. Aborting removes the batches that are not under way and records their
-    /// devices as [`Outcome::Cancelled`], in pages, which are answered; those under way are finished, and not tried
-    /// again. What a crash, or a page that fails, leaves of that is removed by [`crate::PushQueue::take`]. Not
-    /// cancel-safe: what was removed by then is answered to nobody.
+    /// [`Error::Conflict`] if the state is not one of `from`. Resuming a campaign without remaining work ends it.
+    /// Returns the new state.
+    ///
+    /// Aborting removes the batches that nobody has taken and records their devices as [`Outcome::Cancelled`], page
+    /// by page; leased batches are finished but not retried. After a crash or a failed page,
+    /// [`crate::PushQueue::take`] removes the rest. Not cancel-safe: the caller does not learn which devices were
+    /// removed.
     async fn set_campaign_state(
         &self,
         app: AppId,
@@ -210,10 +194,10 @@ pub trait Campaigns: Send + Sync {
         now: Timestamp,
     ) -> Result<(CampaignState, Departed), Error>;
 
-    /// Puts a page of the audience onto the queue with the cursor behind it and the outcomes of those
-    /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was
-    /// enqueued. [`Error::Conflict`] and nothing written unless it runs, is not walked yet and stands at
-    /// `from`. Its state afterwards: done, if it was walked to the end and no batch is left.
+    /// Enqueues a page of the audience. One commit holds the batches, the cursor after the page, and the outcomes of
+    /// the devices that are not pushed to, so that after a crash the walk continues exactly after what was enqueued.
+    /// [`Error::Conflict`] unless the campaign is running, not walked to its end, and at `from`. Returns the new
+    /// state: `Done` if the audience was walked to its end and no batch is left.
     #[allow(clippy::too_many_arguments, reason = "one commit has to hold all of it")]
     async fn enqueue(
         &self,
@@ -226,6 +210,7 @@ pub trait Campaigns: Send + Sync {
         now: Timestamp,
     ) -> Result<CampaignState, Error>;
 
-    /// Forgets a campaign that has ended, its lines in pages before it; [`Error::Conflict`] if it has not.
+    /// Deletes a campaign that has ended, after removing its lines page by page; [`Error::Conflict`] if it has not
+    /// ended.
     async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error>;
 }

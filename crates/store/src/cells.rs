@@ -1,49 +1,47 @@
-//! What a front over several cells keeps: which cell a user and a device live in, what it accepted for cells that
-//! have not taken it yet, and which apps each cell was told of.
+//! What a front over several cells stores: which cell a user and a device live in, messages until their cells have
+//! taken them, and which apps each cell was provisioned with.
 //!
-//! A user has one home; a device lives where its user does. While either moves, the cell it leaves is remembered
-//! beside the one it goes to, and both are asked. What is accepted is one message with a part for each cell concerned;
-//! a part *waits* until its cell has taken it, refused it, or its time is over. Not a part of [`crate::Store`]: only a
-//! front asks for it, beside the apps and keys that every store keeps.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! A user has one home; a device lives where its user lives. During a move both the previous and the new cell are
+//! asked. An accepted message has one part for each cell concerned; a part *waits* until its cell has taken or
+//! refused it, or until it expires. Only a front uses this trait, besides apps and keys, so it is not part of
+//! [`crate::Store`].
 
 use noroshi_types::{AppId, AppName, DeviceId, NotificationId, Target, Timestamp, TraceContext, UserId};
 
 use crate::{Error, Idempotency};
 
-/// The store's number of a cell; never used twice.
+/// The store's number of a cell, which is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CellNum(pub u32);
 
-/// A cell, and what was said of it while the front ran.
+/// A cell, and the settings that operators changed at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellRecord {
     pub num: CellNum,
     pub name: String,
-    /// None: as configured.
+    /// `None`: the configured weight.
     pub weight: Option<u32>,
-    /// Takes no new users and devices.
+    /// The cell gets no new users and devices.
     pub draining: bool,
 }
 
-/// What is none stays.
+/// Fields that are `None` stay unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CellChange {
-    /// The inner none: as configured again.
+    /// `Some(None)`: the configured weight again.
     pub weight: Option<Option<u32>>,
     pub draining: Option<bool>,
 }
 
-/// Who lives in a cell.
+/// How many live in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Population {
     pub cell: CellNum,
     pub devices: u64,
     pub users: u64,
-    /// Those of the devices that have no user.
+    /// Devices without a user, included in `devices`.
     pub alone: u64,
-    /// Devices on their way to another cell.
+    /// Devices that are moving to another cell.
     pub leaving: u64,
 }
 
@@ -51,112 +49,42 @@ pub struct Population {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assign {
     pub device: DeviceId,
-    /// None: as before.
+    /// `None`: unchanged.
     pub user: Option<UserId>,
-    /// Where it goes if nothing is known of it nor of its user.
+    /// The cell for a device of which neither the device nor its user is known.
     pub fresh: CellNum,
 }
 
-/// Where a device lives.
+/// The cell that a device lives in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Residence {
     pub app: AppId,
     pub cell: CellNum,
-    /// It has not left this one entirely.
+    /// The cell that the device has not left entirely.
     pub previous: Option<CellNum>,
     pub step: MoveStep,
 }
 
 impl Residence {
-    /// The cell that knows it now.
+    /// The cell that currently has the device.
     pub fn present(&self) -> CellNum {
         self.previous.filter(|_| self.step.is_away()).unwrap_or(self.cell)
     }
 }
 
-impl Residence {
-    /// Which cells to ask for the device: it may come to its cell at any moment while it is away from it.
-    pub(crate) fn asked(&self) -> Vec<CellNum> {
-        let previous = self.previous.filter(|_| self.step.is_away());
-        std::iter::once(self.cell).chain(previous).collect()
-    }
-}
-
-/// A device's row.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept {
-    pub(crate) user: Option<String>,
-    pub(crate) cell: CellNum,
-    pub(crate) previous: Option<CellNum>,
-    pub(crate) step: MoveStep,
-}
-
-impl Kept {
-    /// What becomes of the device if its user lives in `home`; its user is the caller's to say.
-    pub(crate) fn going(&self, home: CellNum) -> Result<Self, Error> {
-        let leaving =
-            |previous| Self { user: None, cell: home, previous: Some(previous), step: MoveStep::Leave };
-        match (self.previous, self.step.is_away()) {
-            _ if self.cell == home => Ok(Self { user: None, ..self.clone() }),
-            (None, _) => Ok(leaving(self.cell)),
-            // It never came to the cell it was on its way to.
-            (Some(previous), true) if previous == home => {
-                Ok(Self { user: None, cell: home, previous: None, step: MoveStep::Settled })
-            }
-            (Some(previous), true) => Ok(leaving(previous)),
-            (Some(_), false) => Err(Error::Conflict),
-        }
-    }
-}
-
-/// The target of each cell's part; none where it is the message's own.
-#[derive(Debug, Default)]
-pub(crate) struct Split {
-    pub(crate) parts: BTreeMap<CellNum, Option<String>>,
-    /// Named and living nowhere.
-    pub(crate) unknown: u64,
-}
-
-impl Split {
-    pub(crate) fn everywhere(cells: &[CellNum]) -> Self {
-        Self { parts: cells.iter().map(|cell| (*cell, None)).collect(), unknown: 0 }
-    }
-
-    /// Who was named, with the cells to ask; `kind` is the field of `to`.
-    pub(crate) fn of<'a>(
-        kind: &str,
-        named: impl Iterator<Item = (&'a str, Vec<CellNum>)>,
-    ) -> Result<Self, Error> {
-        let mut by_cell: BTreeMap<CellNum, Vec<&str>> = BTreeMap::new();
-        let mut split = Self::default();
-        for (name, cells) in named {
-            split.unknown += u64::from(cells.is_empty());
-            for cell in cells.into_iter().collect::<BTreeSet<_>>() {
-                by_cell.entry(cell).or_default().push(name);
-            }
-        }
-        for (cell, names) in by_cell {
-            let names = serde_json::to_string(&names)
-                .map_err(|error| Error::Engine(format!("names cannot be written: {error}")))?;
-            split.parts.insert(cell, Some(format!("{{\"{kind}\":{names}}}")));
-        }
-        Ok(split)
-    }
-}
-
-/// How far a device is on its way from its previous cell to its cell.
+/// The progress of a device's move from its previous cell to its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MoveStep {
-    /// It lives in one cell.
+    /// The device lives in one cell.
     Settled = 0,
-    /// Its session in the previous cell has to be ended.
+    /// The device's session in the previous cell has to be closed.
     Tell = 1,
-    /// It was told, and has not come to its new cell.
+    /// The session was closed; the device has not registered in its new cell.
     Told = 2,
-    /// It came: what waits for it in the previous cell is carried over, then it is removed there.
+    /// The device registered: its pending messages are transferred from the previous cell, then it is removed there.
     Arrived = 3,
-    /// It is another user's now: it is only removed there.
+    /// The device belongs to another user: it is only removed from the previous cell.
     Leave = 4,
 }
 
@@ -167,35 +95,35 @@ impl MoveStep {
             .find(|step| *step as u8 == code)
     }
 
-    /// It is still only in the previous cell.
+    /// The device is still only in the previous cell.
     pub fn is_away(self) -> bool {
         matches!(self, Self::Tell | Self::Told)
     }
 }
 
-/// Who shall move.
+/// What to move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Relocation {
     Device(AppId, DeviceId),
-    /// With all its devices.
+    /// With all devices of the user.
     User(AppId, UserId),
-    /// At most `limit` of those who live in `from`: users with their devices first, then devices without a user.
+    /// At most `limit` residents of `from`: users with their devices first, then devices without a user.
     Some {
         from: CellNum,
         limit: usize,
     },
 }
 
-/// How many will move.
+/// How many start to move.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Relocated {
     pub users: u64,
-    /// Those of the devices that have no user.
+    /// Devices without a user, included in `devices`.
     pub alone: u64,
     pub devices: u64,
 }
 
-/// A device on its way.
+/// A device that is moving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     pub app: AppId,
@@ -203,29 +131,29 @@ pub struct Move {
     pub from: CellNum,
     pub to: CellNum,
     pub step: MoveStep,
-    /// When it was decided.
+    /// When the move was decided.
     pub since: Timestamp,
 }
 
-/// A checked request as it is kept for cells.
+/// A validated request to forward to cells.
 #[derive(Debug, Clone)]
 pub struct NewMessage {
     pub id: NotificationId,
     pub app: AppId,
     pub target: Target,
-    /// `to` as JSON, where every cell gets the same; users and devices are written for each cell.
+    /// `to` as JSON, the same for every cell. Users and devices are split by cell instead.
     pub to: Box<str>,
     /// The rest of the request: a JSON object without `to`.
     pub body: Box<str>,
-    /// What is told of it: a JSON object.
+    /// What status requests return: a JSON object.
     pub summary: Box<str>,
     pub expires_at: Timestamp,
-    /// Of whose trace it is a part, if its provider traces.
+    /// The provider's trace context, if there is one.
     pub trace: Option<TraceContext>,
     pub idempotency: Option<Idempotency>,
-    /// Who is asked for what names no users or devices.
+    /// The cells that get a message without named users or devices.
     pub everywhere: std::sync::Arc<[CellNum]>,
-    /// Cells that hold as much as they may: a message that concerns one of them is [`Error::Overloaded`].
+    /// Cells whose outbox is full: a message for one of them is [`Error::Overloaded`].
     pub full: std::sync::Arc<[CellNum]>,
 }
 
@@ -233,35 +161,25 @@ pub struct NewMessage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub id: NotificationId,
-    /// None for topics, conditions and everyone.
+    /// `None` for topics, conditions and everyone.
     pub targets: Option<u64>,
-    /// Those that have a part of it; empty for a repetition.
+    /// The cells that have a part of it; empty for a replay.
     pub cells: Vec<CellNum>,
-    /// The same key came before.
+    /// An earlier request had the same idempotency key.
     pub replayed: bool,
 }
 
-/// Which of the parts that wait for a cell are asked for.
+/// Selects waiting parts of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those of one app with a greater number than `after`.
+    /// Parts of one app with a number greater than `after`.
     Of { app: AppId, after: u64 },
-    /// Those of all apps but these, with a greater number than `after`.
+    /// Parts of all other apps with a number greater than `after`.
     Others { apart: Vec<AppId>, after: u64 },
 }
 
 impl Wanted {
     pub const ALL: Self = Self::Others { apart: Vec::new(), after: 0 };
-
-    /// As columns: the one app, the apps left out, and the number.
-    pub(crate) fn columns(&self) -> (Option<i64>, Vec<i64>, i64) {
-        match self {
-            Self::Of { app, after } => (Some(i64::from(app.0)), Vec::new(), *after as i64),
-            Self::Others { apart, after } => {
-                (None, apart.iter().map(|app| i64::from(app.0)).collect(), *after as i64)
-            }
-        }
-    }
 }
 
 /// A part that waits for its cell.
@@ -274,21 +192,21 @@ pub struct Part {
     pub to: String,
     pub body: String,
     pub expires_at: Timestamp,
-    /// The message's.
+    /// The trace context of the message.
     pub trace: Option<TraceContext>,
 }
 
-/// What became of a part.
+/// How a part ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartEnd {
-    /// The cell's own id.
+    /// With the cell's own id.
     Forwarded(NotificationId),
-    /// For good: the code of its problem.
+    /// Rejected permanently, with the problem's code.
     Refused(String),
     Expired,
 }
 
-/// A part's state as it is told.
+/// The state of a part, as callers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PartState {
@@ -296,9 +214,9 @@ pub enum PartState {
     Forwarded = 1,
     Refused = 2,
     Expired = 3,
-    /// Before it was forwarded.
+    /// Cancelled before it was forwarded.
     Cancelled = 4,
-    /// Forwarded; its cell is still to be told.
+    /// Forwarded, and not yet cancelled in its cell.
     Cancelling = 5,
 }
 
@@ -317,7 +235,7 @@ pub struct Relayed {
     pub app: AppId,
     pub summary: String,
     pub targets: Option<u64>,
-    /// Named users and devices that live nowhere.
+    /// Named users and devices without a cell.
     pub unknown: u64,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
@@ -332,11 +250,11 @@ pub struct RelayedPart {
     pub state: PartState,
     /// The cell's own id.
     pub remote: Option<NotificationId>,
-    /// Why it was refused.
+    /// Why the cell refused it.
     pub reason: Option<String>,
 }
 
-/// What waits for a cell.
+/// The outbox of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
     pub cell: CellNum,
@@ -344,41 +262,41 @@ pub struct Depth {
     pub oldest: Option<Timestamp>,
 }
 
-/// Assignments, the outbox, and what cells know of apps.
+/// Residences, the outbox, and which apps cells know.
 #[async_trait::async_trait]
 pub trait Cells: Send + Sync {
-    /// Every cell that was ever named, the new ones among them.
+    /// Returns every cell that was ever named, including these.
     async fn enrol(&self, names: Vec<String>) -> Result<Vec<CellRecord>, Error>;
     /// [`Error::NotFound`] if there is no such cell.
     async fn adjust(&self, cell: CellNum, change: CellChange) -> Result<CellRecord, Error>;
     async fn populations(&self) -> Result<Vec<Population>, Error>;
 
-    /// Where each device lives, decided now where nothing is known; in one commit. A device that changes its user
-    /// goes where that one lives. [`Error::Conflict`] for a device that is just being removed from its last cell.
+    /// Returns where each device lives, and decides it for unknown devices; in one commit. A device that gets another
+    /// user moves to that user's cell. [`Error::Conflict`] for a device that is being removed from its previous cell.
     async fn assign(
         &self,
         app: AppId,
         devices: Vec<Assign>,
         now: Timestamp,
     ) -> Result<Vec<Result<Residence, Error>>, Error>;
-    /// Devices have registered in these cells, to which they were on their way. Those that live elsewhere by now: they
-    /// have to register there.
+    /// Devices have registered in these cells. Returns those that live elsewhere by now, which have to register
+    /// there.
     async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error>;
-    /// Where the device of this id lives in each of `apps`, in order of the apps; those in which it lives nowhere
-    /// are missing. One look-up for each app: devices of other apps with the same id cost nothing.
+    /// Returns where the device of this id lives in each of `apps`, ordered by app, without the apps in which it is
+    /// unknown. Costs one lookup per app, whatever other apps have a device of the same id.
     async fn residences(&self, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Error>;
-    /// The cells to ask for each user, in order; none if the user lives nowhere.
+    /// The cells to ask for each user, in order; empty for an unknown user.
     async fn cells_of_users(
         &self,
         app: AppId,
         users: Vec<UserId>,
         now: Timestamp,
     ) -> Result<Vec<Vec<CellNum>>, Error>;
-    /// The device was deleted in its cell.
+    /// Removes a device that was deleted in its cell.
     async fn forget_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error>;
 
-    /// Decides that somebody moves. Whoever is on the way, or is there, is left out. Where a user lived is asked
-    /// until `asked_until`, or until the last of its devices has left.
+    /// Starts moves, except for devices that are moving to `to` or live there. A user's previous cell is asked until
+    /// `asked_until`, or until the last of the user's devices has left it.
     async fn relocate(
         &self,
         who: Relocation,
@@ -386,7 +304,7 @@ pub trait Cells: Send + Sync {
         now: Timestamp,
         asked_until: Timestamp,
     ) -> Result<Relocated, Error>;
-    /// Devices at this step that leave `from`, behind `after` in the order of app and id.
+    /// Devices at this step that leave `from`, after `after`, ordered by app and id.
     async fn moves(
         &self,
         from: CellNum,
@@ -394,17 +312,17 @@ pub trait Cells: Send + Sync {
         after: Option<(AppId, DeviceId)>,
         limit: usize,
     ) -> Result<Vec<Move>, Error>;
-    /// Puts it from one step to the next; done already if it is at another.
+    /// Moves the device from one step to the next; does nothing if it is at another step.
     async fn advance(&self, app: AppId, device: &DeviceId, from: MoveStep, to: MoveStep)
     -> Result<(), Error>;
 
-    /// All in one commit, answers in order. [`Error::NotFound`] for an app that was deleted.
+    /// Keeps messages in one commit; answers in order. [`Error::NotFound`] for a deleted app.
     async fn keep(
         &self,
         messages: Vec<NewMessage>,
         now: Timestamp,
     ) -> Result<Vec<Result<Taken, Error>>, Error>;
-    /// The parts that wait for the cell and are `wanted`, oldest first; at least one if there is any, whatever its size.
+    /// The `wanted` waiting parts of the cell, oldest first; at least one if there is any, whatever its size.
     async fn waiting(
         &self,
         cell: CellNum,
@@ -412,30 +330,31 @@ pub trait Cells: Send + Sync {
         rows_max: usize,
         bytes_max: usize,
     ) -> Result<Vec<Part>, Error>;
-    /// The number of the newest part; 0 before there was any. What is kept with a smaller one is seen by whoever asks
-    /// afterwards, and what is kept with a greater one was decided afterwards.
+    /// The number of the newest part; 0 before the first. A later read sees every part with a smaller number, and a
+    /// part with a greater number was routed after this call.
     async fn newest(&self) -> Result<u64, Error>;
     /// Whether a message of the app that was accepted before `num` waits for the cell.
     async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error>;
-    /// What became of parts. One that was cancelled while it was under way is to be cancelled at its cell.
+    /// Ends parts. A part that was cancelled while it was being forwarded then has to be cancelled in its cell.
     async fn end(&self, cell: CellNum, ended: Vec<(u64, PartEnd)>) -> Result<(), Error>;
     async fn relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error>;
-    /// By the id that the cell gave it.
+    /// By the id that the cell assigned.
     async fn relayed_as(&self, cell: CellNum, remote: NotificationId) -> Result<Option<Relayed>, Error>;
-    /// Parts that wait go; those forwarded are to be cancelled at their cells. None: unknown.
+    /// Removes waiting parts; forwarded ones have to be cancelled in their cells. `None`: unknown.
     async fn cancel_relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error>;
-    /// What is to be cancelled at the cell: message, app and the cell's own id.
+    /// Parts to cancel in the cell: number, app and the cell's own id.
     async fn cancelling(
         &self,
         cell: CellNum,
         limit: usize,
     ) -> Result<Vec<(u64, AppId, NotificationId)>, Error>;
-    /// The cell was told.
+    /// The cell has cancelled these.
     async fn cancelled(&self, cell: CellNum, nums: Vec<u64>) -> Result<(), Error>;
-    /// Of every cell for which something waits.
+    /// Every cell with waiting parts.
     async fn depths(&self) -> Result<Vec<Depth>, Error>;
-    /// Ends what expired before `expired`, forgets messages accepted before `forgotten` for which nothing waits, and
-    /// idempotency keys and places of users that are over. At most `rows_max` of each kind; true: there is more.
+    /// Ends parts that expired before `expired`; forgets messages accepted before `forgotten` without waiting parts,
+    /// outdated idempotency keys and former homes of users. At most `rows_max` of each kind; true if there may be
+    /// more.
     async fn prune_relayed(
         &self,
         now: Timestamp,
@@ -444,9 +363,9 @@ pub trait Cells: Send + Sync {
         rows_max: usize,
     ) -> Result<bool, Error>;
 
-    /// Apps that the cell was told of, with the digest of what it was told.
+    /// The apps that the cell was provisioned with, each with the digest of what it was sent.
     async fn provisioned(&self, cell: CellNum) -> Result<Vec<(AppName, [u8; 32])>, Error>;
-    /// None: the cell has it no more.
+    /// `None`: the cell no longer has the app.
     async fn set_provisioned(
         &self,
         cell: CellNum,

@@ -1,5 +1,5 @@
-//! Credentials of push services: one for each app, service and environment. The secret is sealed by the
-//! caller before it comes here, so a copy of the database opens nothing.
+//! Credentials of push services: one per app, service and environment. The caller seals the secret, so a copy of the
+//! database does not reveal it.
 
 use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService, Timestamp};
 
@@ -11,9 +11,9 @@ pub struct StoredCredential {
     pub app: AppId,
     pub service: PushService,
     pub environment: PushEnvironment,
-    /// What the operator calls it.
+    /// The operator's name for the credential.
     pub name: String,
-    /// What may be shown again: never a secret.
+    /// The parts that may be shown again, without secrets.
     pub shown: JsonText,
     /// Encrypted and authenticated by the caller.
     pub sealed: Vec<u8>,
@@ -28,17 +28,17 @@ pub struct NewCredential {
     pub name: String,
     pub shown: JsonText,
     pub sealed: Vec<u8>,
-    /// Takes the place of the one there is, which keeps its id.
+    /// Replaces an existing credential, which keeps its id.
     pub replace: bool,
 }
 
-/// Credentials are few and change rarely: callers hold all of them in memory.
+/// Credentials are few and change rarely, so callers cache all of them in memory.
 #[async_trait::async_trait]
 pub trait Credentials: Send + Sync {
     /// All credentials of all apps, by id.
     async fn credentials(&self) -> Result<Vec<StoredCredential>, Error>;
-    /// [`Error::Exists`] if there is one for the same app, service and environment and it is not to be
-    /// replaced; [`Error::NotFound`] if there is no such app.
+    /// [`Error::Exists`] if there is one for the same app, service and environment and `replace` is false;
+    /// [`Error::NotFound`] if there is no such app.
     async fn put_credential(
         &self,
         credential: NewCredential,

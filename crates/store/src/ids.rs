@@ -1,10 +1,9 @@
 //! Notification ids: UUIDv7 (RFC 9562 §5.7) that strictly increase in the order they are given out.
 //!
-//! Inside the store a notification is a 60-bit number: 48 bits of milliseconds and the 12 bits of
-//! `rand_a` as a counter (RFC 9562 §6.2, method 1), which runs over into the milliseconds rather
-//! than repeat. The other 62 random bits are a keyed hash of the number, so an id and its number
-//! are worked out from each other without a look-up, and an id that was made up is recognised. The
-//! clock is an argument; if it goes back, ids go on from the greatest one ever given out.
+//! Inside the store a notification is a 60-bit number: 48 bits of milliseconds and the 12 bits of `rand_a` as a
+//! counter (RFC 9562 §6.2, method 1), which overflows into the milliseconds instead of repeating. The other 62 random
+//! bits are a keyed hash of the number. So id and number convert into each other without a lookup, and a made-up id
+//! is detected. The clock is an argument; if it goes back, ids continue after the greatest one ever given out.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -20,22 +19,22 @@ const HASH_MASK: u128 = (1 << 62) - 1;
 /// A notification's number inside the store; positive, so it is also SQLite's row number.
 pub(crate) type Num = i64;
 
-/// Gives out ids. The lock guards the last number; nothing else is locked or awaited under it.
+/// Gives out ids. The lock guards the last number; no other lock and no await happens under it.
 pub(crate) struct Ids {
     hasher: SipHasher13,
     last: Mutex<u64>,
 }
 
 impl Ids {
-    /// Goes on behind `last`. The same `key` has to be given for as long as the database lives.
+    /// Continues after `last`. A database needs the same `key` for its whole life.
     pub(crate) fn new(key: &[u8; 16], last: Num) -> Self {
         Self { hasher: SipHasher13::new_with_key(key), last: Mutex::new(last.unsigned_abs()) }
     }
 
-    /// A number greater than every one before, also if the clock went back.
+    /// A number greater than all earlier ones, even if the clock went back.
     pub(crate) fn next(&self, now: Timestamp) -> Num {
         let floor = (now.0 & MILLISECONDS_MASK) << COUNTER_BITS;
-        // A panic cannot happen between the two accesses, so a poisoned lock holds a good number.
+        // No panic is possible between the two accesses, so a poisoned lock holds a valid number.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = floor.max(*last + 1);
         *last as Num
@@ -48,14 +47,14 @@ impl Ids {
         NotificationId(Uuid::from_u128(milliseconds << 80 | 7 << 76 | counter << 64 | 0b10 << 62 | random))
     }
 
-    /// None if this store never gave out such an id.
+    /// `None` if this store never gave out such an id.
     pub(crate) fn num(&self, id: NotificationId) -> Option<Num> {
         let num = place(id);
         (self.id(num) == id).then_some(num)
     }
 }
 
-/// Where an id stands in the order of all ids, whoever made it.
+/// The position of an id in the order of all ids, whoever created it.
 pub(crate) fn place(id: NotificationId) -> Num {
     let bits = id.0.as_u128();
     ((bits >> 80 << COUNTER_BITS) | (bits >> 64 & ((1 << COUNTER_BITS) - 1))) as Num
@@ -66,15 +65,23 @@ pub(crate) fn first_at(time: Timestamp) -> Num {
     ((time.0 & MILLISECONDS_MASK) << COUNTER_BITS) as Num
 }
 
-/// The numbers of what was accepted in a time, both ends among them.
+/// The range of numbers accepted between two times, both included.
 pub(crate) fn numbers(since: Option<Timestamp>, until: Option<Timestamp>) -> (Num, Num) {
     let last = |until: Timestamp| first_at(until) | ((1 << COUNTER_BITS) - 1);
     (since.map_or(0, first_at), until.map_or(Num::MAX, last))
 }
 
-/// Bits nobody can guess, from the seed that the operating system gave this process.
+/// Unpredictable bits, from the operating system's seed of this process.
 pub(crate) fn random_bits() -> u64 {
     RandomState::new().hash_one(0u8)
+}
+
+/// A key for the ids of a new database.
+pub(crate) fn draw_key() -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random_bits().to_le_bytes());
+    key[8..].copy_from_slice(&random_bits().to_le_bytes());
+    key
 }
 
 #[cfg(test)]
@@ -86,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_increase_also_within_a_millisecond_and_when_the_clock_goes_back() {
+    fn ids_increase_within_a_millisecond_and_when_the_clock_goes_back() {
         let ids = ids(0);
         let mut last = ids.id(ids.next(Timestamp(1_000)));
         // 10,000 in one millisecond is more than the counter holds.
@@ -98,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn ids_go_on_behind_the_last_of_an_earlier_run() {
+    fn ids_continue_after_an_earlier_run() {
         let before = ids(0).next(Timestamp(1_000_000));
         assert!(ids(before).next(Timestamp(3)) > before);
     }
 
     #[test]
-    fn an_id_is_a_uuid_version_7_of_the_time_told() {
+    fn an_id_is_a_uuid_version_7_of_the_given_time() {
         let ids = ids(0);
         // The example of RFC 9562 appendix A.6 has this time.
         let uuid = ids.id(ids.next(Timestamp(0x017F_22E2_79B0))).0;
@@ -114,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_and_its_number_are_worked_out_from_each_other() {
+    fn id_and_number_convert_into_each_other() {
         let ids = ids(0);
         let num = ids.next(Timestamp(0x017F_22E2_79B0));
         let id = ids.id(num);

@@ -1,58 +1,74 @@
-//! What must survive a crash: apps and keys, devices and their subscriptions, inboxes, topic logs,
-//! notifications and what became of them, what is on its way to push services, and campaigns.
+//! Everything that survives a crash: apps and keys, devices and their subscriptions, inboxes, topic logs, notifications
+//! and their outcomes, push work, and campaigns.
 //!
 //! ```text
-//!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns · Definitions ·  │
-//!              │ Usages · Shares                                                  │
-//!              └──────────────┬───────────────────────────────────────────────────┘
-//!                             ▼
-//!            sqlite: one writer thread (group commit) + a pool of reader threads
+//!                 callers
+//!                    │  traits and their types: app … usage (one file per trait)
+//!        ┌───────────┴───────────┐
+//!        ▼                       ▼
+//!     sqlite                  postgres
+//!     a writer thread         a task that accepts under the order lock,
+//!     and reader threads      and transactions on a pool of connections
+//!        └───────────┬───────────┘
+//!                    ▼
+//!                 engine      rules, codecs, columns and row mapping that both engines share
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
-//! implementation has to pass.
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then `engine`, [`sqlite`] and
+//! [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
-//! Promises that hold for every method: what a call reports as done is on stable storage, unless the
-//! method says otherwise; a call that fails has changed nothing; a call names the tenant it acts
-//! for and never sees another's rows; all futures are cancel-safe in the sense that dropping one
-//! neither undoes nor repeats the work, it only forgets the answer.
+//! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
+//! that fails has changed nothing; a call names its tenant and never sees rows of another; all futures are cancel-safe in
+//! the sense that dropping one neither undoes nor repeats the work, it only loses the answer.
+//!
+//! # A third store
+//!
+//! A new engine is a module beside [`sqlite`] with a type that implements
+//!
+//! - [`Store`]: [`Apps`], [`Devices`], [`Notifications`], [`Sessions`], [`Topics`], [`Maintenance`], [`Credentials`],
+//!   [`Endpoints`], [`PushQueue`], [`Campaigns`], [`Definitions`], [`Usages`] and [`Shares`];
+//! - [`Cells`], if a front over several cells may use it;
+//! - for an SQL database, `engine::session::Session`, `engine::cells::residence::Residences` and
+//!   `engine::record::Record`. Apps, credentials, definitions, endpoints, the removal of deleted apps and most of a
+//!   front's statements then work without further code, and `engine` maps the rows of all tables.
+//!
+//! It has a file for its schema with its own folder in `migrations/`, and one file for each trait under the names of
+//! [`sqlite`]. What both engines decide in the same way is in `engine`; only how rows are read, written and locked is
+//! the engine's own. The contract is `tests/it/conformance`: a test file beside `tests/it/sqlite.rs` calls
+//! `conformance_tests!` and `cells_tests!` with an expression that opens a fresh store, and every test of it has to pass unchanged.
 
 pub mod app;
 pub mod campaign;
 pub mod cells;
 pub mod credential;
 pub mod definition;
-mod departed;
 pub mod device;
-mod device_list;
 pub mod endpoint;
+mod engine;
 mod ids;
 pub mod maintenance;
 mod metrics;
 pub mod migrate;
 pub mod notification;
 pub mod postgres;
-mod purge;
 pub mod push;
+mod removal;
 pub mod revocation;
-mod row;
 pub mod session;
 pub mod share;
 pub mod sqlite;
 pub mod topic;
 pub mod usage;
+mod work;
 
 pub use app::{App, AppSettings, Apps, Before, Key, KeyHash, NewKey};
 pub use campaign::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantNum,
-    VariantSums,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantSums,
 };
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
-pub use departed::{DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, DepartedPart};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
@@ -64,8 +80,9 @@ pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
     Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
     Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
-    SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
+    SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks,
 };
+pub use removal::{DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, DepartedPart};
 pub use revocation::{Issued, Revocation};
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, FirstCall, Head, InboxPage, InboxPlace, InboxRange, KEPT_ENDED,
@@ -78,8 +95,9 @@ pub use share::{
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};
 pub use usage::{Subscribing, Usages};
+pub use work::{VariantNum, Work};
 
-/// Everything a node keeps.
+/// Everything that a node stores.
 pub trait Store:
     Apps
     + Devices
@@ -113,36 +131,35 @@ impl<T> Store for T where
 {
 }
 
-/// Why the store did not do it, by what the caller does next.
+/// Why a call failed, by what the caller does next.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// A bounded queue is full: tell the client to come back.
-    #[error("the store has more work than it can take now")]
+    /// A bounded queue is full: the client should retry later.
+    #[error("the store is overloaded")]
     Overloaded,
-    /// No space left: nothing was changed; reads go on.
+    /// No space left. Nothing was changed; reads still work.
     #[error("the disk is full")]
     Full,
-    /// Such a thing exists already.
-    #[error("it exists already")]
+    #[error("already exists")]
     Exists,
-    #[error("it does not exist")]
+    #[error("not found")]
     NotFound,
-    /// Its state does not allow it.
-    #[error("it is in another state")]
+    /// The current state does not allow the call.
+    #[error("the current state does not allow this")]
     Conflict,
-    /// The same idempotency key came with another body.
+    /// The idempotency key was used with another body.
     #[error("the idempotency key was used with another request")]
     IdempotencyConflict,
-    /// A bound of `types::limits` would be passed; the text names it.
+    /// A limit of `types::limits` would be exceeded; the text names it.
     #[error("{0}")]
     Limit(String),
-    /// The app JWT that asks for it was revoked.
+    /// The app JWT of the request was revoked.
     #[error("the token was revoked")]
     Revoked,
-    /// The caller's own [`Gate`] let it not pass: nothing was changed.
-    #[error("its caller refused it")]
+    /// The caller's own [`Gate`] refused the notification. Nothing was changed.
+    #[error("refused by the caller's gate")]
     Refused,
-    /// The engine failed. The text is for the log, never for a client.
+    /// The engine failed. The text is for the log, not for clients.
     #[error("the store failed: {0}")]
     Engine(String),
     /// The store is shutting down.

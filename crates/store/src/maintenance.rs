@@ -1,4 +1,5 @@
-//! Keeping the store small, knowing whether it works and how far it is, and who among the nodes sees to what.
+//! Maintenance: removing expired rows, health checks, the position in the order of commits, and leader election among
+//! nodes.
 
 use std::time::Duration;
 
@@ -10,26 +11,26 @@ use crate::{Departed, Error};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     pub inbox: u64,
-    /// Whose those were: [`noroshi_types::Outcome::Expired`].
+    /// The inbox rows by notification, with [`noroshi_types::Outcome::Expired`].
     pub expired: Departed,
     pub topic_log: u64,
     pub notifications: u64,
     pub idempotency: u64,
-    /// Of tokens ([`crate::Invalidation`]).
+    /// Records of invalidated tokens ([`crate::Invalidation`]).
     pub invalidations: u64,
-    /// Uploaded for campaigns that have ended.
+    /// Lines uploaded for campaigns that have ended.
     pub campaign_lines: u64,
-    /// There is more to remove.
+    /// There may be more to remove.
     pub more: bool,
 }
 
-/// A place in the order of commits: everything up to it is committed, and whatever is accepted later is
-/// behind it. Only places of the same store are compared.
+/// A position in the order of commits: everything up to it is committed, and later acceptances come after it. Only
+/// places of the same store can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place(pub i64);
 
 impl Place {
-    /// Right behind a notification that was kept.
+    /// Right after a stored notification.
     pub fn of(id: NotificationId) -> Self {
         Self(crate::ids::place(id))
     }
@@ -37,20 +38,18 @@ impl Place {
 
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {
-    /// Removes what has expired, at most `rows_max` of each kind so that no commit is held up for
-    /// long; inbox rows that expire are recorded as [`noroshi_types::Outcome::Expired`]. Also what is left of deleted
-    /// apps.
+    /// Removes expired rows, at most `rows_max` of each kind so that no commit takes long, and rows of deleted apps.
+    /// Expired inbox rows are recorded as [`noroshi_types::Outcome::Expired`].
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error>;
-    /// Writes and reads: an error means that nothing can be accepted now.
+    /// Writes and reads a value. An error means that nothing can be accepted now.
     async fn check(&self) -> Result<(), Error>;
-    /// The place of the last commit that accepted something.
+    /// The place of the last commit that accepted a notification.
     async fn place(&self) -> Result<Place, Error>;
     /// Makes `holder` the leader of a task among all nodes of the store for `lease` from now on, by the engine's
-    /// clock; false while another holds it. A leader calls again before its lease ends. With one node it is
-    /// always the leader.
+    /// clock; false while another node leads. A leader renews before its lease ends. A single node always leads.
     async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error>;
-    /// Lets another take over at once; nothing if `holder` does not lead.
+    /// Ends the leadership early; does nothing if `holder` does not lead.
     async fn yield_lead(&self, task: &str, holder: u64) -> Result<(), Error>;
-    /// Finishes what was queued, then closes. Later calls get [`Error::Closed`].
+    /// Finishes queued work, then closes. Later calls get [`Error::Closed`].
     async fn close(&self);
 }

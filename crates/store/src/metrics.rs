@@ -1,5 +1,4 @@
-//! What the store tells of itself, as `store_…` in the registry it is given. Names and help live here
-//! alone.
+//! The store's metrics, `store_…`. All names and help texts are in this file.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -34,10 +33,10 @@ impl Metrics {
             read_seconds: seconds(),
         };
         let prefixed = registry.sub_registry_with_prefix("store");
-        prefixed.register("commits", "Commits brought to stable storage", metrics.commits.clone());
+        prefixed.register("commits", "Commits that reached stable storage", metrics.commits.clone());
         prefixed.register(
             "commit_failures",
-            "Commits that failed; all their operations were refused",
+            "Commits that failed; all their operations failed too",
             metrics.commit_failures.clone(),
         );
         prefixed.register(
@@ -52,16 +51,16 @@ impl Metrics {
         );
         prefixed.register(
             "queue_operations",
-            "Operations that wait for the writer",
+            "Operations waiting for the writer",
             metrics.queue_operations.clone(),
         );
-        prefixed.register("refused", "Operations refused because a queue was full", metrics.refused.clone());
+        prefixed.register("refused", "Operations rejected because a queue was full", metrics.refused.clone());
         prefixed.register(
             "dropped_behind",
-            "Traces and outcomes left out because the writer was behind",
+            "Traces and outcomes dropped because the writer was behind",
             metrics.dropped_behind.clone(),
         );
-        prefixed.register("read_seconds", "Time of one read", metrics.read_seconds.clone());
+        prefixed.register("read_seconds", "Duration of one read", metrics.read_seconds.clone());
         metrics
     }
 }

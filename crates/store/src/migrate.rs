@@ -1,63 +1,64 @@
-//! From one machine to several: copies everything of an SQLite store into an empty PostgreSQL database.
+//! Moves a single-node store to a cluster: copies an SQLite store into an empty PostgreSQL database.
 //!
 //! ```text
-//!   noroshi.db ─► sqlite::export: one snapshot ─► pages of rows ─► postgres::import: COPY in one transaction
+//!   noroshi.db ─► source: one snapshot ─► pages of rows ─► target: COPY in one transaction
 //! ```
 //!
-//! Tables and columns have the same names on both sides, and rows go over as they are: numbers, ids (whose key is a
-//! row of `secrets`) and positions mean afterwards what they meant before. Either all of it is there, counted and
-//! compared, or nothing is. Nobody else uses either side meanwhile: the folder is locked, and nodes that would open
-//! the target wait for its lock on `secrets`.
+//! Tables and columns have the same names in both databases, and rows are copied unchanged: numbers, ids (whose key
+//! is a row of `secrets`) and positions keep their meaning. Either everything is copied, counted and compared, or
+//! nothing is. No other process uses either side during the copy: the folder is locked, and nodes that open the
+//! target wait for its lock on `secrets`.
+
+mod source;
+mod target;
 
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
+use self::source::Source;
+use self::target::Target;
 use crate::PostgresError;
-use crate::postgres::import::Target;
-use crate::sqlite::export::Source;
 
-/// Pages on their way from one side to the other: 4 × 1 MiB.
+/// Pages in transit between the two sides: 4 × 1 MiB.
 const PAGES: usize = 4;
 
-/// Why nothing was copied, in words for the operator.
+/// Why nothing was copied; the text is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    #[error("{path} has no database (noroshi.db): it is not the data folder of a node on SQLite")]
+    #[error("{path} has no database (noroshi.db): it is not the data folder of a node that uses SQLite")]
     Missing { path: PathBuf },
     #[error("the data folder {path} is in use: stop the node first (noroshi drain, then SIGTERM)")]
     Locked { path: PathBuf },
     #[error("the data folder {path} cannot be used: {reason}")]
     Folder { path: PathBuf, reason: String },
     #[error(
-        "the database {path} is of an older version (schema {found}, this program copies {known}): start this \
-         version of noroshi on it once, which brings it up to date, stop it, and migrate then"
+        "the database {path} has an older schema ({found}; this program copies {known}): start this version of \
+         noroshi on it once, which upgrades it, stop it, and migrate again"
     )]
     Older { path: PathBuf, found: u32, known: u32 },
     #[error(
-        "the database {path} was written by a newer version (schema {found}, this program copies {known}): use that one"
+        "the database {path} was written by a newer version (schema {found}; this program copies {known}): use that version"
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("the database {path} cannot be read: {reason}")]
     Source { path: PathBuf, reason: String },
     #[error(transparent)]
     Target(#[from] PostgresError),
-    #[error(
-        "the database at {server} is not empty (there are rows in {table}): name one that no node was started on"
-    )]
+    #[error("the database at {server} is not empty ({table} has rows): use a database that no node has used")]
     NotEmpty { server: String, table: String },
-    #[error("copying {table} failed, and nothing was kept: {reason}")]
+    #[error("copying {table} failed; nothing was kept: {reason}")]
     Failed { table: String, reason: String },
     #[error("{table} has {found} rows in PostgreSQL and {expected} in SQLite: nothing was kept")]
     Differs { table: String, expected: u64, found: u64 },
 }
 
-/// How far it is.
+/// Progress of the copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// The table that is being copied.
+    /// The table being copied.
     pub table: &'a str,
-    /// Rows of all tables, copied and in all.
+    /// Copied rows of all tables, and their total.
     pub rows: u64,
     pub rows_total: u64,
 }
@@ -67,13 +68,13 @@ pub struct Progress<'a> {
 pub struct Migrated {
     /// `host:port/database`.
     pub server: String,
-    /// Tables with their rows, those without rows left out.
+    /// Tables with their row counts, without empty ones.
     pub tables: Vec<(String, u64)>,
-    /// Push credentials: they are sealed by a key that is in neither database.
+    /// Push credentials: the key that seals them is in neither database.
     pub credentials: u64,
 }
 
-/// A table as both sides know it.
+/// A table of both databases.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub name: String,
@@ -81,14 +82,14 @@ pub(crate) struct Table {
     pub rows: u64,
 }
 
-/// Rows of a table in the binary format of COPY.
+/// Rows of a table in COPY's binary format.
 pub(crate) struct Page {
     pub bytes: Vec<u8>,
     pub rows: u64,
 }
 
-/// Copies the store in `folder` into the database at `url`, which nobody has used before. `secrets` are put beside
-/// those of the store: what the node keeps in files of its folder and nodes that share a database keep there.
+/// Copies the store in `folder` into the empty database at `url`. `secrets` are added to the store's own: a single
+/// node keeps them in files of its folder, nodes of a cluster in the database.
 pub async fn migrate(
     folder: &Path,
     url: &str,
@@ -109,7 +110,7 @@ pub async fn migrate(
             rows += copied;
             on(Progress { table: &table.name, rows, rows_total });
         });
-        // If one side fails, the other ends for want of it: the first reason to be told is the source's.
+        // If one side fails, the other ends too; the source's error explains more.
         let (reading, writing) = tokio::join!(reading, writing);
         source = reading?;
         writing?;

@@ -1,4 +1,4 @@
-//! Accepting notifications, and what became of them.
+//! Notifications: accepting them, what became of them, and cancelling them.
 
 use std::sync::Arc;
 
@@ -9,24 +9,25 @@ use noroshi_types::{
 
 use crate::{DEPARTED_DEVICES_MAX, Departed, Error, VariantNum};
 
-/// A request to accept. The store gives it its id, in commit order: of two accepted notifications
-/// the one with the smaller id was committed first.
+/// A request to accept. The store assigns ids in commit order: of two accepted notifications the one with the smaller
+/// id was committed first.
 #[derive(Debug, Clone)]
 pub struct Accept {
     pub app: AppId,
-    /// Shared with whoever delivers it: ten thousand targets are not copied.
+    /// Shared with the callers that deliver it, so that ten thousand targets are not copied.
     pub request: Arc<Request>,
     pub now: Timestamp,
     pub idempotency: Option<Idempotency>,
-    /// A campaign publishes this: its push work takes this lane, and all its outcomes count there too.
+    /// A campaign publishes this notification: its push work takes the campaign's lane, and its outcomes count for
+    /// the campaign.
     pub campaign: Option<OfCampaign>,
-    /// Asked before inbox rows are written.
+    /// Checked before inbox rows are written.
     pub gate: Option<Gate>,
 }
 
-/// Asked with the number of inbox rows that an acceptance is about to write; where it answers false nothing is accepted
-/// ([`Error::Refused`]). It may be asked again for the same acceptance, when a transaction is tried again: the last
-/// answer counts. It is called inside a transaction and must not block.
+/// Called with the number of inbox rows that an acceptance is about to write. If it returns false, nothing is
+/// accepted ([`Error::Refused`]). It may be called again for the same acceptance when a transaction is retried; the
+/// last result counts. It runs inside a transaction and must not block.
 #[derive(Clone)]
 pub struct Gate(Arc<dyn Fn(u64) -> bool + Send + Sync>);
 
@@ -49,12 +50,12 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// Of which campaign a notification is.
+/// The campaign that a notification belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfCampaign {
     pub id: CampaignId,
     pub lane: Lane,
-    /// For ever: what becomes of it on its devices, now and later, counts for this variant.
+    /// All outcomes of the notification count for this variant, now and later.
     pub variant: Option<VariantNum>,
 }
 
@@ -67,33 +68,33 @@ pub struct Idempotency {
 
 #[derive(Debug, Clone)]
 pub struct Accepted {
-    /// What to deliver now.
+    /// The message to deliver now.
     pub message: Arc<Message>,
-    /// How many were named; none for topics, conditions and everyone.
+    /// How many recipients the request names; `None` for topics, conditions and everyone.
     pub targets: Option<u64>,
-    /// What was recorded of it: [`Outcome::Kept`], [`Outcome::Unknown`], [`Outcome::NoPushToken`],
-    /// [`Outcome::PushTokenSuspect`]. Of each part at most [`DEPARTED_DEVICES_MAX`] devices are named.
+    /// What was recorded: [`Outcome::Kept`], [`Outcome::Unknown`], [`Outcome::NoPushToken`],
+    /// [`Outcome::PushTokenSuspect`]. Each part names at most [`DEPARTED_DEVICES_MAX`] devices.
     pub parts: Vec<OutcomePart>,
-    /// Those that it took the place of: [`Outcome::Collapsed`] and [`Outcome::Evicted`].
+    /// Notifications that it replaced or evicted: [`Outcome::Collapsed`] and [`Outcome::Evicted`].
     pub departed: Departed,
-    /// An earlier request with the same idempotency key was answered: deliver nothing.
+    /// The answer of an earlier request with the same idempotency key: deliver nothing.
     pub replayed: bool,
 }
 
 impl Accepted {
-    /// Inbox rows written.
+    /// Inbox rows that were written.
     pub fn kept(&self) -> u64 {
         let kept = self.parts.iter().filter(|part| part.outcome == Outcome::Kept);
         kept.map(|part| part.count).sum()
     }
 }
 
-/// Called on the writer's thread, in commit order, after the commit is on stable storage: whoever
-/// hands messages on from here keeps the order of every inbox and every topic. Must not block.
+/// Called on the writer's thread in commit order, after the commit is on stable storage. A caller that hands messages
+/// on from here keeps the order of every inbox and every topic. Must not block.
 pub type Done = Box<dyn FnOnce(Result<Accepted, Error>) + Send>;
 
-/// `count` devices had the same outcome at the same time. `devices` is sorted and may be shorter
-/// than `count` where devices are not known (an unknown user) or too many to keep.
+/// `count` devices had the same outcome at the same time. `devices` is sorted and may be shorter than `count`:
+/// devices of an unknown user are not known, and very many are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomePart {
     pub id: NotificationId,
@@ -104,8 +105,8 @@ pub struct OutcomePart {
 }
 
 impl OutcomePart {
-    /// Of a notification that is being accepted; `devices` must be sorted. Many of them are cut down to those that an
-    /// answer may name.
+    /// A part of a notification that is being accepted; `devices` must be sorted. Only as many as an answer may name
+    /// are kept.
     pub(crate) fn of(
         id: NotificationId,
         outcome: Outcome,
@@ -120,13 +121,13 @@ impl OutcomePart {
         Self { id, outcome, at, devices, count }
     }
 
-    /// Nobody knows of which devices.
+    /// A part without known devices.
     pub(crate) fn of_unknown(id: NotificationId, at: Timestamp, count: u64) -> Self {
         Self { id, outcome: Outcome::Unknown, at, devices: Vec::new(), count }
     }
 }
 
-/// Where a notification stands as a whole.
+/// The state of a notification over all devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Some devices still have it in their inbox, or it is in a topic's log, and the ttl has not ended.
@@ -142,11 +143,11 @@ pub struct NotificationState {
     pub message: Arc<Message>,
     pub request: RequestSummary,
     pub state: State,
-    /// Sums of the recorded parts, in the order of [`Outcome::ALL`], zeros left out.
+    /// Sums of the recorded parts, in the order of [`Outcome::ALL`], without zeros.
     pub counts: Vec<(Outcome, u64)>,
 }
 
-/// What of the request is worth showing later.
+/// The parts of a request that are shown later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestSummary {
     /// `users`, `devices`, `topic`, `condition`, `everyone` or `campaign`.
@@ -156,7 +157,7 @@ pub struct RequestSummary {
     pub targets: Option<u64>,
     pub collapse_key: Option<String>,
     pub retain: bool,
-    /// Of whose trace it is a part.
+    /// The provider's trace context.
     pub trace: Option<TraceContext>,
 }
 
@@ -164,61 +165,58 @@ pub struct RequestSummary {
 pub struct TraceStep {
     pub at: Timestamp,
     pub outcome: Outcome,
-    /// In a push service's word.
+    /// The push service's own reason.
     pub reason: Option<String>,
 }
 
 /// One notification on one device.
 #[derive(Debug, Clone)]
 pub struct Trace {
-    /// In order of time, then of the outcome's code.
+    /// By time, then by the outcome's code.
     pub steps: Vec<TraceStep>,
-    /// It is in the device's inbox now.
+    /// The device's inbox has it now.
     pub in_inbox: bool,
-    /// The notification's topic, if any, is one the device durably subscribes to.
+    /// The device durably subscribes to the notification's topic.
     pub subscribed: bool,
-    /// Of whose trace the notification is a part.
+    /// The provider's trace context.
     pub trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancelled {
-    /// Inbox rows removed.
+    /// Inbox rows that were removed.
     pub removed: u64,
-    /// Devices that a push service was still to be asked for.
+    /// Devices with pending push work.
     pub not_pushed: u64,
-    /// Both, each device once: [`Outcome::Cancelled`].
+    /// Devices of both kinds, each once: [`Outcome::Cancelled`].
     pub departed: Departed,
-    /// Campaigns that ended with it.
+    /// Campaigns that ended because of this.
     pub done: Vec<(AppId, CampaignId)>,
 }
 
 #[async_trait::async_trait]
 pub trait Notifications: Send + Sync {
-    /// Keeps what must survive and then calls `done`, in one round trip whatever the number of
-    /// targets:
-    /// - `stored` to users, devices or a condition: an inbox row for every device, the newest
-    ///   [`crate::sqlite::Options::inbox_rows`] of a device kept, with [`noroshi_types::limits::inbox_slack`]; rows of the same collapse key are
-    ///   replaced; recorded as [`Outcome::Kept`], [`Outcome::Collapsed`], [`Outcome::Evicted`];
-    ///   users and devices that do not exist as [`Outcome::Unknown`].
-    /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, the retained
-    ///   message if `retain`. With a collapse key the older rows of that key leave the log.
+    /// Stores the notification and then calls `done`, in one round trip for any number of targets:
+    /// - `stored` to users, devices or a condition: one inbox row per device. A device keeps its newest
+    ///   [`crate::sqlite::Options::inbox_rows`] rows, with [`noroshi_types::limits::inbox_slack`]; rows of the same
+    ///   collapse key are replaced. Recorded as [`Outcome::Kept`], [`Outcome::Collapsed`] and [`Outcome::Evicted`],
+    ///   and as [`Outcome::Unknown`] for users and devices that do not exist.
+    /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, and the retained message if
+    ///   `retain`. Older rows of the same collapse key leave the log.
     /// - anything else: the notification itself and the idempotency key.
     ///
-    /// With a push mode other than `never`, in the same commit, the push work ([`crate::push`]): of users
-    /// and devices a batch for each push service (with `fallback` due `after` later, but not after the
-    /// ttl), devices without a token recorded as [`Outcome::NoPushToken`] and those whose token is set
-    /// aside as [`Outcome::PushTokenSuspect`]; of the others one walk, whatever the number of devices.
+    /// For a push mode other than `never`, the same commit has the push work ([`crate::push`]). Users and devices get
+    /// batches per push service; with `fallback` they are due `after` later, at the latest at the end of the ttl.
+    /// Devices without a token are recorded as [`Outcome::NoPushToken`], devices with a suspect token as
+    /// [`Outcome::PushTokenSuspect`]. Other targets get one walk, for any number of devices.
     fn accept(&self, accept: Accept, done: Done);
 
-    /// For what nothing but its trace survives of (`active` and `connected` to users or devices
-    /// without an idempotency key): gives an id now and writes the notification behind, without
-    /// waiting. The row is lost in a crash; it is left out and counted when the writer is behind. No
-    /// push work is made.
+    /// For notifications of which only the trace is kept (`active` and `connected` to users or devices without an
+    /// idempotency key): assigns an id now and writes the notification in the background. A crash loses the row, and
+    /// a writer that is behind drops and counts it. Creates no push work.
     fn note(&self, accept: Accept) -> Accepted;
 
-    /// Records outcomes behind, without waiting; lost in a crash, left out and counted when the
-    /// writer is behind.
+    /// Records outcomes in the background. A crash loses them, and a writer that is behind drops and counts them.
     fn record(&self, parts: Vec<OutcomePart>);
 
     async fn notification(
@@ -228,11 +226,11 @@ pub trait Notifications: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<NotificationState>, Error>;
 
-    /// None if there is no such notification or device.
+    /// `None` if there is no such notification or device.
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
 
-    /// Removes what is not confirmed yet: inbox rows, the log row, the retained message, push work that
-    /// is not under way. Each device whose inbox or push work it was in is recorded once.
-    /// [`Error::NotFound`] if there is none.
+    /// Removes what is not acknowledged yet: inbox rows, the row in the log, the retained message, and push work that
+    /// nobody has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there is no such
+    /// notification.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
 }

@@ -6,12 +6,11 @@
 //!   everything else ─► transactions on a pool of connections        ─┘
 //! ```
 //!
-//! The order of commits of what is accepted is the order of ids over all nodes: a group is written and handed
-//! over under one advisory lock (`accept`). Everything else runs beside it, with row locks where two could
-//! step on each other.
+//! Ids follow the order in which all nodes commit accepted notifications: a group is written and handed over under
+//! one advisory lock (`accept`). Other work runs concurrently, with row locks where calls could conflict.
 //!
-//! Reading order: `options`, `connect`, `schema`, `transaction`, `ids`; then one file per subject with its SQL,
-//! under the names that they have in [`crate::sqlite`].
+//! Reading order: `options`, `connect`, `schema`, `transaction`, `statement`, `ids`; then one file per trait, under
+//! the names of [`crate::sqlite`].
 
 mod accept;
 mod ack;
@@ -20,8 +19,10 @@ mod audience;
 mod backlog;
 mod behind;
 mod campaign;
+mod campaign_row;
+mod campaign_sum;
 mod cells;
-mod connect;
+pub(crate) mod connect;
 mod credential;
 mod definition;
 mod device;
@@ -29,27 +30,27 @@ mod endpoint;
 mod first_call;
 mod group;
 mod ids;
-pub(crate) mod import;
 mod inbox;
 mod maintenance;
-mod notification;
-mod opening;
+mod opened;
 mod options;
 mod order;
 mod outcome;
-mod purge;
 mod push;
+mod push_queue;
 mod queue;
 mod revocation;
-mod schema;
+pub(crate) mod schema;
 mod session;
 mod share;
 mod slot;
+mod statement;
+mod status;
 mod subscription;
 mod tls;
 mod topic;
 mod topic_log;
-mod transaction;
+pub(crate) mod transaction;
 mod usage;
 
 use std::sync::{Arc, OnceLock};
@@ -69,37 +70,38 @@ use self::group::Mark;
 use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
+use crate::engine::notification::message_of;
+use crate::engine::outcome::recorded;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
     Accept, Accepted, Cancelled, Departed, Done, Error, NotificationState, Notifications, OutcomePart, Trace,
-    row,
 };
 
-/// The store. Clones are handles to the same. What was queued is done after the last one is dropped, as long as
-/// the runtime runs; [`crate::Maintenance::close`] waits for it.
+/// The store. Clones share it. Queued work is finished after the last clone is dropped, as long as the runtime runs;
+/// [`crate::Maintenance::close`] waits for it.
 #[derive(Clone)]
 pub struct Postgres {
     pool: Pool,
     options: Arc<PostgresOptions>,
-    /// Names only: numbers are given out by [`accept`] and `loose`.
+    /// Only converts ids; [`accept`] and `loose` give out numbers.
     ids: Arc<Ids>,
     loose: Arc<Loose>,
-    /// This store among all that use the database at this time; above 0.
+    /// Identifies this store among all that currently use the database; greater than 0.
     holder: i64,
     metrics: Metrics,
     accepts: Arc<Queue<Operation>>,
     behind: Arc<Queue<Behind>>,
     hand_over: Arc<OnceLock<HandOver>>,
-    /// The tasks, and writes under way. Closed with the store.
+    /// The tasks, and writes in progress. Closed with the store.
     tasks: TaskTracker,
     closing: CancellationToken,
-    /// Cancels `closing` when the last handle is dropped; the tasks' own have none.
+    /// Cancels `closing` when the last handle is dropped; the tasks' own clones have none.
     _last: Option<Arc<DropGuard>>,
 }
 
 impl Postgres {
-    /// Connects and brings the database up to date. Needs a tokio runtime, and goes on using it.
+    /// Connects and upgrades the database. Needs a tokio runtime, which the store's tasks keep using.
     pub async fn open(options: PostgresOptions, registry: &mut Registry) -> Result<Self, PostgresError> {
         let connector = Connector::new(&options)?;
         let metrics = Metrics::register(registry);
@@ -108,7 +110,7 @@ impl Postgres {
         connector.check_server(&session).await?;
         schema::migrate(&connector, &session).await?;
         let ids = load_ids(&session).await.map_err(failed)?;
-        // Migrations may have waited for long, so their session has other limits.
+        // The session of the migrations has no timeouts, so it is not reused.
         let session = connector.session().await.map_err(failed)?;
         let preferred = (crate::ids::random_bits() % ids::SLOTS as u64) as i64;
         let slot = slot::take(&session, preferred).await.map_err(failed)?;
@@ -151,7 +153,7 @@ impl Postgres {
         Ok(Self { _last: Some(Arc::new(last)), ..store })
     }
 
-    /// Holds the slot until the last handle is dropped or the store closed, and then closes the queues.
+    /// Holds the slot until the last handle is dropped or the store is closed, and then closes the queues.
     fn spawn_keeper(&self, connector: Connector, session: ClientWrapper) {
         let (loose, accepts, behind) =
             (Arc::clone(&self.loose), Arc::clone(&self.accepts), Arc::clone(&self.behind));
@@ -168,11 +170,11 @@ impl Postgres {
         });
     }
 
-    /// What is awaited after each group that was accepted was answered, and before anything else is accepted by any
-    /// node: what was accepted leaves in the order of commits. Set once.
+    /// Sets the callback that is awaited after the answers of each accepted group, before any node accepts more, so
+    /// that accepted messages are handed over in commit order. Set once.
     pub fn hand_over(&self, hand_over: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>) {
         if self.hand_over.set(hand_over).is_err() {
-            tracing::error!("what is handed over was told twice");
+            tracing::error!("the hand-over callback was set twice");
         }
     }
 
@@ -197,15 +199,15 @@ impl Notifications for Postgres {
 
     fn note(&self, accept: Accept) -> Accepted {
         let num = self.loose.next(accept.now);
-        let message = Arc::new(row::message_of(&accept, self.ids.id(num), None));
-        let targets = accept.request.target.named_count();
+        let message = message_of(&accept, self.ids.id(num), None);
+        let accepted = Accepted::new(&accept, message, Vec::new(), Departed::default());
         self.write_behind(1, Behind::Note(num, accept));
-        Accepted { message, targets, parts: Vec::new(), departed: Departed::default(), replayed: false }
+        accepted
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
         if !parts.is_empty() {
-            self.write_behind(parts.len(), Behind::Record(behind::parts_of(self, parts)));
+            self.write_behind(parts.len(), Behind::Record(recorded(&self.ids, parts)));
         }
     }
 
@@ -215,15 +217,15 @@ impl Notifications for Postgres {
         id: NotificationId,
         now: Timestamp,
     ) -> Result<Option<NotificationState>, Error> {
-        notification::state(self, app, id, now).await
+        status::state(self, app, id, now).await
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        notification::trace(self, app, id, device).await
+        status::trace(self, app, id, device).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
-        notification::cancel(self, app, id, now).await
+        status::cancel(self, app, id, now).await
     }
 }
 
@@ -235,11 +237,9 @@ impl Postgres {
     }
 }
 
-/// The key of this database's ids is drawn once, by whichever node comes first.
+/// The key of this database's ids is drawn once, by the first node.
 async fn load_ids(client: &tokio_postgres::Client) -> Result<Ids, tokio_postgres::Error> {
-    let mut fresh = [0; 16];
-    fresh[..8].copy_from_slice(&crate::ids::random_bits().to_le_bytes());
-    fresh[8..].copy_from_slice(&crate::ids::random_bits().to_le_bytes());
+    let fresh = crate::ids::draw_key();
     let sql = "INSERT INTO secrets (name, value) VALUES ('$ids', $1) ON CONFLICT DO NOTHING";
     client.execute(sql, &[&fresh.as_slice()]).await?;
     let row = client.query_one("SELECT value FROM secrets WHERE name = '$ids'", &[]).await?;
@@ -250,7 +250,7 @@ async fn load_ids(client: &tokio_postgres::Client) -> Result<Ids, tokio_postgres
     Ok(Ids::new(&key, 0))
 }
 
-/// The greatest number ever given out, as far as it can be known.
+/// The greatest number ever given out, as far as the database shows.
 async fn last_number(client: &tokio_postgres::Client) -> Result<i64, tokio_postgres::Error> {
     let sql = "SELECT greatest((SELECT last FROM accept_order), (SELECT max(num) FROM notifications))";
     Ok(client.query_one(sql, &[]).await?.get(0))

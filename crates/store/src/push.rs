@@ -1,15 +1,14 @@
-//! Push work: what is to reach push services, kept until it is known what became of it.
+//! Push work: what has to reach push services, kept until its outcome is known.
 //!
 //! Work is a queue of *batches* of at most [`BATCH_RECIPIENTS_MAX`] devices, written by
-//! [`crate::Notifications::accept`] (users and devices), by [`PushQueue::walked`] (topics, conditions,
-//! everyone) and by [`crate::Campaigns::enqueue`]. A sender *takes* batches under a lease and *finishes*
-//! each once. A batch that is taken stays in the store until it is finished, so a crash repeats the
-//! batches that were taken and loses none; when a store of one node is opened all leases are void. Where
-//! several nodes share a store, a batch is whose lease it is: [`PushQueue::renew`] answers who that is.
-//! A batch that ends whoever sends it is not taken for ever: takes are counted ([`TAKES_MAX`]).
+//! [`crate::Notifications::accept`] (users and devices), [`PushQueue::walked`] (topics, conditions, everyone) and
+//! [`crate::Campaigns::enqueue`]. A sender *takes* batches under a lease and *finishes* each once. A taken batch
+//! stays in the store until it is finished, so a crash repeats taken batches and loses none. Opening a store of one
+//! node ends all leases; where several nodes share a store, the holder of the lease owns the batch
+//! ([`PushQueue::renew`]). A batch that crashes its senders is not taken forever: takes are counted ([`TAKES_MAX`]).
 //!
-//! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
-//! what it doubts, and both leave an [`Invalidation`].
+//! Tokens end here too: `finish` removes tokens that a push service proved invalid and suspends suspect ones, and
+//! records an [`Invalidation`] for each.
 
 use std::time::Duration;
 
@@ -18,84 +17,66 @@ use noroshi_types::{
     Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
 };
 
-use crate::ids::{Ids, Num};
-use crate::{Attributes, Departed, Error, VariantNum};
+use crate::{Attributes, Departed, Error, VariantNum, Work};
 
-/// Devices of a batch that the store packs itself. A campaign may choose up to 1,000.
+/// Devices of a batch that the store creates. A campaign may use up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
 
-/// So often a batch is taken to be sent; then it is set aside, with its recipients refused as [`SENDER_ENDED`]. A take
-/// counts until its taker finishes the batch or gives it back in order, so only processes that ended in between add up.
+/// After this many takes a batch is set aside, and its recipients are refused with [`SENDER_ENDED`]. A take stops
+/// counting when its taker finishes or returns the batch, so only processes that crashed in between add up.
 pub const TAKES_MAX: u32 = 5;
 
-/// The reason with which the recipients of a batch are refused that was taken too often.
+/// The reason with which the recipients of a batch that was taken too often are refused.
 pub const SENDER_ENDED: &str = "sender_ended";
 
-/// A batch that was being sent when its process ended, for the second time or more, is due again at some moment within
-/// so long, and so long again for each further time. Else all that were under way together would be taken together
-/// again, and be set aside with the one of them that is to blame.
+/// A batch whose sending process crashed at least twice is due again at a random time within this span, multiplied by
+/// the number of further crashes. Otherwise all batches of the crashed process would be taken together again, and be
+/// set aside together with the one that caused the crashes.
 pub(crate) const SPREAD: Duration = Duration::from_secs(10);
-
-/// What is rendered for the recipients of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Work {
-    Notification(NotificationId),
-    Campaign(CampaignId),
-}
-
-impl Work {
-    /// Of a row of the queue: its notification, or with 0 its campaign. None: that was deleted.
-    pub(crate) fn of(ids: &Ids, num: Num, campaign: Option<CampaignId>) -> Option<Self> {
-        match num {
-            0 => campaign.map(Self::Campaign),
-            num => Some(Self::Notification(ids.id(num))),
-        }
-    }
-}
 
 /// Devices that go to one push service together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub id: BatchId,
     pub app: AppId,
-    /// None: a campaign's batch that is published as a notification, not pushed.
+    /// `None`: a campaign's batch that is published as a notification instead of pushed.
     pub service: Option<PushService>,
     pub lane: Lane,
     pub due_at: Timestamp,
-    /// 0 at first; what [`Again`] said afterwards.
+    /// 0 at first, then the value of [`Again`].
     pub attempt: u32,
     pub work: Work,
-    /// Whose counts its outcomes are added to.
+    /// The campaign whose counts include the batch's outcomes.
     pub campaign: Option<CampaignId>,
-    /// Of the campaign: drawn for all of them when they were tried before, also [`VariantNum::OF_NONE`]. None: nobody
-    /// was drawn for yet.
+    /// The campaign's variant, drawn for all recipients when they were first tried; may be [`VariantNum::OF_NONE`].
+    /// `None`: not drawn yet.
     pub variant: Option<VariantNum>,
-    /// Until when it is the taker's: which take it was, among all of this batch.
+    /// When the lease ends; identifies this take among all takes of the batch.
     pub leased_until: Timestamp,
     /// Sorted, without duplicates.
     pub recipients: Vec<DeviceNum>,
 }
 
-/// A batch that somebody took, and until when it was theirs as far as they know.
+/// A taken batch, and when its lease ends as far as the taker knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub batch: BatchId,
     pub until: Timestamp,
 }
 
-/// Why a lease is moved, which says whether the batch was taken once more or less ([`TAKES_MAX`]).
+/// Why a lease is moved, which determines how it changes the count of takes ([`TAKES_MAX`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewal {
-    /// Its holder goes on.
+    /// The holder continues.
     Kept,
-    /// Somebody else goes on with it, and sends it: a take that counts.
+    /// Another sender continues with the batch: a take that counts.
     Claimed,
-    /// Its holder leaves it to others and is well: its take does not count.
+    /// The holder returns the batch and is healthy: its take does not count.
     Returned,
 }
 
 impl Renewal {
-    /// What is added to a batch's takes.
+    /// The change of the batch's count of takes.
     pub(crate) fn takes(self) -> i64 {
         match self {
             Self::Kept => 0,
@@ -109,21 +90,21 @@ impl Renewal {
 #[derive(Debug, Clone)]
 pub struct Take {
     pub now: Timestamp,
-    /// Not finished and not renewed for so long, it is taken again.
+    /// A batch that is neither finished nor renewed for this long is taken again.
     pub lease: Duration,
     pub batches_max: usize,
-    /// Takes no more of these.
+    /// Takes no more batches of these.
     pub busy: Vec<(AppId, PushService)>,
-    /// Takes no more of these campaigns (their rate is used up).
+    /// Takes no more batches of these campaigns (their rate is used up).
     pub held: Vec<CampaignId>,
-    /// Only these.
+    /// Takes only these lanes.
     pub lanes: Vec<Lane>,
-    /// Whether the taker sends them itself, so that the take counts ([`TAKES_MAX`]). If not, a claim does
+    /// The taker sends the batches itself, so that the take counts ([`TAKES_MAX`]). Otherwise a later claim counts
     /// ([`Renewal::Claimed`]).
     pub sends: bool,
 }
 
-/// A batch that was taken [`TAKES_MAX`] times and never ended.
+/// A batch that was taken [`TAKES_MAX`] times without being finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     pub batch: BatchId,
@@ -136,22 +117,22 @@ pub struct SetAside {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// By lane, then by the time they are due.
+    /// By lane, then by due time.
     pub batches: Vec<Batch>,
-    /// Devices that had confirmed in time: recorded as [`Outcome::PushNotNeeded`]; of notifications whose ttl had ended:
-    /// [`Outcome::PushExpired`]; of what was cancelled or aborted: [`Outcome::Cancelled`].
+    /// Devices that had confirmed: [`Outcome::PushNotNeeded`]; devices of notifications whose ttl had ended:
+    /// [`Outcome::PushExpired`]; devices of cancelled or aborted work: [`Outcome::Cancelled`].
     pub departed: Departed,
-    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`]. A take ends soon after so many
-    /// devices that these are few enough to be named.
+    /// Batches that were taken too often, recorded as [`Outcome::PushRefused`] with [`SENDER_ENDED`]. All devices are
+    /// named: a take stops after few enough devices.
     pub set_aside: Vec<SetAside>,
-    /// Campaigns that ended with what was dropped.
+    /// Campaigns that ended because batches were dropped.
     pub done: Vec<(AppId, CampaignId)>,
-    /// When to ask again: the earliest time at which something else that was asked for is due, or a
-    /// lease lapses. Not after `now` if more is due than was taken.
+    /// When to ask again: when the next matching batch is due or a lease expires. Not after `now` if more batches are
+    /// due.
     pub next_due: Option<Timestamp>,
 }
 
-/// A device to push to, as it is now.
+/// A device to push to, in its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushRecipient {
     pub num: DeviceNum,
@@ -161,13 +142,13 @@ pub struct PushRecipient {
     pub token: Option<PushToken>,
     /// When the device last registered this token; 0 without one.
     pub token_at: Timestamp,
-    /// A push service doubted the token, and it was not registered again since.
+    /// A push service reported the token as suspect, and it was not registered again since.
     pub suspect: bool,
-    /// The line that the campaign has for this user.
+    /// The campaign's line for this user.
     pub line: Option<JsonText>,
 }
 
-/// What of a notification is rendered for push services.
+/// The content of a notification, to render for push services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushContent {
     pub notification: Option<JsonText>,
@@ -184,53 +165,52 @@ pub struct PushContent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushPart {
     pub outcome: Outcome,
-    /// In the push service's word or ours.
+    /// The push service's own reason, or ours.
     pub reason: Option<&'static str>,
-    /// Of the batch's campaign, where one was chosen for them.
+    /// The variant of the batch's campaign that was drawn for them.
     pub variant: Option<VariantNum>,
     pub devices: Vec<DeviceNum>,
 }
 
-/// Devices of a batch that are tried again.
+/// Devices of a batch to retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
-    /// Of the batch's campaign, where they were drawn for: it stays theirs, also [`VariantNum::OF_NONE`], and counts
-    /// whatever becomes of them.
+    /// The variant of the batch's campaign that was drawn for them, which they keep; may be [`VariantNum::OF_NONE`].
     pub variant: Option<VariantNum>,
     pub recipients: Vec<DeviceNum>,
 }
 
 impl Again {
-    /// What becomes of them if the work is not wanted any more.
+    /// Their outcome if the work is no longer wanted.
     pub(crate) fn cancelled(&self) -> PushPart {
         let (outcome, reason) = (Outcome::Cancelled, None);
         PushPart { outcome, reason, variant: self.variant, devices: self.recipients.clone() }
     }
 }
 
-/// A push service's proof that a token is no longer valid.
+/// A push service's proof that a token is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenGone {
     pub device: DeviceNum,
-    /// Of the token that was pushed to ([`PushRecipient::token_at`]).
+    /// When the token that was pushed to was registered ([`PushRecipient::token_at`]).
     pub token_at: Timestamp,
-    /// Since when it is not valid, if the service told.
+    /// Since when the token is invalid, if the service reported it.
     pub since: Option<Timestamp>,
     pub reason: &'static str,
 }
 
-/// A token that seems to belong elsewhere.
+/// A token that seems to belong to another sender or environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSuspect {
     pub device: DeviceNum,
-    /// Of the token that was pushed to ([`PushRecipient::token_at`]).
+    /// When the token that was pushed to was registered ([`PushRecipient::token_at`]).
     pub token_at: Timestamp,
     pub reason: &'static str,
 }
 
-/// All that came of a batch.
+/// The results of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub batch: BatchId,
@@ -238,8 +218,8 @@ pub struct Finished {
     pub again: Vec<Again>,
     pub gone: Vec<TokenGone>,
     pub suspects: Vec<TokenSuspect>,
-    /// How many answers fell into which bucket of the campaign's histogram of latencies, which is the
-    /// caller's. Ignored where the batch is of no campaign.
+    /// How many answers fell into which bucket of the caller's latency histogram for the campaign. Ignored for
+    /// batches without a campaign.
     pub latencies: Vec<(u16, u32)>,
 }
 
@@ -247,18 +227,19 @@ pub struct Finished {
 pub struct FinishedCounts {
     pub tokens_removed: u64,
     pub tokens_suspected: u64,
-    /// Recipients that were to be tried again, of what was cancelled or aborted meanwhile: [`Outcome::Cancelled`].
+    /// Recipients that were to be retried, of work that was cancelled or aborted in the meantime:
+    /// [`Outcome::Cancelled`].
     pub cancelled: Departed,
-    /// Batches that were not there any more: finished before, or their app or campaign is deleted.
+    /// Batches without a row: finished before, or their app or campaign was deleted.
     pub unknown: u64,
-    /// Campaigns that ended with this.
+    /// Campaigns that ended because of this.
     pub done: Vec<(AppId, CampaignId)>,
 }
 
-/// Recipients of a walk or a campaign that go onto the queue.
+/// Recipients of a walk or a campaign to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBatch {
-    /// None: to be published, see [`Batch::service`].
+    /// `None`: published as a notification, see [`Batch::service`].
     pub service: Option<PushService>,
     pub due_at: Timestamp,
     pub lane: Lane,
@@ -266,15 +247,15 @@ pub struct NewBatch {
     pub recipients: Vec<DeviceNum>,
 }
 
-/// Whom a walk or a campaign goes through.
+/// The devices that a walk or a campaign covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
     /// Every device of the app.
     Everyone,
-    /// Those that subscribe durably.
+    /// Devices that durably subscribe.
     Topic(Topic),
     Condition(Condition),
-    /// The devices of the users that were uploaded.
+    /// The devices of the uploaded users.
     Upload(CampaignId),
 }
 
@@ -284,7 +265,7 @@ pub struct AudienceMember {
     pub num: DeviceNum,
     pub user: Option<UserId>,
     pub attributes: Attributes,
-    /// Of its push token; none if it has none.
+    /// The push service of its token; `None` without a token.
     pub service: Option<PushService>,
     pub suspect: bool,
 }
@@ -292,16 +273,16 @@ pub struct AudienceMember {
 /// A part of an audience.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AudiencePage {
-    /// In the order of the walk. May be empty before the end: a sparse condition is looked through in
-    /// bounded steps.
+    /// In the order of the walk. May be empty before the end, because a sparse condition is evaluated in bounded
+    /// steps.
     pub members: Vec<AudienceMember>,
     /// Users of this part of an upload that have no device.
     pub unknown: u64,
-    /// Where to go on; none at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<u64>,
 }
 
-/// A notification to a topic, a condition or everyone, whose devices are still to be gathered.
+/// A notification to a topic, a condition or everyone, whose devices are still being collected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
     pub id: u64,
@@ -311,53 +292,52 @@ pub struct Walk {
     /// For [`PushQueue::audience`]; 0 at the start.
     pub cursor: u64,
     pub lane: Lane,
-    /// When it was to begin; what it enqueues is due from now on.
+    /// When it was scheduled to start; the batches it enqueues are due at once.
     pub due_at: Timestamp,
-    /// Batches of it that are due and that nobody has taken; more than some hundred are not told apart.
+    /// Its due batches that nobody has taken; counted up to some hundred.
     pub batches_waiting: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// Those that are due: the fewer of its batches wait the sooner, then the oldest first.
+    /// Due walks: those with fewer waiting batches first, then the oldest first.
     pub due: Vec<Walk>,
-    /// The earliest of those that are not due yet.
+    /// When the next walk is due.
     pub next_due: Option<Timestamp>,
 }
 
-/// A token was removed or set aside.
+/// A token was removed or suspended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalidation {
-    /// Increases, is never used twice, and says nothing else.
+    /// Increases and is never reused; has no other meaning.
     pub seq: u64,
     pub at: Timestamp,
     pub device: DeviceId,
     pub service: PushService,
     pub environment: PushEnvironment,
     pub reason: String,
-    /// False: set aside.
+    /// False: suspended.
     pub removed: bool,
 }
 
 #[async_trait::async_trait]
 pub trait PushQueue: Send + Sync {
-    /// Leases batches that are due: lane by lane in [`Lane`]'s order, in a lane the longest due first.
-    /// Batches of campaigns that do not run are passed over. Costs what is taken, not what is queued.
+    /// Leases due batches: lane by lane in [`Lane`]'s order, within a lane the longest due first. Skips batches of
+    /// campaigns that are not running. The cost depends on what is taken, not on what is queued.
     ///
-    /// A `fallback` batch is decided here, once, in the same transaction: a device still has to be
-    /// pushed to if
+    /// The decision about a `fallback` batch is made here, once, in the same transaction. A device needs a push if
     /// - `stored` to users, devices or a condition: the notification is in its inbox,
-    /// - `stored` to a topic or everyone: its position there is before the message,
-    /// - else: no confirmation was written since it was accepted.
+    /// - `stored` to a topic or everyone: its position is before the message,
+    /// - otherwise: no confirmation was written since the notification was accepted.
     ///
-    /// The others leave the batch as [`Outcome::PushNotNeeded`], and the rest is written back as
-    /// *claimed*: of a confirmation and the claim exactly the one wins whose commit came first. After a
-    /// crash exactly the claimed devices are taken again, whatever was confirmed later.
+    /// Other devices leave the batch as [`Outcome::PushNotNeeded`], and the rest is written back as *claimed*. Of a
+    /// confirmation and the claim, exactly the one whose commit comes first takes effect. After a crash exactly the
+    /// claimed devices are taken again, whatever was confirmed later.
     async fn take(&self, take: Take) -> Result<Taken, Error>;
 
-    /// Moves leases on to `until`, `lease` from now (which a store of several nodes measures by its own
-    /// clock), or with 0 gives the batches back to be taken by anyone. Only those that still have exactly the lease that is named: one that was
-    /// finished, or taken by another since, is left alone. Which were moved, in any order.
+    /// Moves the end of leases to `until`, which is `lease` from now by the clock of a store with several nodes; with
+    /// 0, returns the batches for anyone to take. Leases that no longer match, because the batch was finished or
+    /// taken by another sender, are left alone. Returns the batches whose leases moved, in any order.
     async fn renew(
         &self,
         leases: Vec<Lease>,
@@ -366,17 +346,18 @@ pub trait PushQueue: Send + Sync {
         why: Renewal,
     ) -> Result<Vec<BatchId>, Error>;
 
-    /// Ends batches, all in one commit: outcomes with their reasons, retries as new batches that are
-    /// claimed already, tokens, the campaigns' counts, and campaigns that are done with this. A batch
-    /// counts once: a second `finish` of it changes nothing. Retries of what was cancelled or aborted
-    /// meanwhile are recorded as [`Outcome::Cancelled`] instead.
+    /// Ends batches in one commit: outcomes with their reasons, retries as new batches that are already claimed,
+    /// tokens, the campaigns' counts, and campaigns that end with this. A batch counts once: a second `finish`
+    /// changes nothing. Retries of work that was cancelled or aborted in the meantime are recorded as
+    /// [`Outcome::Cancelled`].
     ///
-    /// A token goes only if it is still the one that was pushed to, and was registered before `since`.
-    /// Removed and suspect tokens leave an [`Invalidation`] each.
+    /// A token is only removed if it is still the one that was pushed to, and was registered before `since`. Removed
+    /// and suspended tokens leave an [`Invalidation`] each.
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error>;
 
-    /// Those of `devices` that exist, in order. A device that changed its user after a notification to
-    /// users, devices or a condition was accepted is left out: it was for another.
+    /// Returns those of `devices` that exist, in order. Leaves out a device that changed its user after a
+    /// notification to users, devices or a condition was accepted, because the notification was for the previous
+    /// user.
     async fn push_recipients(
         &self,
         app: AppId,
@@ -385,18 +366,17 @@ pub trait PushQueue: Send + Sync {
         devices: Vec<DeviceNum>,
     ) -> Result<Vec<PushRecipient>, Error>;
 
-    /// None if there is no such notification any more.
+    /// `None` if the notification was removed.
     async fn push_content(&self, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Error>;
 
-    /// At most `limit` notification walks that are due. One whose batches nobody takes stands behind the
-    /// others, so that it does not hold them up.
+    /// At most `limit` due walks of notifications. A walk whose batches nobody takes comes after the others, so that
+    /// it does not block them.
     async fn walks(&self, now: Timestamp, limit: usize) -> Result<Walks, Error>;
 
-    /// Takes a walk on to `cursor`, or ends it with none: the batches of this page (each with a service;
-    /// they inherit the walk's notification and fallback) and its other outcomes in the same commit, so
-    /// that after a crash the walk goes on behind exactly what was enqueued. False, and nothing is
-    /// written, if the walk is gone (cancelled, or its app deleted), or does not stand at `walk.cursor` any
-    /// more: another node took it on.
+    /// Moves a walk to `cursor`, or ends it with `None`. The same commit has the batches of this page (each with a
+    /// service; they inherit the walk's notification and fallback) and its other outcomes, so that after a crash the
+    /// walk continues exactly after what was enqueued. Returns false without writing if the walk is gone (cancelled,
+    /// or its app deleted) or no longer at `walk.cursor`, because another node moved it.
     async fn walked(
         &self,
         walk: &Walk,
@@ -406,8 +386,8 @@ pub trait PushQueue: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, Error>;
 
-    /// About `limit` devices behind the cursor `after` (0 at the start), by device number; of an upload
-    /// in the order of the lines, the devices of one user together. Costs the page, not the audience.
+    /// About `limit` devices after the cursor `after` (0 at the start), by device number; for an upload in the order
+    /// of its lines, with the devices of one user together. The cost depends on the page, not on the audience.
     async fn audience(
         &self,
         app: AppId,
@@ -416,6 +396,6 @@ pub trait PushQueue: Send + Sync {
         limit: usize,
     ) -> Result<AudiencePage, Error>;
 
-    /// Tokens removed or set aside, oldest first, as long as they are kept (the trace's retention).
+    /// Tokens that were removed or suspended, oldest first, for the trace retention.
     async fn invalidations(&self, app: AppId, after: u64, limit: usize) -> Result<Vec<Invalidation>, Error>;
 }

@@ -1,22 +1,22 @@
 //! Revoked app JWTs.
 //!
-//! A device token has a version; an app JWT has nothing but the time of its issue. So the store keeps, for a device
-//! and for a user, when their JWTs were revoked last, and compares `iat` with it. The times outlive the device, and
-//! are kept until the app is deleted: a JWT may be valid for years.
+//! A device token has a version; an app JWT only has its time of issue. So the store keeps when the JWTs of a device
+//! and of a user were last revoked, and compares `iat` with that. The times outlive the device and are kept until the
+//! app is deleted, because a JWT may be valid for years.
 //!
-//! `iat` counts whole seconds. A token that was issued in the second of the revocation is refused, as it may have been
-//! issued just before it.
+//! `iat` counts whole seconds. A token that was issued in the second of the revocation is refused, because it may
+//! have been issued just before it.
 
 use noroshi_types::Timestamp;
 
-/// A token with a later `iat` says nothing about when it was issued: the clocks of the issuer and of this node may
-/// differ by this much.
+/// A token with an `iat` further in the future counts as revoked: the clocks of the issuer and this node differ by at
+/// most this much.
 const CLOCK_SKEW_MS: u64 = 5 * 60 * 1_000;
 
 /// When a credential was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Issued {
-    /// Not an app JWT: it is revoked in other ways, or cannot be.
+    /// Not an app JWT: revoked in other ways, or not revocable.
     #[default]
     Elsewhere,
     /// An app JWT without `iat`.
@@ -31,7 +31,7 @@ pub struct Revocation {
     pub user: Option<Timestamp>,
 }
 
-/// Whose JWTs are revoked, as it is stored.
+/// The owner of revoked JWTs; the values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Device = 0,

@@ -1,4 +1,4 @@
-//! What a connection needs from the store: the log-in, its backlog, and confirmations.
+//! What a connection needs from the store: the log-in, its backlog, and acknowledgements.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use noroshi_types::{
 
 use crate::{Device, Error, Issued, Place, Revocation};
 
-/// Stands before what a protocol kept of a session ([`Sessions::keep_session`]) once that session may not go on: the
-/// device got another user, or its tokens were revoked. The protocol ends the session instead of resuming it. What a
-/// protocol keeps never begins with this byte.
+/// The prefix of a kept protocol state ([`Sessions::keep_session`]) whose session may not continue, because the
+/// device got another user or its tokens were revoked. The protocol ends the session instead of resuming it. The
+/// state of a protocol never begins with this byte.
 pub const KEPT_ENDED: u8 = 0xFF;
 
-/// One device that logs in. Its token was verified before; what is left to check is whether the
-/// device exists and the token is not revoked.
+/// A device that logs in. Its token was verified before; the store checks that the device exists and the token is not
+/// revoked.
 #[derive(Debug, Clone)]
 pub struct Login {
     pub app: AppId,
     pub device: DeviceId,
-    /// Of an app JWT: the device is made, or moved to this user, where needed.
+    /// The user of an app JWT: the device is created or moved to this user if necessary.
     pub user: Option<UserId>,
-    /// An app JWT makes its device on first use; a device token never does.
+    /// An app JWT creates its device on first use; a device token never does.
     pub create: bool,
-    /// The version in a device token, compared with the device's.
+    /// The version of a device token; refused if the device's is higher.
     pub token_version: Option<u32>,
     /// When the app JWT was issued; refused if it was revoked since.
     pub issued: Issued,
@@ -31,16 +31,16 @@ pub struct Login {
     pub topics: Vec<Topic>,
     /// Subscriptions of this connection only.
     pub session_topics: Vec<Topic>,
-    /// Everything up to here was seen (SSE `Last-Event-ID`): the backlog starts behind it, also for
-    /// session topics.
+    /// The client has seen everything up to here (SSE `Last-Event-ID`): the backlog starts after it, also for session
+    /// topics.
     pub resume: Option<NotificationId>,
     pub now: Timestamp,
 }
 
-/// Why a log-in is not possible.
+/// Why a log-in is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginRefused {
-    /// No such device, or its tokens or its user's were revoked.
+    /// There is no such device, or its tokens or its user's were revoked.
     Revoked,
     /// More topics than a device may have.
     TooManyTopics,
@@ -52,24 +52,24 @@ pub struct LoggedIn {
     pub user: Option<UserId>,
     /// Device tokens of a lower version are revoked.
     pub token_version: u32,
-    /// App JWTs issued until then are revoked.
+    /// App JWTs that were issued until then are revoked.
     pub revoked: Revocation,
     /// Durable subscriptions with `$everyone`, and the session topics.
     pub topics: Vec<Topic>,
     pub page: BacklogPage,
-    /// Grows with every change of user, token version or durable subscriptions.
+    /// Increases with every change of the user, the token version or the durable subscriptions.
     pub revision: u64,
-    /// What was accepted up to here was there to be read; nothing behind it was.
+    /// The read saw every acceptance up to here, and none after it.
     pub as_of: Place,
-    /// As [`Sessions::keep_session`] left it.
+    /// The state that [`Sessions::keep_session`] stored.
     pub kept: Option<Vec<u8>>,
 }
 
-/// Asks whether what was read of a device earlier still holds.
+/// Asks whether an earlier read of a device is still valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recheck {
     pub device: DeviceNum,
-    /// As read earlier; none: only the inbox is looked at.
+    /// From the earlier read; `None`: only the inbox is checked.
     pub revision: Option<u64>,
     pub since: Place,
 }
@@ -77,27 +77,27 @@ pub struct Recheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rechecked {
     Same,
-    /// Its inbox got something behind the place asked for.
+    /// Its inbox has new rows after the place.
     Newer,
-    /// It has another user, token version or other durable subscriptions, or it is gone.
+    /// Its user, token version or durable subscriptions changed, or it was deleted.
     Changed,
 }
 
-/// Asks for the next page of what a device has not confirmed: its inbox and the `stored` messages
-/// of its durable subscriptions.
+/// Asks for the next page of a device's unacknowledged messages: its inbox and the `stored` messages of its durable
+/// subscriptions.
 #[derive(Debug, Clone)]
 pub struct Backlog {
     pub app: AppId,
     pub device: DeviceNum,
-    /// Only what came after this one.
+    /// Only messages after this one.
     pub after: Option<NotificationId>,
-    /// Topics that this session heard beside those; what came after `session_since` too.
+    /// Further topics of this session, read after `session_since`.
     pub session_topics: Vec<Topic>,
     pub session_since: Option<NotificationId>,
     pub now: Timestamp,
 }
 
-/// Asks which of the messages that a session had sent to its device are still to be had.
+/// Asks which of the messages that a session sent to its device are still available.
 #[derive(Debug, Clone)]
 pub struct Outstanding {
     pub app: AppId,
@@ -111,47 +111,46 @@ pub struct Outstanding {
 pub struct Recover {
     pub app: AppId,
     pub topic: Topic,
-    /// None: from the present on; only the retained message and the head are answered. Of another
-    /// epoch: everything in the log, not complete. Epoch 0 and offset 0, the head of a topic that
-    /// nobody had used yet: everything since then.
+    /// `None`: start at the present; only the retained message and the head are returned. A position of another
+    /// epoch: everything in the log, not complete. Epoch 0 and offset 0, the head of an unused topic: everything.
     pub since: Option<Position>,
-    /// The retained message is wanted too.
+    /// Return the retained message too.
     pub retained: bool,
     pub now: Timestamp,
 }
 
-/// A page of messages, oldest first. All of a page is one consistent read.
+/// A page of messages, oldest first, from one consistent read.
 #[derive(Debug, Clone, Default)]
 pub struct BacklogPage {
-    /// Retained messages of the topics (first page only), those also in `messages` left out.
+    /// Retained messages of the topics (first page only) that are not in `messages`.
     pub retained: Vec<Arc<Message>>,
-    /// At most `types::limits::BACKLOG_PAGE`, by id, none expired.
+    /// At most `types::limits::BACKLOG_PAGE`, by id, without expired ones.
     pub messages: Vec<Arc<Message>>,
-    /// For every topic read: how far the log reached when this was read.
+    /// For every topic read: the end of the log at the time of the read.
     pub heads: Vec<Head>,
-    /// There is more behind the last of `messages`.
+    /// There are more messages after the last one.
     pub more: bool,
 }
 
-/// A topic message whose offset is at most a head's was given out before the page was read: what of
-/// it concerns the device is in the page. One above it came later and is heard live.
+/// A topic message whose offset is at most the head's was published before the page was read: the page has it if it
+/// concerns the device. A message with a greater offset is delivered live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub topic: Topic,
-    /// The last offset given out, whether stored or not. A topic that nobody ever used has epoch 0
-    /// (which no topic in use has) and offset 0.
+    /// The last offset given out, whether stored or not. An unused topic has epoch 0 (which no topic in use has) and
+    /// offset 0.
     pub position: Position,
-    /// False if `stored` messages behind the place asked for have left the log (trimmed, expired,
-    /// cancelled), or the epoch is another: the client cannot know all it missed.
+    /// False if `stored` messages after the position have left the log (trimmed, expired, cancelled), or the epoch
+    /// differs: the client cannot know everything it missed.
     pub complete: bool,
 }
 
-/// Asks for part of an inbox, in the order in which it was filled.
+/// Asks for part of an inbox, in the order of acceptance.
 #[derive(Debug, Clone)]
 pub struct InboxRange {
     pub app: AppId,
     pub device: DeviceId,
-    /// Of what was accepted from then on, and up to then.
+    /// Only messages accepted between these times, both included.
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     pub place: InboxPlace,
@@ -159,34 +158,34 @@ pub struct InboxRange {
     pub now: Timestamp,
 }
 
-/// Which part of an inbox, or of what of it is asked for.
+/// The part of an inbox, or of the selected time span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InboxPlace {
     First,
     Last,
-    /// Right behind this one, or right before it; none of them if it is not in the inbox.
+    /// Right after this message, or right before it; `None` is returned if it is not in the inbox.
     After(NotificationId),
     Before(NotificationId),
 }
 
-/// Part of an inbox, as of one moment.
+/// Part of an inbox, from one consistent read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InboxPage {
-    /// The oldest first, none expired.
+    /// Oldest first, without expired ones.
     pub messages: Vec<Arc<Message>>,
-    /// How many of what is asked for come before the first of them, and how many there are in all.
+    /// How many selected messages come before the first of them, and how many there are in all.
     pub index: u64,
     pub total: u64,
 }
 
-/// A device confirms notifications.
+/// A device acknowledges notifications.
 #[derive(Debug, Clone)]
 pub struct Ack {
     pub device: DeviceNum,
     pub ids: Vec<NotificationId>,
 }
 
-/// A notification that was outstanding on some devices until they confirmed it.
+/// A notification that devices acknowledged while it was outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
     pub id: NotificationId,
@@ -194,52 +193,51 @@ pub struct Acked {
     pub count: u64,
 }
 
-/// What a device is told when its app starts.
+/// What an app shows first of a device.
 #[derive(Debug, Clone)]
 pub struct FirstCall {
     pub device: Device,
-    /// Messages of the inbox, none expired.
+    /// Messages in the inbox that have not expired.
     pub unread: u64,
-    /// The newest of them, newest first.
+    /// The newest messages, newest first.
     pub newest: Vec<Arc<Message>>,
-    /// When the first of the unread ones expires.
+    /// When the first unread message expires.
     pub expires_at: Option<Timestamp>,
 }
 
 #[async_trait::async_trait]
 pub trait Sessions: Send + Sync {
-    /// Logs in many devices with one read, and one write if some of them have to be made or changed.
-    /// Answers in order.
+    /// Logs in many devices with one read, and one write if some of them have to be created or changed. Answers in
+    /// order.
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
 
-    /// Looks again at many devices with one read. Answers in order.
+    /// Checks earlier reads of many devices with one read. Answers in order.
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
 
-    /// Keeps what a protocol remembers of a device's session, in its own words, or forgets it. Comes back
-    /// with the next log-in. A device that is gone keeps nothing. What is marked with [`KEPT_ENDED`] stays until it is
-    /// forgotten, so that the last word of the session that ended does not undo the mark.
+    /// Stores the protocol's state of a device's session, which only the protocol interprets, or removes it. The next
+    /// log-in returns it. Does nothing for a deleted device. A state with the prefix [`KEPT_ENDED`] stays until it is
+    /// removed, so that a late write of the ended session does not overwrite it.
     async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error>;
 
     async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;
 
-    /// `more` is set when the page is full: ask again since the last message's position.
+    /// `more` is set if the page is full: ask again from the last message's position.
     async fn recover(&self, recover: Recover) -> Result<BacklogPage, Error>;
 
-    /// Messages by their ids, in the order of the ids: those in the device's inbox, in the log of a topic of the app or
-    /// retained by one. What expired, was cancelled or made room for others is left out. Whether the device subscribes to
-    /// a topic, and where it stands there, is not asked.
+    /// Returns messages by their ids, in the order of the ids: those in the device's inbox, in the log of a topic of
+    /// the app, or retained by one. Leaves out messages that expired, were cancelled, replaced or evicted. Does not
+    /// check whether the device subscribes to a topic, or its position there.
     async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error>;
 
-    /// Removes inbox rows; for topic messages moves the device's position forward (never back). Ids
-    /// that are not this device's are ignored. Records [`noroshi_types::Outcome::Acked`] for what
-    /// was outstanding, and answers that.
+    /// Removes inbox rows; for topic messages moves the device's position forward (never back). Ignores ids of other
+    /// devices. Records [`noroshi_types::Outcome::Acked`] for what was outstanding, and returns it.
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error>;
 
-    /// Notes that the device's user opened notifications, each once: what is not known (any more), is another
-    /// app's or was opened on this device before is left out. Counts as [`noroshi_types::Outcome::Opened`], for the
-    /// notification's campaign too. What was opened for the first time, in the order of `ids`.
+    /// Records that the device's user opened notifications, each once. Ignores notifications that are unknown, belong
+    /// to another app, or were opened on this device before. Counts as [`noroshi_types::Outcome::Opened`], also for
+    /// the notification's campaign. Returns those that were opened for the first time, in the order of `ids`.
     ///
-    /// It confirms nothing, and whether the device was among the recipients is not asked: of topics that is not known.
+    /// This acknowledges nothing, and does not check that the device was a recipient, which is not known for topics.
     async fn open(
         &self,
         device: DeviceNum,
@@ -259,11 +257,10 @@ pub trait Sessions: Send + Sync {
         now: Timestamp,
     ) -> Result<(Vec<Arc<Message>>, u64), Error>;
 
-    /// Part of the inbox of a device; none if it is to begin at a message that is not in it.
+    /// Part of the inbox of a device; `None` if the message to start at is not in it.
     async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error>;
 
-    /// The device and its inbox as of one moment, in one round trip to whatever keeps them; none if there is no such
-    /// device.
+    /// The device and its inbox from one consistent read, in one round trip; `None` if there is no such device.
     async fn first_call(
         &self,
         app: AppId,

@@ -6,12 +6,10 @@
 //!                              connection each)                   ─┘
 //! ```
 //!
-//! Reading order: `options`, `schema`, `writer`, `reader`, `ids`; then one file per subject with
-//! its SQL: `app`, `device`, `subscription`, `accept` (with `recipients`, `inbox`, `topic`,
-//! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`, `push`,
-//! `audience`, `campaign`, `credential`, `definition`. A function that takes a
-//! `writer::Write` runs on the writer's thread inside an operation; one that takes a connection
-//! alone only reads.
+//! Reading order: `options`, `schema`, `writer`, `reader`, `statement`; then one file per trait (`app`, `device`,
+//! `accept`, `session`, `topic`, `push`, `campaign`, …) on top of files for tables (`notification`, `inbox`,
+//! `outcome`, `push_queue`, `campaign_row`, …). A function that takes a `writer::Write` runs on the writer's thread
+//! inside an operation; a function that takes only a connection reads.
 
 mod accept;
 mod ack;
@@ -19,30 +17,33 @@ mod app;
 mod audience;
 mod backlog;
 mod campaign;
+mod campaign_row;
 mod cells;
 mod credential;
 mod definition;
 mod device;
 mod endpoint;
-pub(crate) mod export;
+mod idempotency;
 mod inbox;
 mod maintenance;
 mod notification;
-mod opening;
+mod number;
+mod opened;
 mod options;
 mod outcome;
-mod purge;
 mod push;
+mod push_queue;
 mod reader;
-mod recipients;
 mod revocation;
-mod schema;
+mod room;
+pub(crate) mod schema;
 mod session;
 mod share;
+mod statement;
+mod status;
 mod subscription;
 mod topic;
 mod usage;
-mod variant;
 mod writer;
 
 use std::fs::{DirBuilder, File, TryLockError};
@@ -57,15 +58,15 @@ use prometheus_client::registry::Registry;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use tokio::sync::{oneshot, watch};
 
-use self::ids::Ids;
-use self::metrics::Metrics;
 pub use self::options::{OpenError, Options};
 use self::reader::Readers;
 use self::schema::SchemaError;
 use self::writer::{Write, Writer};
-use crate::{Error, device_list, ids, metrics};
+use crate::Error;
+use crate::ids::{self, Ids};
+use crate::metrics::Metrics;
 
-/// The store. Dropping it finishes what was queued, as [`crate::Maintenance::close`] does.
+/// The store. Dropping it finishes queued work, as [`crate::Maintenance::close`] does.
 pub struct Sqlite {
     writer: Writer,
     readers: Readers,
@@ -73,13 +74,13 @@ pub struct Sqlite {
     inbox_rows: u32,
     /// True once the writer's thread has ended and the folder is unlocked.
     ended: watch::Receiver<bool>,
-    /// For the drop that waits; no other lock is taken under it.
+    /// Joined by `drop`; no other lock is taken under it.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Sqlite {
-    /// Opens the database in `folder`, making both where missing. The folder stays locked against
-    /// other processes until the store is closed.
+    /// Opens the database in `folder`, and creates both if necessary. The folder is locked against other processes
+    /// until the store is closed.
     pub fn open(folder: &Path, options: Options, registry: &mut Registry) -> Result<Self, OpenError> {
         let unwritable = |source| OpenError::Unwritable { path: folder.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
@@ -91,7 +92,7 @@ impl Sqlite {
         let file = folder.join("noroshi.db");
         let failed = |error| open_error(&file, error);
         let db = schema::open_writer(&file, options.database_bytes_max).map_err(failed)?;
-        push::queue::void_leases(&db).map_err(|error| failed(error.into()))?;
+        push_queue::void_leases(&db).map_err(|error| failed(error.into()))?;
         let ids = Arc::new(load_ids(&db).map_err(|error| failed(error.into()))?);
         let reading = (0..options.reader_threads.max(1))
             .map(|_| schema::open_reader(&file))
@@ -122,14 +123,14 @@ impl Sqlite {
         Ok(Self { writer, readers, ids, inbox_rows, ended, threads: Mutex::new(threads) })
     }
 
-    /// Writes in the next commit. Cancel-safe: dropping it forgets the answer.
+    /// Writes in the next commit. Cancel-safe: dropping the future only loses the answer.
     async fn write<T: Send + 'static>(
         &self,
         rows: usize,
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        // The asker may have gone away; then nobody needs the answer.
+        // The caller may be gone; then nobody needs the answer.
         self.writer.submit(rows, work, move |result| drop(answer.send(result)));
         answered.await.unwrap_or(Err(Error::Closed))
     }
@@ -141,10 +142,10 @@ impl Sqlite {
         self.readers.read(work).await
     }
 
-    /// Takes nothing more and waits until what was queued is done.
+    /// Accepts no more work and waits until queued work is done.
     async fn close_and_wait(&self) {
         self.stop();
-        // An error means that the writer's thread is gone, which is what is waited for.
+        // An error means that the writer's thread has ended, which is the condition to wait for.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
@@ -158,7 +159,7 @@ impl Drop for Sqlite {
     fn drop(&mut self) {
         self.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        // The last handle may be dropped by an answer, on the thread that would be waited for.
+        // An answer may drop the last handle on the thread that would be joined.
         let here = std::thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != here) {
             if thread.join().is_err() {
@@ -168,12 +169,10 @@ impl Drop for Sqlite {
     }
 }
 
-/// The key of this database's ids is drawn once; the numbers go on behind the last one ever used,
-/// which SQLite keeps also when its row is gone.
+/// The key of this database's ids is drawn once. Numbers continue after the greatest one ever used, which SQLite
+/// keeps even if its row is gone.
 fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
-    let mut fresh = [0; 16];
-    fresh[..8].copy_from_slice(&ids::random_bits().to_le_bytes());
-    fresh[8..].copy_from_slice(&ids::random_bits().to_le_bytes());
+    let fresh = ids::draw_key();
     db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES ('$ids', ?1)", (fresh,))?;
     let key: [u8; 16] =
         db.query_row("SELECT value FROM secrets WHERE name = '$ids'", (), |row| row.get(0))?;
@@ -183,10 +182,10 @@ fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
     Ok(Ids::new(&key, last.unwrap_or(0)))
 }
 
-/// Leaves one file behind, without a write-ahead log.
+/// Leaves a single file without a write-ahead log.
 fn finish(db: Connection) {
     if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
-        tracing::warn!(%error, "the write-ahead log could not be folded in; the next start does it");
+        tracing::warn!(%error, "the write-ahead log could not be checkpointed; the next start does it");
     }
     if let Err((_, error)) = db.close() {
         tracing::warn!(%error, "the database could not be closed");

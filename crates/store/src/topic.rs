@@ -11,7 +11,7 @@ pub struct TopicState {
     pub topic: Topic,
     /// Devices that subscribe durably.
     pub subscribers: u64,
-    /// None if nothing was ever published.
+    /// `None` if nothing was ever published.
     pub position: Option<Position>,
     /// Rows in the log.
     pub log_rows: u64,
@@ -21,59 +21,59 @@ pub struct TopicState {
 /// A part of the logs of an app's topics.
 #[derive(Debug, Clone, Default)]
 pub struct LogPage {
-    /// Oldest first, none expired.
+    /// Oldest first, without expired ones.
     pub messages: Vec<Arc<Message>>,
-    /// Where the next page begins; none: this is the last.
+    /// Where the next page starts; `None`: this is the last one.
     pub next: Option<Place>,
 }
 
-/// Asks for a page of what an app's topics retain.
+/// Asks for a page of an app's retained messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetainedScan {
     pub app: AppId,
-    /// The least name.
+    /// The smallest name.
     pub from: String,
-    /// Names are below it; none: no bound.
+    /// The names are smaller than this; `None`: no bound.
     pub until: Option<String>,
     pub topics_max: usize,
     pub messages_max: usize,
     pub now: Timestamp,
 }
 
-/// Whether what the topic of this name retains is wanted. Called for many names: it takes no lock.
+/// Whether the retained message of this topic is wanted. Called for many names, so it must not take a lock.
 pub type WantedTopic = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 #[derive(Debug, Clone, Default)]
 pub struct RetainedPage {
-    /// None expired.
+    /// Without expired ones.
     pub messages: Vec<Arc<Message>>,
-    /// How many topics were looked at.
+    /// How many topics were examined.
     pub topics: usize,
-    /// `from` of the next page; none: this is the last.
+    /// `from` of the next page; `None`: this is the last one.
     pub next: Option<String>,
 }
 
 impl RetainedPage {
-    /// `from` of the page behind this name: no topic has a control character in its name.
-    pub(crate) fn behind(name: &str) -> String {
+    /// `from` of the page after this name: no topic has a control character in its name.
+    pub(crate) fn after(name: &str) -> String {
         format!("{name}\u{1}")
     }
 }
 
-/// Topics that got something.
+/// Topics with new messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicsSince {
-    /// Those of the oldest messages, at most as many messages as were asked for; in no order, each once.
+    /// The topics of the oldest messages, at most as many messages as were asked for; unordered, each topic once.
     pub topics: Vec<(AppId, Topic)>,
-    /// Where the next page begins, which may name some of them again; none: this is the last.
+    /// Where the next page starts, which may repeat topics; `None`: this is the last one.
     pub next: Option<Place>,
 }
 
 #[async_trait::async_trait]
 pub trait Topics: Send + Sync {
-    /// A topic that nobody ever used is answered with zeros.
+    /// An unused topic returns zeros.
     async fn topic(&self, app: AppId, topic: &Topic) -> Result<TopicState, Error>;
-    /// Topics in order of their names, `$everyone` left out.
+    /// Topics by name, without `$everyone`.
     async fn topics(&self, app: AppId, after: Option<&Topic>, limit: usize)
     -> Result<Vec<TopicState>, Error>;
     async fn retained(
@@ -82,12 +82,12 @@ pub trait Topics: Send + Sync {
         topic: &Topic,
         now: Timestamp,
     ) -> Result<Option<Arc<Message>>, Error>;
-    /// Retained messages of the topics in a range of names for which `wanted` says true, in order of the names.
-    /// `$everyone` is left out. Looks at `topics_max` topics, whether they retain something or not, so a page may be
-    /// empty and not the last.
+    /// Retained messages of the topics in a range of names for which `wanted` returns true, by name, without
+    /// `$everyone`. Examines at most `topics_max` topics, with or without a retained message, so a page may be empty
+    /// without being the last.
     async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error>;
-    /// What the logs of an app's topics hold behind a place, `$everyone` left out. Looks at `rows_max` rows
-    /// of all apps, so a page may be empty and not the last.
+    /// Messages in the logs of an app's topics after a place, without `$everyone`. Examines at most `rows_max` rows
+    /// of all apps, so a page may be empty without being the last.
     async fn log_page(
         &self,
         app: AppId,
@@ -95,8 +95,8 @@ pub trait Topics: Send + Sync {
         rows_max: usize,
         now: Timestamp,
     ) -> Result<LogPage, Error>;
-    /// True if there was one.
+    /// True if there was a retained message.
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error>;
-    /// A page of the topics of all apps, `$everyone` among them, whose logs have messages behind `since`.
+    /// A page of the topics of all apps, including `$everyone`, whose logs have messages after `since`.
     async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error>;
 }

@@ -1,4 +1,4 @@
-//! How much an app holds, for its quotas.
+//! How much an app holds, compared with its quotas.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,25 @@ use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic};
 
 use crate::Error;
 
-/// The durable subscriptions of a device that wants more.
+/// The durable subscriptions of a device that asks for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Subscribing {
     pub present: u64,
-    /// Of those it wants.
+    /// Requested topics without a subscription.
     pub new: u64,
 }
 
 #[async_trait::async_trait]
 pub trait Usages: Send + Sync {
-    /// How much of each the app holds now, in the order asked; what the store does not count ([`Quota::STORED`]) is left
-    /// out. It reads every row of the app of these kinds, so it is for now and then, never for a request. Content that has
-    /// expired counts until it is removed ([`crate::Maintenance::prune`]); `$everyone` is no topic of the app's.
+    /// How much of each kind the app holds now, in the order asked, without kinds that the store does not count
+    /// ([`Quota::STORED`]). It reads every row of these kinds, so call it rarely, never per request. Expired content
+    /// counts until it is removed ([`crate::Maintenance::prune`]); `$everyone` does not count as a topic.
     async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error>;
-    /// Of these topics those that the store does not know yet, each once.
+    /// Those of the topics that the store does not have, each once.
     async fn unknown_topics(&self, app: AppId, topics: &[Topic]) -> Result<Vec<Topic>, Error>;
-    /// Of these devices those that do not exist, each once.
+    /// Those of the devices that do not exist, each once.
     async fn unknown_devices(&self, app: AppId, devices: &[DeviceId]) -> Result<Vec<DeviceId>, Error>;
-    /// Devices with topics that they want, without `$everyone`. Answers in order; a device that does not exist
+    /// For devices with the topics they request, without `$everyone`. Answers in order; a device that does not exist
     /// subscribes to nothing.
     async fn subscribing(
         &self,

@@ -1,15 +1,15 @@
-//! Accepting: the task that commits groups under the order lock, and hands them over before it lets go of it.
+//! The task that accepts: it commits groups under the order lock and hands them over before it releases the lock.
 //!
 //! ```text
 //!   BEGIN, order lock, read ─► plan ─► write, COMMIT AND CHAIN ─► answers in order ─► hand over ─► unlock
 //!   └─────── round trip ──────┘        └───── round trip ─────┘
 //! ```
 //!
-//! What other nodes accept is before or behind all of a group, also in how it is handed over. A group that fails for
-//! a reason that passes is tried again, with new numbers, as long as those who wait for it have patience. If the
-//! answer to its commit is lost, the lock is taken on a new connection (which waits until the old session is
-//! gone), and the mark that each group leaves in its transaction tells what became of it: after a crash the engine
-//! may give the same transaction number, and this store the same notification numbers, to others.
+//! Everything that other nodes accept comes before or after the whole group, also in the order of hand-over. A group
+//! that fails for a transient reason is retried with new numbers until its callers time out. If the answer to the
+//! commit is lost, the task takes the lock on a new connection, which waits until the old session is gone. The mark
+//! that each group leaves in its transaction then shows whether it was committed; transaction numbers do not, because
+//! a server that crashed may assign the same number again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -30,13 +30,13 @@ use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error};
 
-/// Awaited after the answers of a group, before the next one of any node is committed.
+/// Awaited after the answers of a group, before any node commits the next one.
 pub(super) type HandOver = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Between two tries, doubled each time up to the second.
+/// Between two attempts, doubled each time up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// What is to be accepted, and whom to tell. Told exactly once, whatever happens: the last resort is its drop.
+/// A notification to accept and its answer. It is answered exactly once, at the latest by its drop.
 pub(super) struct Operation {
     accept: Accept,
     done: Option<Done>,
@@ -48,7 +48,7 @@ impl Operation {
         Self { accept, done: Some(done), queued_at: Instant::now() }
     }
 
-    /// False if whoever waited for the answer panicked over it.
+    /// False if the callback of the answer panicked.
     pub(super) fn finish(mut self, answer: Answer) -> bool {
         self.tell(answer)
     }
@@ -69,7 +69,7 @@ impl Drop for Operation {
     }
 }
 
-/// The task that accepts.
+/// The accepting task.
 pub(super) struct Accepting {
     pub connector: Connector,
     pub options: Arc<PostgresOptions>,
@@ -77,9 +77,9 @@ pub(super) struct Accepting {
     pub metrics: Metrics,
     pub queued: Queued<Operation>,
     pub hand_over: Arc<OnceLock<HandOver>>,
-    /// None until it is needed, and after it was lost.
+    /// `None` before first use, and after the connection was lost.
     pub session: Option<ClientWrapper>,
-    /// Of the last group that was tried.
+    /// The mark of the last group that was tried.
     pub mark: Mark,
     pub pulse: Pulse,
 }
@@ -90,14 +90,14 @@ struct Doubt {
     answers: Vec<Answer>,
 }
 
-/// Why a try came to nothing.
+/// Why an attempt failed.
 enum Trial {
     /// The answer to the commit was lost.
     InDoubt(Doubt, Error),
     Failed(tokio_postgres::Error),
-    /// Nothing was heard for longer than anything may take.
+    /// The server did not answer in the maximum time.
     Silent,
-    /// Planning the group panicked, before anything of it was committed.
+    /// Planning the group panicked before anything of it was committed.
     Panicked,
 }
 
@@ -113,20 +113,20 @@ impl Accepting {
         let (operations_max, rows_max) = (self.options.group_operations_max, self.options.group_rows_max);
         while let Some(group) = self.queued.group(operations_max, rows_max).await {
             self.metrics.queue_operations.dec_by(group.len() as i64);
-            // What a commit waits for has limits of its own: it is progress that a group is begun.
+            // A commit has its own timeouts, so starting a group counts as progress.
             self.pulse.working();
             self.pulse.waiting();
             self.commit(group).await;
         }
     }
 
-    /// Brings a group to an end, one way or the other.
+    /// Commits a group or refuses it.
     async fn commit(&mut self, mut group: Vec<Operation>) {
         let started = Instant::now();
         let mut pause = BACKOFF.0;
         let mut doubt = None;
         if self.session.is_none() {
-            // The server was away a moment ago: who waited through that has waited enough.
+            // The server was unavailable a moment ago: callers that waited through that have waited long enough.
             group = self.without_impatient(group, &Error::Overloaded);
         }
         while !group.is_empty() {
@@ -138,7 +138,7 @@ impl Accepting {
                     self.metrics.commits.inc();
                     for (operation, answer) in group.into_iter().zip(answers) {
                         if !operation.finish(answer) {
-                            // It is committed and may not have been handed over: the next start reads it.
+                            // It is committed but may not have been handed over: the next start reads it.
                             self.pulse.fail(What::Unanswered);
                         }
                     }
@@ -146,10 +146,10 @@ impl Accepting {
                 }
                 Err(Trial::InDoubt(of_it, error)) => {
                     self.session = None;
-                    tracing::warn!(%error, "the answer to a commit was lost; looking what became of it");
-                    // It is looked for a little longer than a group that is known to be lost is tried.
+                    tracing::warn!(%error, "the answer to a commit was lost; looking up its outcome");
+                    // The outcome of a commit is looked up a little longer than a failed group is retried.
                     if started.elapsed() > self.options.accept_wait * 2 {
-                        let text = "the answer to a commit was lost, and what became of it is not known";
+                        let text = "the answer to a commit was lost, and its outcome is unknown";
                         return self.refuse(group, &Error::Engine(text.to_owned()));
                     }
                     doubt = Some(of_it);
@@ -165,7 +165,7 @@ impl Accepting {
                     group = self.without_impatient(group, &told);
                 }
                 Err(Trial::Panicked) => {
-                    // The connection goes, and the transaction with it. The operation at fault is refused alone.
+                    // Dropping the connection ends the transaction. Only the operation at fault is refused.
                     self.session = None;
                     return self
                         .refuse_or_part(group, &Error::Engine("an operation panicked".to_owned()))
@@ -181,7 +181,7 @@ impl Accepting {
         }
     }
 
-    /// Refuses those that waited long enough; the others.
+    /// Refuses operations that waited long enough. Returns the others.
     fn without_impatient(&self, group: Vec<Operation>, error: &Error) -> Vec<Operation> {
         let wait = self.options.accept_wait;
         let (tired, patient): (Vec<_>, Vec<_>) =
@@ -199,7 +199,7 @@ impl Accepting {
         }
     }
 
-    /// Where one of a group is at fault, it is refused alone.
+    /// Retries the operations of a failed group one by one, so that only the one at fault is refused.
     async fn refuse_or_part(&mut self, group: Vec<Operation>, error: &Error) {
         if group.len() == 1 || matches!(error, Error::Full) {
             return self.refuse(group, error);
@@ -209,7 +209,7 @@ impl Accepting {
         }
     }
 
-    /// Ends the transaction of a failed group; the connection, if that is lost.
+    /// Rolls back the transaction of a failed group, or drops the connection if it is lost.
     fn abandon(&mut self, lost: bool) {
         match &self.session {
             Some(session) if !lost => release(session),
@@ -218,7 +218,7 @@ impl Accepting {
     }
 
     async fn attempt(&mut self, accepts: &[&Accept], doubt: Option<Doubt>) -> Result<Vec<Answer>, Trial> {
-        // More than the server itself lets anything take.
+        // Longer than the server's own timeouts.
         let limit = self.options.lock_timeout + self.options.statement_timeout * 2;
         match tokio::time::timeout(limit, self.connected()).await {
             Ok(Ok(())) => {}
@@ -268,7 +268,7 @@ impl Accepting {
         }
     }
 
-    /// Connects if need be, and prepares what groups need, so that their statements go out together.
+    /// Connects if necessary, and prepares the statements of groups, so that they go out together.
     async fn connected(&mut self) -> Result<(), tokio_postgres::Error> {
         if self.session.as_ref().is_some_and(|session| !session.is_closed()) {
             return Ok(());
@@ -282,12 +282,12 @@ impl Accepting {
         Ok(())
     }
 
-    /// Hands over what was answered, and lets the next group of any node go.
+    /// Hands over the answered group, and releases the lock for the next group of any node.
     async fn let_go(&mut self) {
         if let Some(hand_over) = self.hand_over.get()
             && tokio::time::timeout(self.options.hand_over_timeout, hand_over()).await.is_err()
         {
-            tracing::debug!("what was accepted is still being handed over");
+            tracing::debug!("the hand-over of accepted messages takes longer than its timeout");
         }
         if let Some(session) = &self.session {
             release(session);
@@ -295,10 +295,10 @@ impl Accepting {
     }
 }
 
-/// Ends the transaction and gives the order lock back, without waiting for the answer: what follows on the
-/// connection comes behind it.
+/// Ends the transaction and releases the order lock without waiting for the answer: later statements on the
+/// connection run after it.
 fn release(session: &ClientWrapper) {
-    // Polled once, it is sent; an error is met by whatever follows.
+    // Polling once sends it; later statements see its error.
     let _ = session.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()").now_or_never();
 }
 

@@ -1,37 +1,37 @@
-//! Confirmations: inbox rows go, positions in topics move forward. A few statements for a whole batch.
+//! Acknowledgements: inbox rows are removed, and positions in topics move forward, with a few statements for a whole
+//! batch.
 //!
-//! Which of a confirmation and the claim of a push comes first is decided by what both lock, in the order that
-//! [`super::push::claim`] has: the bucket of the notification, rows of inboxes by device and number, then
-//! subscriptions by device and topic.
+//! The locks of an acknowledgement and of the claim of a push determine which comes first. Their order is that of
+//! [`super::push::claim`]: the bucket of the notification, inbox rows by device and number, then subscriptions by
+//! device and topic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
 
-use super::campaign::variant;
-use super::inbox;
-use super::outcome::{self, Part};
 use super::push::claim;
-use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
+use super::{campaign_sum, inbox, outcome};
+use crate::engine::notification::Standing;
+use crate::engine::outcome::Part;
+use crate::engine::topic::TopicNum;
 use crate::ids::{Ids, Num};
-use crate::row::Standing;
 use crate::{Ack, Acked};
 
-/// What a confirmation of a notification that is not in the device's inbox does.
+/// What acknowledging a notification does.
 #[derive(Clone, Copy)]
 enum Settles {
-    /// A stored topic message: the position moves. `outstanding`: it is still in the log, so that
-    /// settles something.
+    /// A stored topic message: the position moves forward. `outstanding`: the message is still in the log, so the
+    /// acknowledgement counts.
     Position { topic: TopicNum, offset: i64, outstanding: bool },
-    /// A push waits for it.
+    /// A push waits for the confirmation.
     Push,
-    /// There may be a row in an inbox.
+    /// An inbox may have a row.
     Nothing,
 }
 
-/// Takes in a batch; what was outstanding of it.
+/// Processes a batch. Returns what was outstanding.
 pub(super) async fn ack(
     tx: Tx,
     ids: Arc<Ids>,
@@ -77,12 +77,12 @@ pub(super) async fn ack(
         parts.push(Part::of(num, Outcome::Acked, now, devices));
     }
     let of_variants = parts.iter().map(|part| (part.num, Outcome::Acked, None, part.count));
-    tokio::try_join!(biased; outcome::add(&tx, &parts), variant::count(&tx, of_variants))?;
+    tokio::try_join!(biased; outcome::add(&tx, &parts), campaign_sum::count_variants(&tx, of_variants))?;
     Ok(acked)
 }
 
-/// Only what was stored moves a position: what was for those who were there says nothing about the stored messages
-/// before it. That no push waits for a confirmation stays so; that one does is looked at again under the lock.
+/// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
+/// before it. If no push waits for a confirmation, none will; if one does, it is checked again under the lock.
 async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Settles>, Failed> {
     let mut nums: Vec<Num> = pairs.iter().map(|(_, num)| *num).collect();
     nums.sort_unstable();
@@ -107,13 +107,13 @@ async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Set
     Ok(settles.collect())
 }
 
-/// A push waits for confirmations of `asked.num`. Not as EXISTS, for which the planner may read the whole queue
-/// once instead of looking into it.
+/// Whether a push waits for confirmations of `asked.num`. Not an EXISTS, for which the planner may scan the whole
+/// queue.
 const WAITS: &str = "coalesce(
         (SELECT true FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3 LIMIT 1),
         (SELECT true FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3 LIMIT 1), false)";
 
-/// Of devices of the notification's app, while a push waits.
+/// Confirmations of devices of the notification's app, while a push waits.
 fn confirm_sql() -> String {
     format!(
         "INSERT INTO push_confirmed (num, device)
@@ -134,7 +134,7 @@ async fn confirm(
     Ok(tx.query(sql, &[devices, nums]).await?.iter().map(inbox::pair_of).collect())
 }
 
-/// Positions only ever move forward. Those they had are told.
+/// Positions only move forward. Returns the old positions.
 const ADVANCE: &str = "WITH found AS (
         SELECT s.device, s.topic, s.position, asked.furthest
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (device, topic, furthest)
@@ -144,14 +144,14 @@ const ADVANCE: &str = "WITH found AS (
     WHERE s.device = found.device AND s.topic = found.topic
     RETURNING s.device, s.topic, found.position";
 
-/// A message on the way to where a device has come.
+/// A message up to a device's new position.
 struct OnTheWay {
     offset: i64,
     num: Num,
     outstanding: bool,
 }
 
-/// How far devices have come in topics.
+/// The new positions of devices in topics.
 struct Reached(BTreeMap<(DeviceNum, TopicNum), Vec<OnTheWay>>);
 
 impl Reached {
@@ -169,7 +169,7 @@ impl Reached {
         Self(reached)
     }
 
-    /// Moves positions forward; what was outstanding of what they passed.
+    /// Moves positions forward. Returns the outstanding messages that they passed.
     async fn advance(&self, tx: &Tx) -> Result<Vec<(DeviceNum, Num)>, Failed> {
         if self.0.is_empty() {
             return Ok(Vec::new());

@@ -1,44 +1,43 @@
-//! What is written without anybody waiting: notifications of which nothing but the trace survives, and outcomes.
+//! Background writes: notifications of which only the trace is kept, and outcomes.
 //!
-//! One task writes everything that has gathered with a few statements. A crash of the server may lose what is not
-//! on its disk yet, so nothing waits for that. Outcomes may be known here before another node has written the
-//! notification they are of: those of recent ones are tried again a few times.
+//! One task writes everything that has gathered with a few statements. A server crash may lose recent writes, so the
+//! task does not wait for the disk. Outcomes may be known here before another node has written their notification;
+//! those of recent notifications are retried a few times.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_supervision::Pulse;
-use noroshi_types::Outcome;
 
-use super::Postgres;
-use super::campaign::{self, CampaignNum, Count};
 use super::group::{Kept, NOTED, Rows};
 use super::options::PostgresOptions;
-use super::outcome::{self, Part};
 use super::queue::Queued;
 use super::transaction::{Failed, Tx};
+use super::{Postgres, campaign_sum, outcome};
 use crate::Accept;
+use crate::engine::campaign::{CampaignNum, Count};
+use crate::engine::notification::Standing;
+use crate::engine::outcome::Part;
 use crate::ids::Num;
-use crate::row::Standing;
 
-/// What waits to be written.
+/// A background write.
 pub(super) enum Behind {
     Note(Num, Accept),
     Record(Vec<Part>),
 }
 
-/// Rows that may wait; what comes then is left out.
+/// Rows that may wait; further ones are dropped.
 pub(super) const ROWS_MAX: usize = 65_536;
 /// Calls that may wait.
 pub(super) const CALLS_MAX: usize = 16_384;
-/// Of one transaction.
+/// Limits of one transaction.
 const GROUP_ROWS: usize = 8_192;
 const GROUP_CALLS: usize = 4_096;
-/// Outcomes of notifications that are not there yet are kept this long.
+/// How long outcomes of unknown notifications are retried.
 const LATE: Duration = Duration::from_secs(2);
 const LATE_PAUSE: Duration = Duration::from_millis(200);
-/// Such parts that are kept at most.
+/// The maximum number of such parts.
 const LATE_MAX: usize = 16_384;
 
 /// The task.
@@ -48,7 +47,7 @@ pub(super) struct Writing {
     pub pulse: Pulse,
 }
 
-/// Parts that wait for their notification, and since when.
+/// Parts without a notification, and since when.
 type Late = Vec<(Instant, Part)>;
 
 impl Writing {
@@ -59,18 +58,18 @@ impl Writing {
             let group = self.queued.group(GROUP_CALLS, GROUP_ROWS);
             let group = match late.is_empty() {
                 true => group.await,
-                // A pause without anything new is one more try.
+                // A pause without new writes is one more attempt.
                 false => tokio::time::timeout(LATE_PAUSE, group).await.unwrap_or_else(|_| Some(Vec::new())),
             };
             let Some(group) = group else { return };
-            // What it waits for has its own limits, so only that it goes on is told, and never that it works.
+            // The write has its own timeouts, so the task only reports that it continues, never that it works.
             self.pulse.working();
             self.pulse.waiting();
             late = self.write(group, late).await;
         }
     }
 
-    /// Writes a group and those that were late; the parts whose notification is still not there.
+    /// Writes a group and the late parts. Returns parts whose notification still does not exist.
     async fn write(&self, group: Vec<Behind>, late: Late) -> Late {
         let (mut notes, mut parts, now) = (Vec::new(), late, Instant::now());
         for one in group {
@@ -103,7 +102,7 @@ impl Writing {
     }
 }
 
-/// Which of the parts' notifications there are, each with the campaign it counts for or 0.
+/// Existing notifications of the parts, with the campaign that counts them, or 0.
 type Known = HashMap<Num, CampaignNum>;
 
 async fn write(
@@ -140,16 +139,6 @@ async fn write(
         let campaign = known.get(&part.num).copied().filter(|campaign| *campaign != 0)?;
         Some(Count { campaign, num: Some(part.num), outcome: part.outcome, reason: None, count: part.count })
     });
-    campaign::count(&tx, counts).await?;
+    campaign_sum::count(&tx, counts).await?;
     Ok(known)
-}
-
-/// What a call to record becomes; parts of ids that were made up are left out.
-pub(super) fn parts_of(store: &Postgres, parts: Vec<crate::OutcomePart>) -> Vec<Part> {
-    let parts = parts.into_iter().filter_map(|mut part| {
-        part.devices.sort_unstable();
-        let (outcome, num): (Outcome, Num) = (part.outcome, store.ids.num(part.id)?);
-        Some(Part { num, outcome, reason: None, at: part.at, devices: part.devices, count: part.count })
-    });
-    parts.collect()
 }

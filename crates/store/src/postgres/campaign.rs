@@ -1,49 +1,38 @@
-//! Campaigns: rows, states, uploads, and the pages that go onto the push queue.
-//!
-//! When a campaign ends is decided by whoever removes its last batch, of which there may be several at once on
-//! several nodes. Locks, always in this order, after those of the queue's rows:
-//!
-//! 1. An advisory lock of the campaign: shared by who removes batches ([`hold_open`]), alone by who enqueues the
-//!    last of them. So whoever removes one knows whether more can come.
-//! 2. The campaign's row, by [`settle`] where no more can come: of two who remove the last batches the second
-//!    waits for the first, and sees that nothing is left.
-//! 3. Sums, in order. They are spread over several rows each (`sum`), so that finishing does not wait for finishing.
-
-mod create;
-mod end;
-mod sum;
-pub(super) mod variant;
+//! [`Campaigns`] for PostgreSQL: creation, states, uploads, and pages that go onto the push queue. The order of locks is
+//! in [`super::campaign_row`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, CampaignId, JsonText, Timestamp, UserId};
+use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, Timestamp};
 use tokio_postgres::Row;
 
-use self::create::{create, created_before};
-use self::end::{LOCKS, PURGE_ROWS, delete, ended, keep_trace, purge_batches, purge_lines};
-pub(super) use self::end::{hold_open, prune_lines, settle};
-pub(super) use self::sum::{Count, add_latencies, count};
-use self::sum::{counts, latencies};
-use super::Postgres;
-use super::outcome::{self, Part};
-use super::push::queue::{self, Entry, NewRows};
+use super::ids::Loose;
+use super::push_queue::NewRows;
 use super::transaction::{Failed, Tx};
+use super::{Postgres, campaign_row, campaign_sum, outcome};
+use crate::engine::accept::key_expires_at;
+use crate::engine::campaign::{
+    self, COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS, before_bytes, campaign_of,
+    check_uploadable, ended, state_of,
+};
+use crate::engine::device_list;
+use crate::engine::notification::TO_CAMPAIGN;
+use crate::engine::outcome::Part;
+use crate::engine::push::{campaign_entry, page_part, sorted};
+use crate::engine::record::{Record, to_array};
+use crate::engine::session::{Session, require_app};
 use crate::ids::{Ids, Num};
-use crate::row::Fallback;
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine,
+    PushPart, UploadLine, VariantNum, Work,
 };
-
-/// A campaign's short name inside the store.
-pub(super) type CampaignNum = i64;
 
 #[async_trait::async_trait]
 impl Campaigns for Postgres {
     async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
-        let store = self.clone();
-        self.write(move |tx| create(tx, store.clone(), campaign.clone(), now)).await
+        let (ids, loose) = (Arc::clone(&self.ids), Arc::clone(&self.loose));
+        self.write_with((campaign, ids, loose), move |tx, values| create(tx, values, now)).await
     }
 
     async fn created_campaign(
@@ -70,7 +59,7 @@ impl Campaigns for Postgres {
             let sql = format!(
                 "SELECT {COLUMNS} FROM campaigns WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
             );
-            let before = before.map_or([0xff; 16], |id| *id.as_bytes());
+            let before = before_bytes(before);
             let rows = tx.query(&sql, &[&i64::from(app.0), &before.as_slice(), &(limit as i64)]).await?;
             campaigns_of(&tx, &self.ids, &rows, now).await
         })
@@ -105,7 +94,7 @@ impl Campaigns for Postgres {
         let mut more = to == CampaignState::Aborted;
         while more {
             let ids = self.ids.clone();
-            // If this stops early, `take` goes on with it.
+            // `take` removes the rest if this stops early.
             let Ok(page) = self.write(move |tx| purge_batches(tx, ids.clone(), num, now)).await else {
                 break;
             };
@@ -131,71 +120,26 @@ impl Campaigns for Postgres {
     }
 
     async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
-        let num = self.write(move |tx| ended(tx, app, id)).await?;
-        while self.write(move |tx| purge_lines(tx, num, PURGE_ROWS)).await? == PURGE_ROWS as u64 {}
-        self.write(move |tx| delete(tx, num)).await
+        let num = self.write(move |tx| async move { Ok(ended(&locked(&tx, app, id).await?)?) }).await?;
+        let purge = move |tx| async move { campaign::purge_lines(&tx, num, PURGE_ROWS).await };
+        while self.write(purge).await? == PURGE_ROWS {}
+        self.write(move |tx| async move {
+            let sql = "WITH left_over AS (
+                           SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 ORDER BY id FOR UPDATE)
+                       DELETE FROM push_queue q USING left_over WHERE q.id = left_over.id";
+            tx.execute(sql, &[&num]).await?;
+            campaign::delete(&tx, num).await
+        })
+        .await
     }
 }
 
 impl Postgres {
-    /// Until when the trace of what ends now is kept.
+    /// Until when the trace of work that ends now is kept.
     pub(super) fn keep_until(&self, now: Timestamp) -> Timestamp {
         now.saturating_add(self.options.trace_retention)
     }
 }
-
-/// What push work needs to know of its campaign.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CampaignRow {
-    pub num: CampaignNum,
-    pub id: CampaignId,
-    pub state: CampaignState,
-    pub notification: Num,
-}
-
-impl CampaignRow {
-    /// Of the columns `num`, `id`, `state` and `notification`, from `first` on; none where they are NULL.
-    pub(super) fn of(row: &Row, first: usize) -> Result<Option<Self>, Failed> {
-        let Some(num) = row.get::<_, Option<CampaignNum>>(first) else { return Ok(None) };
-        let (id, state, notification) =
-            (id_of(row.get(first + 1))?, state_of(row.get(first + 2))?, row.get(first + 3));
-        Ok(Some(Self { num, id, state, notification }))
-    }
-}
-
-/// Those of `nums` that there are.
-pub(super) async fn rows(tx: &Tx, nums: &[CampaignNum]) -> Result<HashMap<CampaignNum, CampaignRow>, Failed> {
-    if nums.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = "SELECT num, id, state, notification FROM campaigns WHERE num = ANY($1)";
-    let mut found = HashMap::new();
-    for row in tx.query(sql, &[&nums]).await? {
-        found.extend(CampaignRow::of(&row, 0)?.map(|campaign| (campaign.num, campaign)));
-    }
-    Ok(found)
-}
-
-pub(super) async fn number(tx: &Tx, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Failed> {
-    let sql = "SELECT num FROM campaigns WHERE id = $1 AND app = $2";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    Ok(row.map(|row| row.get(0)))
-}
-
-fn id_of(bytes: &[u8]) -> Result<CampaignId, Failed> {
-    let wrong = |_| Error::Engine("a stored campaign's id is no UUID".to_owned());
-    Ok(CampaignId::from_bytes(bytes.try_into().map_err(wrong)?))
-}
-
-fn state_of(code: i64) -> Result<CampaignState, Failed> {
-    let state = u8::try_from(code).ok().and_then(CampaignState::from_code);
-    Ok(state
-        .ok_or_else(|| Error::Engine("a stored campaign state is not known to this program".to_owned()))?)
-}
-
-const COLUMNS: &str =
-    "num, id, app, spec, state, created_at, started_at, finished_at, notification, cursor, walked,
-                       recipients, uploaded";
 
 async fn find(
     tx: Tx,
@@ -209,48 +153,31 @@ async fn find(
     Ok(campaigns_of(&tx, ids, &rows, now).await?.pop())
 }
 
-/// With their sums, by four statements whatever their number.
+/// The campaigns with their sums, with four statements for any number of campaigns.
 async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Result<Vec<Campaign>, Failed> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
     let nums: Vec<CampaignNum> = rows.iter().map(|row| row.get(0)).collect();
-    let (mut open, mut counts, mut latencies, mut variants) = tokio::try_join!(
+    let (mut batches, mut counts, mut latencies, mut variants) = tokio::try_join!(
         batches(tx, &nums, now),
-        counts(tx, &nums),
-        latencies(tx, &nums),
-        variant::sums(tx, ids, &nums)
+        campaign_sum::counts(tx, &nums),
+        campaign_sum::latencies(tx, &nums),
+        campaign_sum::variant_sums(tx, ids, &nums)
     )?;
-    let time = |at: i64| Timestamp(at as u64);
-    rows.iter()
-        .zip(nums)
-        .map(|(row, num)| {
-            let (batches_open, batches_later, batches_taken) = open.remove(&num).unwrap_or_default();
-            Ok(Campaign {
-                id: id_of(row.get(1))?,
-                app: AppId(row.get::<_, i64>(2) as u32),
-                spec: JsonText::from_valid(row.get::<_, String>(3)),
-                state: state_of(row.get(4))?,
-                created_at: time(row.get(5)),
-                started_at: row.get::<_, Option<i64>>(6).map(time),
-                finished_at: row.get::<_, Option<i64>>(7).map(time),
-                notification: ids.id(row.get(8)),
-                cursor: row.get::<_, i64>(9) as u64,
-                walked: row.get::<_, i64>(10) != 0,
-                recipients: row.get::<_, i64>(11) as u64,
-                uploaded: row.get::<_, i64>(12) as u64,
-                counts: counts.remove(&num).unwrap_or_default(),
-                variants: variants.remove(&num).unwrap_or_default(),
-                latencies: latencies.remove(&num).unwrap_or_default(),
-                batches_open,
-                batches_later,
-                batches_taken,
-            })
-        })
-        .collect()
+    let with_sums = |(row, num): (&Row, &CampaignNum)| {
+        let sums = CampaignSums {
+            counts: counts.remove(num).unwrap_or_default(),
+            variants: variants.remove(num).unwrap_or_default(),
+            latencies: latencies.remove(num).unwrap_or_default(),
+            batches: batches.remove(num).unwrap_or_default(),
+        };
+        Ok(campaign_of(row, ids, sums)?)
+    };
+    rows.iter().zip(&nums).map(with_sums).collect()
 }
 
-/// Of each campaign its batches: all, those due later, those that somebody took.
+/// The batches of each campaign: all, those due later, those that are leased.
 async fn batches(
     tx: &Tx,
     nums: &[CampaignNum],
@@ -259,11 +186,93 @@ async fn batches(
     let sql = "SELECT campaign, count(*), count(*) FILTER (WHERE due_at > $2), count(*) FILTER (WHERE leased_until > 0)
                FROM push_queue WHERE campaign = ANY($1) AND campaign > 0 GROUP BY campaign";
     let rows = tx.query(sql, &[&nums, &(now.0 as i64)]).await?;
-    let count = |row: &Row, column| row.get::<_, i64>(column) as u64;
-    Ok(rows.iter().map(|row| (row.get(0), (count(row, 1), count(row, 2), count(row, 3)))).collect())
+    rows.iter().map(|row| Ok((row.int(0)?, (row.count(1)?, row.count(2)?, row.count(3)?)))).collect()
 }
 
-/// The campaign, which nobody changes until this transaction ends.
+/// The campaign that the idempotency key created; `None` if that was deleted.
+async fn created_before(
+    tx: &Tx,
+    ids: &Ids,
+    app: AppId,
+    idempotency: &Idempotency,
+    now: Timestamp,
+) -> Result<Option<Campaign>, Failed> {
+    let sql = "SELECT i.body_hash, c.id, n.target FROM idempotency i
+               LEFT JOIN campaigns c ON c.app = i.app AND c.notification = i.num
+               LEFT JOIN notifications n ON n.num = i.num
+               WHERE i.app = $1 AND i.key = $2 AND i.expires_at > $3";
+    let found = tx.query_opt(sql, &[&i64::from(app.0), &&*idempotency.key, &(now.0 as i64)]).await?;
+    let Some(row) = found else { return Ok(None) };
+    let same_body = row.get::<_, &[u8]>(0) == idempotency.body_hash;
+    match (row.get::<_, Option<&[u8]>>(1), row.get::<_, Option<i64>>(2)) {
+        _ if !same_body => Err(Error::IdempotencyConflict.into()),
+        (Some(id), _) => find(tx.clone(), ids, app, CampaignId::from_bytes(to_array(id)?), now).await,
+        (None, Some(target)) if target == i64::from(TO_CAMPAIGN) => Ok(None),
+        // The key belongs to a notification.
+        (None, _) => Err(Error::IdempotencyConflict.into()),
+    }
+}
+
+async fn create(
+    tx: Tx,
+    (new, ids, loose): (NewCampaign, Arc<Ids>, Arc<Loose>),
+    now: Timestamp,
+) -> Result<CreatedCampaign, Failed> {
+    require_app(&tx, new.app, Tx::FOR_KEY_SHARE).await?;
+    let num = loose.next(now);
+    if let Some(idempotency) = &new.idempotency
+        && let Some(campaign) = remember(&tx, &ids, new.app, idempotency, num, now).await?
+    {
+        return Ok(CreatedCampaign { campaign, replayed: true });
+    }
+    let id = campaign::create(&tx, num, || loose.next(now), &new, now).await?;
+    let campaign = find(tx, &ids, new.app, id, now).await?.ok_or(Error::NotFound)?;
+    Ok(CreatedCampaign { campaign, replayed: false })
+}
+
+/// Remembers the key for the campaign whose notification is `num`, or finds the campaign that it created. Of two
+/// concurrent calls with the key, the second waits for the first at the key's row.
+async fn remember(
+    tx: &Tx,
+    ids: &Ids,
+    app: AppId,
+    idempotency: &Idempotency,
+    num: Num,
+    now: Timestamp,
+) -> Result<Option<Campaign>, Failed> {
+    if let Some(campaign) = created_before(tx, ids, app, idempotency, now).await? {
+        return Ok(Some(campaign));
+    }
+    // A key without a conflict belongs to a deleted campaign or is over, and is replaced.
+    let written = tx
+        .execute(
+            "INSERT INTO idempotency AS i (app, key, body_hash, num, expires_at) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (app, key) DO UPDATE
+             SET body_hash = excluded.body_hash, num = excluded.num, expires_at = excluded.expires_at
+             WHERE i.expires_at <= $6
+                OR NOT EXISTS (SELECT 1 FROM campaigns c WHERE c.app = i.app AND c.notification = i.num)
+                   AND EXISTS (SELECT 1 FROM notifications n WHERE n.num = i.num AND n.target = $7)",
+            &[
+                &i64::from(app.0),
+                &&*idempotency.key,
+                &idempotency.body_hash.as_slice(),
+                &num,
+                &(key_expires_at(now).0 as i64),
+                &(now.0 as i64),
+                &i64::from(TO_CAMPAIGN),
+            ],
+        )
+        .await?;
+    match written {
+        0 => Ok(created_before(tx, ids, app, idempotency, now)
+            .await?
+            .map(Some)
+            .ok_or(Error::IdempotencyConflict)?),
+        _ => Ok(None),
+    }
+}
+
+/// The campaign; its row is locked until the transaction ends.
 async fn locked(tx: &Tx, app: AppId, id: CampaignId) -> Result<CampaignRow, Failed> {
     let sql =
         "SELECT num, id, state, notification FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE";
@@ -274,23 +283,9 @@ async fn locked(tx: &Tx, app: AppId, id: CampaignId) -> Result<CampaignRow, Fail
 
 async fn upload(tx: Tx, app: AppId, id: CampaignId, lines: Arc<Vec<UploadLine>>) -> Result<u64, Failed> {
     let campaign = locked(&tx, app, id).await?;
-    if !matches!(campaign.state, CampaignState::Draft | CampaignState::Scheduled) {
-        return Err(Error::Conflict.into());
-    }
-    // Of several lines of a user the last one counts, at the place of the first.
-    let mut place_of: HashMap<&UserId, usize> = HashMap::with_capacity(lines.len());
-    let (mut users, mut texts): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-    for UploadLine { user, line } in lines.iter() {
-        match place_of.get(user) {
-            Some(&place) => texts[place] = line.as_str(),
-            None => {
-                place_of.insert(user, users.len());
-                users.push(user.as_str());
-                texts.push(line.as_str());
-            }
-        }
-    }
-    // The campaign's row is locked, so nobody else changes or numbers its lines.
+    check_uploadable(campaign.state)?;
+    let (users, texts): (Vec<&str>, Vec<&str>) = campaign::distinct_lines(&lines).into_iter().unzip();
+    // The campaign's row is locked, so no other call changes or numbers its lines.
     let replaced = tx
         .query(
             r#"UPDATE campaign_lines l SET line = new.line FROM unnest($2::text[], $3::text[]) AS new ("user", line)
@@ -336,14 +331,53 @@ async fn set_state(
     .await?;
     let mut reached = to;
     if to.ended() {
-        keep_trace(&tx, &[campaign.num], keep_until).await?;
-    } else if !settle(&tx, &[campaign.num], now, keep_until).await?.is_empty() {
+        campaign_row::keep_trace(&tx, &[campaign.num], keep_until).await?;
+    } else if !campaign_row::settle(&tx, &[campaign.num], now, keep_until).await?.is_empty() {
         reached = CampaignState::Done;
     }
     Ok((campaign.num, reached))
 }
 
-/// What [`Campaigns::enqueue`] is given.
+/// Removes batches of an aborted campaign that nobody has taken. Returns whether there may be more.
+async fn purge_batches(
+    tx: Tx,
+    ids: Arc<Ids>,
+    num: CampaignNum,
+    now: Timestamp,
+) -> Result<(Departed, bool), Failed> {
+    let mut departed = Departed::default();
+    let Some(campaign) = campaign_row::rows(&tx, &[num]).await?.remove(&num) else {
+        return Ok((departed, false));
+    };
+    let removed = tx
+        .query(
+            "WITH free AS (
+                 SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 AND leased_until = 0
+                 ORDER BY campaign, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.variant, q.recipients",
+            &[&num, &(PURGE_ROWS as i64)],
+        )
+        .await?;
+    let variants = campaign_sum::variants(&tx, &[num]).await?;
+    let (mut parts, mut counts) = (Vec::new(), Vec::new());
+    let outcome = Outcome::Cancelled;
+    for row in &removed {
+        let of: Num = row.int(0)?;
+        let variant = VariantNum::from_code(row.code(1)?);
+        let devices: Vec<DeviceNum> = device_list::decode(row.bytes(2)?).collect();
+        let count = devices.len() as u64;
+        let of_variant = variant.and_then(|variant| variants.get(&(num, variant)).copied());
+        let under = Some(of).filter(|of| *of > 0).or(of_variant);
+        departed.add(Work::of(&ids, of, Some(campaign.id)), outcome, now, &devices);
+        parts.push(Part::of(under.unwrap_or(campaign.notification), outcome, now, devices));
+        counts.push(Count { campaign: num, num: under, outcome, reason: None, count });
+    }
+    outcome::add(&tx, &parts).await?;
+    campaign_sum::count(&tx, counts).await?;
+    Ok((departed, removed.len() == PURGE_ROWS))
+}
+
+/// The values of [`Campaigns::enqueue`].
 struct Page {
     from: u64,
     batches: Vec<NewBatch>,
@@ -360,40 +394,32 @@ async fn enqueue(
     keep_until: Timestamp,
 ) -> Result<CampaignState, Failed> {
     if page.walked {
-        let sql = "SELECT pg_advisory_xact_lock($1, (num % 2147483648)::int) FROM campaigns WHERE id = $2";
-        tx.query(sql, &[&LOCKS, &id.as_bytes().as_slice()]).await?;
+        campaign_row::lock_alone(&tx, id).await?;
     }
     let sql =
         "SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = $1 FOR NO KEY UPDATE";
     let row = tx.query_opt(sql, &[&id.as_bytes().as_slice()]).await?.ok_or(Error::NotFound)?;
-    let (campaign, app): (CampaignNum, _) = (row.get(0), AppId(row.get::<_, i64>(1) as u32));
-    let (notification, state): (Num, _) = (row.get(2), state_of(row.get(3))?);
-    let (cursor, walked) = (row.get::<_, i64>(4) as u64, row.get::<_, i64>(5) != 0);
-    if state != CampaignState::Running || walked || cursor != page.from {
+    let (campaign, app, notification): (CampaignNum, _, Num) = (row.int(0)?, row.app(1)?, row.int(2)?);
+    if (state_of(&row, 3)?, row.count(4)?, row.flag(5)?) != (CampaignState::Running, page.from, false) {
         return Err(Error::Conflict.into());
     }
     let (mut new, mut recipients_count) = (NewRows::default(), 0);
-    for NewBatch { service, due_at, lane, recipients } in &page.batches {
-        let recipients = queue::sorted(recipients.clone());
+    for batch in &page.batches {
+        let recipients = sorted(batch.recipients.clone());
         recipients_count += recipients.len() as i64;
-        let (service, lane, due_at) = (*service, *lane, *due_at);
-        let fallback = Fallback::Settled;
-        let entry =
-            Entry { app, lane, service, campaign, num: 0, variant: None, due_at, attempt: 0, fallback };
-        new.push(&entry, &recipients);
+        new.push(&campaign_entry(app, campaign, batch), &recipients);
     }
-    let (mut parts, mut counts) = (Vec::new(), Vec::new());
-    for PushPart { outcome, reason, devices, .. } in &page.parts {
-        let (outcome, reason) = (*outcome, *reason);
-        let part = Part::of(notification, outcome, now, queue::sorted(devices.clone()));
-        counts.push(Count { campaign, num: None, outcome, reason, count: part.count });
-        parts.push(Part { reason, ..part });
-    }
+    let parts: Vec<Part> = page.parts.iter().map(|part| page_part(notification, part, now)).collect();
+    let counts: Vec<Count> = parts
+        .iter()
+        .map(|&Part { outcome, reason, count, .. }| Count { campaign, num: None, outcome, reason, count })
+        .collect();
     let sql = "UPDATE campaigns SET cursor = $2, walked = $3, recipients = recipients + $4 WHERE num = $1";
     let (cursor, walked) = (page.cursor as i64, i64::from(page.walked));
     let moved = async { tx.execute(sql, &[&campaign, &cursor, &walked, &recipients_count]).await };
     tokio::try_join!(new.insert(&tx), outcome::add(&tx, &parts), moved)?;
-    let done = if page.walked { settle(&tx, &[campaign], now, keep_until).await? } else { Vec::new() };
-    count(&tx, counts).await?;
+    let done =
+        if page.walked { campaign_row::settle(&tx, &[campaign], now, keep_until).await? } else { Vec::new() };
+    campaign_sum::count(&tx, counts).await?;
     Ok(if done.is_empty() { CampaignState::Running } else { CampaignState::Done })
 }

@@ -1,4 +1,4 @@
-//! Connections: the URL, TLS, and what every session is told before it is used.
+//! Connections: the URL, TLS, and the settings of every session.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -16,14 +16,14 @@ use super::options::{PostgresError, PostgresOptions};
 use super::tls::Tls;
 use super::transaction::text_of;
 
-/// An unanswered packet ends a connection after this time.
+/// A connection without an answer to a packet ends after this time.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
-/// `server_version_num` of the first version with all that is used here.
+/// `server_version_num` of the first supported version.
 const SERVER_MIN: i32 = 140_000;
 
-/// Makes connections.
+/// Opens connections.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     config: Config,
     tls: Tls,
     settings: Arc<str>,
@@ -32,11 +32,11 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(options: &PostgresOptions) -> Result<Self, PostgresError> {
+    pub(crate) fn new(options: &PostgresOptions) -> Result<Self, PostgresError> {
         let (url, authorities) = split_url(&options.url)?;
         let mut config: Config = url.parse().map_err(|error| PostgresError::Url(text_of(&error)))?;
         if config.get_hosts().is_empty() || config.get_dbname().is_none() {
-            return Err(PostgresError::Url("it names no host or no database".to_owned()));
+            return Err(PostgresError::Url("it has no host or no database".to_owned()));
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.tcp_user_timeout(TCP_TIMEOUT).keepalives_idle(TCP_TIMEOUT);
@@ -53,12 +53,12 @@ impl Connector {
         Ok(Self { config, tls, settings, server })
     }
 
-    pub(super) fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.server.to_string()
     }
 
     /// A connection outside the pool.
-    pub(super) async fn session(&self) -> Result<ClientWrapper, Error> {
+    pub(crate) async fn session(&self) -> Result<ClientWrapper, Error> {
         let (client, driver) = self.open().await?;
         Ok(ClientWrapper::new(client, driver))
     }
@@ -86,8 +86,8 @@ impl Connector {
             .map_err(|error| PostgresError::Engine { server: self.server(), reason: error.to_string() })
     }
 
-    /// Refuses a server that lacks what is used here.
-    pub(super) async fn check_server(&self, client: &Client) -> Result<(), PostgresError> {
+    /// Rejects a server that is too old.
+    pub(crate) async fn check_server(&self, client: &Client) -> Result<(), PostgresError> {
         let sql = "SELECT current_setting('server_version_num')::int4, current_setting('server_version')";
         let row = client.query_one(sql, &[]).await.map_err(|error| self.failed(&error))?;
         match row.get::<_, i32>(0) >= SERVER_MIN {
@@ -96,8 +96,8 @@ impl Connector {
         }
     }
 
-    /// What went wrong while the store was opened.
-    pub(super) fn failed(&self, error: &Error) -> PostgresError {
+    /// An error while the store is opened.
+    pub(crate) fn failed(&self, error: &Error) -> PostgresError {
         let (server, reason) = (self.server(), text_of(error));
         match error.code() {
             Some(_) => PostgresError::Engine { server, reason },
@@ -114,7 +114,7 @@ impl Connect for Connector {
     }
 }
 
-/// The URL as tokio-postgres reads it, and the file that `sslrootcert` names.
+/// The URL in the form of tokio-postgres, and the file of `sslrootcert`.
 fn split_url(url: &str) -> Result<(String, Option<String>), PostgresError> {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut authorities = None;
@@ -127,7 +127,7 @@ fn split_url(url: &str) -> Result<(String, Option<String>), PostgresError> {
                 authorities = Some(path.into_owned());
                 continue;
             }
-            // Where there is TLS the certificate and the name are verified.
+            // With TLS, the certificate and the name are always verified.
             Some(("sslmode", "verify-full" | "verify-ca")) => "sslmode=require",
             _ => pair,
         };
@@ -152,12 +152,12 @@ fn server_of(config: &Config) -> String {
     text + "/" + config.get_dbname().unwrap_or_default()
 }
 
-/// Statements are point look-ups by index over many values, so nothing else is ever right for them; which index is
-/// seen anew each time, from the number of values and the size that tables have by then: a plan that is kept is
-/// for the size they had when it was made, and they grow. For hundreds of values planning is cheap.
+/// Settings of every session. Statements are point lookups by index for many values, so other plans are always worse.
+/// The index is chosen anew each time, from the number of values and the current size of the tables: a cached plan
+/// would fit the size at its creation, and tables grow. Planning is cheap compared with hundreds of values.
 ///
-/// Of a node that vanished without a word the server hears by its own packets: what the node's sessions hold, its slot
-/// among it, is free within 20 s instead of the hours that systems take by default.
+/// Keepalives detect a node that disappeared, so its locks, including its slot, are free within 20 s instead of the
+/// system default of hours.
 fn settings(options: &PostgresOptions) -> String {
     format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_understood_and_shown_without_the_password() {
+    fn urls_are_parsed_and_shown_without_the_password() {
         check("postgres://u:secret@db.example/noroshi", "db.example:5432/noroshi");
         check("postgresql://u@a:1,b:2/n?sslmode=verify-full", "a:1,b:2/n");
         check("postgres://u@%2Frun%2Fpg:54/n?connect_timeout=1", "/run/pg:54/n");
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_told() {
+    fn a_bad_url_is_reported() {
         for (url, text) in [
             ("postgres://u@h", "no database"),
             ("postgres://u@h/d?sslmode=maybe", "sslmode"),

@@ -1,9 +1,9 @@
-//! Devices: registration, changes, removal.
+//! [`Devices`] for PostgreSQL: registration, changes and removal.
 //!
-//! Locks, always in this order: that of a user's revocation ([`revocation`]), rows of devices by number, then, where a
-//! device gets another user or ends, the order lock ([`order::keep_accepts_out`]), then new devices and topics, then
-//! inboxes. What changes a device or its subscriptions has the device's row locked, so two of them follow each other
-//! and the second sees what the first left behind.
+//! Locks, always in this order: the user's revocation lock ([`revocation`]), rows of devices by number, then, if a
+//! device gets another user or is removed, the order lock ([`order::keep_accepts_out`]), then new devices and topics,
+//! then inboxes. A change of a device or its subscriptions locks the device's row, so that concurrent changes run one
+//! after the other.
 
 mod change;
 
@@ -17,17 +17,16 @@ use self::change::{Change, Changes, EMPTY, empty};
 use super::subscription::NewRows;
 use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, endpoint, order, revocation, topic};
-use crate::device::{check_topics, draw_id, tags_of, token_of};
+use crate::engine::device::{COLUMNS, check_topics, device_of, draw_id, id_of};
+use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{
-    Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, Suspect,
-};
+use crate::{Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation};
 
-/// How often a registration begins anew because somebody else made one of its devices at the same time. Each
-/// time at least one more of them is there, made by another log-in of the same device.
+/// Attempts of a registration whose device another call creates at the same time. After each attempt at least one
+/// more device exists.
 const COLLISIONS_MAX: usize = 8;
 
-/// A device to be made or brought up to date.
+/// A device to create or update.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub app: AppId,
@@ -45,7 +44,7 @@ impl Devices for Postgres {
         now: Timestamp,
     ) -> Result<Vec<Result<Device, Error>>, Error> {
         let wanted = devices.into_iter().map(|registration| {
-            // Drawn here, so that work that is repeated makes the same device.
+            // Drawn here, so that a retry creates the same device.
             let id = registration.device.clone().map_or_else(draw_id, Ok)?;
             Ok(Wanted { app, id, registration, now })
         });
@@ -83,13 +82,13 @@ impl Devices for Postgres {
         self.write(move |tx| {
             let device = device.clone();
             async move {
-                // What is kept of its session may not go on ([`crate::KEPT_ENDED`]).
+                // The session may not continue ([`crate::KEPT_ENDED`]).
                 let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1,
                                kept = CASE WHEN substr(kept, 1, 1) = '\\xff'::bytea THEN kept
                                            ELSE '\\xff'::bytea || coalesce(kept, ''::bytea) END
                            WHERE app = $1 AND id = $2 RETURNING token_version";
                 let version = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
-                let version = version.ok_or(Error::NotFound)?.get::<_, i64>(0) as u32;
+                let version = version.ok_or(Error::NotFound)?.int(0)? as u32;
                 revocation::revoke(&tx, app, Subject::Device, device.as_str(), now).await?;
                 Ok(version)
             }
@@ -120,7 +119,7 @@ impl Devices for Postgres {
 }
 
 impl Postgres {
-    /// Makes or updates devices of any apps, all in one commit, answers in order.
+    /// Creates or updates devices of any apps in one commit; answers in order.
     pub(super) async fn register_all(
         &self,
         wanted: Vec<Wanted>,
@@ -129,7 +128,7 @@ impl Postgres {
         for _ in 0..COLLISIONS_MAX {
             let again = Arc::clone(&wanted);
             match self.write(move |tx| register(tx, Arc::clone(&again))).await {
-                // Nothing was changed, and the next time the device is there.
+                // Nothing was changed, and the device exists for the next attempt.
                 Err(Error::Conflict) => {}
                 registered => return registered,
             }
@@ -152,57 +151,13 @@ impl Keys {
     }
 }
 
-/// Of `devices d`.
-pub(super) const COLUMNS: &str = "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
-     d.push_token, d.token_version, d.created_at, d.push_service, d.push_environment, d.push_suspect_at, \
-     d.push_suspect_reason, \
-     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 0 AND r.id = d.id), \
-     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 1 AND r.id = d.\"user\")";
-
 const ASKED: &str = "unnest($1::bigint[], $2::text[]) AS asked (app, id)
      JOIN devices d ON d.app = asked.app AND d.id = asked.id";
-
-/// The device of a row of [`COLUMNS`], its topics still missing.
-pub(super) fn device_of(row: &Row) -> Result<Device, Failed> {
-    let wrong = |error| Error::Engine(format!("a stored device: {error}"));
-    let code = |column| row.get::<_, Option<i64>>(column).map(|code| code as u8);
-    let suspect_at: Option<i64> = row.get(14);
-    Ok(Device {
-        num: DeviceNum(row.get::<_, i64>(0) as u64),
-        app: AppId(row.get::<_, i64>(1) as u32),
-        id: DeviceId::parse(row.get(2)).map_err(wrong)?,
-        user: row.get::<_, Option<&str>>(3).map(UserId::parse).transpose().map_err(wrong)?,
-        attributes: attributes_of(row, 4)?,
-        topics: Vec::new(),
-        push_token: token_of(row.get(9), code(12), code(13)),
-        push_suspect: suspect_at.map(|at| Suspect {
-            at: Timestamp(at as u64),
-            reason: row.get::<_, Option<String>>(15).unwrap_or_default(),
-        }),
-        token_version: row.get::<_, i64>(10) as u32,
-        revoked: Revocation {
-            device: row.get::<_, Option<i64>>(16).map(|at| Timestamp(at as u64)),
-            user: row.get::<_, Option<i64>>(17).map(|at| Timestamp(at as u64)),
-        },
-        created_at: Timestamp(row.get::<_, i64>(11) as u64),
-    })
-}
-
-/// Of `platform, locale, timezone, app_version, tags` from column `first` on.
-pub(super) fn attributes_of(row: &Row, first: usize) -> Result<Attributes, Error> {
-    Ok(Attributes {
-        platform: row.get(first),
-        locale: row.get(first + 1),
-        timezone: row.get(first + 2),
-        app_version: row.get(first + 3),
-        tags: tags_of(row.get(first + 4))?,
-    })
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lock {
     None,
-    /// Against everybody who changes the device, or what hangs on it.
+    /// Excludes other changes of the device and of rows that belong to it.
     Change,
 }
 
@@ -214,16 +169,16 @@ async fn load(tx: &Tx, keys: &Keys, lock: Lock) -> Result<HashMap<(AppId, Device
         "SELECT d.num, t.name FROM {ASKED} JOIN subscriptions s ON s.device = d.num AND s.named = 1
          JOIN topics t ON t.num = s.topic ORDER BY d.num, t.name"
     );
-    // Topics are read after the lock is there.
+    // Topics are read after the lock is held.
     tx.prepare(&[&devices, &topics]).await?;
     let values: Values<'_> = &[&keys.apps, &keys.ids];
     let (devices, topics) = tokio::try_join!(tx.query(&devices, values), tx.query(&topics, values))?;
-    let mut devices = devices.iter().map(device_of).collect::<Result<Vec<_>, Failed>>()?;
+    let mut devices = devices.iter().map(device_of).collect::<Result<Vec<_>, Error>>()?;
     add_topics(&mut devices, &topics);
     Ok(devices.into_iter().map(|device| ((device.app, device.id.clone()), device)).collect())
 }
 
-/// Both in the order of device numbers.
+/// Both are ordered by device number.
 fn add_topics(devices: &mut [Device], topics: &[Row]) {
     let mut topics = topics.iter().peekable();
     for device in devices {
@@ -242,7 +197,7 @@ async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>,
     let after = filter.after.map_or(0, |num| num.0 as i64);
     let user = filter.user.as_ref().map(UserId::as_str);
     let rows = tx.query(&sql, &[&i64::from(app.0), &after, &(filter.limit as i64), &user]).await?;
-    let mut devices = rows.iter().map(device_of).collect::<Result<Vec<_>, Failed>>()?;
+    let mut devices = rows.iter().map(device_of).collect::<Result<Vec<_>, Error>>()?;
     let nums: Vec<_> = devices.iter().map(|device| device.num.0 as i64).collect();
     let sql = "SELECT s.device, t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
                WHERE s.device = ANY($1) AND s.named = 1 ORDER BY s.device, t.name";
@@ -250,7 +205,7 @@ async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>,
     Ok(devices)
 }
 
-/// A device named twice is brought up to date twice, in turn.
+/// A device that is named twice is updated twice, in turn.
 fn rounds(wanted: &[Wanted]) -> Vec<Vec<usize>> {
     let mut times: HashMap<(AppId, &DeviceId), usize> = HashMap::new();
     let mut rounds: Vec<Vec<usize>> = Vec::new();
@@ -265,7 +220,7 @@ fn rounds(wanted: &[Wanted]) -> Vec<Vec<usize>> {
     rounds
 }
 
-/// [`Error::Conflict`] if somebody made one of the devices after it was looked for: to be tried again.
+/// [`Error::Conflict`] if another call created one of the devices after the lookup: the caller retries.
 async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Error>>, Failed> {
     let mut answers: Vec<Result<Device, Error>> = vec![Err(Error::NotFound); wanted.len()];
     let with_jwt = |one: &&Wanted| one.registration.issued != Issued::Elsewhere;
@@ -290,7 +245,7 @@ async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Er
             let is_new = found.is_none();
             let mut device = found.unwrap_or_else(|| Device::fresh(app, id, now));
             match device.register(registration) {
-                Ok(renewal) => changes.0.push(Change { i, device, renewal, is_new, now }),
+                Ok(effects) => changes.0.push(Change { i, device, effects, is_new, now }),
                 Err(refused) => answers[i] = Err(refused),
             }
         }
@@ -302,7 +257,7 @@ async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Er
     Ok(answers)
 }
 
-/// Those of a round whose JWT was revoked. Their devices are locked, or are not there.
+/// The registrations of a round whose JWT was revoked. Their devices are locked or do not exist.
 async fn revoked(tx: &Tx, wanted: &[Wanted], round: &[usize]) -> Result<HashSet<usize>, Failed> {
     let with_jwt = |i: &&usize| wanted[**i].registration.issued != Issued::Elsewhere;
     let asked: Vec<usize> = round.iter().filter(with_jwt).copied().collect();
@@ -327,8 +282,7 @@ async fn revoke_user(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result
                          ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END
          FROM found WHERE d.num = found.num RETURNING d.id";
     let rows = tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;
-    let wrong = |error| Failed::from(Error::Engine(format!("a stored device: {error}")));
-    rows.iter().map(|row| DeviceId::parse(row.get(0)).map_err(wrong)).collect()
+    rows.iter().map(|row| Ok(id_of(row, 0)?)).collect()
 }
 
 async fn locked(tx: &Tx, app: AppId, id: &DeviceId) -> Result<Device, Failed> {
@@ -344,8 +298,8 @@ async fn update(
     now: Timestamp,
 ) -> Result<Device, Failed> {
     let mut device = locked(&tx, app, &id).await?;
-    let renewal = device.change(change)?;
-    let mut changes = Changes(vec![Change { i: 0, device, renewal, is_new: false, now }]);
+    let effects = device.change(change)?;
+    let mut changes = Changes(vec![Change { i: 0, device, effects, is_new: false, now }]);
     changes.write(&tx).await?;
     Ok(changes.0.pop().ok_or(Error::NotFound)?.device)
 }
@@ -384,7 +338,7 @@ const REMEMBER: &str = "INSERT INTO deleted_devices (app, id, token_version)
      ON CONFLICT (app, id) DO UPDATE SET token_version = excluded.token_version";
 const DELETE: &str = "DELETE FROM devices WHERE num = $1";
 
-/// What was read of the device before does not hold any longer.
+/// Marks earlier reads of the device as outdated.
 const REVISE: &str = "UPDATE devices SET revision = revision + 1 WHERE num = $1";
 
 async fn subscribe(tx: Tx, app: AppId, id: DeviceId, topic: Topic) -> Result<bool, Failed> {
@@ -397,16 +351,16 @@ async fn subscribe(tx: Tx, app: AppId, id: DeviceId, topic: Topic) -> Result<boo
     subscriptions.push(app, &id, &topic);
     let num = device.num.0 as i64;
     let values: Values<'_> = &[&num];
-    tx.prepare(&[topic::MAKE, NewRows::INSERT, REVISE]).await?;
+    tx.prepare(&[topic::CREATE, NewRows::INSERT, REVISE]).await?;
     tokio::try_join!(
-        topic::make(&tx, [(app, &topic)]),
+        topic::create(&tx, [(app, &topic)]),
         subscriptions.insert(&tx),
         tx.execute(REVISE, values),
     )?;
     Ok(true)
 }
 
-/// That to `$everyone` stays.
+/// The subscription to `$everyone` cannot be removed.
 async fn unsubscribe(tx: Tx, app: AppId, id: DeviceId, topic: Topic) -> Result<bool, Failed> {
     let device = locked(&tx, app, &id).await?;
     if device.topics.binary_search(&topic).is_err() {

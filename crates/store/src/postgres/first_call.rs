@@ -1,20 +1,21 @@
-//! What a device is told when its app starts, by one statement: one round trip, and one state without a transaction.
+//! What an app shows first of a device, with one statement: one round trip, and a consistent read without a transaction.
 
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic};
-use tokio_postgres::Row;
 
-use super::backlog::{MESSAGE_COLUMNS, message_from};
-use super::device::{COLUMNS, device_of};
+use super::backlog::MESSAGE_COLUMNS;
 use super::transaction::{Failed, Tx, Values};
 use crate::FirstCall;
+use crate::engine::device::{COLUMNS, device_of};
+use crate::engine::notification::message_of_row;
+use crate::engine::record::Record;
 use crate::ids::Ids;
 
-/// Columns of a device.
+/// The number of columns of a device.
 const DEVICE_COLUMNS: usize = 18;
 
-/// A row for each message, each with the device; one for a device without messages.
+/// One row per message, each with the device; one row for a device without messages.
 pub(super) async fn first_call(
     tx: &Tx,
     ids: &Ids,
@@ -44,17 +45,19 @@ pub(super) async fn first_call(
     let Some(first) = rows.first() else { return Ok(None) };
     let names: Option<Vec<String>> = first.get(DEVICE_COLUMNS);
     let mut device = device_of(first)?;
-    // In the order of their bytes, whatever the database's collation.
+    // Sorted by bytes, whatever the database's collation.
     device.topics = names.unwrap_or_default().iter().map(|name| Topic::from_trusted(name)).collect();
     device.topics.sort_unstable();
-    let expires_at: Option<i64> = first.get(DEVICE_COLUMNS + 2);
-    let of_message = |row: &&Row| row.get::<_, Option<i64>>(DEVICE_COLUMNS + 3).is_some();
-    let messages = rows.iter().filter(of_message);
-    let newest = messages.map(|row| message_from(row, DEVICE_COLUMNS + 3, ids).map(Arc::new));
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if row.int_or_null(DEVICE_COLUMNS + 3)?.is_some() {
+            messages.push(Arc::new(message_of_row(row, DEVICE_COLUMNS + 3, ids)?));
+        }
+    }
     Ok(Some(FirstCall {
         device,
-        unread: first.get::<_, i64>(DEVICE_COLUMNS + 1) as u64,
-        newest: newest.collect::<Result<_, _>>()?,
-        expires_at: expires_at.map(|at| Timestamp(at as u64)),
+        unread: first.count(DEVICE_COLUMNS + 1)?,
+        newest: messages,
+        expires_at: first.time_or_null(DEVICE_COLUMNS + 2)?,
     }))
 }

@@ -1,6 +1,6 @@
-//! One group of accepted notifications, from what it names to rows: [`read`] asks for everything the group
-//! needs to know in one round trip, `plan` decides without the database, and `writing` writes it with a fixed
-//! number of statements, whatever the number of notifications and targets.
+//! A group of accepted notifications: [`read`] reads everything that the group depends on in one round trip, `plan`
+//! decides without the database, and `writing` writes the result with a fixed number of statements, for any number of
+//! notifications and targets.
 
 mod inbox;
 mod plan;

@@ -1,9 +1,9 @@
-//! Numbers of notifications over all nodes. [`crate::ids`] has what a number is; here is who gives it out.
+//! Numbers of notifications over all nodes. [`crate::ids`] defines numbers; this module gives them out.
 //!
-//! What is accepted gets *ordered* numbers, one after the other over the whole database: the last is a row that
-//! is read and moved under the order lock. Their counters stay below 2,048. What is only noted gets *loose*
-//! numbers without asking anybody: their counters from 2,048 on are divided among 64 slots, of which a node has
-//! one for itself (`slot`).
+//! Accepted notifications get *ordered* numbers, in one sequence for the whole database: the last one is in a row
+//! that is read and updated under the order lock. Their counters are below 2,048. Notifications of which only the
+//! trace is kept get *loose* numbers without coordination: the counters from 2,048 on are divided among 64 slots, and
+//! each node has its own (`slot`).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,21 +14,21 @@ use crate::ids::Num;
 
 const COUNTER_BITS: u32 = 12;
 const COUNTER_MASK: i64 = (1 << COUNTER_BITS) - 1;
-/// Counters from here on are those of slots.
+/// Counters from here on belong to slots.
 const LOOSE: i64 = 1 << (COUNTER_BITS - 1);
-/// Slots, and so nodes.
+/// Slots, which limits the number of nodes.
 pub(super) const SLOTS: i64 = 64;
-/// Counters of a slot: 32 a millisecond, then it borrows from the next.
+/// Counters of a slot: 32 per millisecond, after which it borrows from the next.
 const SLOT_COUNTERS: i64 = LOOSE / SLOTS;
 /// 48 bits of milliseconds.
 const MILLISECONDS_MASK: u64 = (1 << 48) - 1;
 
-/// The first number of that time.
+/// The first number of a time.
 fn floor(now: Timestamp) -> Num {
     ((now.0 & MILLISECONDS_MASK) << COUNTER_BITS) as Num
 }
 
-/// The ordered number that follows `last`, whichever kind that is.
+/// The ordered number after `last`, which may be ordered or loose.
 pub(super) fn ordered_after(last: Num, now: Timestamp) -> Num {
     let next = (last + 1).max(floor(now));
     if next & COUNTER_MASK < LOOSE { next } else { (next | COUNTER_MASK) + 1 }
@@ -36,13 +36,13 @@ pub(super) fn ordered_after(last: Num, now: Timestamp) -> Num {
 
 /// Gives out loose numbers.
 pub(super) struct Loose {
-    /// The lock guards the last one given out; nothing else is locked or awaited under it.
+    /// The lock guards the last number; no other lock and no await happens under it.
     last: Mutex<Num>,
     slot: AtomicI64,
 }
 
 impl Loose {
-    /// Goes on behind everything of the time of `last`.
+    /// Continues after all numbers of the time of `last`.
     pub(super) fn new(last: Num, slot: i64) -> Self {
         Self { last: Mutex::new(last | COUNTER_MASK), slot: AtomicI64::new(slot) }
     }
@@ -51,9 +51,9 @@ impl Loose {
         self.slot.load(Ordering::Relaxed)
     }
 
-    /// Another one, from the next millisecond on.
+    /// Changes the slot, from the next millisecond on.
     pub(super) fn set_slot(&self, slot: i64) {
-        // A panic cannot happen while it is held, so a poisoned lock holds a good number.
+        // No panic is possible while it is held, so a poisoned lock holds a valid number.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last |= COUNTER_MASK;
         self.slot.store(slot, Ordering::Relaxed);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordered_numbers_increase_and_leave_the_slots_alone() {
+    fn ordered_numbers_increase_and_avoid_the_slots() {
         let mut last = 0;
         // 10,000 in one millisecond is more than the counters below the slots'.
         for now in [1_000; 10_000].into_iter().chain([5, 0, 2_000_000, 7]) {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_never_give_out_the_same_number() {
+    fn slots_give_out_distinct_numbers() {
         let mut all: Vec<_> = (0..SLOTS)
             .flat_map(|slot| {
                 let loose = Loose::new(0, slot);

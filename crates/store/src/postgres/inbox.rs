@@ -1,40 +1,42 @@
-//! Rows that leave inboxes for their own sake: confirmed, expired, cancelled. What a group of accepts pushes out is
-//! [`super::group`]'s. And parts of an inbox, to be read by the way.
+//! Ranges of an inbox, and the removal of rows that were acknowledged, expired or cancelled. [`super::group`] removes the
+//! rows that accepting replaces or evicts.
 //!
-//! Whoever removes rows locks them by device and notification first, so that of two who remove some of the same
-//! none waits for the other in a circle.
+//! A removal first locks its rows, ordered by device and notification, so that two removals of the same rows do not
+//! deadlock.
 
-use noroshi_types::DeviceNum;
+use noroshi_types::{AppId, DeviceId, DeviceNum};
 use tokio_postgres::Row;
 
 use super::backlog;
 use super::transaction::{Failed, Tx};
+use crate::engine::inbox::{Window, anchor};
+use crate::engine::record::Record;
 use crate::ids::{Ids, Num, numbers};
-use crate::{Error, InboxPage, InboxPlace, InboxRange};
+use crate::{Error, InboxPage, InboxRange};
 
-/// Part of an inbox; none if it is to begin at a message that is not in it.
-pub(super) async fn range(tx: &Tx, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Failed> {
+/// The device's number.
+pub(super) async fn device(tx: &Tx, app: AppId, device: &DeviceId) -> Result<i64, Failed> {
     let sql = "SELECT num FROM devices WHERE app = $1 AND id = $2";
-    let device = tx.query_opt(sql, &[&i64::from(asked.app.0), &asked.device.as_str()]).await?;
-    let device: i64 = device.ok_or(Error::NotFound)?.get(0);
+    let row = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
+    Ok(row.ok_or(Error::NotFound)?.int(0)?)
+}
+
+/// Part of an inbox; `None` if the message to start at is not in it.
+pub(super) async fn range(tx: &Tx, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Failed> {
+    let device = device(tx, asked.app, &asked.device).await?;
     let (now, (since, until)) = (asked.now.0 as i64, numbers(asked.since, asked.until));
     let of = "FROM inbox i JOIN notifications n ON n.num = i.num
               WHERE i.device = $1 AND i.num BETWEEN $2 AND $3 AND n.expires_at > $4";
     let count = async |since: Num, until: Num| -> Result<u64, Failed> {
         let sql = format!("SELECT count(*) {of}");
-        Ok(tx.query_one(&sql, &[&device, &since, &until, &now]).await?.get::<_, i64>(0) as u64)
+        Ok(tx.query_one(&sql, &[&device, &since, &until, &now]).await?.count(0)?)
     };
-    let (first, last, order) = match asked.place {
-        InboxPlace::First => (since, until, "ASC"),
-        InboxPlace::Last => (since, until, "DESC"),
-        InboxPlace::After(id) | InboxPlace::Before(id) => match ids.num(id) {
-            Some(num) if count(num, num).await? > 0 => match asked.place {
-                InboxPlace::After(_) => (since.max(num.saturating_add(1)), until, "ASC"),
-                _ => (since, until.min(num - 1), "DESC"),
-            },
-            _ => return Ok(None),
-        },
-    };
+    match anchor(asked.place, ids) {
+        Some(Some(num)) if count(num, num).await? > 0 => {}
+        Some(_) => return Ok(None),
+        None => {}
+    }
+    let Window { first, last, order } = Window::of(asked.place, ids, since, until);
     let sql = format!("SELECT i.num {of} ORDER BY i.num {order} LIMIT $5");
     let limit = i64::try_from(asked.limit).unwrap_or(i64::MAX);
     let rows = tx.query(&sql, &[&device, &first, &last, &now, &limit]).await?;
@@ -49,14 +51,14 @@ pub(super) async fn range(tx: &Tx, ids: &Ids, asked: &InboxRange) -> Result<Opti
     Ok(Some(InboxPage { messages, index, total: count(since, until).await? }))
 }
 
-/// What [`remove`] runs.
+/// The statement of [`remove`].
 pub(super) const REMOVE: &str = "WITH found AS (
         SELECT i.device, i.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
         JOIN inbox i ON i.device = asked.device AND i.num = asked.num ORDER BY i.device, i.num FOR UPDATE OF i)
     DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
     RETURNING i.device, i.num";
 
-/// Removes the rows of these devices and notifications, pair by pair; those that were there.
+/// Removes rows by pairs of device and notification. Returns those that existed.
 pub(super) async fn remove(tx: &Tx, devices: &[i64], nums: &[Num]) -> Result<Vec<(DeviceNum, Num)>, Failed> {
     if devices.is_empty() {
         return Ok(Vec::new());
@@ -64,7 +66,7 @@ pub(super) async fn remove(tx: &Tx, devices: &[i64], nums: &[Num]) -> Result<Vec
     Ok(tx.query(REMOVE, &[&devices, &nums]).await?.iter().map(pair_of).collect())
 }
 
-/// Of the columns `device` and `num`.
+/// Reads the columns `device` and `num`.
 pub(super) fn pair_of(row: &Row) -> (DeviceNum, Num) {
     (DeviceNum(row.get::<_, i64>(0) as u64), row.get(1))
 }

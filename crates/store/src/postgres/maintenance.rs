@@ -1,5 +1,5 @@
-//! Removing what has expired, a bounded number of rows at a time, knowing that the store works, and who of all
-//! nodes does what only one is to do.
+//! [`Maintenance`] for PostgreSQL: removes expired rows, a bounded number per call, checks that the store works, and
+//! elects leaders.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,38 +7,32 @@ use std::time::Duration;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
-use super::outcome::{self, Part, StoredPart};
+use super::outcome::{self, StoredPart};
 use super::transaction::{Failed, Tx};
-use super::{Postgres, campaign, inbox, purge, topic_log};
+use super::{Postgres, inbox, topic_log};
+use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
+use crate::engine::record::Record;
+use crate::engine::{campaign, purge};
 use crate::ids::{Ids, Num};
-use crate::row::outstanding;
 use crate::{Error, Maintenance, Place, Pruned, Work};
-
-/// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
-const LISTED_PER_ROW: u64 = 100;
 
 #[async_trait::async_trait]
 impl Maintenance for Postgres {
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
         let rows_max = rows_max.max(1);
-        let mut pruned = Pruned::default();
-        // Apart, so that none of them holds locks for long.
+        // Separate transactions, so that none of them holds locks for long.
         let ids = self.ids.clone();
         let expired = self.write(move |tx| expire(tx, ids.clone(), now, rows_max)).await?;
-        pruned.inbox = expired.inbox;
-        pruned.topic_log = expired.topic_log;
         let forgotten = self.write(move |tx| forget(tx, now, rows_max)).await?;
-        pruned.notifications = forgotten.notifications;
         let before = Timestamp(now.0.saturating_sub(self.options.trace_retention.as_millis() as u64));
         let small = self.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
-        let purging = self.write(move |tx| purge::resume(tx, now, rows_max)).await?;
-        pruned.more = expired.more || forgotten.more || small.more || purging;
+        let purging = self.write(move |tx| async move { purge::resume(&tx, now, rows_max).await }).await?;
         Ok(Pruned {
-            inbox: pruned.inbox,
+            inbox: expired.inbox,
             expired: expired.expired,
-            topic_log: pruned.topic_log,
-            notifications: pruned.notifications,
-            more: pruned.more,
+            topic_log: expired.topic_log,
+            notifications: forgotten.notifications,
+            more: expired.more || forgotten.more || small.more || purging,
             ..small
         })
     }
@@ -58,18 +52,16 @@ impl Maintenance for Postgres {
                 Ok(row.get::<_, Vec<u8>>(0))
             })
             .await?;
-        // Another check may have written since; what must not happen is that nothing is there.
+        // A concurrent check may have written since, so only the presence of a value is checked.
         match read.len() == written.len() {
             true => Ok(()),
-            false => Err(Error::Engine("what was written was not read back".to_owned())),
+            false => Err(Error::Engine("a written value could not be read back".to_owned())),
         }
     }
 
     async fn place(&self) -> Result<Place, Error> {
-        self.read(
-            |tx| async move { Ok(Place(tx.query_one("SELECT last FROM accept_order", &[]).await?.get(0))) },
-        )
-        .await
+        let sql = "SELECT last FROM accept_order";
+        self.read(async |tx: Tx| Ok(Place(tx.query_one(sql, &[]).await?.int(0)?))).await
     }
 
     async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error> {
@@ -109,7 +101,7 @@ impl Maintenance for Postgres {
     }
 }
 
-/// Takes notifications whose ttl has ended out of inboxes and logs.
+/// Removes notifications whose ttl has ended from inboxes and logs.
 async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let sql = "SELECT num, topic FROM notifications WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     let rows = tx.query(sql, &[&(now.0 as i64), &(rows_max as i64)]).await?;
@@ -135,7 +127,7 @@ async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Resul
     pruned.more |= emptied.more;
     settled.extend(emptied.settled);
     settled.sort_unstable();
-    // What was cancelled or replaced at this moment stays so.
+    // Notifications that were cancelled or replaced at this moment keep their standing.
     let sql = "UPDATE notifications SET standing = 3 WHERE num = ANY($1) AND standing = 1";
     tx.execute(sql, &[&settled]).await?;
     Ok(pruned)
@@ -143,14 +135,14 @@ async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Resul
 
 #[derive(Default)]
 struct Emptied {
-    /// What was removed.
+    /// The removed rows.
     expired: Vec<Part>,
     more: bool,
-    /// Of which nothing is left.
+    /// Notifications without remaining rows.
     settled: Vec<Num>,
 }
 
-/// Removes what is left of these from inboxes, at most `rows_max` rows.
+/// Removes remaining inbox rows of these notifications, at most `rows_max`.
 async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -> Result<Emptied, Failed> {
     let mut emptied = Emptied::default();
     if nums.is_empty() {
@@ -163,7 +155,7 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
             emptied.settled.push(*num);
             continue;
         };
-        // Lists cost time too, however few of their devices are left.
+        // Reading lists costs time too, however few of their devices are left.
         if listed >= rows_max as u64 * LISTED_PER_ROW {
             emptied.more = true;
             break;
@@ -182,7 +174,7 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
         devices.extend(left.iter().take(room).map(|device| device.0 as i64));
         of.resize(devices.len(), num);
         if left.len() >= room {
-            // There may be more rows of this one: it stays on the list.
+            // This notification may have more rows: its standing stays.
             emptied.more = true;
             break;
         }
@@ -201,8 +193,8 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
     Ok(emptied)
 }
 
-/// Removes notifications that are not to be kept any longer and that no push work needs, with what hangs on them:
-/// confirmations that no claim asked for, openings, and outcomes, of which a campaign of small batches has a great many.
+/// Removes notifications whose retention has ended and that no push work needs, with their rows: confirmations that
+/// no claim needed, openings, and outcomes, of which a campaign of small batches has many.
 async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let limit = rows_max as i64;
     let sql = "SELECT num FROM notifications n WHERE keep_until <= $1 AND standing <> 1
@@ -226,7 +218,7 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     let of_variants = "DELETE FROM variant_notifications WHERE num = ANY($1)";
     removed += tx.execute(of_variants, &[&nums]).await?;
     if removed >= rows_max as u64 {
-        // There may be more of them: their notifications go when nothing hangs on them.
+        // There may be more rows: the notification is removed after its last row.
         pruned.more = true;
     }
     let sql = "DELETE FROM notifications n WHERE num = ANY($1)
@@ -234,7 +226,7 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
                    AND NOT EXISTS (SELECT 1 FROM push_confirmed c WHERE c.num = n.num)
                    AND NOT EXISTS (SELECT 1 FROM openings p WHERE p.num = n.num)";
     pruned.notifications = tx.execute(sql, &[&nums]).await?;
-    // Outcomes and openings that were committed while their notification went have nobody to go with.
+    // Removes outcomes and openings that were committed while their notification was removed.
     let sql = "DELETE FROM outcomes o USING (
                    SELECT num, seq FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
                    ORDER BY num, seq LIMIT $1) v
@@ -248,7 +240,7 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     Ok(pruned)
 }
 
-/// Everything whose end is in its row.
+/// Removes rows that have their own expiry.
 async fn forget_small(
     tx: Tx,
     now: Timestamp,
@@ -263,7 +255,7 @@ async fn forget_small(
     let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
                WHERE num = ANY($1) AND retained_expires_at <= $2";
     tx.execute(sql, &[&topics, &at]).await?;
-    // A key that is locked is just being used again.
+    // A locked key is being replaced.
     let sql = "DELETE FROM idempotency i USING (
                    SELECT app, key FROM idempotency WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) v
                WHERE i.app = v.app AND i.key = v.key";
@@ -271,7 +263,7 @@ async fn forget_small(
     let sql = "DELETE FROM push_invalidations i USING (
                    SELECT seq FROM push_invalidations WHERE at <= $1 LIMIT $2) v WHERE i.seq = v.seq";
     pruned.invalidations = tx.execute(sql, &[&(retained_since.0 as i64), &limit]).await?;
-    // Of stores that were closed; one that is open writes its own again with the next group.
+    // Marks of closed stores; an open store writes its mark again with the next group.
     tx.execute("DELETE FROM accept_marks WHERE at < now() - interval '1 day'", &[]).await?;
     let (lines, more_lines) = campaign::prune_lines(&tx, retained_since, rows_max).await?;
     pruned.campaign_lines = lines;

@@ -1,49 +1,46 @@
-//! What an operator may choose about the PostgreSQL store, and why it could not be opened.
+//! Options of the PostgreSQL store, and why it could not be opened.
 
 use std::time::Duration;
 
 use noroshi_supervision::Threads;
 use noroshi_types::limits;
 
-/// Where the database is, and limits.
+/// The database's URL, and limits.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?…`. Of several hosts the one is taken that can be written
-    /// to. `sslmode`: `disable`, `prefer`, `require` or `verify-full`; where TLS is used the certificate is
-    /// verified, against the authorities in the PEM file `sslrootcert` names or else those that browsers trust.
+    /// `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?…`. Of several hosts the writable one is used. `sslmode`:
+    /// `disable`, `prefer`, `require` or `verify-full`. With TLS the certificate is always verified, against the
+    /// authorities in the PEM file of `sslrootcert`, or else those that browsers trust.
     pub url: String,
-    /// Rows kept in the inbox of one device; the oldest make room. At least 1. An inbox may exceed this by
-    /// [`limits::inbox_slack`] before they do.
+    /// Rows kept in the inbox of one device; the oldest are evicted. At least 1. An inbox may exceed this by
+    /// [`limits::inbox_slack`] before it is trimmed.
     pub inbox_rows: u32,
-    /// Rows kept in the log of one topic; the oldest make room. At least 1.
+    /// Rows kept in the log of one topic; the oldest are trimmed. At least 1.
     pub topic_log_rows: u64,
-    /// How long a notification and its outcomes are kept after it was accepted, if it does not
-    /// live longer anyway.
+    /// The minimum time that a notification and its outcomes are kept after acceptance.
     pub trace_retention: Duration,
-    /// Connections of the pool. Three more are held: for accepting, for what is written behind, and for the
-    /// slot of this node.
+    /// Connections of the pool. Three more are open: for accepting, for background writes, and for this node's slot.
     pub connections: usize,
-    /// How long something waits for a free connection of the pool.
+    /// How long a call waits for a free connection of the pool.
     pub pool_wait: Duration,
-    /// How long accepting and other work waits for a server that is away, or for the order lock.
+    /// How long accepting and other calls wait for an unavailable server or the order lock.
     pub accept_wait: Duration,
     pub connect_timeout: Duration,
-    /// The server ends a statement that takes longer.
+    /// The server cancels a statement that takes longer.
     pub statement_timeout: Duration,
-    /// The server ends a statement that waits longer for a lock.
+    /// The server cancels a statement that waits longer for a lock.
     pub lock_timeout: Duration,
-    /// The server ends a session that holds a transaction, and with it the order lock, and asks for nothing
-    /// this long.
+    /// The server ends a session that is idle in a transaction for this long, and with it the order lock.
     pub idle_timeout: Duration,
-    /// How long the order lock is held for handing over what was accepted.
+    /// How long the order lock is held for handing over accepted messages.
     pub hand_over_timeout: Duration,
-    /// Operations that may wait to be accepted.
+    /// Operations that may wait for acceptance.
     pub write_queue: usize,
-    /// Rows that the waiting operations may write, together.
+    /// Rows that waiting operations may write in total.
     pub write_queue_rows: usize,
     /// Operations of one commit.
     pub group_operations_max: usize,
-    /// Rows of one commit, counted before the last operation that joins.
+    /// Rows of one commit, not counting the last operation.
     pub group_rows_max: usize,
     /// Where the store's tasks report failures.
     pub threads: Threads,
@@ -79,30 +76,30 @@ impl Default for PostgresOptions {
     }
 }
 
-/// The URL may hold a password.
+/// The URL may contain a password.
 impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresOptions").field("connections", &self.connections).finish_non_exhaustive()
     }
 }
 
-/// Why the store could not be opened: one line for the operator, without the password.
+/// Why the store could not be opened, in one line without the password.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    #[error("the store's URL is not usable: {0}")]
+    #[error("the URL of the store is invalid: {0}")]
     Url(String),
     #[error("the authorities in {path} cannot be used: {reason}")]
     Authorities { path: String, reason: String },
     #[error("the database at {server} cannot be reached: {reason}")]
     Unreachable { server: String, reason: String },
-    #[error("the server at {server} is too old: PostgreSQL {found}, at least 14 is needed")]
+    #[error("the server at {server} is too old: PostgreSQL {found}; version 14 or newer is required")]
     Server { server: String, found: String },
     #[error(
-        "the database at {server} was written by a newer version (schema {found}, this program knows up to {known}): \
+        "the database at {server} was written by a newer version (schema {found}; this program supports up to {known}): \
          upgrade this program"
     )]
     Newer { server: String, found: i64, known: i64 },
-    #[error("64 nodes use the database at {server} already")]
+    #[error("the database at {server} is already used by 64 nodes, the maximum")]
     Slots { server: String },
     #[error("the database at {server} cannot be opened: {reason}")]
     Engine { server: String, reason: String },

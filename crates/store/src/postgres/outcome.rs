@@ -1,33 +1,14 @@
-//! What became of notifications: parts of equal outcome and time, each with its devices.
+//! Outcomes of notifications as rows: parts of equal outcome and time, each with its devices.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use super::transaction::{Failed, Tx};
-use crate::device_list;
+use crate::engine::device_list;
+use crate::engine::outcome::{NO_SUMS, OutstandingDevices, Part, Sums};
+use crate::engine::record::Record;
 use crate::ids::Num;
-use crate::row::{Sums, WAYS_OUT};
-
-/// A part to be added.
-#[derive(Debug, Clone)]
-pub(super) struct Part {
-    pub num: Num,
-    pub outcome: Outcome,
-    pub reason: Option<&'static str>,
-    pub at: Timestamp,
-    /// Sorted.
-    pub devices: Vec<DeviceNum>,
-    pub count: u64,
-}
-
-impl Part {
-    /// Of devices that are all known; they must be sorted.
-    pub(super) fn of(num: Num, outcome: Outcome, at: Timestamp, devices: Vec<DeviceNum>) -> Self {
-        let count = devices.len() as u64;
-        Self { num, outcome, reason: None, at, devices, count }
-    }
-}
 
 /// Parts as the columns of [`INSERT`].
 #[derive(Default)]
@@ -41,7 +22,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Without those that are of nobody.
+    /// Parts without devices are left out.
     pub(super) fn of(parts: &[Part]) -> Self {
         let mut columns = Self::default();
         for part in parts.iter().filter(|part| part.count > 0) {
@@ -67,7 +48,7 @@ impl Columns {
 pub(super) const INSERT: &str = "INSERT INTO outcomes (num, outcome, at, count, devices, reason)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[])";
 
-/// Adds parts, all with one statement. Nothing is written for nobody.
+/// Adds parts with one statement. Parts without devices are not written.
 pub(super) async fn add(tx: &Tx, parts: &[Part]) -> Result<(), Failed> {
     let columns = Columns::of(parts);
     if !columns.nums.is_empty() {
@@ -86,47 +67,36 @@ pub(super) struct StoredPart {
     pub reason: Option<String>,
 }
 
-/// Every part of these notifications, those of each oldest first.
+/// Every part of these notifications, those of each oldest first. Outcomes that only a newer program knows are skipped.
 pub(super) async fn parts(tx: &Tx, nums: &[Num]) -> Result<Vec<StoredPart>, Failed> {
     let sql = "SELECT num, outcome, at, devices, reason FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
-    let rows = tx.query(sql, &[&nums]).await?;
-    // A code this program does not know was written by a newer one: not ours to tell.
-    let parts = rows.iter().filter_map(|row| {
-        Some(StoredPart {
-            num: row.get(0),
-            outcome: Outcome::from_code(u8::try_from(row.get::<_, i64>(1)).ok()?)?,
-            at: Timestamp(row.get::<_, i64>(2) as u64),
-            devices: row.get(3),
-            reason: row.get(4),
-        })
-    });
-    Ok(parts.collect())
+    let mut parts = Vec::new();
+    for row in tx.query(sql, &[&nums]).await? {
+        if let Some(outcome) = Outcome::from_code(row.code(1)?) {
+            let (num, at, devices) = (row.int(0)?, row.time(2)?, row.bytes(3)?.to_vec());
+            parts.push(StoredPart { num, outcome, at, devices, reason: row.string_or_null(4)? });
+        }
+    }
+    Ok(parts)
 }
 
-/// Counts by the outcome's code, of every notification that has any.
+/// Sums of every notification that has outcomes.
 pub(super) async fn sums(tx: &Tx, nums: &[Num]) -> Result<HashMap<Num, Sums>, Failed> {
     let sql =
         "SELECT num, outcome, sum(count)::bigint FROM outcomes WHERE num = ANY($1) GROUP BY num, outcome";
     let mut sums: HashMap<Num, Sums> = HashMap::new();
     for row in tx.query(sql, &[&nums]).await? {
-        let sums = sums.entry(row.get(0)).or_insert([0; Outcome::ALL.len() + 1]);
-        if let Some(sum) = usize::try_from(row.get::<_, i64>(1)).ok().and_then(|code| sums.get_mut(code)) {
-            *sum = row.get::<_, i64>(2) as u64;
+        let sums = sums.entry(row.int(0)?).or_insert(NO_SUMS);
+        if let Some(sum) = sums.get_mut(usize::from(row.code(1)?)) {
+            *sum = row.count(2)?;
         }
     }
     Ok(sums)
 }
 
-/// The devices whose inbox still has it, in order, from all parts of one notification.
+/// The devices whose inbox still has a notification with these parts, sorted.
 pub(super) fn outstanding_devices<'p>(parts: impl Iterator<Item = &'p StoredPart>) -> Vec<DeviceNum> {
-    let (mut kept, mut out) = (Vec::new(), HashSet::new());
-    for part in parts {
-        if part.outcome == Outcome::Kept {
-            kept.extend(device_list::decode(&part.devices));
-        } else if WAYS_OUT.contains(&part.outcome) {
-            out.extend(device_list::decode(&part.devices));
-        }
-    }
-    kept.retain(|device| !out.contains(device));
-    kept
+    let mut outstanding = OutstandingDevices::default();
+    parts.for_each(|part| outstanding.add(part.outcome, &part.devices));
+    outstanding.finish()
 }

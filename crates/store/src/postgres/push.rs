@@ -1,13 +1,11 @@
-//! Push work in tables: `queue` (its rows), `take` and `claim` (batches under a lease, and who still needs a push),
-//! `finish` with `token`, `walk`, and `recipient`. What accepted requests ask for is written by
-//! [`super::group`].
+//! [`PushQueue`] for PostgreSQL: `take` and `claim` (leases, and which devices still need a push), `finish` with `token`,
+//! `walk`, and `recipient`. [`super::group`] writes the work of accepted requests.
 //!
-//! Several nodes take and finish at once. Who waits for whom is in `claim` (confirmations and claims), `queue`
-//! (rows), `take` (leases) and [`super::campaign`] (the end of a campaign, and its sums).
+//! Several nodes take and finish at once. What they lock is described in `claim` (confirmations and claims),
+//! [`super::push_queue`] (rows), `take` (leases) and [`super::campaign_row`] (the end of a campaign).
 
 pub(super) mod claim;
 mod finish;
-pub(super) mod queue;
 mod recipient;
 mod take;
 mod token;
@@ -18,7 +16,9 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Timestamp};
 
-use super::{Postgres, audience};
+use super::transaction::Tx;
+use super::{Postgres, audience, push_queue};
+use crate::engine::push;
 use crate::{
     Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, Lease, NewBatch, PushContent,
     PushPart, PushQueue, PushRecipient, Renewal, Take, Taken, Walk, Walks, Work,
@@ -40,7 +40,7 @@ impl PushQueue for Postgres {
         let (leases, holder) = (Arc::new(leases), self.holder);
         self.write(move |tx| {
             let leases = leases.clone();
-            async move { queue::renew(&tx, holder, &leases, (until, lease), why).await }
+            async move { push_queue::renew(&tx, holder, &leases, (until, lease), why).await }
         })
         .await
     }
@@ -101,6 +101,6 @@ impl PushQueue for Postgres {
     }
 
     async fn invalidations(&self, app: AppId, after: u64, limit: usize) -> Result<Vec<Invalidation>, Error> {
-        self.read(|tx| token::invalidations(tx, app, after, limit)).await
+        self.read(async |tx: Tx| push::invalidations(&tx, app, after, limit).await).await
     }
 }

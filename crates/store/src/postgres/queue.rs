@@ -1,4 +1,4 @@
-//! A bounded queue towards one task: by operations, and by the rows they may write.
+//! A bounded queue to one task, limited by operations and by the rows that they may write.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -8,10 +8,10 @@ use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
 
 use crate::Error;
 
-/// As a failure names it.
+/// The name of the lock in failure reports.
 const LOCK: &str = "a queue of the store";
 
-/// The way in.
+/// The sending end.
 pub(super) struct Queue<T> {
     /// None once closed. The lock is held for a `try_send` and never across an await.
     sender: RwLock<Option<Sender<(usize, T)>>>,
@@ -20,7 +20,7 @@ pub(super) struct Queue<T> {
     threads: Threads,
 }
 
-/// The task's side.
+/// The task's end.
 pub(super) struct Queued<T> {
     receiver: Receiver<(usize, T)>,
     rows: Arc<AtomicUsize>,
@@ -34,7 +34,8 @@ pub(super) fn queue<T>(operations_max: usize, rows_max: usize, threads: &Threads
 }
 
 impl<T> Queue<T> {
-    /// Queues without waiting, or gives it back. One alone is always let in, however many rows it has.
+    /// Queues without waiting, or returns the item with an error. A single item is always accepted, however many rows
+    /// it has.
     pub(super) fn push(&self, rows: usize, one: T) -> Result<(), (T, Error)> {
         let sender = self.threads.unpoison(LOCK, Kind::StoreTask, self.sender.read());
         let Some(sender) = sender.as_ref() else { return Err((one, Error::Closed)) };
@@ -51,15 +52,15 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Takes nothing more; the task ends when the queue is empty.
+    /// Accepts no more items; the task ends when the queue is empty.
     pub(super) fn close(&self) {
         self.threads.unpoison(LOCK, Kind::StoreTask, self.sender.write()).take();
     }
 }
 
 impl<T> Queued<T> {
-    /// Waits for one and takes what is queued behind it, up to both limits (rows are counted before the last
-    /// one). None once the queue is closed and empty.
+    /// Waits for an item and takes those queued after it, up to both limits (not counting the rows of the last one).
+    /// `None` once the queue is closed and empty.
     pub(super) async fn group(&mut self, operations_max: usize, rows_max: usize) -> Option<Vec<T>> {
         let (mut rows, first) = self.receiver.recv().await?;
         let mut group = vec![first];

@@ -1,8 +1,8 @@
 //! Revoked app JWTs of devices and users.
 //!
-//! A registration with a JWT holds a lock of its user, shared, from before it reads when the user's JWTs were revoked
-//! until it commits; a revocation of the user takes the same lock alone. So a device that a revoked JWT makes is there
-//! before the revocation, which then covers it, or is not made.
+//! A registration with a JWT holds a shared lock of its user from before it reads the user's revocation until it
+//! commits; revoking a user takes the lock exclusively. So a device that a revoked JWT creates either exists before
+//! the revocation, which covers it, or is not created.
 
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
 
@@ -10,7 +10,7 @@ use super::transaction::{Failed, Tx, Values};
 use crate::Revocation;
 use crate::revocation::Subject;
 
-/// The time only moves forward, whatever the clock does.
+/// The time of a revocation only moves forward, even if the clock does not.
 pub(super) const REVOKE: &str =
     "INSERT INTO revocations AS r (app, kind, id, revoked_at) VALUES ($1, $2, $3, $4)
      ON CONFLICT (app, kind, id) DO UPDATE SET revoked_at = greatest(r.revoked_at, excluded.revoked_at)";
@@ -26,7 +26,7 @@ pub(super) async fn revoke(
     Ok(revoked)
 }
 
-/// Of one who asks: the app, the device, and the user of its credential.
+/// The app, the device, and the user of the credential.
 pub(super) type Asked<'a> = (AppId, &'a DeviceId, Option<&'a UserId>);
 
 const LOAD: &str = "SELECT asked.place, 0::bigint, r.revoked_at
@@ -38,7 +38,7 @@ const LOAD: &str = "SELECT asked.place, 0::bigint, r.revoked_at
      LEFT JOIN devices d ON asked.of_user IS NULL AND d.app = asked.app AND d.id = asked.device
      JOIN revocations r ON r.app = asked.app AND r.kind = 1 AND r.id = coalesce(asked.of_user, d.\"user\")";
 
-/// In their order. Without a user, the user of the device as it is.
+/// Revocations in the order asked. Without a user, that of the device's current user.
 pub(super) async fn load(tx: &Tx, asked: &[Asked<'_>]) -> Result<Vec<Revocation>, Failed> {
     let apps: Vec<_> = asked.iter().map(|(app, _, _)| i64::from(app.0)).collect();
     let devices: Vec<_> = asked.iter().map(|(_, device, _)| device.as_str()).collect();
@@ -56,7 +56,7 @@ pub(super) async fn load(tx: &Tx, asked: &[Asked<'_>]) -> Result<Vec<Revocation>
     Ok(found)
 }
 
-/// Until the transaction ends: registrations with JWTs of these users, not a revocation.
+/// Prevents revocations of these users until the transaction ends.
 pub(super) async fn keep_revocations_out(tx: &Tx, users: &[(AppId, &UserId)]) -> Result<(), Failed> {
     let apps: Vec<_> = users.iter().map(|(app, _)| i64::from(app.0)).collect();
     let users: Vec<_> = users.iter().map(|(_, user)| user.as_str()).collect();
@@ -66,7 +66,7 @@ pub(super) async fn keep_revocations_out(tx: &Tx, users: &[(AppId, &UserId)]) ->
     Ok(())
 }
 
-/// Until the transaction ends: a revocation, no registrations with JWTs of this user.
+/// Prevents registrations with JWTs of this user until the transaction ends.
 pub(super) async fn keep_registrations_out(tx: &Tx, app: AppId, user: &UserId) -> Result<(), Failed> {
     let sql = "SELECT pg_advisory_xact_lock(hashtextextended($2::text, $1::bigint))";
     tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;

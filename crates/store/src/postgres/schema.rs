@@ -1,15 +1,15 @@
-//! Bringing a database to the schema this program knows.
+//! Upgrades the database to the schema of this program.
 //!
-//! Migrations are the files of `migrations/postgres/`, applied in order, each in its own transaction that also
-//! moves the version. Several nodes that start at once agree by an advisory lock; a database from a newer
-//! program is refused before anything is written.
+//! Migrations are the files of `migrations/postgres/`, applied in order. Each runs in its own transaction, which also
+//! sets the version. An advisory lock serializes nodes that start at the same time; a database of a newer program is
+//! rejected before anything is written.
 
 use tokio_postgres::Client;
 
 use super::connect::Connector;
 use super::options::PostgresError;
 
-/// Applied in order; the version of a database is how many of them it has seen.
+/// Applied in order; the version of a database is the number of migrations applied.
 const MIGRATIONS: [&str; 15] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
@@ -31,13 +31,13 @@ const MIGRATIONS: [&str; 15] = [
 /// The schema version this program writes.
 const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Held while a database is brought up to date.
+/// Held during the upgrade.
 const MIGRATION_LOCK: i64 = 0x6e6f_726f_7368_6902;
 
-/// Brings it up to date.
-pub(super) async fn migrate(connector: &Connector, client: &Client) -> Result<(), PostgresError> {
+/// Upgrades the database.
+pub(crate) async fn migrate(connector: &Connector, client: &Client) -> Result<(), PostgresError> {
     let failed = |error: tokio_postgres::Error| connector.failed(&error);
-    // Another node may be at it, for as long as that takes.
+    // Another node may be upgrading, which may take long.
     let patient =
         format!("SET lock_timeout = 0; SET statement_timeout = 0; SELECT pg_advisory_lock({MIGRATION_LOCK})");
     client.batch_execute(&patient).await.map_err(failed)?;
@@ -60,7 +60,7 @@ pub(super) async fn migrate(connector: &Connector, client: &Client) -> Result<()
     client.batch_execute(&release).await.map_err(failed)
 }
 
-/// 0 where there is none.
+/// 0 for an empty database.
 async fn version(client: &Client) -> Result<i64, tokio_postgres::Error> {
     let row = client.query_one("SELECT to_regclass('noroshi_schema') IS NOT NULL", &[]).await?;
     if !row.get::<_, bool>(0) {

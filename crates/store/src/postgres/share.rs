@@ -1,53 +1,46 @@
-//! Groups of shared subscriptions and their members.
+//! [`Shares`] for PostgreSQL.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum};
-use tokio_postgres::Row;
+use noroshi_types::DeviceNum;
 
 use super::Postgres;
 use super::transaction::{Failed, Tx};
-use crate::share::{self, Counts, GroupRow, MemberState, held_bytes, held_ids};
-use crate::{
-    Error, JoinShares, Leave, LeaveShares, Place, SettleShares, Share, ShareGroup, ShareMember, ShareNum,
-    Shares,
-};
+use crate::engine::record::Record;
+use crate::engine::share::{self, COUNTS, check_limits, codes, held_bytes};
+use crate::{Error, JoinShares, Leave, LeaveShares, SettleShares, Share, ShareGroup, Shares};
 
 #[async_trait::async_trait]
 impl Shares for Postgres {
     async fn join_shares(&self, join: JoinShares) -> Result<(), Error> {
-        self.write(move |tx| w_join(tx, join.clone())).await
+        self.write_with(join, self::join).await
     }
 
     async fn leave_shares(&self, leave: LeaveShares) -> Result<bool, Error> {
-        self.write(move |tx| w_leave(tx, leave.clone())).await
+        self.write_with(leave, self::leave).await
     }
 
     async fn share_groups(&self) -> Result<Vec<ShareGroup>, Error> {
-        self.read(async |tx: Tx| {
-            let rows = tx.query(share::GROUPS, &[]).await?;
-            Ok(share::group(rows.iter().map(row_of)))
-        })
-        .await
+        self.read(async |tx: Tx| share::groups(&tx).await).await
     }
 
     async fn return_to_shares(&self, members: Vec<(DeviceNum, u64)>) -> Result<bool, Error> {
-        self.write(move |tx| w_return(tx, members.clone())).await
+        self.write_with(members, return_members).await
     }
 
     async fn settle_shares(&self, settle: SettleShares) -> Result<(), Error> {
-        self.write(move |tx| w_settle(tx, settle.clone())).await
+        self.write_with(settle, self::settle).await
     }
 }
 
-/// How often a join begins anew because the leader removed one of its groups at the same time. Each attempt makes the
-/// groups that are missing, so one is enough unless they are removed again.
+/// Attempts of a join whose groups the leader removes at the same time. Each attempt creates the missing groups, so one
+/// is enough unless they are removed again.
 const ATTEMPTS: u32 = 8;
 
-async fn w_join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
+async fn join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
     let (app, device) = (i64::from(join.app.0), join.device.0 as i64);
     let (generation, lasts) = (join.generation as i64, i64::from(join.expiry_s));
     let sql = "SELECT 1 FROM devices WHERE num = $1 AND app = $2 FOR NO KEY UPDATE";
     tx.query_opt(sql, &[&device, &app]).await?.ok_or(Error::NotFound)?;
-    let now: i64 = tx.query_one("SELECT last FROM accept_order", &[]).await?.get(0);
+    let now: i64 = tx.query_one("SELECT last FROM accept_order", &[]).await?.int(0)?;
     let (nums, levels) = lock_groups(&tx, app, now, join.shares).await?;
     // A group without members skips what was published since its last member left.
     let sql = "UPDATE share_groups AS g SET since = greatest(since, $2)
@@ -61,22 +54,18 @@ async fn w_join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
              lasts = excluded.lasts, state = 0, ends_at = NULL, held = NULL
          WHERE m.generation <= excluded.generation";
     tx.execute(sql, &[&nums, &levels, &device, &generation, &lasts]).await?;
-    let sql = "SELECT (SELECT count(*) FROM share_members WHERE device = $2 AND state < 2),
-             (SELECT count(*) FROM share_groups AS g JOIN share_members AS m ON m.share = g.num WHERE g.app = $1),
-             (SELECT count(*) FROM share_groups WHERE app = $1)";
-    let row = tx.query_one(sql, &[&app, &device]).await?;
-    Counts { of_device: row.get(0), members: row.get(1), groups: row.get(2) }.check()?;
+    check_limits(&tx.query_one(COUNTS, &[&app, &device]).await?)?;
     Ok(())
 }
 
-/// Makes the groups that are missing and locks all of them. The numbers of the groups, and the QoS of each.
+/// Creates the missing groups and locks all of them. Returns the numbers of the groups, and the QoS of each.
 async fn lock_groups(
     tx: &Tx,
     app: i64,
     now: i64,
     shares: Vec<(Share, u8)>,
 ) -> Result<(Vec<i64>, Vec<i64>), Failed> {
-    // Rows are made in the order of their names and locked in the order of their numbers, here and in `w_settle`, so that
+    // Rows are created in the order of their names and locked in the order of their numbers, here and in [`settle`], so that
     // two first attempts never deadlock. PostgreSQL ends other deadlocks, and the transaction runs again.
     let shares = share::distinct(shares);
     let (names, filters): (Vec<&str>, Vec<&str>) =
@@ -99,10 +88,10 @@ async fn lock_groups(
     Err(Error::Overloaded.into())
 }
 
-async fn w_leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
+async fn leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
-    let (state, ends_at) = (leave.what.state() as i64, leave.what.ends_at());
+    let (state, ends_at) = codes(&leave.what);
     let Leave::Shares(shares) = &leave.what else {
         let sql = "UPDATE share_members SET state = $3::bigint, ends_at = $4, held = coalesce($5, held)
                    WHERE device = $1 AND generation <= $2 AND state < $3::bigint";
@@ -118,7 +107,7 @@ async fn w_leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
     Ok(tx.execute(sql, &[&device, &generation, &state, &held, &names, &filters]).await? > 0)
 }
 
-async fn w_return(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, Failed> {
+async fn return_members(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, Failed> {
     let (devices, generations): (Vec<i64>, Vec<i64>) =
         members.iter().map(|(device, generation)| (device.0 as i64, *generation as i64)).unzip();
     let sql = "UPDATE share_members AS m SET state = 0, ends_at = NULL
@@ -127,10 +116,10 @@ async fn w_return(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, Failed
     Ok(tx.execute(sql, &[&devices, &generations]).await? > 0)
 }
 
-async fn w_settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
+async fn settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
     let mut touched: Vec<i64> = settle.since.iter().map(|(num, _)| num.0).collect();
     touched.extend(settle.over.iter().map(|(num, _)| num.0));
-    // Whoever joins has the rows of the groups locked.
+    // A join locks the rows of its groups.
     let sql = "SELECT num FROM share_groups WHERE num = ANY($1::bigint[]) ORDER BY num FOR UPDATE";
     tx.query(sql, &[&touched]).await?;
     let (nums, places): (Vec<i64>, Vec<i64>) =
@@ -151,26 +140,4 @@ async fn w_settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
                    AND NOT EXISTS (SELECT 1 FROM share_members WHERE share = g.num)";
     tx.execute(sql, &[&nums]).await?;
     Ok(())
-}
-
-fn row_of(row: &Row) -> GroupRow {
-    let text = |at: usize| row.get::<_, &str>(at).into();
-    let group = ShareGroup {
-        num: ShareNum(row.get(0)),
-        app: AppId(row.get::<_, i64>(1) as u32),
-        share: Share { name: text(2), filter: text(3) },
-        since: Place(row.get(4)),
-        members: Vec::new(),
-    };
-    let member = row.get::<_, Option<i64>>(5).map(|num| ShareMember {
-        num: DeviceNum(num as u64),
-        device: row.get::<_, Option<&str>>(6).and_then(|id| DeviceId::parse(id).ok()),
-        qos: row.get::<_, i64>(7) as u8,
-        generation: row.get::<_, i64>(8) as u64,
-        expiry_s: u32::try_from(row.get::<_, i64>(9)).unwrap_or(u32::MAX),
-        state: MemberState::of(row.get(10)),
-        ends_at: share::time(row.get(11)),
-        held: held_ids(row.get(12)),
-    });
-    GroupRow { group, member }
 }

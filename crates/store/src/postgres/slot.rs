@@ -1,8 +1,8 @@
-//! This node's slot among at most 64: which loose numbers are its own ([`super::ids`]).
+//! This node's slot among at most 64, which determines its loose numbers ([`super::ids`]).
 //!
-//! A slot is an advisory lock that a connection of its own holds. If the connection is lost, the slot is taken
-//! again, or another if somebody was faster; until then the old one is used on: numbers of two nodes could only
-//! be the same within the same millisecond, and then one of two traces is left out.
+//! A slot is an advisory lock held by a separate connection. If the connection is lost, the node takes the slot
+//! again, or another one if it is taken. Until then it keeps using the old slot: two nodes could only give out the
+//! same number within the same millisecond, and then one of two traces is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::connect::Connector;
 use super::ids::{Loose, SLOTS};
 use super::transaction::text_of;
 
-/// First half of the locks' names.
+/// The first half of the locks' keys.
 const SLOT_LOCKS: i32 = 0x6e6f_726f;
-/// Between two looks at the connection.
+/// Between two checks of the connection.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// Takes a free slot, `preferred` if it is. None: there is none.
+/// Takes a free slot, `preferred` if possible. `None`: all slots are taken.
 pub(super) async fn take(
     session: &ClientWrapper,
     preferred: i64,
@@ -34,11 +34,11 @@ pub(super) async fn take(
     Ok(None)
 }
 
-/// Holds the slot, and takes one again whenever it is lost. Runs until it is dropped.
+/// Holds the slot, and takes one again when it is lost. Runs until it is dropped.
 pub(super) async fn hold(connector: Connector, mut session: ClientWrapper, loose: Arc<Loose>) {
     loop {
         tokio::time::sleep(CHECK).await;
-        // On a network that fell silent only a question tells.
+        // Only a query detects a network that stopped responding.
         let asked = tokio::time::timeout(CHECK, session.check_connection()).await;
         if matches!(asked, Ok(Ok(()))) {
             continue;
@@ -59,9 +59,9 @@ pub(super) async fn hold(connector: Connector, mut session: ClientWrapper, loose
                 session = fresh;
             }
             Ok(None) => {
-                tracing::error!("64 nodes use the database; ids of what is not stored may be doubled")
+                tracing::error!("all 64 slots of the database are taken; ids of unstored notifications may repeat")
             }
-            Err(error) => tracing::warn!(error = text_of(&error), "the slot of this node is not taken again"),
+            Err(error) => tracing::warn!(error = text_of(&error), "this node's slot could not be taken again"),
         }
     }
 }

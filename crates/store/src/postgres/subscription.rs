@@ -1,10 +1,10 @@
-//! Durable subscriptions. Every device has one to `$everyone`, which is not counted or listed.
+//! Durable subscriptions. Every device subscribes to `$everyone`, which is neither counted nor listed.
 
 use noroshi_types::{AppId, DeviceId, Topic};
 
 use super::transaction::{Failed, Tx};
 
-/// Subscriptions to be added by one statement, column by column.
+/// Subscriptions that one statement adds, column by column.
 #[derive(Default)]
 pub(super) struct NewRows {
     apps: Vec<i64>,
@@ -21,8 +21,8 @@ impl NewRows {
         self.named.push((!topic.is_everyone()).into());
     }
 
-    /// What [`NewRows::insert`] runs: each from its topic's present position. A message that is being accepted at
-    /// this moment is behind it: its offset is not seen before its commit.
+    /// The statement of [`NewRows::insert`]. A subscription starts at its topic's current position. A message that is
+    /// being accepted at this moment comes after it, because its offset is invisible before its commit.
     pub(super) const INSERT: &str = "INSERT INTO subscriptions (device, topic, position, named)
          SELECT d.num, t.num, t.head, new.named
          FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) AS new (app, device, topic, named)
@@ -30,7 +30,7 @@ impl NewRows {
          JOIN topics t ON t.app = new.app AND t.name = new.topic
          ON CONFLICT (device, topic) DO NOTHING";
 
-    /// Adds them where they are not there yet. The devices and topics have to be there.
+    /// Adds missing subscriptions. The devices and topics have to exist.
     pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
         if !self.apps.is_empty() {
             tx.execute(Self::INSERT, &[&self.apps, &self.devices, &self.topics, &self.named]).await?;

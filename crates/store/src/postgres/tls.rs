@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// Makes connections of the same trust.
+/// Opens TLS sessions with the same trusted authorities.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -28,7 +28,7 @@ impl Tls {
                     roots.add(certificate).map_err(|error| error.to_string())?;
                 }
                 if roots.is_empty() {
-                    return Err("there is no certificate in it".to_owned());
+                    return Err("it contains no certificate".to_owned());
                 }
             }
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -38,7 +38,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
-        // Servers that take TLS without asking first (sslnegotiation=direct) demand it.
+        // Servers that start with TLS (sslnegotiation=direct) require ALPN.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -50,14 +50,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = InvalidDnsNameError;
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, InvalidDnsNameError> {
-        // A socket in the file system has no name, and no TLS: this is asked for anyway.
+        // A Unix socket has no name and uses no TLS, but this is called anyway.
         let name = if domain.is_empty() { "localhost" } else { domain };
         let name = ServerName::try_from(name)?.to_owned();
         Ok(Connect { connector: TlsConnector::from(Arc::clone(&self.0)), name })
     }
 }
 
-/// One connection to be.
+/// A connection that is being opened.
 pub(super) struct Connect {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -78,7 +78,7 @@ pub(super) struct Stream<S>(Box<client::TlsStream<S>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // What a server would be bound to is verified by its name.
+        // The server is verified by its name instead.
         ChannelBinding::none()
     }
 }

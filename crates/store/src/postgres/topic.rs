@@ -1,35 +1,23 @@
-//! Topics: their rows, what is told of them, and retained messages.
+//! [`Topics`] for PostgreSQL, and the creation of topics.
 //!
-//! A topic's row is made when it is first published or durably subscribed to, and stays: its epoch
+//! A topic's row is created when the topic is first published or durably subscribed to, and is never removed: its epoch
 //! is the epoch of all its offsets.
 
 use std::sync::Arc;
 
-use noroshi_types::{AppId, Epoch, Message, Position, Timestamp, Topic};
-use tokio_postgres::Row;
+use noroshi_types::{AppId, Message, Timestamp, Topic};
 
-use super::Postgres;
-use super::backlog;
-use super::transaction::{Failed, Tx, Values};
-use crate::ids;
+use super::transaction::{Failed, Tx};
+use super::{Postgres, backlog};
+use crate::engine::topic::{self, draw_epoch};
 use crate::{
     Error, LogPage, Place, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic,
 };
 
-/// A topic's number inside the store.
-pub(super) type TopicNum = i64;
-
 #[async_trait::async_trait]
 impl Topics for Postgres {
     async fn topic(&self, app: AppId, topic: &Topic) -> Result<TopicState, Error> {
-        let unused =
-            TopicState { topic: topic.clone(), subscribers: 0, position: None, log_rows: 0, retained: false };
-        let sql = format!("SELECT {STATE_COLUMNS} FROM topics t WHERE app = $1 AND name = $2");
-        let (app, name) = (i64::from(app.0), topic.as_str());
-        let state = self
-            .read(async |tx: Tx| Ok(tx.query_opt(&sql, &[&app, &name]).await?.map(|row| state_of(&row))))
-            .await?;
-        Ok(state.unwrap_or(unused))
+        self.read(async |tx: Tx| topic::state(&tx, app, topic).await).await
     }
 
     async fn topics(
@@ -38,15 +26,7 @@ impl Topics for Postgres {
         after: Option<&Topic>,
         limit: usize,
     ) -> Result<Vec<TopicState>, Error> {
-        let sql = format!(
-            "SELECT {STATE_COLUMNS} FROM topics t WHERE app = $1 AND name > $2 AND name <> '$everyone'
-             ORDER BY name LIMIT $3"
-        );
-        let (app, after, limit) = (i64::from(app.0), after.map_or("", Topic::as_str), limit as i64);
-        self.read(async |tx: Tx| {
-            Ok(tx.query(&sql, &[&app, &after, &limit]).await?.iter().map(state_of).collect())
-        })
-        .await
+        self.read(async |tx: Tx| topic::states(&tx, app, after, limit).await).await
     }
 
     async fn retained(
@@ -82,7 +62,7 @@ impl Topics for Postgres {
                 let (name, retained): (&str, Option<i64>) = (row.get(0), row.get(1));
                 nums.extend(retained.filter(|_| name != "$everyone" && wanted(name)));
                 if page.topics as i64 == topics_max || nums.len() >= messages_max {
-                    page.next = Some(RetainedPage::behind(name));
+                    page.next = Some(RetainedPage::after(name));
                     break;
                 }
             }
@@ -116,56 +96,18 @@ impl Topics for Postgres {
     }
 
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error> {
-        let topic = topic.clone();
-        self.write(move |tx| {
-            let topic = topic.clone();
-            async move {
-                let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
-                           WHERE app = $1 AND name = $2 AND retained IS NOT NULL";
-                Ok(tx.execute(sql, &[&i64::from(app.0), &topic.as_str()]).await? > 0)
-            }
-        })
-        .await
+        let delete = move |tx, topic| async move { topic::delete_retained(&tx, app, &topic).await };
+        self.write_with(topic.clone(), delete).await
     }
 
     async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error> {
-        let rows_max = rows_max.max(1) as i64;
-        let page = "SELECT num, topic FROM topic_log WHERE num > $1 ORDER BY num LIMIT $2";
-        let end = format!("SELECT count(*), max(num) FROM ({page}) AS page");
-        let topics =
-            format!("SELECT app, name FROM topics WHERE num IN (SELECT topic FROM ({page}) AS page)");
-        let topic_of =
-            |row: &Row| (AppId(row.get::<_, i64>(0) as u32), Topic::from_trusted(row.get::<_, &str>(1)));
-        self.read(async |tx: Tx| {
-            let values: Values<'_> = &[&since.0, &rows_max];
-            let (end, topics) = tokio::try_join!(tx.query_one(&end, values), tx.query(&topics, values))?;
-            let next = end.get::<_, Option<i64>>(1).filter(|_| end.get::<_, i64>(0) == rows_max);
-            Ok(TopicsSince { topics: topics.iter().map(topic_of).collect(), next: next.map(Place) })
-        })
-        .await
+        self.read(async |tx: Tx| topic::since(&tx, "topic_log", since, rows_max).await).await
     }
 }
 
-/// Everyone's subscribers are all devices; of other topics the index lists them.
-const STATE_COLUMNS: &str = "t.name, t.epoch, t.head, t.log_rows, t.retained IS NOT NULL,
-    CASE t.name WHEN '$everyone' THEN (SELECT count(*) FROM devices d WHERE d.app = t.app)
-    ELSE (SELECT count(*) FROM subscriptions s WHERE s.topic = t.num AND s.named = 1) END";
-
-fn state_of(row: &Row) -> TopicState {
-    let offset = row.get::<_, i64>(2) as u64;
-    let epoch = Epoch(row.get::<_, i64>(1) as u32);
-    TopicState {
-        topic: Topic::from_trusted(row.get::<_, &str>(0)),
-        subscribers: row.get::<_, i64>(5) as u64,
-        position: (offset > 0).then_some(Position { epoch, offset }),
-        log_rows: row.get::<_, i64>(3) as u64,
-        retained: row.get(4),
-    }
-}
-
-/// Makes the rows of topics that nobody used before, by one statement. Whoever makes the same at the same time
-/// waits for the other, so they are made in one order.
-pub(super) async fn make<'t>(
+/// Creates the rows of topics that have none, with one statement. Concurrent calls that create the same topics wait for
+/// each other, so topics are created in one order.
+pub(super) async fn create<'t>(
     tx: &Tx,
     topics: impl IntoIterator<Item = (AppId, &'t Topic)>,
 ) -> Result<(), Failed> {
@@ -177,14 +119,13 @@ pub(super) async fn make<'t>(
     }
     let apps: Vec<_> = topics.iter().map(|(app, _)| i64::from(app.0)).collect();
     let names: Vec<_> = topics.iter().map(|(_, topic)| topic.as_str()).collect();
-    // 0 is the epoch of a topic without a row.
-    let epochs: Vec<_> = topics.iter().map(|_| i64::from((ids::random_bits() as u32).max(1))).collect();
-    tx.execute(MAKE, &[&apps, &names, &epochs]).await?;
+    let epochs: Vec<_> = topics.iter().map(|_| i64::from(draw_epoch())).collect();
+    tx.execute(CREATE, &[&apps, &names, &epochs]).await?;
     Ok(())
 }
 
-/// What [`make`] runs.
-pub(super) const MAKE: &str = "INSERT INTO topics (app, name, epoch)
+/// The statement of [`create`].
+pub(super) const CREATE: &str = "INSERT INTO topics (app, name, epoch)
      SELECT new.app, new.name, new.epoch FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS new (app, name, epoch)
      WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = new.app AND t.name = new.name)
      ORDER BY new.app, new.name ON CONFLICT (app, name) DO NOTHING";

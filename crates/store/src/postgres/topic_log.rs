@@ -1,5 +1,5 @@
-//! Messages that leave the logs of topics before anything newer took their place. Topics are locked before their
-//! logs, in the order of their numbers, as everybody does.
+//! Messages that leave the logs of topics because they expired or were cancelled. Topics are locked before their logs, in
+//! the order of their numbers, as in all other calls.
 
 use super::transaction::{Failed, Tx};
 use crate::ids::Num;
@@ -7,7 +7,7 @@ use crate::ids::Num;
 /// Locks topics.
 pub(super) const LOCK: &str = "SELECT num FROM topics WHERE num = ANY($1) ORDER BY num FOR NO KEY UPDATE";
 
-/// Takes notifications, by topic and number, out of the logs: some subscribers may now miss them.
+/// Removes notifications, by topic and number, from the logs, which are incomplete for subscribers before them.
 pub(super) const REMOVE: &str = "WITH gone AS (
          DELETE FROM topic_log l USING unnest($1::bigint[], $2::bigint[]) u (topic, num)
          WHERE l.topic = u.topic AND l.num = u.num RETURNING l.topic, l.topic_offset, l.num)
@@ -16,8 +16,8 @@ pub(super) const REMOVE: &str = "WITH gone AS (
      FROM (SELECT topic, count(*) AS rows, max(topic_offset) AS topic_offset, max(num) AS num FROM gone GROUP BY topic) g
      WHERE t.num = g.topic RETURNING g.rows";
 
-/// Takes a message out of a topic's log and from the place of the retained message; true if it was in either.
-pub(super) async fn take_back(tx: &Tx, topic: i64, num: Num) -> Result<bool, Failed> {
+/// Removes a message from a topic's log, and clears it as the retained message; true if it was either.
+pub(super) async fn cancel(tx: &Tx, topic: i64, num: Num) -> Result<bool, Failed> {
     tx.query(LOCK, &[&vec![topic]]).await?;
     let removed = tx.query(REMOVE, &[&vec![topic], &vec![num]]).await?;
     let sql =
@@ -26,7 +26,7 @@ pub(super) async fn take_back(tx: &Tx, topic: i64, num: Num) -> Result<bool, Fai
     Ok(!removed.is_empty() || unretained > 0)
 }
 
-/// Takes many out; how many were there.
+/// Removes many. Returns how many were there.
 pub(super) async fn remove(tx: &Tx, topics: &[i64], nums: &[Num]) -> Result<u64, Failed> {
     if nums.is_empty() {
         return Ok(0);

@@ -1,9 +1,8 @@
-//! Transactions on the pool: reads that see one state, writes that are repeated where that is safe.
+//! Transactions on the pool: consistent reads, and writes that are retried where that is safe.
 //!
-//! Work is given as a function of a [`Tx`], which is cheap to clone, so that statements that do not need each
-//! other's answers can be polled together (`tokio::try_join!`) and go out in one round trip; `BEGIN` goes out
-//! with the first of them. Work that writes may be called several times: each time in a new transaction of
-//! which nothing remains but the last.
+//! Work is a function of a [`Tx`]. A `Tx` is cheap to clone, so statements that do not depend on each other can be
+//! polled together (`tokio::try_join!`) and go out in one round trip; `BEGIN` goes out with the first of them. A
+//! write may be called several times, each time in a new transaction; only the last one is committed.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -24,28 +23,28 @@ use crate::Error;
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// What became of a transaction; nothing if this server, after a fail-over, has never heard of it. A server that
-/// crashed meanwhile may have given its number to another one: then nobody can say.
+/// The status of a transaction; no row if this server does not know it after a failover. A server that crashed in the
+/// meantime may have reused the number, so the answer is then unknown.
 const STATUS: &str = "SELECT CASE WHEN pg_postmaster_start_time() > clock_timestamp() - make_interval(secs => $2)
           THEN 'unknown'
           WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status($1::text::xid8) END";
 
-/// How long a connection that was left in the middle has to answer before it is given up.
+/// How long rolling back may take before the connection is dropped.
 const ROLL_BACK: Duration = Duration::from_secs(5);
-/// Between two tries of a write, doubled each time up to the second.
+/// Between two attempts of a write, doubled each time up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Work in one transaction, and how to start it again in another. Both are boxed: retries, timeouts and tasks are compiled
-/// once for each type of answer instead of once for each of the 120 operations, which were a third of this crate's code.
+/// One attempt at work in a transaction, and the work that starts attempts. Both are boxed: the compiler generates retries,
+/// timeouts and tasks once per type of answer instead of once for each of the 120 operations.
 type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
 type Work<'a, T> = dyn Fn(Tx) -> Attempt<'a, T> + Sync + 'a;
 
-/// Why work in a transaction came to nothing.
+/// Why work in a transaction failed.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// It is to be refused: never tried again.
+    /// A refusal, which is not retried.
     Store(Error),
-    /// The engine failed; maybe it works the next time.
+    /// The engine failed; another attempt may succeed.
     Database(tokio_postgres::Error),
 }
 
@@ -85,7 +84,7 @@ impl From<Failed> for Error {
 }
 
 impl Failed {
-    /// Nothing was done, and it may well be done the next time.
+    /// Nothing was done, and another attempt may succeed.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Store(_) => false,
@@ -97,7 +96,7 @@ impl Failed {
 /// The connection is gone, or there was none.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     match error.code() {
-        // Class 08 and what a server says before it closes; 25P03 lost the transaction with the session.
+        // Class 08, and errors before a server closes the connection; 25P03 lost the transaction with the session.
         Some(code) => {
             code.code().starts_with("08")
                 || [
@@ -113,8 +112,8 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Of another transaction's making, or of a statement's before it that was asked at once and whose own error was not
-/// read: it may have been such a one.
+/// Caused by another transaction, or by an earlier statement sent in the same round trip whose own error was not read
+/// and may be transient.
 fn is_passing(code: &SqlState) -> bool {
     [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code)
         || is_unread(code)
@@ -124,11 +123,11 @@ fn is_unread(code: &SqlState) -> bool {
     *code == SqlState::IN_FAILED_SQL_TRANSACTION
 }
 
-/// What the caller is told.
+/// The caller's error.
 pub(super) fn error_of(error: &tokio_postgres::Error) -> Error {
     match error.code() {
         Some(code) if *code == SqlState::DISK_FULL => Error::Full,
-        // Class 53: memory, connections, a configured limit; a statement or a lock that took too long.
+        // Class 53: memory, connections, a configured limit; or a timeout of a statement or a lock.
         Some(code)
             if code.code().starts_with("53")
                 || [&SqlState::QUERY_CANCELED, &SqlState::LOCK_NOT_AVAILABLE].contains(&code) =>
@@ -139,8 +138,8 @@ pub(super) fn error_of(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// With what the server or the operating system said.
-pub(super) fn text_of(error: &tokio_postgres::Error) -> String {
+/// With the text of the server or the operating system.
+pub(crate) fn text_of(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     if let Some(source) = error.source() {
         // Writing to a String cannot fail.
@@ -149,27 +148,27 @@ pub(super) fn text_of(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// A transaction. The last clone to go ends it if nobody has: with nothing kept.
+/// A transaction. Dropping the last clone rolls it back, unless it was committed.
 #[derive(Clone)]
 pub(super) struct Tx(Arc<Open>);
 
 struct Open {
-    /// None once it was given back.
+    /// `None` once it was returned.
     connection: Option<Object>,
     mode: Mode,
     begun: AtomicBool,
-    /// A statement failed, so all that is left is to roll back.
+    /// A statement failed, so the transaction can only be rolled back.
     broken: AtomicBool,
-    /// Its server is of no use any more, also where the connection stands: it may only read since a fail-over.
+    /// The connection must not be reused, even if it is open: after a failover its server may be read-only.
     lost: AtomicBool,
-    /// Of a write: by which its end is found out where the answer to its commit is lost.
+    /// The transaction number of a write, to look up its status if the answer to its commit is lost.
     number: OnceLock<String>,
     made: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// One statement, which sees one state without a transaction around it.
+    /// One statement, which is consistent without a transaction.
     Ask,
     Read,
     Write,
@@ -202,7 +201,7 @@ impl Tx {
         self.0.connection.as_ref().expect("only Drop takes it")
     }
 
-    /// Runs one statement, with `BEGIN` before it if it is the first.
+    /// Runs a statement, together with `BEGIN` if it is the first.
     async fn run<T>(
         &self,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -223,7 +222,7 @@ impl Tx {
 
     fn failed(&self, error: tokio_postgres::Error) -> Failed {
         self.0.broken.store(true, Ordering::Relaxed);
-        // What is not known may be that the server takes no writes any more.
+        // An unread error may be that the server no longer accepts writes.
         let lost = is_lost(&error) || error.code().is_some_and(is_unread);
         self.0.lost.fetch_or(lost, Ordering::Relaxed);
         Failed::Database(error)
@@ -234,7 +233,7 @@ impl Tx {
             if let SimpleQueryMessage::Row(row) = answer
                 && let Some(number) = row.get(0)
             {
-                // It is set once, by the first statement.
+                // Set once, by the first statement.
                 let _ = self.0.number.set(number.to_owned());
             }
         }
@@ -245,8 +244,8 @@ impl Tx {
         self.run(self.connection().query(&statement, values)).await
     }
 
-    /// Prepares statements that are to go out together in an order that matters: one that the connection does not
-    /// know would be passed by those behind it.
+    /// Prepares statements that go out together in an order that matters: otherwise later statements would overtake
+    /// one that has to be prepared first.
     pub(super) async fn prepare(&self, statements: &[&str]) -> Result<(), Failed> {
         for sql in statements {
             self.connection().prepare_cached(sql).await?;
@@ -254,15 +253,15 @@ impl Tx {
         Ok(())
     }
 
-    /// None if there is no row.
+    /// `None` if there is no row.
     pub(super) async fn query_opt(&self, sql: &str, values: Values<'_>) -> Result<Option<Row>, Failed> {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 
-    /// For statements that always have a row.
+    /// For statements that always return a row.
     pub(super) async fn query_one(&self, sql: &str, values: Values<'_>) -> Result<Row, Failed> {
         let row = self.query_opt(sql, values).await?;
-        row.ok_or_else(|| Failed::Store(Error::Engine("a row that is always there was not".to_owned())))
+        row.ok_or_else(|| Failed::Store(Error::Engine("a query returned no row".to_owned())))
     }
 
     /// How many rows it changed.
@@ -276,7 +275,7 @@ impl Tx {
             return Ok(());
         }
         if self.0.broken.load(Ordering::Relaxed) {
-            return Err(Failed::Store(Error::Engine("a failed transaction was to be committed".to_owned())));
+            return Err(Failed::Store(Error::Engine("a failed transaction cannot be committed".to_owned())));
         }
         self.connection().batch_execute("COMMIT").await.map_err(|error| self.failed(error))?;
         self.0.begun.store(false, Ordering::Relaxed);
@@ -288,7 +287,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         if *self.lost.get_mut() {
-            // The next one from the pool is connected to whoever may write now.
+            // The pool's next connection goes to the server that accepts writes now.
             return drop(Object::take(connection));
         }
         if !*self.begun.get_mut() {
@@ -297,7 +296,7 @@ impl Drop for Open {
         let roll_back = async move {
             let rolled_back = tokio::time::timeout(ROLL_BACK, connection.batch_execute("ROLLBACK")).await;
             if !matches!(rolled_back, Ok(Ok(()))) {
-                // Not for anybody else.
+                // The connection must not be reused.
                 drop(Object::take(connection));
             }
         };
@@ -308,7 +307,7 @@ impl Drop for Open {
 }
 
 impl Postgres {
-    /// Reads one state: every commit that was answered before is in it. Cancel-safe.
+    /// Reads one state, which includes every commit that was answered before. Cancel-safe.
     pub(super) async fn read<T, F, R>(&self, work: F) -> Result<T, Error>
     where
         T: Send,
@@ -318,7 +317,7 @@ impl Postgres {
         self.read_as(Mode::Read, &|tx| Box::pin(work(tx))).await
     }
 
-    /// As [`Self::read`], of a single statement: nothing goes to the server but that. Cancel-safe.
+    /// As [`Self::read`], for a single statement, which is sent without `BEGIN`. Cancel-safe.
     pub(super) async fn ask<T, F, R>(&self, work: F) -> Result<T, Error>
     where
         T: Send,
@@ -338,7 +337,7 @@ impl Postgres {
         result.unwrap_or(Err(Error::Overloaded))
     }
 
-    /// Writes in one transaction, READ COMMITTED. Dropping the future forgets the answer: the work goes on.
+    /// Writes in one transaction (READ COMMITTED). Dropping the future loses the answer, but the write continues.
     pub(super) async fn write<T, F, R>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -358,7 +357,18 @@ impl Postgres {
         }
     }
 
-    /// As [`Self::write`], on the task of the caller and also while the store closes.
+    /// As [`Self::write`], with a copy of `values` for each attempt.
+    pub(super) async fn write_with<T, V, F, R>(&self, values: V, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        V: Clone + Send + Sync + 'static,
+        F: Fn(Tx, V) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        self.write(move |tx| work(tx, values.clone())).await
+    }
+
+    /// As [`Self::write`], on the caller's task, and also while the store closes.
     pub(super) async fn write_here<T, F, R>(&self, work: F) -> Result<T, Error>
     where
         T: Send,
@@ -373,7 +383,7 @@ impl Postgres {
         result.unwrap_or(Err(Error::Overloaded))
     }
 
-    /// More than anything may take before the server itself ends it.
+    /// Longer than the server's own timeouts.
     fn answer_timeout(&self) -> Duration {
         self.options.accept_wait + self.options.statement_timeout * 2
     }
@@ -406,13 +416,12 @@ impl Postgres {
         }
     }
 
-    /// Whether a transaction took place whose commit was not answered. An error if that cannot be found out:
-    /// then it may or may not have.
+    /// Whether a transaction was committed whose commit was not answered. An error if that cannot be determined.
     async fn was_committed(&self, tx: &Tx) -> Result<bool, Error> {
         let Some(number) = tx.0.number.get() else { return Ok(false) };
         let unknown = |why: &dyn std::fmt::Display| {
             Error::Engine(format!(
-                "the answer to a commit was lost, and what became of it is not known: {why}"
+                "the answer to a commit was lost, and its outcome is unknown: {why}"
             ))
         };
         let patience = Instant::now() + self.options.accept_wait;
@@ -428,16 +437,16 @@ impl Postgres {
             match found {
                 Ok(Some(status)) if status == "committed" => return Ok(true),
                 Ok(Some(status)) if status == "unknown" => {
-                    return Err(unknown(&"the server was started again"));
+                    return Err(unknown(&"the server was restarted"));
                 }
-                // The server has not noticed yet that nobody waits for it.
+                // The server has not noticed yet that the connection is gone.
                 Ok(Some(status)) if status == "in progress" => {}
                 Ok(_) => return Ok(false),
                 Err(failed) if failed.is_transient() => {}
                 Err(failed) => return Err(unknown(&Error::from(failed))),
             }
             if Instant::now() >= patience {
-                return Err(unknown(&"the server does not say"));
+                return Err(unknown(&"the server does not report it"));
             }
             tokio::time::sleep(BACKOFF.1).await;
         }

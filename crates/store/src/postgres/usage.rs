@@ -1,4 +1,4 @@
-//! How much an app holds.
+//! [`Usages`] for PostgreSQL.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const UNKNOWN_TOPICS: &str = "SELECT u.name FROM unnest($2::text[]) u (name)
 const UNKNOWN_DEVICES: &str = "SELECT u.id FROM unnest($2::text[]) u (id)
     WHERE NOT EXISTS (SELECT 1 FROM devices d WHERE d.app = $1 AND d.id = u.id)";
 
-/// Place, subscriptions, and how many of those wanted are among them.
+/// Index, subscriptions, and how many of the requested topics are among them.
 const SUBSCRIBING: &str = "SELECT u.place,
         (SELECT count(*) FROM subscriptions s WHERE s.device = d.num AND s.named = 1),
         (SELECT count(*) FROM unnest($3::bigint[], $4::text[]) w (place, name)

@@ -1,35 +1,36 @@
-//! Confirmations: inbox rows go, positions in topics move forward.
+//! Acknowledgements: inbox rows are removed, and positions in topics move forward.
 
 use std::collections::HashMap;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
-use super::ids::Num;
-use super::notification::Standing;
-use super::push::queue;
-use super::topic::TopicNum;
+use super::statement::Statements;
 use super::writer::Write;
-use super::{inbox, outcome, variant};
+use super::{campaign_row, inbox, outcome, push_queue};
+use crate::engine::notification::Standing;
+use crate::engine::outcome::Part;
+use crate::engine::record::Record;
+use crate::engine::topic::TopicNum;
+use crate::ids::Num;
 use crate::{Ack, Acked, Error};
 
-/// What a confirmation of a notification that is not in the device's inbox does, looked up once for all
-/// devices that confirm it.
+/// What acknowledging a notification does that is not in the device's inbox; looked up once for all devices.
 #[derive(Clone, Copy)]
 enum Settles {
-    /// A stored topic message: the position moves. `outstanding`: it is still in the log, so that
-    /// settles something.
+    /// A stored topic message: the position moves forward. `outstanding`: the message is still in the log, so the
+    /// acknowledgement counts.
     Position {
         topic: TopicNum,
         offset: i64,
         outstanding: bool,
     },
-    /// A push waits for it.
+    /// A push waits for the confirmation.
     Push,
     Nothing,
 }
 
-/// Takes in a batch; what was outstanding of it.
+/// Processes a batch. Returns what was outstanding.
 pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
     let mut known: HashMap<Num, Settles> = HashMap::new();
@@ -47,14 +48,14 @@ pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
     for (num, mut devices) in confirmed {
         devices.sort_unstable();
         let count = devices.len() as u64;
-        outcome::add(w.db, num, Outcome::Acked, now, &devices, count)?;
-        variant::count(w.db, num, Outcome::Acked, None, count)?;
+        outcome::add(w.db, &Part::of(num, Outcome::Acked, now, devices))?;
+        campaign_row::count_variant(w.db, num, Outcome::Acked, "", count)?;
         acked.push(Acked { id: w.ids.id(num), count });
     }
     Ok(acked)
 }
 
-/// True if it was outstanding on this device.
+/// True if the notification was outstanding on this device.
 fn confirm(
     db: &Connection,
     device: DeviceNum,
@@ -74,31 +75,27 @@ fn confirm(
     };
     match settles {
         Settles::Position { topic, offset, outstanding } => {
-            let mut advance = db.prepare_cached(
-                "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3",
-            )?;
-            let advanced = advance.execute((device.0 as i64, topic, offset))? > 0;
-            Ok(advanced && outstanding)
+            let sql =
+                "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3";
+            Ok(db.run(sql, (device.0 as i64, topic, offset))? > 0 && outstanding)
         }
-        Settles::Push => queue::confirm(db, num, device),
+        Settles::Push => push_queue::confirm(db, num, device),
         Settles::Nothing => Ok(false),
     }
 }
 
-/// Only what was stored moves a position: what was for those who were there says nothing about the
-/// stored messages before it.
+/// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
+/// before it.
 fn look_up(db: &Connection, num: Num) -> Result<Settles, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT topic, topic_offset, standing FROM notifications
-         WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2",
-    )?;
-    let found = statement.query_row((num, When::Stored as u8), |row| {
-        let outstanding = row.get::<_, u8>(2)? == Standing::Kept as u8;
-        Ok(Settles::Position { topic: row.get(0)?, offset: row.get(1)?, outstanding })
-    });
-    match found.optional()? {
+    let sql = "SELECT topic, topic_offset, standing FROM notifications
+               WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2";
+    let position = db.first(sql, (num, When::Stored as u8), |row| {
+        let outstanding = row.code(2)? == Standing::Kept as u8;
+        Ok(Settles::Position { topic: row.int(0)?, offset: row.int(1)?, outstanding })
+    })?;
+    match position {
         Some(position) => Ok(position),
-        None if queue::waits_for_confirmation(db, num)? => Ok(Settles::Push),
+        None if push_queue::waits_for_confirmation(db, num)? => Ok(Settles::Push),
         None => Ok(Settles::Nothing),
     }
 }

@@ -1,41 +1,27 @@
-//! Reading what devices have not confirmed: inbox rows and stored topic messages, merged by id.
+//! Reading what devices have not acknowledged: inbox rows and stored topic messages, merged by id.
 //!
-//! A [`Reading`] is one consistent read, for one device or a whole batch of log-ins. It remembers
-//! the topics and messages it has seen, so that what a batch shares (everyone's topic, the message
-//! all of them missed) is read and built once. Ids of a topic increase with its offsets, so inbox
-//! and logs merge by id alone.
+//! A [`Reading`] is one consistent read for a device or a batch of log-ins. It caches topics and messages, so that
+//! what a batch shares (the topic `$everyone`, a message that all devices missed) is read once. Ids of a topic
+//! increase with its offsets, so inbox and logs merge by id.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceNum, Epoch, Message, Position, Timestamp, Topic, When, limits};
-use rusqlite::{Connection, OptionalExtension};
+use noroshi_types::{AppId, DeviceNum, Message, Timestamp, Topic, When};
+use rusqlite::Connection;
 
-use super::ids::{self, Ids, Num};
-use super::notification::{self, Standing};
-use super::topic::TopicNum;
-use crate::{Backlog, BacklogPage, Error, Head, Outstanding, Recover};
+use super::notification;
+use super::statement::Statements;
+use crate::engine::backlog::{PAGE, TOPIC_COLUMNS, TopicRow, starts, unused_page};
+use crate::engine::notification::Standing;
+use crate::engine::record::Record;
+use crate::engine::topic::TopicNum;
+use crate::ids::{Ids, Num};
+use crate::{Backlog, BacklogPage, Error, Outstanding, Recover};
 
-const PAGE: usize = limits::BACKLOG_PAGE;
-
-/// A topic's row.
-#[derive(Debug, Clone)]
-pub(super) struct TopicRow {
-    pub num: TopicNum,
-    pub topic: Topic,
-    pub epoch: Epoch,
-    /// The last offset given out.
-    pub head: u64,
-    /// The last offset that got a row in the log.
-    stored: u64,
-    trimmed_offset: u64,
-    trimmed_num: Num,
-    retained: Option<Num>,
-}
-
-/// A topic to read behind a place: messages count whose offset and number are both greater.
+/// A topic to read from a place: its messages with both a greater offset and a greater number.
 pub(super) struct Source {
     pub topic: Rc<TopicRow>,
     pub offset: u64,
@@ -60,33 +46,18 @@ impl<'c> Reading<'c> {
             Entry::Occupied(known) => return Ok(Rc::clone(known.get())),
             Entry::Vacant(vacant) => vacant,
         };
-        let mut statement = self.db.prepare_cached(
-            "SELECT name, epoch, head, stored, trimmed_offset, trimmed_num, retained FROM topics WHERE num = ?1",
-        )?;
-        let topic = statement.query_row((num,), |row| {
-            Ok(TopicRow {
-                num,
-                topic: Topic::from_trusted(row.get_ref(0)?.as_str()?),
-                epoch: Epoch(row.get(1)?),
-                head: row.get::<_, i64>(2)? as u64,
-                stored: row.get::<_, i64>(3)? as u64,
-                trimmed_offset: row.get::<_, i64>(4)? as u64,
-                trimmed_num: row.get(5)?,
-                retained: row.get(6)?,
-            })
-        })?;
+        let sql = format!("SELECT {TOPIC_COLUMNS} FROM topics t WHERE t.num = ?1");
+        let topic = self.db.first(&sql, (num,), |row| TopicRow::of_row(row))?.ok_or(Error::NotFound)?;
         Ok(Rc::clone(vacant.insert(Rc::new(topic))))
     }
 
-    /// None if nobody ever used it.
+    /// `None` if the topic has no row.
     pub(super) fn topic_named(&mut self, app: AppId, topic: &Topic) -> Result<Option<Rc<TopicRow>>, Error> {
         let num = match self.names.entry((app, topic.clone())) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(vacant) => {
-                let mut statement =
-                    self.db.prepare_cached("SELECT num FROM topics WHERE app = ?1 AND name = ?2")?;
-                let num = statement.query_row((app.0, topic.as_str()), |row| row.get(0)).optional()?;
-                *vacant.insert(num)
+                let sql = "SELECT num FROM topics WHERE app = ?1 AND name = ?2";
+                *vacant.insert(self.db.first(sql, (app.0, topic.as_str()), |row| row.int(0))?)
             }
         };
         num.map(|num| self.topic(num)).transpose()
@@ -101,71 +72,57 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// The topic's retained message, unless it has expired.
+    /// The topic's retained message, if its number is greater than `after` and it has not expired.
     pub(super) fn retained(
         &mut self,
         topic: &TopicRow,
+        after: Num,
         now: Timestamp,
     ) -> Result<Option<Arc<Message>>, Error> {
-        let Some(num) = topic.retained else { return Ok(None) };
-        Ok(self.message(num)?.filter(|message| message.expires_at > now))
+        match topic.retained(after, now) {
+            Some(num) => self.message(num),
+            None => Ok(None),
+        }
     }
 
-    /// The topics a device durably subscribes to, `$everyone` with them, each read behind the
-    /// device's position.
+    /// The topics that a device durably subscribes to, `$everyone` among them, each read after the device's position.
     pub(super) fn subscriptions(&mut self, device: DeviceNum) -> Result<Vec<Source>, Error> {
         let mut statement =
             self.db.prepare_cached("SELECT topic, position FROM subscriptions WHERE device = ?1")?;
         let mut rows = statement.query((device.0 as i64,))?;
         let mut sources = Vec::new();
         while let Some(row) = rows.next()? {
-            let topic = self.topic(row.get(0)?)?;
-            sources.push(Source { topic, offset: row.get::<_, i64>(1)? as u64, num: 0 });
+            sources.push(Source { topic: self.topic(row.int(0)?)?, offset: row.count(1)?, num: 0 });
         }
         Ok(sources)
     }
 
-    /// The oldest messages of an inbox behind `after` that have not expired.
-    pub(super) fn inbox_after(
+    /// The first messages of an inbox after `after` that have not expired, by number in this order.
+    pub(super) fn inbox(
         &mut self,
         device: DeviceNum,
         after: Num,
+        order: &str,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Arc<Message>>, Error> {
-        let mut statement =
-            self.db.prepare_cached("SELECT num FROM inbox WHERE device = ?1 AND num > ?2 ORDER BY num")?;
+        let sql = match order {
+            "ASC" => "SELECT num FROM inbox WHERE device = ?1 AND num > ?2 ORDER BY num",
+            _ => "SELECT num FROM inbox WHERE device = ?1 AND num > ?2 ORDER BY num DESC",
+        };
+        let mut statement = self.db.prepare_cached(sql)?;
         let mut rows = statement.query((device.0 as i64, after))?;
         let mut messages = Vec::new();
         while messages.len() < limit
             && let Some(row) = rows.next()?
         {
-            messages.extend(self.message(row.get(0)?)?.filter(|message| message.expires_at > now));
+            messages.extend(self.message(row.int(0)?)?.filter(|message| message.expires_at > now));
         }
         Ok(messages)
     }
 
-    /// The newest messages of an inbox that have not expired, newest first.
-    pub(super) fn inbox_newest(
-        &mut self,
-        device: DeviceNum,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Arc<Message>>, Error> {
-        let mut statement =
-            self.db.prepare_cached("SELECT num FROM inbox WHERE device = ?1 ORDER BY num DESC")?;
-        let mut rows = statement.query((device.0 as i64,))?;
-        let mut messages = Vec::new();
-        while messages.len() < limit
-            && let Some(row) = rows.next()?
-        {
-            messages.extend(self.message(row.get(0)?)?.filter(|message| message.expires_at > now));
-        }
-        Ok(messages)
-    }
-
-    /// Adds the oldest messages of a log behind the source's place; false if some behind it are no
-    /// longer there.
+    /// Adds the oldest messages of a log after the source's place. Returns false if messages after it have left the
+    /// log.
     fn log_after(
         &mut self,
         source: &Source,
@@ -173,11 +130,11 @@ impl<'c> Reading<'c> {
         messages: &mut Vec<Arc<Message>>,
     ) -> Result<bool, Error> {
         let topic = &*source.topic;
-        let mut complete = topic.trimmed_offset <= source.offset || topic.trimmed_num <= source.num;
+        let mut complete = topic.is_complete_after(source.offset, source.num);
         if topic.stored <= source.offset {
             return Ok(complete);
         }
-        // Both bounds hold for what is read; the index is chosen for the one that tells more.
+        // Both bounds always hold; the query uses the index of the more selective one.
         let mut statement = self.db.prepare_cached(match source.num {
             0 => "SELECT num FROM topic_log WHERE topic = ?1 AND topic_offset > ?2 AND num > ?3 ORDER BY topic_offset",
             _ => "SELECT num FROM topic_log WHERE topic = ?1 AND +topic_offset > ?2 AND num > ?3 ORDER BY num",
@@ -198,7 +155,7 @@ impl<'c> Reading<'c> {
         Ok(complete)
     }
 
-    /// A page of an inbox and of logs, with a head for every source.
+    /// A page of an inbox and logs, with a head for every source.
     pub(super) fn page(
         &mut self,
         device: Option<DeviceNum>,
@@ -207,13 +164,13 @@ impl<'c> Reading<'c> {
         now: Timestamp,
     ) -> Result<BacklogPage, Error> {
         let mut messages = match device {
-            Some(device) => self.inbox_after(device, after, PAGE + 1, now)?,
+            Some(device) => self.inbox(device, after, "ASC", PAGE + 1, now)?,
             None => Vec::new(),
         };
         let mut heads = Vec::with_capacity(sources.len());
         for source in sources {
             let complete = self.log_after(source, now, &mut messages)?;
-            heads.push(head_of(&source.topic, complete));
+            heads.push(source.topic.head(complete));
         }
         messages.sort_unstable_by_key(|message| message.id);
         let more = messages.len() > PAGE;
@@ -221,8 +178,7 @@ impl<'c> Reading<'c> {
         Ok(BacklogPage { retained: Vec::new(), messages, heads, more })
     }
 
-    /// Adds the retained messages of `topics` behind `after`, those that the page has already left
-    /// out.
+    /// Adds the retained messages of `topics` after `after` that the page does not have.
     pub(super) fn add_retained<'t>(
         &mut self,
         page: &mut BacklogPage,
@@ -230,8 +186,8 @@ impl<'c> Reading<'c> {
         after: Num,
         now: Timestamp,
     ) -> Result<(), Error> {
-        for topic in topics.filter(|topic| topic.retained.is_some_and(|num| num > after)) {
-            if let Some(message) = self.retained(topic, now)?
+        for topic in topics {
+            if let Some(message) = self.retained(topic, after, now)?
                 && page.messages.binary_search_by_key(&message.id, |known| known.id).is_err()
             {
                 page.retained.push(message);
@@ -242,26 +198,12 @@ impl<'c> Reading<'c> {
     }
 }
 
-pub(super) fn head_of(topic: &TopicRow, complete: bool) -> Head {
-    Head {
-        topic: topic.topic.clone(),
-        position: Position { epoch: topic.epoch, offset: topic.head },
-        complete,
-    }
-}
-
-/// The head of a topic that nobody ever used.
-pub(super) fn unused_head(topic: &Topic, complete: bool) -> Head {
-    Head { topic: topic.clone(), position: Position { epoch: Epoch(0), offset: 0 }, complete }
-}
-
-/// A later page: see [`Backlog`].
+/// The next page: see [`Backlog`].
 pub(super) fn next_page(db: &Connection, ids: &Ids, asked: &Backlog) -> Result<BacklogPage, Error> {
     let mut reading = Reading::new(db, ids);
-    let after = asked.after.map_or(0, ids::place);
-    let session_after = asked.session_since.map_or(after, |since| ids::place(since).max(after));
-    let mut statement = db.prepare_cached("SELECT 1 FROM devices WHERE num = ?1 AND app = ?2")?;
-    if !statement.exists((asked.device.0 as i64, asked.app.0))? {
+    let (after, session_after) = starts(asked);
+    let sql = "SELECT 1 FROM devices WHERE num = ?1 AND app = ?2";
+    if !db.has_row(sql, (asked.device.0 as i64, asked.app.0))? {
         return Ok(BacklogPage::default());
     }
     let mut sources = reading.subscriptions(asked.device)?;
@@ -304,27 +246,11 @@ pub(super) fn outstanding(
 /// The stored messages of a topic since a position: see [`Recover`].
 pub(super) fn recover(db: &Connection, ids: &Ids, asked: &Recover) -> Result<BacklogPage, Error> {
     let mut reading = Reading::new(db, ids);
-    let Some(topic) = reading.topic_named(asked.app, &asked.topic)? else {
-        // A client that knows a position knows a log that is no more.
-        let complete = asked.since.is_none_or(|since| since.epoch == Epoch(0));
-        return Ok(BacklogPage {
-            heads: vec![unused_head(&asked.topic, complete)],
-            ..BacklogPage::default()
-        });
-    };
-    let mut page = match asked.since {
-        None => BacklogPage { heads: vec![head_of(&topic, true)], ..BacklogPage::default() },
-        Some(since) => {
-            let before_all = since == Position { epoch: Epoch(0), offset: 0 };
-            // An offset that was never given out is of another log, whatever its epoch says.
-            let known = before_all || (since.epoch == topic.epoch && since.offset <= topic.head);
-            let offset = if known { since.offset } else { 0 };
-            let source = Source { topic: Rc::clone(&topic), offset, num: 0 };
-            let mut page = reading.page(None, 0, &[source], asked.now)?;
-            page.heads.iter_mut().for_each(|head| head.complete &= known);
-            page
-        }
-    };
+    let Some(topic) = reading.topic_named(asked.app, &asked.topic)? else { return Ok(unused_page(asked)) };
+    let (offset, known) = topic.recovers_from(asked.since);
+    let source = Source { topic: Rc::clone(&topic), offset, num: 0 };
+    let mut page = reading.page(None, 0, &[source], asked.now)?;
+    page.heads.iter_mut().for_each(|head| head.complete &= known);
     if asked.retained {
         reading.add_retained(&mut page, std::iter::once(&topic), 0, asked.now)?;
     }

@@ -1,37 +1,31 @@
-//! What a front over cells keeps: the trait, and the list of cells. `residence` holds who lives where, `outbox` what
-//! cells have not taken yet.
+//! [`Cells`] for SQLite. [`crate::engine::cells`] has what both engines share.
 
 mod outbox;
 mod residence;
 
 use noroshi_types::{AppId, AppName, DeviceId, NotificationId, Timestamp, UserId};
-use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::Sqlite;
+use super::statement::{Statements, ready};
 use crate::Error;
 use crate::cells::{
     Assign, CellChange, CellNum, CellRecord, Cells, Depth, Move, MoveStep, NewMessage, Part, PartEnd,
     Population, Relayed, Relocated, Relocation, Residence, Taken, Wanted,
 };
+use crate::engine::cells::{self, outbox as messages, residence as places};
 
 #[async_trait::async_trait]
 impl Cells for Sqlite {
     async fn enrol(&self, names: Vec<String>) -> Result<Vec<CellRecord>, Error> {
-        self.write(names.len(), move |w| {
-            for name in &names {
-                w.db.execute("INSERT OR IGNORE INTO cells (name) VALUES (?1)", (name,))?;
-            }
-            list(w.db)
-        })
-        .await
+        self.write(names.len(), move |w| ready(cells::enrol(w.db, &names))).await
     }
 
     async fn adjust(&self, cell: CellNum, change: CellChange) -> Result<CellRecord, Error> {
-        self.write(1, move |w| adjust(w.db, cell, change)).await
+        self.write(1, move |w| ready(cells::adjust(w.db, cell, change))).await
     }
 
     async fn populations(&self) -> Result<Vec<Population>, Error> {
-        self.read(residence::populations).await
+        self.read(|db| ready(places::populations(db))).await
     }
 
     async fn assign(
@@ -40,10 +34,7 @@ impl Cells for Sqlite {
         devices: Vec<Assign>,
         now: Timestamp,
     ) -> Result<Vec<Result<Residence, Error>>, Error> {
-        self.write(devices.len() * 2, move |w| {
-            Ok(devices.into_iter().map(|one| residence::assign(w.db, app, &one, now)).collect())
-        })
-        .await
+        self.write(devices.len() * 2, move |w| residence::assign(w.db, app, &devices, now)).await
     }
 
     async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error> {
@@ -66,7 +57,7 @@ impl Cells for Sqlite {
 
     async fn forget_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         let device = device.clone();
-        self.write(1, move |w| residence::forget(w.db, app, &device)).await
+        self.write(1, move |w| ready(places::forget(w.db, app, &device))).await
     }
 
     async fn relocate(
@@ -77,7 +68,7 @@ impl Cells for Sqlite {
         asked_until: Timestamp,
     ) -> Result<Relocated, Error> {
         let rows = if let Relocation::Some { limit, .. } = &who { limit * 3 } else { 3 };
-        self.write(rows, move |w| residence::relocate(w.db, &who, to, now, asked_until)).await
+        self.write(rows, move |w| ready(places::relocate(w.db, &who, to, now, asked_until))).await
     }
 
     async fn moves(
@@ -87,7 +78,7 @@ impl Cells for Sqlite {
         after: Option<(AppId, DeviceId)>,
         limit: usize,
     ) -> Result<Vec<Move>, Error> {
-        self.read(move |db| residence::moves(db, from, step, after.as_ref(), limit)).await
+        self.read(move |db| ready(places::moves(db, from, step, after.as_ref(), limit))).await
     }
 
     async fn advance(
@@ -98,7 +89,7 @@ impl Cells for Sqlite {
         to: MoveStep,
     ) -> Result<(), Error> {
         let device = device.clone();
-        self.write(1, move |w| residence::advance(w.db, app, &device, from, to)).await
+        self.write(1, move |w| ready(places::advance(w.db, app, &device, from, to))).await
     }
 
     async fn keep(
@@ -106,7 +97,7 @@ impl Cells for Sqlite {
         messages: Vec<NewMessage>,
         now: Timestamp,
     ) -> Result<Vec<Result<Taken, Error>>, Error> {
-        self.write(messages.len() * 4, move |w| outbox::take(w.db, &messages, now)).await
+        self.write(messages.len() * 4, move |w| outbox::keep(w.db, &messages, now)).await
     }
 
     async fn waiting(
@@ -120,11 +111,11 @@ impl Cells for Sqlite {
     }
 
     async fn newest(&self) -> Result<u64, Error> {
-        self.read(outbox::newest).await
+        self.read(|db| ready(messages::newest(db))).await
     }
 
     async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error> {
-        self.read(move |db| outbox::waits_before(db, cell, app, num)).await
+        self.read(move |db| ready(messages::waits_before(db, cell, app, num))).await
     }
 
     async fn end(&self, cell: CellNum, ended: Vec<(u64, PartEnd)>) -> Result<(), Error> {
@@ -132,15 +123,15 @@ impl Cells for Sqlite {
     }
 
     async fn relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error> {
-        self.read(move |db| Ok(outbox::relayed(db, id)?.filter(|found| found.app == app))).await
+        self.read(move |db| Ok(ready(messages::relayed(db, id))?.filter(|found| found.app == app))).await
     }
 
     async fn relayed_as(&self, cell: CellNum, remote: NotificationId) -> Result<Option<Relayed>, Error> {
-        self.read(move |db| outbox::relayed_as(db, cell, remote)).await
+        self.read(move |db| ready(messages::relayed_as(db, cell, remote))).await
     }
 
     async fn cancel_relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error> {
-        self.write(8, move |w| outbox::cancel(w.db, app, id)).await
+        self.write(8, move |w| ready(messages::cancel(w.db, app, id))).await
     }
 
     async fn cancelling(
@@ -148,15 +139,19 @@ impl Cells for Sqlite {
         cell: CellNum,
         limit: usize,
     ) -> Result<Vec<(u64, AppId, NotificationId)>, Error> {
-        self.read(move |db| outbox::cancelling(db, cell, limit)).await
+        self.read(move |db| ready(messages::cancelling(db, cell, limit))).await
     }
 
     async fn cancelled(&self, cell: CellNum, nums: Vec<u64>) -> Result<(), Error> {
-        self.write(nums.len(), move |w| outbox::cancelled(w.db, cell, &nums)).await
+        self.write(nums.len(), move |w| {
+            let sql = "UPDATE cell_parts SET state = 1 WHERE num = ?1 AND cell = ?2 AND state = 5";
+            nums.iter().try_for_each(|num| w.db.run(sql, (*num as i64, cell.0)).map(drop))
+        })
+        .await
     }
 
     async fn depths(&self) -> Result<Vec<Depth>, Error> {
-        self.read(outbox::depths).await
+        self.read(|db| ready(messages::depths(db))).await
     }
 
     async fn prune_relayed(
@@ -170,19 +165,7 @@ impl Cells for Sqlite {
     }
 
     async fn provisioned(&self, cell: CellNum) -> Result<Vec<(AppName, [u8; 32])>, Error> {
-        self.read(move |db| {
-            let mut statement =
-                db.prepare_cached("SELECT app, digest FROM cell_apps WHERE cell = ?1 ORDER BY app")?;
-            let rows = statement.query_map((cell.0,), |row| {
-                Ok(AppName::parse(row.get_ref(0)?.as_str()?).map(|app| (app, row.get(1))))
-            })?;
-            rows.map(|row| {
-                let (app, digest) = row?.map_err(|error| Error::Engine(format!("a stored app: {error}")))?;
-                Ok((app, digest?))
-            })
-            .collect()
-        })
-        .await
+        self.read(move |db| ready(cells::provisioned(db, cell))).await
     }
 
     async fn set_provisioned(
@@ -191,47 +174,6 @@ impl Cells for Sqlite {
         app: AppName,
         digest: Option<[u8; 32]>,
     ) -> Result<(), Error> {
-        self.write(1, move |w| {
-            match digest {
-                Some(digest) => w.db.execute(
-                    "INSERT OR REPLACE INTO cell_apps (cell, app, digest) VALUES (?1, ?2, ?3)",
-                    (cell.0, app.as_str(), digest),
-                )?,
-                None => w
-                    .db
-                    .execute("DELETE FROM cell_apps WHERE cell = ?1 AND app = ?2", (cell.0, app.as_str()))?,
-            };
-            Ok(())
-        })
-        .await
+        self.write(1, move |w| ready(cells::set_provisioned(w.db, cell, &app, digest))).await
     }
-}
-
-const COLUMNS: &str = "num, name, weight, draining";
-
-fn record(row: &Row<'_>) -> rusqlite::Result<CellRecord> {
-    Ok(CellRecord {
-        num: CellNum(row.get(0)?),
-        name: row.get(1)?,
-        weight: row.get(2)?,
-        draining: row.get(3)?,
-    })
-}
-
-fn list(db: &Connection) -> Result<Vec<CellRecord>, Error> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM cells ORDER BY num"))?;
-    let rows = statement.query_map((), record)?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-fn adjust(db: &Connection, cell: CellNum, change: CellChange) -> Result<CellRecord, Error> {
-    if let Some(weight) = change.weight {
-        db.execute("UPDATE cells SET weight = ?2 WHERE num = ?1", (cell.0, weight))?;
-    }
-    if let Some(draining) = change.draining {
-        db.execute("UPDATE cells SET draining = ?2 WHERE num = ?1", (cell.0, draining))?;
-    }
-    let found =
-        db.query_row(&format!("SELECT {COLUMNS} FROM cells WHERE num = ?1"), (cell.0,), record).optional()?;
-    found.ok_or(Error::NotFound)
 }

@@ -1,15 +1,15 @@
-//! Devices: registration, changes, removal.
+//! [`Devices`] for SQLite: registration, changes and removal.
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserId};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::Connection;
 
+use super::statement::Statements;
 use super::writer::Write;
-use super::{Sqlite, endpoint, inbox, revocation, subscription};
-use crate::device::{Renewal, draw_id, tags_of, tags_text, token_of};
+use super::{Sqlite, endpoint, inbox, number, revocation, subscription};
+use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
+use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{
-    Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, Suspect,
-};
+use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration};
 
 #[async_trait::async_trait]
 impl Devices for Sqlite {
@@ -55,11 +55,10 @@ impl Devices for Sqlite {
                 "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
                  WHERE app = ?1 AND id = ?2 RETURNING token_version"
             );
-            let mut statement = w.db.prepare_cached(&sql)?;
-            let version = statement.query_row((app.0, device.as_str()), |row| row.get(0)).optional()?;
-            let version = version.ok_or(Error::NotFound)?;
-            revocation::revoke(w, app, Subject::Device, device.as_str(), now)?;
-            Ok(version)
+            let version =
+                w.db.first(&sql, (app.0, device.as_str()), |row| row.int(0))?.ok_or(Error::NotFound)?;
+            revocation::revoke(w.db, app, Subject::Device, device.as_str(), now)?;
+            Ok(version as u32)
         })
         .await
     }
@@ -67,20 +66,16 @@ impl Devices for Sqlite {
     async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
         let (user, counted) = (user.clone(), user.clone());
         let devices = self.read(move |db| {
-            let sql = "SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2";
-            Ok(db.prepare_cached(sql)?.query_row((app.0, counted.as_str()), |row| row.get::<_, i64>(0))?)
+            db.int("SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2", (app.0, counted.as_str()))
         });
         let rows = 1 + devices.await? as usize;
         self.write(rows, move |w| {
-            revocation::revoke(w, app, Subject::User, user.as_str(), now)?;
+            revocation::revoke(w.db, app, Subject::User, user.as_str(), now)?;
             let sql = format!(
                 "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
                  WHERE app = ?1 AND user = ?2 RETURNING id"
             );
-            let mut statement = w.db.prepare_cached(&sql)?;
-            let ids = statement.query_map((app.0, user.as_str()), |row| row.get::<_, String>(0))?;
-            let wrong = |error| Error::Engine(format!("a stored device: {error}"));
-            ids.map(|id| DeviceId::parse(&id?).map_err(wrong)).collect()
+            w.db.all(&sql, (app.0, user.as_str()), |row| id_of(row, 0))
         })
         .await
     }
@@ -94,7 +89,7 @@ impl Devices for Sqlite {
     ) -> Result<bool, Error> {
         let (device, topic) = (device.clone(), topic.clone());
         self.write(1, move |w| {
-            let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
+            let num = number::device(w.db, app, &device)?.ok_or(Error::NotFound)?;
             subscription::check_room(w.db, num, std::slice::from_ref(&topic))?;
             let is_new = subscription::add(w.db, app, num, &topic)?;
             if is_new {
@@ -108,7 +103,7 @@ impl Devices for Sqlite {
     async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let (device, topic) = (device.clone(), topic.clone());
         self.write(1, move |w| {
-            let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
+            let num = number::device(w.db, app, &device)?.ok_or(Error::NotFound)?;
             let removed = subscription::remove(w.db, app, num, &topic)?;
             if removed {
                 revise(w.db, num)?;
@@ -119,92 +114,35 @@ impl Devices for Sqlite {
     }
 }
 
-const COLUMNS: &str = "num, app, id, user, platform, locale, timezone, app_version, tags, push_token, token_version, \
-                       created_at, push_service, push_environment, push_suspect_at, push_suspect_reason, \
-                       (SELECT r.revoked_at FROM revocations r WHERE r.app = devices.app AND r.kind = 0 AND r.id = devices.id), \
-                       (SELECT r.revoked_at FROM revocations r WHERE r.app = devices.app AND r.kind = 1 AND r.id = devices.user)";
-
-/// The device of a row of [`COLUMNS`], its topics still missing.
-fn device_of(row: &Row<'_>) -> Result<Device, Error> {
-    let wrong = |error| Error::Engine(format!("a stored device: {error}"));
-    let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-    let suspect_at: Option<i64> = row.get(14)?;
-    Ok(Device {
-        num: DeviceNum(row.get::<_, i64>(0)? as u64),
-        app: AppId(row.get(1)?),
-        id: DeviceId::parse(text(2)?.unwrap_or_default()).map_err(wrong)?,
-        user: text(3)?.map(UserId::parse).transpose().map_err(wrong)?,
-        attributes: attributes_of(row, 4)?,
-        topics: Vec::new(),
-        push_token: token_of(row.get(9)?, row.get(12)?, row.get(13)?),
-        push_suspect: match suspect_at {
-            Some(at) => Some(Suspect {
-                at: Timestamp(at as u64),
-                reason: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
-            }),
-            None => None,
-        },
-        token_version: row.get(10)?,
-        revoked: Revocation {
-            device: row.get::<_, Option<i64>>(16)?.map(|at| Timestamp(at as u64)),
-            user: row.get::<_, Option<i64>>(17)?.map(|at| Timestamp(at as u64)),
-        },
-        created_at: Timestamp(row.get::<_, i64>(11)? as u64),
-    })
-}
-
-/// Of `platform, locale, timezone, app_version, tags` from column `first` on.
-pub(super) fn attributes_of(row: &Row<'_>, first: usize) -> Result<Attributes, Error> {
-    let tags = row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-    Ok(Attributes {
-        platform: row.get(first)?,
-        locale: row.get(first + 1)?,
-        timezone: row.get(first + 2)?,
-        app_version: row.get(first + 3)?,
-        tags: tags_of(tags)?,
-    })
-}
-
-pub(super) fn number(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
-    let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1 AND id = ?2")?;
-    let num = statement.query_row((app.0, device.as_str()), |row| row.get::<_, i64>(0)).optional()?;
-    Ok(num.map(|num| DeviceNum(num as u64)))
-}
-
-/// What was read of the device does not hold any longer.
+/// Marks earlier reads of the device as outdated.
 fn revise(db: &Connection, device: DeviceNum) -> Result<(), Error> {
-    db.prepare_cached("UPDATE devices SET revision = revision + 1 WHERE num = ?1")?
-        .execute((device.0 as i64,))?;
-    Ok(())
+    db.run("UPDATE devices SET revision = revision + 1 WHERE num = ?1", (device.0 as i64,)).map(drop)
 }
 
 pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
-    let mut statement =
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND id = ?2"))?;
-    let found = statement.query_row((app.0, device.as_str()), |row| Ok(device_of(row))).optional()?;
-    let Some(mut device) = found.transpose()? else { return Ok(None) };
+    let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
+    let found = db.first(&sql, (app.0, device.as_str()), |row| device_of(row))?;
+    let Some(mut device) = found else { return Ok(None) };
     device.topics = subscription::topics(db, device.num)?;
     Ok(Some(device))
 }
 
 fn list(db: &Connection, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Error> {
-    let by_user = if filter.user.is_some() { "user = ?4" } else { "?4 IS NULL" };
+    let by_user = if filter.user.is_some() { "d.user = ?4" } else { "?4 IS NULL" };
     let sql = format!(
-        "SELECT {COLUMNS} FROM devices WHERE app = ?1 AND num > ?2 AND {by_user} ORDER BY num LIMIT ?3"
+        "SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.num > ?2 AND {by_user} ORDER BY d.num LIMIT ?3"
     );
-    let mut statement = db.prepare_cached(&sql)?;
     let after = filter.after.map_or(0, |num| num.0 as i64);
     let user = filter.user.as_ref().map(UserId::as_str);
-    let rows = statement.query_map((app.0, after, filter.limit as i64, user), |row| Ok(device_of(row)))?;
-    let mut devices = rows.map(|row| row?).collect::<Result<Vec<_>, Error>>()?;
+    let mut devices = db.all(&sql, (app.0, after, filter.limit as i64, user), |row| device_of(row))?;
     for device in &mut devices {
         device.topics = subscription::topics(db, device.num)?;
     }
     Ok(devices)
 }
 
-/// Makes or updates one device. The outer error is the engine's and ends the operation; the inner
-/// one refuses this device alone, before anything of it was written.
+/// Creates or updates one device. The outer error is the engine's and ends the operation; the inner one refuses only
+/// this device, before anything of it is written.
 pub(super) fn register(
     w: &Write<'_>,
     app: AppId,
@@ -228,27 +166,26 @@ pub(super) fn register(
         Some(device) => device,
         None => Device { token_version: first_token_version(w.db, app, &id)?, ..Device::fresh(app, id, now) },
     };
-    let renewal = match device.register(registration) {
-        Ok(renewal) => renewal,
+    let effects = match device.register(registration) {
+        Ok(effects) => effects,
         Err(refused) => return Ok(Err(refused)),
     };
     if is_new {
         insert(w.db, &mut device)?;
         subscription::add(w.db, app, device.num, &Topic::everyone())?;
     } else {
-        write_back(w, &device, &renewal, now)?;
+        write_back(w, &device, &effects, now)?;
     }
-    for topic in &renewal.new_topics {
+    for topic in &effects.new_topics {
         subscription::add(w.db, app, device.num, topic)?;
     }
     Ok(Ok(device))
 }
 
-/// 1, or above every version a deleted device of the same id has used.
+/// 1, or greater than every version that a deleted device of the same id used.
 fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32, Error> {
-    let mut statement =
-        db.prepare_cached("SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2")?;
-    Ok(statement.query_row((app.0, id.as_str()), |row| row.get(0)).optional()?.unwrap_or(1))
+    let sql = "SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2";
+    Ok(db.first(sql, (app.0, id.as_str()), |row| row.int(0))?.unwrap_or(1) as u32)
 }
 
 fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
@@ -279,13 +216,13 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is kept of a session that may not go on: marked with [`crate::KEPT_ENDED`], once.
+/// The state of a session that may not continue: prefixed with [`crate::KEPT_ENDED`], once.
 const ENDED: &str = "CASE WHEN kept IS NULL THEN X'FF' WHEN substr(kept, 1, 1) = X'FF' THEN kept
                      ELSE CAST(X'FF' || kept AS BLOB) END";
 
-/// Writes what can change (a token's time wherever its device names it, that of the user only with the user),
-/// and takes from a device of another user what is the first one's: its inbox and its endpoints.
-fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp) -> Result<(), Error> {
+/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time only
+/// with the user. A device that gets another user loses its inbox and its endpoints.
+fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let suspect = device.push_suspect.as_ref();
@@ -313,10 +250,10 @@ fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp)
         suspect.map(|suspect| suspect.at.0 as i64),
         suspect.map(|suspect| &suspect.reason),
         now.0 as i64,
-        renewal.names_token,
-        renewal.revises(),
+        effects.names_token,
+        effects.revises(),
     ))?;
-    if renewal.other_user {
+    if effects.other_user {
         inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
         endpoint::remove_all(w.db, device.num)?;
     }
@@ -331,23 +268,21 @@ fn update(
     now: Timestamp,
 ) -> Result<Device, Error> {
     let mut device = load(w.db, app, id)?.ok_or(Error::NotFound)?;
-    let renewal = device.change(change)?;
-    write_back(w, &device, &renewal, now)?;
+    let effects = device.change(change)?;
+    write_back(w, &device, &effects, now)?;
     Ok(device)
 }
 
 fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
-    let device = number(w.db, app, id)?.ok_or(Error::NotFound)?;
+    let device = number::device(w.db, app, id)?.ok_or(Error::NotFound)?;
     inbox::empty(w.db, device, Outcome::Cancelled, now)?;
     endpoint::remove_all(w.db, device)?;
     let num = device.0 as i64;
-    w.db.prepare_cached("DELETE FROM subscriptions WHERE device = ?1")?.execute((num,))?;
-    w.db.prepare_cached(
-        "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
-         SELECT app, id, token_version + 1 FROM devices WHERE num = ?1",
-    )?
-    .execute((num,))?;
-    revocation::revoke(w, app, Subject::Device, id.as_str(), now)?;
-    w.db.prepare_cached("DELETE FROM devices WHERE num = ?1")?.execute((num,))?;
+    w.db.run("DELETE FROM subscriptions WHERE device = ?1", (num,))?;
+    let sql = "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
+               SELECT app, id, token_version + 1 FROM devices WHERE num = ?1";
+    w.db.run(sql, (num,))?;
+    revocation::revoke(w.db, app, Subject::Device, id.as_str(), now)?;
+    w.db.run("DELETE FROM devices WHERE num = ?1", (num,))?;
     Ok(device)
 }

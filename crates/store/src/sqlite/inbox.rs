@@ -1,8 +1,4 @@
-//! Inboxes: a row for every notification a device has not confirmed.
-//!
-//! A device keeps its newest `Options::inbox_rows` rows, and up to [`limits::inbox_slack`] more. To
-//! count them for every row written would cost a walk through the inbox each time; [`Room`]
-//! remembers how many rows a device can take without counting again.
+//! Inboxes: one row for each notification that a device has not acknowledged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,45 +7,16 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, lim
 use rusqlite::Connection;
 
 use super::backlog::Reading;
-use super::ids::{self, Ids, Num};
+use super::statement::Statements;
 use super::writer::Write;
-use super::{device, outcome};
-use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxPlace, InboxRange, Work};
+use super::{number, outcome};
+use crate::engine::inbox::{Window, anchor};
+use crate::engine::outcome::Part;
+use crate::engine::record::Record;
+use crate::ids::{self, Ids, Num};
+use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxRange, Work};
 
-/// Devices remembered: 16 bytes each, 4 MiB.
-const ROOM_DEVICES: usize = 1 << 18;
-
-/// How many rows each device can take before its inbox has to be counted again. A lower bound: rows
-/// that leave, and an operation that is undone, only make more room.
-#[derive(Default)]
-pub(super) struct Room(HashMap<DeviceNum, u32>);
-
-impl Room {
-    /// Takes one place, if there is one for sure.
-    fn take(&mut self, device: DeviceNum) -> bool {
-        match self.0.get_mut(&device) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// After rows came back that were counted as gone.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn note(&mut self, device: DeviceNum, left: u32) {
-        if self.0.len() >= ROOM_DEVICES {
-            self.0.clear();
-        }
-        self.0.insert(device, left);
-    }
-}
-
-/// Puts a notification into the inboxes of `devices` (sorted); what that pushed out.
+/// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
 pub(super) fn deliver(
     w: &mut Write<'_>,
     num: Num,
@@ -57,40 +24,41 @@ pub(super) fn deliver(
     devices: &[DeviceNum],
     now: Timestamp,
 ) -> Result<Departed, Error> {
-    let mut left = Departures::default();
+    let mut removed = RemovedRows::default();
     let mut insert =
         w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
     for &device in devices {
         if let Some(key) = collapse_key {
-            collapse(w.db, device, key, &mut left)?;
+            collapse(w.db, device, key, &mut removed)?;
         }
         insert.execute((device.0 as i64, num, collapse_key))?;
         if !w.room.take(device) {
-            make_room(w, device, &mut left)?;
+            make_room(w, device, &mut removed)?;
         }
     }
-    outcome::add(w.db, num, Outcome::Kept, now, devices, devices.len() as u64)?;
-    left.record(w, now)
+    outcome::add(w.db, &Part::of(num, Outcome::Kept, now, devices.to_vec()))?;
+    removed.record(w, now)
 }
 
-/// Removes the older rows of the key.
-fn collapse(db: &Connection, device: DeviceNum, key: &str, left: &mut Departures) -> Result<(), Error> {
+/// Removes older rows with the same collapse key.
+fn collapse(db: &Connection, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
     let mut statement =
         db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND collapse_key = ?2 RETURNING num")?;
     let mut rows = statement.query((device.0 as i64, key))?;
     while let Some(row) = rows.next()? {
-        left.add(row.get(0)?, Outcome::Collapsed, device);
+        removed.add(row.get(0)?, Outcome::Collapsed, device);
     }
     Ok(())
 }
 
-/// Counts an inbox that just got a row. One that is above the limit and its slack loses its oldest rows.
-fn make_room(w: &mut Write<'_>, device: DeviceNum, left: &mut Departures) -> Result<(), Error> {
-    let rows = count(w.db, device)?;
+/// Counts an inbox that just got a row. If it exceeds the limit and its slack, its oldest rows are evicted.
+fn make_room(w: &mut Write<'_>, device: DeviceNum, removed: &mut RemovedRows) -> Result<(), Error> {
+    let sql = "SELECT count(*) FROM inbox WHERE device = ?1";
+    let rows = w.db.int(sql, (device.0 as i64,))? as u32;
     let rows_max = w.options.inbox_rows.max(1);
     let slack = limits::inbox_slack(rows_max);
     if let Some(room) = (rows_max + slack).checked_sub(rows) {
-        w.room.note(device, room);
+        w.room.set(device, room);
         return Ok(());
     }
     let mut statement = w.db.prepare_cached(
@@ -99,22 +67,17 @@ fn make_room(w: &mut Write<'_>, device: DeviceNum, left: &mut Departures) -> Res
     )?;
     let mut evicted = statement.query((device.0 as i64, rows - rows_max))?;
     while let Some(row) = evicted.next()? {
-        left.add(row.get(0)?, Outcome::Evicted, device);
+        removed.add(row.get(0)?, Outcome::Evicted, device);
     }
-    w.room.note(device, slack);
+    w.room.set(device, slack);
     Ok(())
 }
 
-fn count(db: &Connection, device: DeviceNum) -> Result<u32, Error> {
-    let mut statement = db.prepare_cached("SELECT count(*) FROM inbox WHERE device = ?1")?;
-    Ok(statement.query_row((device.0 as i64,), |row| row.get(0))?)
-}
-
-/// Rows that left because of others, by notification.
+/// Rows that a delivery removed, by notification.
 #[derive(Default)]
-struct Departures(HashMap<(Num, u8), (Outcome, Vec<DeviceNum>)>);
+struct RemovedRows(HashMap<(Num, u8), (Outcome, Vec<DeviceNum>)>);
 
-impl Departures {
+impl RemovedRows {
     fn add(&mut self, num: Num, outcome: Outcome, device: DeviceNum) {
         self.0.entry((num, outcome as u8)).or_insert_with(|| (outcome, Vec::new())).1.push(device);
     }
@@ -123,8 +86,8 @@ impl Departures {
     fn record(self, w: &Write<'_>, now: Timestamp) -> Result<Departed, Error> {
         let mut departed = Departed::default();
         for ((num, _), (outcome, devices)) in self.0 {
-            outcome::add(w.db, num, outcome, now, &devices, devices.len() as u64)?;
             departed.add(Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
+            outcome::add(w.db, &Part::of(num, outcome, now, devices))?;
         }
         Ok(departed)
     }
@@ -132,12 +95,10 @@ impl Departures {
 
 /// Removes the row of a notification from one inbox; true if there was one.
 pub(super) fn remove(db: &Connection, device: DeviceNum, num: Num) -> Result<bool, Error> {
-    let mut statement = db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND num = ?2")?;
-    Ok(statement.execute((device.0 as i64, num))? > 0)
+    Ok(db.run("DELETE FROM inbox WHERE device = ?1 AND num = ?2", (device.0 as i64, num))? > 0)
 }
 
-/// Removes the rows of a notification from the inboxes of `devices`, at most `rows_max`; those that
-/// had one.
+/// Removes a notification from the inboxes of `devices`, at most `rows_max` rows. Returns the devices that had it.
 pub(super) fn remove_from(
     db: &Connection,
     devices: &[DeviceNum],
@@ -156,13 +117,11 @@ pub(super) fn remove_from(
     Ok(removed)
 }
 
-/// Removes everything from one inbox and records why.
+/// Removes all rows of an inbox and records them with this outcome.
 pub(super) fn empty(db: &Connection, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
-    let mut statement = db.prepare_cached("DELETE FROM inbox WHERE device = ?1 RETURNING num")?;
-    let rows = statement.query_map((device.0 as i64,), |row| row.get(0))?;
-    let nums = rows.collect::<rusqlite::Result<Vec<Num>>>()?;
-    for num in nums {
-        outcome::add(db, num, why, now, &[device], 1)?;
+    let sql = "DELETE FROM inbox WHERE device = ?1 RETURNING num";
+    for num in db.all(sql, (device.0 as i64,), |row| row.int(0))? {
+        outcome::add(db, &Part::of(num, why, now, vec![device]))?;
     }
     Ok(())
 }
@@ -176,41 +135,31 @@ pub(super) fn list(
     limit: usize,
     now: Timestamp,
 ) -> Result<(Vec<Arc<Message>>, u64), Error> {
-    let device = device::number(db, app, device)?.ok_or(Error::NotFound)?;
-    let messages = Reading::new(db, ids).inbox_after(device, 0, limit, now)?;
-    let mut statement = db.prepare_cached(
-        "SELECT count(*) FROM inbox i JOIN notifications n ON n.num = i.num WHERE i.device = ?1 AND n.expires_at > ?2",
-    )?;
-    let total: i64 = statement.query_row((device.0 as i64, now.0 as i64), |row| row.get(0))?;
-    Ok((messages, total as u64))
+    let device = number::device(db, app, device)?.ok_or(Error::NotFound)?;
+    let messages = Reading::new(db, ids).inbox(device, 0, "ASC", limit, now)?;
+    let sql = "SELECT count(*) FROM inbox i JOIN notifications n ON n.num = i.num
+               WHERE i.device = ?1 AND n.expires_at > ?2";
+    Ok((messages, db.int(sql, (device.0 as i64, now.0 as i64))? as u64))
 }
 
-/// Part of an inbox; none if it is to begin at a message that is not in it.
+/// Part of an inbox; `None` if the message to start at is not in it.
 pub(super) fn range(db: &Connection, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Error> {
-    let device = device::number(db, asked.app, &asked.device)?.ok_or(Error::NotFound)?.0 as i64;
+    let device = number::device(db, asked.app, &asked.device)?.ok_or(Error::NotFound)?.0 as i64;
     let (now, (since, until)) = (asked.now.0 as i64, ids::numbers(asked.since, asked.until));
     let of = "FROM inbox i JOIN notifications n ON n.num = i.num
               WHERE i.device = ?1 AND i.num BETWEEN ?2 AND ?3 AND n.expires_at > ?4";
     let count = |since: Num, until: Num| -> Result<u64, Error> {
-        let mut statement = db.prepare_cached(&format!("SELECT count(*) {of}"))?;
-        let count: i64 = statement.query_row((device, since, until, now), |row| row.get(0))?;
-        Ok(count as u64)
+        Ok(db.int(&format!("SELECT count(*) {of}"), (device, since, until, now))? as u64)
     };
-    let (first, last, order) = match asked.place {
-        InboxPlace::First => (since, until, "ASC"),
-        InboxPlace::Last => (since, until, "DESC"),
-        InboxPlace::After(id) | InboxPlace::Before(id) => match ids.num(id) {
-            Some(num) if count(num, num)? > 0 => match asked.place {
-                InboxPlace::After(_) => (since.max(num.saturating_add(1)), until, "ASC"),
-                _ => (since, until.min(num - 1), "DESC"),
-            },
-            _ => return Ok(None),
-        },
-    };
-    let mut statement = db.prepare_cached(&format!("SELECT i.num {of} ORDER BY i.num {order} LIMIT ?5"))?;
+    match anchor(asked.place, ids) {
+        Some(Some(num)) if count(num, num)? > 0 => {}
+        Some(_) => return Ok(None),
+        None => {}
+    }
+    let Window { first, last, order } = Window::of(asked.place, ids, since, until);
+    let sql = format!("SELECT i.num {of} ORDER BY i.num {order} LIMIT ?5");
     let limit = i64::try_from(asked.limit).unwrap_or(i64::MAX);
-    let rows = statement.query_map((device, first, last, now, limit), |row| row.get(0))?;
-    let mut nums = rows.collect::<rusqlite::Result<Vec<Num>>>()?;
+    let mut nums = db.all(&sql, (device, first, last, now, limit), |row| row.int(0))?;
     nums.sort_unstable();
     let mut reading = Reading::new(db, ids);
     let messages = nums.iter().map(|num| reading.message(*num)).collect::<Result<Vec<_>, _>>()?;
@@ -218,14 +167,11 @@ pub(super) fn range(db: &Connection, ids: &Ids, asked: &InboxRange) -> Result<Op
         Some(first) if *first > since => count(since, *first - 1)?,
         _ => 0,
     };
-    Ok(Some(InboxPage {
-        messages: messages.into_iter().flatten().collect(),
-        index,
-        total: count(since, until)?,
-    }))
+    let messages = messages.into_iter().flatten().collect();
+    Ok(Some(InboxPage { messages, index, total: count(since, until)? }))
 }
 
-/// What the inbox of a device holds, with its newest messages.
+/// What an app shows first of a device: how many unread messages, and the newest of them.
 pub(super) fn first_call(
     db: &Connection,
     ids: &Ids,
@@ -233,17 +179,14 @@ pub(super) fn first_call(
     newest: usize,
     now: Timestamp,
 ) -> Result<FirstCall, Error> {
-    let num = device.num.0 as i64;
-    let mut statement = db.prepare_cached(
-        "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
-         WHERE i.device = ?1 AND n.expires_at > ?2",
-    )?;
-    let (unread, expires_at) = statement.query_row((num, now.0 as i64), |row| {
-        Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Option<i64>>(1)?.map(|at| Timestamp(at as u64))))
-    })?;
+    let sql = "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
+               WHERE i.device = ?1 AND n.expires_at > ?2";
+    let counted =
+        db.first(sql, (device.num.0 as i64, now.0 as i64), |row| Ok((row.count(0)?, row.time_or_null(1)?)))?;
+    let (unread, expires_at) = counted.unwrap_or_default();
     let newest = match unread {
         0 => Vec::new(),
-        _ => Reading::new(db, ids).inbox_newest(device.num, newest, now)?,
+        _ => Reading::new(db, ids).inbox(device.num, 0, "DESC", newest, now)?,
     };
     Ok(FirstCall { device, unread, newest, expires_at })
 }

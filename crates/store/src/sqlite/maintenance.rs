@@ -1,19 +1,19 @@
-//! Removing what has expired, a bounded number of rows at a time, and checking that the store works.
+//! [`Maintenance`] for SQLite: removes expired rows, a bounded number per call, and checks that the store works.
 
 use std::time::Duration;
 
 use noroshi_types::{Outcome, Timestamp};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
-use super::ids::Num;
-use super::notification::{self, Standing};
-use super::topic::{self, TopicNum};
+use super::statement::{Statements, ready};
 use super::writer::Write;
-use super::{Sqlite, campaign, inbox, outcome, purge};
+use super::{Sqlite, inbox, notification, outcome, topic};
+use crate::engine::notification::Standing;
+use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
+use crate::engine::record::Record;
+use crate::engine::{campaign, purge};
+use crate::ids::Num;
 use crate::{Error, Maintenance, Place, Pruned, Work};
-
-/// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
-const LISTED_PER_ROW: u64 = 100;
 
 #[async_trait::async_trait]
 impl Maintenance for Sqlite {
@@ -35,10 +35,10 @@ impl Maintenance for Sqlite {
                 Ok(db.query_row(sql, (), |row| row.get::<_, Vec<u8>>(0))?)
             })
             .await?;
-        // Another check may have written since; what must not happen is that nothing is there.
+        // A concurrent check may have written since, so only the presence of a value is checked.
         match read.len() == written.len() {
             true => Ok(()),
-            false => Err(Error::Engine("what was written was not read back".to_owned())),
+            false => Err(Error::Engine("a written value could not be read back".to_owned())),
         }
     }
 
@@ -46,7 +46,7 @@ impl Maintenance for Sqlite {
         self.read(place).await
     }
 
-    /// Nobody else has the folder.
+    /// No other process can use the folder.
     async fn lead(&self, _task: &str, _holder: u64, _lease: Duration) -> Result<bool, Error> {
         Ok(true)
     }
@@ -60,69 +60,55 @@ impl Maintenance for Sqlite {
     }
 }
 
-/// SQLite keeps the greatest number ever given to a row also when the row is gone. Numbers that are drawn off the
-/// writer ([`crate::Notifications::note`]) have no rows in inboxes and logs, so where they fall does not matter.
+/// SQLite remembers the greatest number ever given to a row of the table. Numbers of [`crate::Notifications::note`] are
+/// drawn outside the writer, but such notifications have no rows in inboxes and logs, so their order does not matter.
 pub(super) fn place(db: &Connection) -> Result<Place, Error> {
-    let mut statement = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'")?;
-    Ok(Place(statement.query_row((), |row| row.get(0)).optional()?.unwrap_or(0)))
+    let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'notifications'";
+    Ok(Place(db.first(sql, (), |row| row.int(0))?.unwrap_or(0)))
 }
 
 fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-    let db = w.db;
+    let (db, at, limit) = (w.db, now.0 as i64, rows_max as i64);
     let mut pruned = Pruned::default();
     expire(w, now, rows_max, &mut pruned)?;
-    db.prepare_cached(
-        "UPDATE topics SET retained = NULL, retained_expires_at = NULL
-         WHERE num IN (SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= ?1 LIMIT ?2)",
-    )?
-    .execute((now.0 as i64, rows_max as i64))?;
+    let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num IN (
+                   SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= ?1 LIMIT ?2)";
+    db.run(sql, (at, limit))?;
     forget(db, now, rows_max, &mut pruned)?;
-    let forgotten = db
-        .prepare_cached(
-            "DELETE FROM idempotency
-             WHERE (app, key) IN (SELECT app, key FROM idempotency WHERE expires_at <= ?1 LIMIT ?2)",
-        )?
-        .execute((now.0 as i64, rows_max as i64))?;
-    pruned.idempotency = forgotten as u64;
-    pruned.more |= forgotten == rows_max;
-    let noted_before = now.0.saturating_sub(w.options.trace_retention.as_millis() as u64);
-    let forgotten = db
-        .prepare_cached(
-            "DELETE FROM push_invalidations
-             WHERE seq IN (SELECT seq FROM push_invalidations WHERE at <= ?1 LIMIT ?2)",
-        )?
-        .execute((noted_before as i64, rows_max as i64))?;
-    pruned.invalidations = forgotten as u64;
-    pruned.more |= forgotten == rows_max;
-    let (lines, more) = campaign::prune_lines(w, now, rows_max)?;
+    let sql = "DELETE FROM idempotency WHERE (app, key) IN (
+                   SELECT app, key FROM idempotency WHERE expires_at <= ?1 LIMIT ?2)";
+    pruned.idempotency = db.run(sql, (at, limit))? as u64;
+    let retained_since = now.0.saturating_sub(w.options.trace_retention.as_millis() as u64);
+    let sql = "DELETE FROM push_invalidations WHERE seq IN (
+                   SELECT seq FROM push_invalidations WHERE at <= ?1 LIMIT ?2)";
+    pruned.invalidations = db.run(sql, (retained_since as i64, limit))? as u64;
+    let (lines, more_lines) = ready(campaign::prune_lines(db, Timestamp(retained_since), rows_max))?;
     pruned.campaign_lines = lines;
-    pruned.more |= more;
-    pruned.more |= purge::resume(db, now, rows_max)?;
+    let full = [pruned.idempotency, pruned.invalidations].contains(&(rows_max as u64));
+    pruned.more |= full | more_lines | ready(purge::resume(db, now, rows_max))?;
     Ok(pruned)
 }
 
-/// Takes notifications whose ttl has ended out of inboxes and logs.
+/// Removes notifications whose ttl has ended from inboxes and logs.
 fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
     let db = w.db;
-    let mut statement = db.prepare_cached(
-        "SELECT num, topic, topic_offset FROM notifications
-         WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
-    )?;
-    let rows = statement
-        .query_map((now.0 as i64, rows_max as i64), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<rusqlite::Result<Vec<(Num, Option<TopicNum>, Option<i64>)>>>()?;
+    let sql = "SELECT num, topic, topic_offset FROM notifications
+               WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
+    let rows = db.all(sql, (now.0 as i64, rows_max as i64), |row| {
+        Ok((row.int(0)?, row.int_or_null(1)?.zip(row.int_or_null(2)?)))
+    })?;
     pruned.more |= rows.len() == rows_max;
     let (mut left, mut listed) = (rows_max, 0);
-    for (num, topic, offset) in rows {
-        if let (Some(topic), Some(offset)) = (topic, offset) {
+    for (num, place) in rows {
+        if let Some((topic, offset)) = place {
             pruned.topic_log += u64::from(topic::remove_from_log(db, topic, offset, num)?);
         } else {
             let sums = outcome::sums(db, num)?;
-            if outcome::outstanding(&sums) == 0 {
+            if outstanding(&sums) == 0 {
                 notification::set_standing(db, num, Standing::Expired)?;
                 continue;
             }
-            // Lists cost time too, however few of their devices are left.
+            // Reading lists costs time too, however few of their devices are left.
             if listed >= rows_max as u64 * LISTED_PER_ROW {
                 pruned.more = true;
                 break;
@@ -130,13 +116,13 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
             listed += sums[Outcome::Kept as usize];
             let devices = outcome::outstanding_devices(db, num)?;
             let removed = inbox::remove_from(db, &devices, num, left)?;
-            outcome::add(db, num, Outcome::Expired, now, &removed, removed.len() as u64)?;
             let of = Some(Work::Notification(w.ids.id(num)));
             pruned.expired.add(of, Outcome::Expired, now, &removed);
             pruned.inbox += removed.len() as u64;
             left -= removed.len();
+            outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
             if left == 0 {
-                // There may be more rows of this one: it stays on the list.
+                // This notification may have more rows: its standing stays.
                 pruned.more = true;
                 break;
             }
@@ -146,8 +132,8 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
     Ok(())
 }
 
-/// What hangs on a notification: confirmations that no claim asked for, openings, and outcomes, of which a campaign
-/// of small batches has a great many. How many rows were removed.
+/// Removes the rows that belong to a notification: confirmations that no claim needed, openings, and outcomes, of which a
+/// campaign of small batches has many. Returns how many rows.
 fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
     let mut removed = 0;
     for sql in [
@@ -159,22 +145,17 @@ fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Err
          WHERE num = ?1 AND device IN (SELECT device FROM openings WHERE num = ?1 LIMIT ?2)",
         "DELETE FROM variant_notifications WHERE num = ?1 AND ?2 > 0",
     ] {
-        removed += db.prepare_cached(sql)?.execute((num, (rows_max - removed) as i64))?;
+        removed += db.run(sql, (num, (rows_max - removed) as i64))?;
     }
     Ok(removed)
 }
 
-/// Removes notifications that are not to be kept any longer and that no push work needs, with their
-/// outcomes.
+/// Removes notifications whose retention has ended and that no push work needs, with their rows.
 fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
-             AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
-             AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2",
-    )?;
-    let nums = statement
-        .query_map((now.0 as i64, rows_max as i64), |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<Num>>>()?;
+    let sql = "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
+                   AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
+                   AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2";
+    let nums = db.all(sql, (now.0 as i64, rows_max as i64), |row| row.int(0))?;
     let mut left = rows_max;
     for num in &nums {
         left -= forget_parts(db, *num, left)?;
@@ -183,7 +164,7 @@ fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
             break;
         }
         pruned.notifications += 1;
-        db.prepare_cached("DELETE FROM notifications WHERE num = ?1")?.execute((num,))?;
+        db.run("DELETE FROM notifications WHERE num = ?1", (num,))?;
     }
     pruned.more |= nums.len() == rows_max;
     Ok(())

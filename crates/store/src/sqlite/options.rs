@@ -1,4 +1,4 @@
-//! What an operator may choose about the store, and why it could not be opened.
+//! Options of the SQLite store, and why it could not be opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,29 +10,28 @@ use noroshi_types::limits;
 /// Limits of the SQLite store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rows kept in the inbox of one device; the oldest make room. At least 1. An inbox may exceed this by
-    /// [`limits::inbox_slack`] before they do.
+    /// Rows kept in the inbox of one device; the oldest are evicted. At least 1. An inbox may exceed this by
+    /// [`limits::inbox_slack`] before it is trimmed.
     pub inbox_rows: u32,
-    /// Rows kept in the log of one topic; the oldest make room. At least 1.
+    /// Rows kept in the log of one topic; the oldest are trimmed. At least 1.
     pub topic_log_rows: u64,
-    /// How long a notification and its outcomes are kept after it was accepted, if it does not
-    /// live longer anyway.
+    /// The minimum time that a notification and its outcomes are kept after acceptance.
     pub trace_retention: Duration,
-    /// Threads that read, each with its own connection.
+    /// Reader threads, each with its own connection.
     pub reader_threads: usize,
     /// Operations that may wait for the writer.
     pub write_queue: usize,
-    /// Rows that the waiting operations may write, together: 262,144 at 60,000 rows/s is about 4 s
-    /// of work, and about 20 MB of ids.
+    /// Rows that waiting operations may write in total: 262,144 at 60,000 rows/s is about 4 s of work, and about 20
+    /// MB of ids.
     pub write_queue_rows: usize,
     /// Reads that may wait for a thread.
     pub read_queue: usize,
     /// Operations of one commit.
     pub group_operations_max: usize,
-    /// Rows of one commit, counted before the last operation that joins: 8,192 rows are written in
-    /// about 100 ms, which nobody notices behind an fsync.
+    /// Rows of one commit, not counting the last operation: 8,192 rows take about 100 ms, which is short compared
+    /// with slow fsyncs.
     pub group_rows_max: usize,
-    /// The size above which nothing more is taken in ([`crate::Error::Full`]); none: the disk's.
+    /// The size at which nothing more is accepted ([`crate::Error::Full`]); `None`: limited by the disk.
     pub database_bytes_max: Option<u64>,
     /// Where the store's threads report progress.
     pub threads: Threads,
@@ -56,7 +55,7 @@ impl Default for Options {
     }
 }
 
-/// Why the store could not be opened: one line for the operator, with the path.
+/// Why the store could not be opened, in one line with the path.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the data folder {path} cannot be written: {source}")]
@@ -64,7 +63,7 @@ pub enum OpenError {
     #[error("the data folder {path} is in use by another process")]
     Locked { path: PathBuf },
     #[error(
-        "the database {path} was written by a newer version (schema {found}, this program knows up to {known}): \
+        "the database {path} was written by a newer version (schema {found}; this program supports up to {known}): \
          upgrade this program"
     )]
     Newer { path: PathBuf, found: u32, known: u32 },

@@ -1,15 +1,12 @@
-//! Push work in tables: `queue` (its rows), `plan` (what an accepted request asks for), `take` and
-//! `claim` (batches under a lease, and who still needs a push), `finish` with `token`, `walk`, and
-//! `recipient`.
+//! [`PushQueue`] for SQLite: `take` and `claim` (leases, and which devices still need a push), `finish` with `token`,
+//! `walk`, and `recipient`.
 //!
-//! The queue's index for taking begins with lane, app, service and campaign, so each such *group* has its
-//! oldest row at a place that one seek finds: taking looks at the first row of every group and at what it
-//! takes, and never at what is busy, held, paused or due later.
+//! The queue's index for taking begins with lane, app, service and campaign. One seek finds the oldest row of each such
+//! *group*. `take` reads the first row of every group and the rows it takes, but no rows that are busy, held, paused or
+//! due later.
 
 mod claim;
 mod finish;
-pub(super) mod plan;
-pub(super) mod queue;
 mod recipient;
 mod take;
 mod token;
@@ -20,7 +17,9 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Timestamp};
 
-use super::{Sqlite, audience};
+use super::statement::ready;
+use super::{Sqlite, audience, push_queue};
+use crate::engine::push;
 use crate::{
     Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, Lease, NewBatch, PushContent,
     PushPart, PushQueue, PushRecipient, Renewal, Take, Taken, Walk, Walks, Work,
@@ -39,12 +38,12 @@ impl PushQueue for Sqlite {
         _: Duration,
         why: Renewal,
     ) -> Result<Vec<BatchId>, Error> {
-        self.write(leases.len(), move |w| queue::renew(w.db, &leases, until, why)).await
+        self.write(leases.len(), move |w| push_queue::renew(w.db, &leases, until, why)).await
     }
 
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error> {
         let rows = finished.iter().map(|one| 4 + one.parts.len() + one.again.len() + one.gone.len()).sum();
-        self.write(rows, move |w| finish::finish(w, finished, now)).await
+        self.write(rows, move |w| finish::finish(w, &finished, now)).await
     }
 
     async fn push_recipients(
@@ -78,7 +77,7 @@ impl PushQueue for Sqlite {
     ) -> Result<bool, Error> {
         let rows = 2 + batches.len() + parts.len();
         let at = (walk.id, walk.cursor);
-        self.write(rows, move |w| walk::walked(w.db, at, batches, cursor, parts, now)).await
+        self.write(rows, move |w| walk::walked(w.db, at, batches, cursor, &parts, now)).await
     }
 
     async fn audience(
@@ -89,10 +88,10 @@ impl PushQueue for Sqlite {
         limit: usize,
     ) -> Result<AudiencePage, Error> {
         let audience = audience.clone();
-        self.read(move |db| audience::page(db, app, &audience, after, limit.max(1))).await
+        self.read(move |db| audience::page(db, app, &audience, after as i64, limit.max(1))).await
     }
 
     async fn invalidations(&self, app: AppId, after: u64, limit: usize) -> Result<Vec<Invalidation>, Error> {
-        self.read(move |db| token::invalidations(db, app, after, limit)).await
+        self.read(move |db| ready(push::invalidations(db, app, after, limit))).await
     }
 }

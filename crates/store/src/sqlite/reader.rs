@@ -1,7 +1,7 @@
-//! The threads that read: each has its own read-only connection, all take from one bounded queue.
+//! Reader threads: each has its own read-only connection, and all take reads from one bounded queue.
 //!
-//! A read runs in one transaction, so all of it sees the same state, and every commit that was
-//! answered before the read was asked for is in it.
+//! A read runs in one transaction, so it sees one state, which includes every commit that was answered before the
+//! read was requested.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::RwLock;
@@ -12,12 +12,12 @@ use noroshi_supervision::{Kind, Pulse, Threads};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::metrics::Metrics;
 use crate::Error;
+use crate::metrics::Metrics;
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The way to the reading threads.
+/// The handle of the reader threads.
 pub(super) struct Readers {
     /// None once closed. The lock is held for a `try_send` and never across an await.
     queue: RwLock<Option<Sender<Job>>>,
@@ -26,13 +26,13 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Gives the handle and the queue that the reading threads work on.
+    /// Returns the handle, and the queue that the threads take reads from.
     pub(super) fn new(queue_max: usize, threads: Threads, metrics: Metrics) -> (Self, Receiver<Job>) {
         let (queue, jobs) = bounded(queue_max);
         (Self { queue: RwLock::new(Some(queue)), threads, metrics }, jobs)
     }
 
-    /// Reads on one of the threads. Cancel-safe: dropping it forgets the answer.
+    /// Reads on one of the threads. Cancel-safe: dropping the future only loses the answer.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
@@ -44,7 +44,7 @@ impl Readers {
                 let started = Instant::now();
                 let result = in_transaction(db, work);
                 seconds.observe(started.elapsed().as_secs_f64());
-                // The asker may have gone away; then nobody needs the answer.
+                // The caller may be gone; then nobody needs the answer.
                 let _ = answer.send(result);
             }
         });
@@ -63,13 +63,13 @@ impl Readers {
         })
     }
 
-    /// Takes nothing more; the threads end when the queue is empty.
+    /// Accepts no more reads; the threads end when the queue is empty.
     pub(super) fn close(&self) {
         self.threads.unpoison("the read queue", Kind::StoreReader, self.queue.write()).take();
     }
 }
 
-/// What a reading thread runs until the queue is closed and empty.
+/// The loop of a reader thread, until the queue is closed and empty.
 pub(super) fn run(jobs: &Receiver<Job>, db: &Connection, pulse: &Pulse) {
     loop {
         pulse.waiting();
@@ -85,7 +85,7 @@ fn in_transaction<T>(
     db: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    // Rolled back when dropped, also by a panic; there is nothing to keep.
+    // The drop rolls back, also after a panic; a read has nothing to commit.
     let transaction = db.unchecked_transaction()?;
     let result = work(&transaction);
     drop(transaction);

@@ -1,8 +1,8 @@
-//! Opening a connection, and bringing the database to the schema this program knows.
+//! Opens connections, and upgrades the database to the schema of this program.
 //!
-//! Migrations are the files of `migrations/`, applied in order, each in its own transaction that
-//! also moves `PRAGMA user_version`: a crash leaves a whole version. A database from a newer
-//! program is refused before anything is written.
+//! Migrations are the files of `migrations/`, applied in order. Each runs in its own transaction, which also sets
+//! `PRAGMA user_version`, so a crash leaves a complete version. A database of a newer program is rejected before
+//! anything is written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-/// Applied in order; the version of a database is how many of them it has seen.
+/// Applied in order; the version of a database is the number of migrations applied.
 const MIGRATIONS: [&str; 17] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
@@ -32,23 +32,22 @@ const MIGRATIONS: [&str; 17] = [
 ];
 
 /// The schema version this program writes.
-pub(super) const KNOWN_VERSION: u32 = MIGRATIONS.len() as u32;
+pub(crate) const KNOWN_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Nobody but this process writes, so a lock is only ever waited for while a checkpoint of an
-/// earlier process that was killed is being recovered.
+/// No other process writes, so locks only occur while the checkpoint of a killed process is recovered.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pages of the write-ahead log before they are copied into the database: 8,192 × 4 KiB = 32 MiB.
-/// Inbox pages are written again and again; the later they are copied, the fewer copies.
+/// Pages of the write-ahead log before a checkpoint: 8,192 × 4 KiB = 32 MiB. Inbox pages are rewritten often, so late
+/// checkpoints copy fewer pages.
 const CHECKPOINT_PAGES: u32 = 8_192;
-/// KiB of page cache: the writer touches a page for nearly every inbox row.
+/// KiB of page cache: the writer accesses a page for nearly every inbox row.
 const WRITER_CACHE_KIB: u32 = 32 << 10;
-/// Log-ins are point reads all over the tables, each row once: inner pages are worth keeping, and a leaf is
-/// a copy from the kernel's cache. A larger cache grew with every device that logged in and made none cheaper.
+/// Log-ins are point reads across the tables, each row once: caching inner pages pays off, and a leaf page is a copy
+/// from the kernel's cache. A larger cache grew with every device that logged in without making log-ins faster.
 const READER_CACHE_KIB: u32 = 512;
-/// More than all distinct statements of this crate.
+/// More than the distinct statements of this crate.
 const STATEMENTS: usize = 256;
 
-/// Why the schema could not be brought up to date.
+/// Why the schema could not be upgraded.
 #[derive(Debug)]
 pub(super) enum SchemaError {
     Newer { found: u32 },
@@ -84,14 +83,14 @@ pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Connect
     migrate(&mut db, found)?;
     if let Some(bytes) = bytes_max {
         let page_bytes: u64 = db.query_row("PRAGMA page_size", (), |row| row.get::<_, u32>(0))?.into();
-        // SQLite never sets it below the pages in use; 0 would ask for the present limit.
+        // SQLite never sets it below the number of used pages; 0 would query the current limit.
         db.execute_batch(&format!("PRAGMA max_page_count = {}", (bytes / page_bytes).max(1)))?;
     }
     settle_statements(&db)?;
     Ok(db)
 }
 
-/// A connection that cannot write.
+/// A read-only connection.
 pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
@@ -101,8 +100,8 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Statements are prepared once: without the planner's stability guarantee SQLite prepares some of
-/// them again for every value bound, at 20 times the cost of the query.
+/// Statements are prepared once. Without the planner's stability guarantee SQLite prepares some of them again for
+/// every bound value, at 20 times the cost of the query.
 fn settle_statements(db: &Connection) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

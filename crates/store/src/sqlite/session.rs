@@ -1,20 +1,23 @@
-//! Log-ins in batches: one read for all of them, and one write for those whose device has to be
-//! made or changed first.
+//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device has to
+//! be created or changed first.
 
-use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic, UserId, limits};
-use rusqlite::{Connection, OptionalExtension};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic};
+use rusqlite::Connection;
 
 use super::backlog::{self, Reading, Source};
-use super::ids;
+use super::statement::Statements;
 use super::writer::Write;
-use super::{Sqlite, ack, device, inbox, maintenance, opening, revocation};
+use super::{Sqlite, ack, device, inbox, maintenance, opened, revocation};
+use crate::engine::backlog::unused_head;
+use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, rechecked, registration};
+use crate::engine::record::Record;
+use crate::ids;
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Outstanding, Place, Recheck, Rechecked, Recover, Registration, Sessions,
+    Outstanding, Place, Recheck, Rechecked, Recover, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -24,34 +27,16 @@ impl Sessions for Sqlite {
     }
 
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
-        let ids = Arc::clone(&self.ids);
         let logins = Arc::new(logins);
-        let asked = Arc::clone(&logins);
-        let first = self
-            .read(move |db| {
-                let (as_of, mut reading) = (maintenance::place(db)?, Reading::new(db, &ids));
-                asked
-                    .iter()
-                    .map(|login| read_login(db, &mut reading, login, as_of))
-                    .collect::<Result<Vec<_>, Error>>()
-            })
-            .await?;
-        if first.iter().all(|answer| !matches!(answer, Answer::Change)) {
-            return Ok(first.into_iter().map(Answer::settled).collect());
+        let mut answers = self.read_logins(Arc::clone(&logins), (0..logins.len()).collect()).await?;
+        let changing: Vec<usize> = (0..answers.len()).filter(|&i| answers[i].is_change()).collect();
+        if !changing.is_empty() {
+            for (i, answer) in changing.clone().into_iter().zip(self.change_and_read(logins, changing).await?)
+            {
+                answers[i] = answer;
+            }
         }
-        let wanting: Vec<usize> = first
-            .iter()
-            .enumerate()
-            .filter(|(_, answer)| matches!(answer, Answer::Change))
-            .map(|(i, _)| i)
-            .collect();
-        let second = self.change_and_read(logins, wanting).await?;
-        let mut second = second.into_iter();
-        let answers = first.into_iter().map(|answer| match answer {
-            Answer::Change => second.next().map_or(Err(LoginRefused::Revoked), Answer::settled),
-            answer => answer.settled(),
-        });
-        Ok(answers.collect())
+        Ok(answers.into_iter().map(Answer::settled).collect())
     }
 
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error> {
@@ -62,8 +47,7 @@ impl Sessions for Sqlite {
         self.write(1, move |w| {
             let sql = "UPDATE devices SET kept = ?2 WHERE num = ?1
                        AND (?2 IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> X'FF')";
-            w.db.prepare_cached(sql)?.execute((device.0 as i64, &kept))?;
-            Ok(())
+            w.db.run(sql, (device.0 as i64, &kept)).map(drop)
         })
         .await
     }
@@ -94,7 +78,7 @@ impl Sessions for Sqlite {
         ids: Vec<NotificationId>,
         now: Timestamp,
     ) -> Result<Vec<NotificationId>, Error> {
-        self.write(ids.len(), move |w| opening::open(w, device, &ids, now)).await
+        self.write(ids.len(), move |w| opened::open(w, device, &ids, now)).await
     }
 
     async fn inbox(
@@ -130,79 +114,49 @@ impl Sessions for Sqlite {
 }
 
 impl Sqlite {
-    async fn change_and_read(
-        &self,
-        logins: Arc<Vec<Login>>,
-        wanting: Vec<usize>,
-    ) -> Result<Vec<Answer>, Error> {
+    /// Reads the log-ins with these indices, in order.
+    async fn read_logins(&self, logins: Arc<Vec<Login>>, which: Vec<usize>) -> Result<Vec<Answer>, Error> {
         let ids = Arc::clone(&self.ids);
-        let changes = Arc::clone(&logins);
-        let topics = wanting.iter().filter_map(|&i| logins.get(i)).map(|login| login.topics.len());
-        let rows = wanting.len() * 2 + topics.sum::<usize>();
-        let wanting = self
-            .write(rows, move |w| {
-                for login in wanting.iter().filter_map(|&i| changes.get(i)) {
-                    change(w, login)?;
-                }
-                Ok(wanting)
-            })
-            .await?;
         self.read(move |db| {
             let (as_of, mut reading) = (maintenance::place(db)?, Reading::new(db, &ids));
-            let wanting = wanting.iter().filter_map(|&i| logins.get(i));
-            wanting.map(|login| read_login(db, &mut reading, login, as_of)).collect()
+            let logins = which.iter().filter_map(|&i| logins.get(i));
+            logins.map(|login| read_login(db, &mut reading, login, as_of)).collect()
         })
         .await
     }
-}
 
-/// What a read says of a log-in.
-enum Answer {
-    Settled(Box<Result<LoggedIn, LoginRefused>>),
-    /// The device has to be made or changed first.
-    Change,
-}
-
-impl Answer {
-    /// A device that still needs a change after it was changed was deleted in between.
-    fn settled(self) -> Result<LoggedIn, LoginRefused> {
-        match self {
-            Answer::Settled(result) => *result,
-            Answer::Change => Err(LoginRefused::Revoked),
-        }
+    async fn change_and_read(
+        &self,
+        logins: Arc<Vec<Login>>,
+        which: Vec<usize>,
+    ) -> Result<Vec<Answer>, Error> {
+        let changes = Arc::clone(&logins);
+        let topics = which.iter().filter_map(|&i| logins.get(i)).map(|login| login.topics.len());
+        let rows = which.len() * 2 + topics.sum::<usize>();
+        let which = self
+            .write(rows, move |w| {
+                which.iter().filter_map(|&i| changes.get(i)).try_for_each(|login| change(w, login))?;
+                Ok(which)
+            })
+            .await?;
+        self.read_logins(logins, which).await
     }
 }
 
-/// Makes or changes the device of a log-in. A refusal for its limits shows when it is read again.
+/// Creates or changes the device of a log-in. Refusals show when the device is read again.
 fn change(w: &Write<'_>, login: &Login) -> Result<(), Error> {
-    let registration = Registration {
-        device: Some(login.device.clone()),
-        user: login.user.clone(),
-        topics: login.topics.clone(),
-        issued: login.issued,
-        ..Registration::default()
-    };
-    match device::register(w, login.app, registration, login.now)? {
+    match device::register(w, login.app, registration(login), login.now)? {
         Ok(_) | Err(Error::Limit(_) | Error::Revoked) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
 fn recheck(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT revision, EXISTS (SELECT 1 FROM inbox WHERE device = ?1 AND num > ?2) FROM devices WHERE num = ?1",
-    )?;
-    let found = statement
-        .query_row((check.device.0 as i64, check.since.0), |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(match found {
-        Some((revision, _)) if check.revision.is_some_and(|known| known != revision as u64) => {
-            Rechecked::Changed
-        }
-        Some((_, true)) => Rechecked::Newer,
-        Some((_, false)) => Rechecked::Same,
-        None => Rechecked::Changed,
-    })
+    let sql = "SELECT revision, EXISTS (SELECT 1 FROM inbox WHERE device = ?1 AND num > ?2) FROM devices WHERE num = ?1";
+    let found =
+        db.first(sql, (check.device.0 as i64, check.since.0), |row| Ok((row.count(0)?, row.flag(1)?)))?;
+    let (revision, newer) = found.unzip();
+    Ok(rechecked(check, revision, newer.unwrap_or(false)))
 }
 
 fn read_login(
@@ -211,74 +165,28 @@ fn read_login(
     login: &Login,
     as_of: Place,
 ) -> Result<Answer, Error> {
-    let refused = |why| Ok(Answer::Settled(Box::new(Err(why))));
-    if login.topics.len() + login.session_topics.len() > 2 * limits::TOPICS_PER_DEVICE_MAX {
-        return refused(LoginRefused::TooManyTopics);
-    }
-    let mut statement = db.prepare_cached(
-        "SELECT num, user, token_version, revision, kept FROM devices WHERE app = ?1 AND id = ?2",
-    )?;
-    let mut rows = statement.query((login.app.0, login.device.as_str()))?;
-    let Some(row) = rows.next()? else {
-        let revoked = revocation::load(db, login.app, &login.device, login.user.as_ref())?;
-        return if !login.create || login.issued.is_revoked(revoked.latest(), login.now) {
-            refused(LoginRefused::Revoked)
-        } else if distinct(&login.topics, &login.session_topics) > limits::TOPICS_PER_DEVICE_MAX {
-            refused(LoginRefused::TooManyTopics)
-        } else {
-            Ok(Answer::Change)
-        };
+    let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
+    let found = db.first(&sql, (login.app.0, login.device.as_str()), |row| LoginDevice::of_row(row, 0))?;
+    let user = login.user.as_ref().or(found.as_ref().and_then(|found| found.user.as_ref()));
+    let revoked = revocation::load(db, login.app, &login.device, user)?;
+    let durable = match &found {
+        Some(found) => reading.subscriptions(found.num)?,
+        None => Vec::new(),
     };
-    let num = DeviceNum(row.get::<_, i64>(0)? as u64);
-    let user = row.get_ref(1)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-    let token_version: u32 = row.get(2)?;
-    let revision = row.get::<_, i64>(3)? as u64;
-    let kept: Option<Vec<u8>> = row.get(4)?;
-    if login.token_version.is_some_and(|version| version < token_version) {
-        return refused(LoginRefused::Revoked);
-    }
-    let stored_user = user.map(UserId::parse).transpose();
-    let stored_user = stored_user.map_err(|error| Error::Engine(format!("a stored user: {error}")))?;
-    let of_user = login.user.as_ref().or(stored_user.as_ref());
-    let revoked = revocation::load(db, login.app, &login.device, of_user)?;
-    if login.issued.is_revoked(revoked.latest(), login.now) {
-        return refused(LoginRefused::Revoked);
-    }
-    let durable = reading.subscriptions(num)?;
-    let names: HashSet<&Topic> = durable.iter().map(|source| &source.topic.topic).collect();
-    let is_new = |topic: &&Topic| !names.contains(topic) && !topic.is_everyone();
-    let named: HashSet<&Topic> = login.topics.iter().chain(&login.session_topics).filter(is_new).collect();
-    // $everyone is among the durable ones and does not count.
-    if (durable.len() + named.len()).saturating_sub(1) > limits::TOPICS_PER_DEVICE_MAX {
-        return refused(LoginRefused::TooManyTopics);
-    }
-    let other_user = login.user.is_some() && login.user != stored_user;
-    if login.create && (other_user || login.topics.iter().any(|topic| is_new(&topic))) {
-        return Ok(Answer::Change);
-    }
-    let user = stored_user;
-    let session: Vec<Topic> =
-        login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
+    let topics = durable.iter().map(|source| &source.topic.topic);
+    let session = match decide(login, found.as_ref(), revoked, topics) {
+        Decision::Refused(why) => return Ok(Answer::Settled(Err(why))),
+        Decision::Change => return Ok(Answer::Change),
+        Decision::Read(session) => session,
+    };
+    let LoginDevice { num, user, token_version, revision, kept } = found.ok_or(Error::NotFound)?;
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Box::new(Ok(LoggedIn {
-        num,
-        user,
-        token_version,
-        revoked,
-        topics,
-        page,
-        revision,
-        as_of,
-        kept,
-    }))))
+    let logged_in = LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept };
+    Ok(Answer::Settled(Ok(Box::new(logged_in))))
 }
 
-fn distinct(a: &[Topic], b: &[Topic]) -> usize {
-    a.iter().chain(b).filter(|topic| !topic.is_everyone()).collect::<HashSet<_>>().len()
-}
-
-/// The first page of a device's backlog with the retained messages and heads of all its topics, and
-/// the names of those.
+/// The first page of a device's backlog, with the retained messages and heads of all its topics, and the topics'
+/// names.
 fn first_page(
     reading: &mut Reading<'_>,
     device: DeviceNum,
@@ -290,7 +198,7 @@ fn first_page(
     let mut unused = Vec::new();
     for topic in session {
         match reading.topic_named(login.app, &topic)? {
-            // Without a place to resume from, a session hears a topic from the present on.
+            // Without a position to resume from, a session starts at the present.
             Some(row) => {
                 let offset = if login.resume.is_some() { 0 } else { row.head };
                 sources.push(Source { topic: row, offset, num: 0 });
@@ -304,7 +212,7 @@ fn first_page(
     let mut page = reading.page(Some(device), after, &sources, login.now)?;
     let rows: Vec<Rc<_>> = sources.into_iter().map(|source| source.topic).collect();
     reading.add_retained(&mut page, rows.iter(), after, login.now)?;
-    page.heads.extend(unused.iter().map(|topic| backlog::unused_head(topic, true)));
+    page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
     let topics = rows.iter().map(|row| row.topic.clone()).chain(unused).collect();
     Ok((topics, page))
 }

@@ -1,46 +1,37 @@
-//! Durable subscriptions. Every device has one to `$everyone`, which is not counted or listed.
+//! Durable subscriptions. Every device subscribes to `$everyone`, which is neither counted nor listed.
 
 use noroshi_types::{AppId, DeviceNum, Topic};
 use rusqlite::Connection;
 
+use super::statement::Statements;
 use super::topic;
 use crate::Error;
-use crate::device::check_topics;
+use crate::engine::device::check_topics;
+use crate::engine::record::Record;
 
-/// Subscribes from the topic's present position; false if it was subscribed already.
+/// Subscribes from the topic's current position; false if the device was subscribed already.
 pub(super) fn add(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
-    let num = topic::find_or_make(db, app, topic)?;
-    let mut statement = db.prepare_cached(
-        "INSERT OR IGNORE INTO subscriptions (device, topic, position, named)
-         SELECT ?1, num, head, ?3 FROM topics WHERE num = ?2",
-    )?;
-    Ok(statement.execute((device.0 as i64, num, !topic.is_everyone()))? > 0)
+    let num = topic::find_or_create(db, app, topic)?;
+    let sql = "INSERT OR IGNORE INTO subscriptions (device, topic, position, named)
+               SELECT ?1, num, head, ?3 FROM topics WHERE num = ?2";
+    Ok(db.run(sql, (device.0 as i64, num, !topic.is_everyone()))? > 0)
 }
 
-/// True if there was one. That to `$everyone` stays.
+/// True if there was a subscription. The one to `$everyone` cannot be removed.
 pub(super) fn remove(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
-    let mut statement = db.prepare_cached(
-        "DELETE FROM subscriptions
-         WHERE device = ?1 AND named = 1 AND topic = (SELECT num FROM topics WHERE app = ?2 AND name = ?3)",
-    )?;
-    Ok(statement.execute((device.0 as i64, app.0, topic.as_str()))? > 0)
+    let sql = "DELETE FROM subscriptions WHERE device = ?1 AND named = 1
+                   AND topic = (SELECT num FROM topics WHERE app = ?2 AND name = ?3)";
+    Ok(db.run(sql, (device.0 as i64, app.0, topic.as_str()))? > 0)
 }
 
-/// The topics a device subscribes to, sorted, without `$everyone`.
+/// The topics of a device, sorted, without `$everyone`.
 pub(super) fn topics(db: &Connection, device: DeviceNum) -> Result<Vec<Topic>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
-         WHERE s.device = ?1 AND s.named = 1 ORDER BY t.name",
-    )?;
-    let mut rows = statement.query((device.0 as i64,))?;
-    let mut topics = Vec::new();
-    while let Some(row) = rows.next()? {
-        topics.push(Topic::from_trusted(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?));
-    }
-    Ok(topics)
+    let sql = "SELECT t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
+               WHERE s.device = ?1 AND s.named = 1 ORDER BY t.name";
+    db.all(sql, (device.0 as i64,), |row| Ok(Topic::from_trusted(row.text(0)?)))
 }
 
-/// Whether the device may subscribe to these too.
+/// Fails if the device may not subscribe to these topics too.
 pub(super) fn check_room(db: &Connection, device: DeviceNum, more: &[Topic]) -> Result<(), Error> {
     let known = topics(db, device)?;
     check_topics(known.len() + more.iter().filter(|topic| known.binary_search(topic).is_err()).count())

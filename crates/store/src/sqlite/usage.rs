@@ -1,18 +1,21 @@
-//! How much an app holds.
+//! [`Usages`] for SQLite.
 
 use std::collections::BTreeSet;
 
 use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::Sqlite;
+use super::statement::Statements;
+use crate::engine::record::Record;
 use crate::{CampaignState, DefinitionKind, Error, Subscribing, Usages};
 
 #[async_trait::async_trait]
 impl Usages for Sqlite {
     async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error> {
         let mut counted = Vec::with_capacity(of.len());
-        // One read each: a long one holds one reader, and writers can truncate the log between two.
+        // Separate reads: a long read occupies only one reader, and the writer can truncate the log between two
+        // reads.
         for quota in of.iter().copied().filter(|quota| Quota::STORED.contains(quota)) {
             counted.push((quota, self.read(move |db| count(db, app, quota, now)).await?));
         }
@@ -36,26 +39,20 @@ impl Usages for Sqlite {
     ) -> Result<Vec<Subscribing>, Error> {
         let wanted = wanted.to_vec();
         self.read(move |db| {
-            let mut present = db.prepare_cached(
+            let present =
                 "SELECT d.num, (SELECT count(*) FROM subscriptions s WHERE s.device = d.num AND s.named = 1)
-                 FROM devices d WHERE d.app = ?1 AND d.id = ?2",
-            )?;
-            let mut find = db.prepare_cached(
-                "SELECT 1 FROM topics t JOIN subscriptions s ON s.topic = t.num AND s.device = ?3
-                 WHERE t.app = ?1 AND t.name = ?2",
-            )?;
+                           FROM devices d WHERE d.app = ?1 AND d.id = ?2";
+            let find = "SELECT 1 FROM topics t JOIN subscriptions s ON s.topic = t.num AND s.device = ?3
+                        WHERE t.app = ?1 AND t.name = ?2";
             let mut answers = Vec::with_capacity(wanted.len());
             for (device, topics) in wanted {
-                let all = topics.len() as u64;
-                let device = present
-                    .query_row((app.0, device.as_str()), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))
-                    .optional()?;
-                let mut subscribing = Subscribing { present: 0, new: all };
-                if let Some((num, present)) = device {
-                    let num: i64 = num;
-                    subscribing.present = present as u64;
+                let found =
+                    db.first(present, (app.0, device.as_str()), |row| Ok((row.int(0)?, row.count(1)?)))?;
+                let mut subscribing = Subscribing { present: 0, new: topics.len() as u64 };
+                if let Some((num, present)) = found {
+                    subscribing.present = present;
                     for topic in topics {
-                        subscribing.new -= u64::from(find.exists((app.0, topic.as_str(), num))?);
+                        subscribing.new -= u64::from(db.has_row(find, (app.0, topic.as_str(), num))?);
                     }
                 }
                 answers.push(subscribing);
@@ -67,7 +64,7 @@ impl Usages for Sqlite {
 }
 
 impl Sqlite {
-    /// Of these names, each once, those for which `find` has no row.
+    /// Those of the names, each once, for which `find` has no row.
     async fn unknown<T: Clone + Ord + Send + 'static>(
         &self,
         find: &'static str,
@@ -77,10 +74,9 @@ impl Sqlite {
     ) -> Result<Vec<T>, Error> {
         let names: BTreeSet<T> = names.iter().cloned().collect();
         self.read(move |db| {
-            let mut find = db.prepare_cached(find)?;
             let mut unknown = Vec::new();
             for name in names {
-                if !find.exists((app.0, text(&name)))? {
+                if !db.has_row(find, (app.0, text(&name)))? {
                     unknown.push(name);
                 }
             }
@@ -117,19 +113,16 @@ fn count(db: &Connection, app: AppId, quota: Quota, now: Timestamp) -> Result<u6
         }
         _ => return Ok(0),
     };
-    let mut statement = db.prepare_cached(sql)?;
-    let count: i64 = match quota {
-        Quota::Topics => statement.query_row((app.0, limits::EVERYONE_TOPIC), |row| row.get(0))?,
+    let count = match quota {
+        Quota::Topics => db.int(sql, (app.0, limits::EVERYONE_TOPIC))?,
         Quota::Campaigns => {
             let [scheduled, running, paused] =
                 [CampaignState::Scheduled, CampaignState::Running, CampaignState::Paused]
                     .map(|state| state as u8);
-            statement.query_row((app.0, scheduled, running, paused), |row| row.get(0))?
+            db.int(sql, (app.0, scheduled, running, paused))?
         }
-        Quota::Experiments => {
-            statement.query_row((app.0, DefinitionKind::Experiment as u8), |row| row.get(0))?
-        }
-        _ => statement.query_row((app.0, now.0 as i64), |row| row.get(0))?,
+        Quota::Experiments => db.int(sql, (app.0, DefinitionKind::Experiment as u8))?,
+        _ => db.int(sql, (app.0, now.0 as i64))?,
     };
     Ok(u64::try_from(count).unwrap_or(0))
 }

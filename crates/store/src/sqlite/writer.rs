@@ -1,4 +1,4 @@
-//! The one thread that writes: group commit.
+//! The writer thread: group commit.
 //!
 //! ```text
 //!   submit ──► bounded queue ──► BEGIN ─ op ─ op ─ op ─ COMMIT (fsync) ──► answers, in order
@@ -6,10 +6,10 @@
 //!                  └────────── what arrives meanwhile is the next group ◄──────────┘
 //! ```
 //!
-//! Nobody waits for a fuller group: the fsync of one group is the time in which the next gathers.
-//! An operation that fails undoes itself alone; a commit that fails refuses the whole group. Every
-//! operation is answered exactly once, whatever happens: the last resort is its `Drop`. An answer that panics leaves the
-//! other answers alone, and ends the node: what is committed may not have been handed over, and the next start reads it.
+//! The writer does not wait for fuller groups: the next group gathers during the fsync of the current one. A failed
+//! operation only rolls back its own changes; a failed commit fails the whole group. Every operation is answered
+//! exactly once, at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node:
+//! its message is committed and may not have been delivered, and the next start reads it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,13 +20,13 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Kind, Pulse, Threads, What};
 use rusqlite::Connection;
 
-use super::ids::Ids;
-use super::inbox::Room;
-use super::metrics::Metrics;
 use super::options::Options;
+use super::room::Room;
 use crate::Error;
+use crate::ids::Ids;
+use crate::metrics::Metrics;
 
-/// What an operation works with.
+/// The context of an operation.
 pub(super) struct Write<'a> {
     pub db: &'a Connection,
     pub ids: &'a Ids,
@@ -34,12 +34,12 @@ pub(super) struct Write<'a> {
     pub options: &'a Options,
 }
 
-/// Work for the writer, and whom to tell.
+/// An operation of the writer with its answer.
 trait Job: Send {
-    /// Rows it may write, roughly.
+    /// Approximate number of rows it writes.
     fn rows(&self) -> usize;
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error>;
-    /// After the commit. Called at most once.
+    /// Called after the commit, at most once.
     fn finish(&mut self, result: Result<(), Error>);
 }
 
@@ -84,14 +84,14 @@ impl<W, T, D: FnOnce(Result<T, Error>)> Drop for Op<W, T, D> {
 
 type Queue = Sender<Box<dyn Job>>;
 
-/// As a failure names it.
+/// The name of the lock in failure reports.
 const LOCK: &str = "the write queue";
 
-/// The way to the writer's thread.
+/// The handle of the writer thread.
 pub(super) struct Writer {
     /// None once closed. The lock is held for a `try_send` and never across an await.
     queue: RwLock<Option<Queue>>,
-    /// Rows that the queued operations may write.
+    /// Rows that queued operations may write.
     queued_rows: Arc<AtomicUsize>,
     rows_max: usize,
     threads: Threads,
@@ -99,7 +99,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Gives the handle and the loop that the writer's thread runs.
+    /// Returns the handle, and the loop for the writer's thread.
     pub(super) fn new(options: &Options, metrics: Metrics) -> (Self, Loop) {
         let (queue, jobs) = bounded(options.write_queue);
         let queued_rows = Arc::new(AtomicUsize::new(0));
@@ -113,8 +113,8 @@ impl Writer {
         (writer, Loop { jobs, queued_rows, metrics })
     }
 
-    /// Queues an operation without waiting; `done` hears how it ended: here and now if there is no
-    /// room, else on the writer's thread after the commit.
+    /// Queues an operation without waiting. `done` gets the result: at once if the queue is full, otherwise on the
+    /// writer's thread after the commit.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         rows: usize,
@@ -128,8 +128,8 @@ impl Writer {
         }
     }
 
-    /// Queues what nobody waits for; it is left out when the queue is more than half full, so that
-    /// traces never crowd out what was asked to be kept.
+    /// Queues a background operation. It is dropped if the queue is more than half full, so that traces do not
+    /// displace requests.
     pub(super) fn submit_behind(
         &self,
         rows: usize,
@@ -157,7 +157,7 @@ impl Writer {
         let queue = self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.read());
         let Some(queue) = queue.as_ref() else { return Err((job, Error::Closed)) };
         let rows = job.rows();
-        // One operation alone is always let in, however large.
+        // A single operation is always accepted, however large.
         if self.queued_rows.fetch_add(rows, Ordering::Relaxed) > self.rows_max {
             self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
             return Err((job, Error::Overloaded));
@@ -173,13 +173,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes nothing more; the loop ends when the queue is empty.
+    /// Accepts no more operations; the loop ends when the queue is empty.
     pub(super) fn close(&self) {
         self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.write()).take();
     }
 }
 
-/// The writer thread's side of the queue.
+/// The writer thread's end of the queue.
 pub(super) struct Loop {
     jobs: Receiver<Box<dyn Job>>,
     queued_rows: Arc<AtomicUsize>,
@@ -214,7 +214,7 @@ impl Loop {
         }
     }
 
-    /// What is queued now, up to the size of a group.
+    /// Takes queued operations, up to the size of a group.
     fn gather(&self, first: Box<dyn Job>, group: &mut Vec<Box<dyn Job>>, options: &Options) {
         let mut rows = first.rows();
         group.push(first);
@@ -228,13 +228,13 @@ impl Loop {
     }
 }
 
-/// Runs a group in one transaction; a result for each job.
+/// Runs a group in one transaction. Returns a result for each job.
 fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Pulse) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
     for job in group {
-        // A group may take long on a slow disk; one operation of it may not.
+        // A group may take long on a slow disk, but a single operation must not.
         pulse.working();
-        // Also after a failure that made SQLite roll back everything: then the rest starts afresh.
+        // SQLite may have rolled back the whole transaction after an error; then the rest starts a new one.
         let begun = if write.db.is_autocommit() { execute(write.db, "BEGIN IMMEDIATE") } else { Ok(()) };
         let result = begun.and_then(|()| run_in_savepoint(job.as_mut(), write));
         if let Err(error) = &result
@@ -284,7 +284,7 @@ fn roll_back(db: &Connection, sql: &str) {
     if let Err(error) = execute(db, sql)
         && !db.is_autocommit()
     {
-        tracing::error!(%error, "a write could not be undone");
+        tracing::error!(%error, "a write could not be rolled back");
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
 
     type Work = fn(&mut Write<'_>) -> Result<(), Error>;
 
-    /// Runs operations in one group on a fresh database; their results, and what was kept.
+    /// Runs operations in one group on a fresh database, and compares results and stored rows.
     fn check(work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
@@ -340,19 +340,19 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_fails_undoes_itself_alone() {
+    fn a_failed_operation_rolls_back_only_itself() {
         let fails: Work = |w| put(w, "b").and(Err(Error::NotFound));
-        let panics: Work = |w| panic!("as this test wants it: {:?}", put(w, "c"));
+        let panics: Work = |w| panic!("a panic for this test: {:?}", put(w, "c"));
         let twice: Work = |w| put(w, "d").and(put(w, "d"));
         check(
             &[|w| put(w, "a"), fails, panics, twice, |w| put(w, "e")],
-            &[Ok(()), Err("does not exist"), Err("panicked"), Err("UNIQUE"), Ok(())],
+            &[Ok(()), Err("not found"), Err("panicked"), Err("UNIQUE"), Ok(())],
             &["a", "e"],
         );
     }
 
     #[test]
-    fn an_answer_that_panics_leaves_the_others_alone_and_is_a_failure_of_the_thread() {
+    fn a_panicking_answer_fails_the_thread_but_not_other_answers() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
         let options = Options::default();
@@ -362,7 +362,7 @@ mod tests {
             let work = move |w: &mut Write<'_>| put(w, name);
             writer.submit(1, work, move |result| match answer {
                 Some(answer) => answer.send(result).expect("room"),
-                None => panic!("as this test wants it"),
+                None => panic!("a panic for this test"),
             });
         }
         writer.close();
@@ -375,20 +375,20 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_fails_refuses_the_group() {
+    fn a_failed_commit_fails_the_group() {
         let breaks_the_commit: Work = |w| {
             w.db.execute("INSERT INTO child VALUES (7)", ())?;
             Ok(())
         };
         check(
             &[|w| put(w, "a"), breaks_the_commit, |_| Err(Error::NotFound)],
-            &[Err("FOREIGN KEY"), Err("FOREIGN KEY"), Err("does not exist")],
+            &[Err("FOREIGN KEY"), Err("FOREIGN KEY"), Err("not found")],
             &[],
         );
     }
 
     #[test]
-    fn a_transaction_that_is_lost_refuses_what_it_held() {
+    fn a_lost_transaction_fails_its_operations() {
         let loses: Work = |w| {
             w.db.execute_batch("ROLLBACK")?;
             Err(Error::Full)

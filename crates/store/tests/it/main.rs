@@ -1,5 +1,5 @@
-//! The store from outside: the conformance suite on every implementation, and what holds for one
-//! implementation alone.
+//! Tests of the store from outside: the conformance suite for every implementation, and tests for single
+//! implementations.
 
 mod conformance;
 mod postgres;

@@ -1,4 +1,4 @@
-//! PostgreSQL: the conformance suite on a real server, and what holds for it alone.
+//! PostgreSQL: the conformance suite on a real server, and tests for this engine only.
 
 mod locking;
 mod migrating;
@@ -23,7 +23,7 @@ fn options(database: &Database) -> PostgresOptions {
         topic_log_rows: TOPIC_LOG_ROWS,
         trace_retention: Duration::from_secs(RETENTION_SECONDS),
         connections: 8,
-        // The machine may be busy with something else.
+        // The machine may be busy with other work.
         accept_wait: Duration::from_secs(30),
         ..PostgresOptions::new(&database.url())
     }
@@ -33,7 +33,7 @@ async fn open(database: &Database) -> Postgres {
     Postgres::open(options(database), &mut Registry::default()).await.expect("it opens")
 }
 
-/// A store in a database of its own, on the server of all tests.
+/// A store in its own database on the server that all tests share.
 async fn fresh() -> (Database, Postgres) {
     let database = server().database().await;
     let store = open(&database).await;

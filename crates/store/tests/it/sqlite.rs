@@ -1,4 +1,4 @@
-//! SQLite: the conformance suite, and what holds for it alone.
+//! SQLite: the conformance suite, and tests for this engine only.
 
 mod opening;
 mod pushing;
@@ -28,7 +28,7 @@ fn open(folder: &Path, options: Options) -> Result<Sqlite, OpenError> {
     Sqlite::open(folder, options, &mut Registry::default())
 }
 
-/// A store in a folder of its own.
+/// A store in its own folder.
 fn fresh(options: Options) -> (TempDir, Sqlite) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = open(folder.path(), options).expect("a fresh store opens");

@@ -1,5 +1,5 @@
-//! Writing devices as they are to be, however many at once: new ones, changed ones, their subscriptions, and the
-//! inboxes of those that got another user. The order of locks is in [`super`].
+//! Writes any number of devices at once: new and changed devices, their subscriptions, and the inboxes of devices
+//! that got another user. [`super`] has the order of locks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,37 +7,38 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
 
 use super::Keys;
-use crate::device::{Renewal, tags_text};
+use crate::engine::device::{Effects, tags_text};
+use crate::engine::device_list;
 use crate::postgres::subscription::NewRows;
 use crate::postgres::transaction::{Failed, Tx, Values};
 use crate::postgres::{endpoint, order, topic};
-use crate::{Attributes, Device, Error, device_list};
+use crate::{Attributes, Device, Error};
 
-/// A device as it is to be.
+/// The new state of a device.
 pub(super) struct Change {
-    /// Its place in the answers.
+    /// Its index in the answers.
     pub(super) i: usize,
     pub(super) device: Device,
-    pub(super) renewal: Renewal,
+    pub(super) effects: Effects,
     pub(super) is_new: bool,
     pub(super) now: Timestamp,
 }
 
-/// What is to be written together.
+/// Changes that are written together.
 #[derive(Default)]
 pub(super) struct Changes(pub(super) Vec<Change>);
 
 impl Changes {
-    /// All statements go out at once.
+    /// All statements go out together.
     pub(super) async fn write(&mut self, tx: &Tx) -> Result<(), Failed> {
         let new: Vec<&Change> = self.0.iter().filter(|change| change.is_new).collect();
         let known: Vec<&Change> = self.0.iter().filter(|change| !change.is_new).collect();
-        let moved: Vec<&Change> = known.iter().copied().filter(|change| change.renewal.other_user).collect();
+        let moved: Vec<&Change> = known.iter().copied().filter(|change| change.effects.other_user).collect();
         let everyone = Topic::everyone();
         let mut subscriptions = NewRows::default();
         let mut topics = HashSet::new();
-        for Change { device, renewal, is_new, .. } in &self.0 {
-            for topic in is_new.then_some(&everyone).into_iter().chain(&renewal.new_topics) {
+        for Change { device, effects, is_new, .. } in &self.0 {
+            for topic in is_new.then_some(&everyone).into_iter().chain(&effects.new_topics) {
                 subscriptions.push(device.app, &device.id, topic);
                 topics.insert((device.app, topic));
             }
@@ -47,7 +48,7 @@ impl Changes {
             INSERT,
             REVOKED,
             UPDATE,
-            topic::MAKE,
+            topic::CREATE,
             NewRows::INSERT,
             EMPTY,
             endpoint::REMOVE_ALL,
@@ -57,13 +58,13 @@ impl Changes {
             keep_accepts_out(tx, &moved),
             insert(tx, &new),
             update_all(tx, &known),
-            topic::make(tx, topics),
+            topic::create(tx, topics),
             subscriptions.insert(tx),
             empty_inboxes(tx, &moved),
         )?;
         for change in self.0.iter_mut().filter(|change| change.is_new) {
             let key = (i64::from(change.device.app.0), change.device.id.as_str().to_owned());
-            // Not made: it was there already.
+            // Not created: it existed already.
             let (num, token_version) = made.get(&key).copied().ok_or(Error::Conflict)?;
             (change.device.num, change.device.token_version) = (num, token_version);
         }
@@ -86,15 +87,15 @@ const INSERT: &str = "INSERT INTO devices (app, id, \"user\", platform, locale, 
                  push_environment, created_at)
      ORDER BY new.app, new.id ON CONFLICT (app, id) DO NOTHING RETURNING app, id, num";
 
-/// Where devices of the same ids were deleted before, the versions of their tokens go on. A statement of its
-/// own: what it sees was decided before the new row was there.
+/// Continues the token versions of deleted devices with the same ids. A separate statement, which sees the state
+/// before the new rows.
 const REVOKED: &str = "UPDATE devices d SET token_version = gone.token_version
      FROM unnest($1::bigint[], $2::text[]) AS asked (app, id)
      JOIN deleted_devices gone ON gone.app = asked.app AND gone.id = asked.id
      WHERE d.app = asked.app AND d.id = asked.id AND d.token_version < gone.token_version
      RETURNING d.app, d.id, d.token_version";
 
-/// Numbers and token versions of those that were made.
+/// Numbers and token versions of created devices.
 type Made = HashMap<(i64, String), (DeviceNum, u32)>;
 
 async fn insert(tx: &Tx, new: &[&Change]) -> Result<Made, Failed> {
@@ -131,7 +132,7 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<Made, Failed> {
     Ok(made)
 }
 
-/// What a device says of itself, column by column.
+/// Attributes of devices, column by column.
 #[derive(Default)]
 struct Columns<'d> {
     users: Vec<Option<&'d str>>,
@@ -165,7 +166,8 @@ impl<'d> Columns<'d> {
     }
 }
 
-/// Writes what can change: a token's time wherever its device names it, that of the user only with the user.
+/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time
+/// only with the user.
 const UPDATE: &str = "UPDATE devices d SET \"user\" = new.of_user, platform = new.platform, locale = new.locale,
          timezone = new.timezone, app_version = new.app_version, tags = new.tags, push_token = new.push_token,
          push_service = new.push_service, push_environment = new.push_environment,
@@ -194,8 +196,8 @@ async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
     let suspect_at: Vec<_> = suspects().map(|found| found.map(|found| found.at.0 as i64)).collect();
     let reasons: Vec<_> = suspects().map(|found| found.map(|found| found.reason.as_str())).collect();
     let times: Vec<_> = known.iter().map(|change| change.now.0 as i64).collect();
-    let names_token: Vec<_> = known.iter().map(|change| change.renewal.names_token).collect();
-    let revises: Vec<_> = known.iter().map(|change| change.renewal.revises()).collect();
+    let names_token: Vec<_> = known.iter().map(|change| change.effects.names_token).collect();
+    let revises: Vec<_> = known.iter().map(|change| change.effects.revises()).collect();
     let values: Values<'_> = &[
         &nums,
         &columns.users,
@@ -217,7 +219,7 @@ async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Everything in an inbox goes, and each of it is recorded as cancelled for its device.
+/// Removes all rows of inboxes and records them as cancelled.
 pub(super) const EMPTY: &str = "WITH found AS (
          SELECT i.device, i.num, asked.list, asked.at
          FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS asked (device, list, at)
@@ -236,8 +238,7 @@ async fn empty_inboxes(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
     empty(tx, &devices).await
 }
 
-/// What belonged to the device's user goes: its inbox and its endpoints. With accepts kept out nothing comes in
-/// afterwards either.
+/// Removes what belongs to the devices' users: inboxes and endpoints. While accepts are kept out, no new rows follow.
 pub(super) async fn empty(tx: &Tx, devices: &[(DeviceNum, Timestamp)]) -> Result<(), Failed> {
     let nums: Vec<_> = devices.iter().map(|(num, _)| num.0 as i64).collect();
     let lists: Vec<_> = devices.iter().map(|(num, _)| device_list::encode(&[*num])).collect();

@@ -1,7 +1,7 @@
-//! Which inbox rows a group writes, and whose make room for them.
+//! The inbox rows that a group writes, and the rows that it replaces or evicts.
 //!
-//! All of a group's rows are written at once, so what they do to each other (collapse, evict) is worked out here;
-//! what they do to rows that are there is one statement, and only where keys or full inboxes are concerned.
+//! All rows of a group are written at once, so this module decides how they replace or evict each other. Their effect
+//! on existing rows takes one statement, and only if collapse keys or full inboxes are involved.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,8 +10,9 @@ use noroshi_types::{DeviceNum, Outcome, limits};
 use super::reading::Found;
 use crate::ids::Num;
 
-/// Locks what [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which everybody locks rows of inboxes. No
-/// more rows leave an inbox than come ($4) and exceeded the limit before ($5), unless the limit was lowered.
+/// Locks the rows that [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which all calls lock inbox rows. An
+/// inbox loses at most as many rows as it gets ($4) and had above the limit before ($5), unless the limit was
+/// lowered.
 pub(super) const LOCK: &str = "SELECT 1 FROM (
          SELECT o.device, o.num FROM unnest($1::bigint[], $2::text[]) u (device, key)
          JOIN inbox o ON o.device = u.device AND o.collapse_key = u.key
@@ -20,13 +21,12 @@ pub(super) const LOCK: &str = "SELECT 1 FROM (
              SELECT n.num FROM inbox n WHERE n.device = u.device ORDER BY n.num LIMIT u.new + $5) o) v
      JOIN inbox i ON i.device = v.device AND i.num = v.num ORDER BY i.device, i.num FOR UPDATE OF i";
 
-/// Removes the older rows of keys.
+/// Removes older rows with the same collapse keys.
 pub(super) const COLLAPSE: &str = "DELETE FROM inbox i USING unnest($1::bigint[], $2::text[]) u (device, key)
      WHERE i.device = u.device AND i.collapse_key = u.key RETURNING i.device, i.collapse_key, i.num";
 
-/// Counts inboxes that are to get `new` rows each. Where that makes more than the limit ($3) and its slack ($4), the
-/// oldest above the limit are removed: a row with the count of each inbox, and a row with the number of each
-/// notification that left.
+/// Counts inboxes that get `new` rows. If that exceeds the limit ($3) and its slack ($4), the oldest rows above the
+/// limit are evicted. Returns a row with the count of each inbox, and a row for each evicted notification.
 pub(super) const MAKE_ROOM: &str = "WITH counted AS (
          SELECT u.device, u.new, (SELECT count(*) FROM inbox i WHERE i.device = u.device) AS rows
          FROM unnest($1::bigint[], $2::bigint[]) u (device, new)),
@@ -42,15 +42,15 @@ pub(super) const MAKE_ROOM: &str = "WITH counted AS (
 pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key, rank)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])";
 
-/// A row to be.
+/// A row to write.
 struct NewRow<'a> {
     device: i64,
     num: Num,
     key: Option<&'a str>,
     rank: i64,
-    /// Place of its notification in the group.
+    /// Index of its notification in the group.
     place: usize,
-    /// A later one of the group took its place: it is not written.
+    /// A later notification of the group replaced it: it is not written.
     gone: bool,
 }
 
@@ -60,19 +60,19 @@ pub(super) struct Inboxes<'a> {
     rows_max: i64,
     /// See [`limits::inbox_slack`].
     slack: i64,
-    /// Of each device's newest row so far.
+    /// The rank of each device's newest row.
     ranks: HashMap<i64, i64>,
-    /// Index of the latest row of a key, and the place of the first of the group.
+    /// Index of the latest row of a key, and the index in the group of the first notification with the key.
     keys: HashMap<(i64, &'a str), (usize, usize)>,
-    /// Their inboxes may get too many rows.
+    /// Devices whose inboxes may get too many rows.
     crowded: HashSet<i64>,
     left: Departures,
 }
 
-/// Who left because of whom: by place, notification and outcome.
+/// Devices by the notification that removed rows, the removed notification, and the outcome.
 type Departures = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
 
-/// Who left because of the notification at `place`, which devices sorted.
+/// Devices (sorted) that lost a notification because of the one at `place`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Left {
     pub place: usize,
@@ -103,7 +103,7 @@ impl<'a> Inboxes<'a> {
         }
     }
 
-    /// Puts a notification into the inboxes of `devices`.
+    /// Adds a notification to the inboxes of `devices`.
     pub(super) fn put(&mut self, place: usize, num: Num, key: Option<&'a str>, devices: &[Found]) {
         self.rows.reserve(devices.len());
         for found in devices {
@@ -128,7 +128,7 @@ impl<'a> Inboxes<'a> {
         }
     }
 
-    /// A row of the group goes because of the notification at `place`.
+    /// The notification at `place` removes a row of the group.
     fn leave(&mut self, row: usize, place: usize, why: Outcome) {
         let row = &mut self.rows[row];
         row.gone = true;
@@ -140,14 +140,14 @@ impl<'a> Inboxes<'a> {
         self.left.entry((place, num, why as u8)).or_insert_with(|| (why, Vec::new())).1.push(device);
     }
 
-    /// Devices and keys whose rows are to be removed first; sorted.
+    /// Devices and collapse keys whose older rows are removed first; sorted.
     pub(super) fn collapsing(&self) -> (Vec<i64>, Vec<&'a str>) {
         let mut keys: Vec<(i64, &str)> = self.keys.keys().copied().collect();
         keys.sort_unstable();
         keys.into_iter().unzip()
     }
 
-    /// Devices to be counted, and how many rows each is to get; sorted.
+    /// Devices to count, and how many rows each gets; sorted.
     pub(super) fn crowding(&self) -> (Vec<i64>, Vec<i64>) {
         let mut new: BTreeMap<i64, i64> = self.crowded.iter().map(|device| (*device, 0)).collect();
         for row in self.rows.iter().filter(|row| !row.gone) {
@@ -158,14 +158,14 @@ impl<'a> Inboxes<'a> {
         new.into_iter().unzip()
     }
 
-    /// Takes in a row that [`COLLAPSE`] removed.
+    /// Records a row that [`COLLAPSE`] removed.
     pub(super) fn collapsed(&mut self, device: i64, key: &str, num: Num) {
         if let Some((_, place)) = self.keys.get(&(device, key)) {
             self.depart(*place, num, Outcome::Collapsed, device);
         }
     }
 
-    /// Takes in what [`MAKE_ROOM`] found: how many rows each device had, and which of them are gone.
+    /// Records the result of [`MAKE_ROOM`]: how many rows each device had, and which of them were evicted.
     pub(super) fn made_room(&mut self, counted: &[(i64, i64)], mut evicted: Vec<(i64, Num)>) {
         let mut of_device: HashMap<i64, Vec<usize>> = HashMap::new();
         for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| !row.gone) {
@@ -180,12 +180,12 @@ impl<'a> Inboxes<'a> {
             let old: Vec<Num> =
                 evicted[first..].iter().take_while(|(one, _)| *one == device).map(|(_, num)| *num).collect();
             let left = rows - old.len() as i64;
-            // More of them than an inbox takes: the oldest of the group are not even written.
+            // The group has more rows than an inbox takes: its oldest rows are not written.
             let over = match rows + new.len() as i64 > self.rows_max + self.slack {
                 true => (left + new.len() as i64 - self.rows_max).max(0) as usize,
                 false => 0,
             };
-            // The latest ones pushed out the others, each one.
+            // Each of the latest rows evicts one other row.
             let pushed_out = old.len() + over;
             let cause = |i: usize| new.len().saturating_sub(pushed_out - i).min(new.len() - 1);
             for (i, num) in old.iter().enumerate() {
@@ -202,7 +202,7 @@ impl<'a> Inboxes<'a> {
         }
     }
 
-    /// The rows that are written, and who left, by place and notification.
+    /// The rows to write, and the removed ones by group index and notification.
     pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<Left>) {
         let mut columns = InboxColumns::default();
         for row in self.rows.into_iter().filter(|row| !row.gone) {
@@ -228,7 +228,7 @@ mod tests {
         Found { num, service: None, suspect: false, rank }
     }
 
-    /// Rows by device, number and rank; who left, of one device each.
+    /// Rows by device, number and rank; removed rows, of one device each.
     fn check(inboxes: Inboxes<'_>, rows: &[(i64, Num, i64)], left: &[(usize, Num, Outcome, u64)]) {
         let (columns, found) = inboxes.finish();
         let written = columns.devices.iter().zip(&columns.nums).zip(&columns.ranks);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_go_on_and_nobody_is_counted_while_there_is_room() {
+    fn ranks_increase_without_counting_while_there_is_room() {
         let mut inboxes = Inboxes::new(3);
         inboxes.put(0, 100, None, &[found(1, 0), found(2, 1)]);
         inboxes.put(1, 101, None, &[found(1, 0), found(2, 1)]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_one_of_the_group_collapses_an_earlier_one() {
+    fn a_later_notification_of_the_group_replaces_an_earlier_one() {
         let mut inboxes = Inboxes::new(9);
         inboxes.put(0, 100, Some("k"), &[found(1, 0)]);
         inboxes.put(1, 101, Some("k"), &[found(1, 0)]);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_leaves_from_the_oldest_on() {
+    fn excess_rows_are_evicted_oldest_first() {
         let mut inboxes = Inboxes::new(2);
         for (place, num) in (0..).zip([100, 101, 102]) {
             inboxes.put(place, num, None, &[found(1, 2)]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_together_once_the_slack_is_used_up() {
+    fn the_oldest_are_evicted_together_once_the_slack_is_used() {
         // 32 are kept, and up to 2 more.
         let mut inboxes = Inboxes::new(32);
         inboxes.put(0, 100, None, &[found(1, 33), found(2, 34)]);
@@ -280,7 +280,7 @@ mod tests {
         inboxes.made_room(&[(2, 34)], vec![(2, 3), (2, 1), (2, 2)]);
         let evicted = |num| (0, num, Outcome::Evicted, 2);
         check(inboxes, &[(1, 100, 34), (2, 100, 32)], &[evicted(1), evicted(2), evicted(3)]);
-        // Fewer stood in the inbox than its newest row said.
+        // The inbox had fewer rows than the rank of its newest row.
         let mut inboxes = Inboxes::new(32);
         inboxes.put(0, 100, None, &[found(1, 34)]);
         inboxes.made_room(&[(1, 33)], Vec::new());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_was_too_high_is_put_right() {
+    fn a_rank_that_is_too_high_is_corrected() {
         let mut inboxes = Inboxes::new(2);
         inboxes.put(0, 100, None, &[found(1, 1 << 62)]);
         inboxes.made_room(&[(1, 1)], Vec::new());

@@ -1,4 +1,4 @@
-//! Decides a group: numbers, answers, and every row that is written.
+//! Plans a group: numbers, answers, and every row to write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,25 @@ use noroshi_types::{DeviceNum, JsonText, NotificationId, Outcome, PushMode, Targ
 
 use super::inbox::{Inboxes, Left};
 use super::push::Pushes;
-use super::reading::{Found, Reading, is_kept};
+use super::reading::{Found, Reading};
 use super::topic::Topics;
+use crate::engine::accept::{is_stored, key_expires_at};
+use crate::engine::notification::{Standing, keep_until, message_of, push_text, target_of};
+use crate::engine::outcome::Part;
 use crate::ids::{Ids, Num};
 use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
-use crate::postgres::outcome::Part;
-use crate::row::{self, Standing};
 use crate::{Accept, Accepted, Departed, Error, Gate, OutcomePart, Work};
 
-/// The answer to each of a group, in order.
+/// The answers of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
 
-/// A group as it will be written.
+/// A planned group.
 pub(in crate::postgres) struct Plan<'a> {
     pub answers: Vec<Answer>,
-    /// The last number given out in order from now on.
+    /// The last ordered number, including this group.
     pub(super) last: Num,
-    /// Rows that a topic's log keeps.
+    /// The maximum number of rows in a topic's log.
     pub(super) log_rows_max: i64,
     pub(super) rows: Rows<'a>,
     pub(super) inboxes: Inboxes<'a>,
@@ -44,10 +45,10 @@ pub(super) struct Keys<'a> {
     pub ends: Vec<i64>,
 }
 
-/// What of a notification's row is not in the request.
+/// The parts of a notification's row that are not in the request.
 #[derive(Clone, Copy)]
 pub(in crate::postgres) struct Kept {
-    /// 0: of none.
+    /// 0: of no campaign.
     pub campaign: i64,
     /// The topic's number and the offset.
     pub place: Option<(i64, u64)>,
@@ -57,7 +58,7 @@ pub(in crate::postgres) struct Kept {
 /// Columns of `notifications`.
 #[derive(Default)]
 pub(in crate::postgres) struct Rows<'a> {
-    /// Place in the group.
+    /// Index in the group.
     pub places: Vec<usize>,
     pub nums: Vec<Num>,
     pub apps: Vec<i64>,
@@ -82,7 +83,7 @@ pub(in crate::postgres) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `place` in the group; ascending.
+    /// `place` is the index in the group; ascending.
     pub(in crate::postgres) fn add(
         &mut self,
         place: usize,
@@ -92,13 +93,13 @@ impl<'a> Rows<'a> {
         kept: Kept,
     ) {
         let Accept { app, request, now, .. } = accept;
-        let (target, target_text) = row::target_of(&request.target);
+        let (target, target_text) = target_of(&request.target);
         self.places.push(place);
         self.nums.push(num);
         self.apps.push(i64::from(app.0));
         self.created.push(now.0 as i64);
         self.expires.push(request.expires_at(*now).0 as i64);
-        self.keep_until.push(row::keep_until(accept, options.trace_retention).0 as i64);
+        self.keep_until.push(keep_until(accept, options.trace_retention).0 as i64);
         self.deliveries.push(request.when as i64);
         self.urgencies.push(request.urgency as i64);
         self.targets.push(i64::from(target));
@@ -110,14 +111,14 @@ impl<'a> Rows<'a> {
         self.retains.push(i64::from(request.retain));
         self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
         self.datas.push(request.data.as_ref().map(JsonText::as_str));
-        self.pushes.push(row::push_text(&request.push, request.waits_for_use));
+        self.pushes.push(push_text(&request.push, request.waits_for_use));
         self.standings.push(kept.standing as i64);
         self.campaigns.push((kept.campaign != 0).then_some(kept.campaign));
         self.traces.push(request.trace.map(|trace| trace.to_stored().to_vec()));
     }
 }
 
-/// Plans a group of what was read for it.
+/// Plans a group from what was read for it.
 pub(in crate::postgres) fn plan<'a>(
     group: &[&'a Accept],
     reading: &Reading,
@@ -135,7 +136,7 @@ pub(in crate::postgres) fn plan<'a>(
         parts: Vec::new(),
         keys: Keys::default(),
     };
-    // Place of the first of the group with the key.
+    // Index of the first notification of the group with the key.
     let mut keys: HashMap<(u32, &str), usize> = HashMap::new();
     for (place, accept) in group.iter().enumerate() {
         let key = accept.idempotency.as_ref().map(|idempotency| (accept.app.0, &*idempotency.key));
@@ -143,7 +144,7 @@ pub(in crate::postgres) fn plan<'a>(
             Some(answer) => answer,
             None => {
                 let answer = plan.accept(place, accept, reading, options, ids);
-                // What was refused did not use up its key.
+                // A refused request does not use up its key.
                 if let Some(key) = key.filter(|_| answer.is_ok()) {
                     keys.insert(key, place);
                 }
@@ -157,7 +158,7 @@ pub(in crate::postgres) fn plan<'a>(
 }
 
 impl<'a> Plan<'a> {
-    /// What the same idempotency key was used for, by an earlier commit or by `first` of the same group.
+    /// The answer of an earlier commit, or of `first` in this group, for the same idempotency key.
     fn answered_before(
         &self,
         group: &[&Accept],
@@ -174,16 +175,9 @@ impl<'a> Plan<'a> {
             let earlier = reading.earlier.get(&(accept.app, idempotency.key.to_string()))?;
             (earlier.body_hash.as_slice(), earlier.message.clone())
         };
-        // The same body names the same targets. A campaign's key is not a notification's.
-        let targets = accept.request.target.named_count();
+        // A key without a message belongs to a campaign.
         Some(match message {
-            Some(message) if body_hash == idempotency.body_hash => Ok(Accepted {
-                message,
-                targets,
-                parts: Vec::new(),
-                departed: Departed::default(),
-                replayed: true,
-            }),
+            Some(message) if body_hash == idempotency.body_hash => Ok(Accepted::replay(accept, message)),
             _ => Err(Error::IdempotencyConflict),
         })
     }
@@ -210,14 +204,14 @@ impl<'a> Plan<'a> {
                 let everyone = Topic::everyone();
                 let name = if let Target::Topic(topic) = &request.target { topic } else { &everyone };
                 let topic = reading.topics.get(&(*app, name.as_str().to_owned()));
-                let topic = topic.ok_or_else(|| Error::Engine("a topic was not made".to_owned()))?;
+                let topic = topic.ok_or_else(|| Error::Engine("a topic was not created".to_owned()))?;
                 let place = self.topics.publish(place, num, accept, *topic);
                 standing = place.standing;
                 published = Some(place);
             }
             Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
                 devices = &reading.devices[place];
-                if is_kept(accept) {
+                if is_stored(accept) {
                     Gate::check(gate.as_ref(), devices.len())?;
                     parts = self.keep(place, (num, id), accept, devices, reading.unknown[place]);
                     standing = if devices.is_empty() { Standing::Nothing } else { Standing::Kept };
@@ -241,24 +235,17 @@ impl<'a> Plan<'a> {
             self.pushes.variants.note(num, campaign, variant);
         }
         if let Some(idempotency) = idempotency {
-            let until = now.saturating_add(noroshi_types::limits::IDEMPOTENCY_WINDOW);
             self.keys.apps.push(i64::from(app.0));
             self.keys.keys.push(&idempotency.key);
             self.keys.hashes.push(&idempotency.body_hash);
             self.keys.nums.push(num);
-            self.keys.ends.push(until.0 as i64);
+            self.keys.ends.push(key_expires_at(*now).0 as i64);
         }
-        let message = Arc::new(row::message_of(accept, id, published.map(|place| place.position)));
-        Ok(Accepted {
-            message,
-            targets: request.target.named_count(),
-            parts,
-            departed: Departed::default(),
-            replayed: false,
-        })
+        let message = message_of(accept, id, published.map(|place| place.position));
+        Ok(Accepted::new(accept, message, parts, Departed::default()))
     }
 
-    /// Puts it into the inboxes; what is known of it before room is made there.
+    /// Adds it to inboxes. Returns the outcomes that are known before rows are evicted.
     fn keep(
         &mut self,
         place: usize,
@@ -282,7 +269,7 @@ impl<'a> Plan<'a> {
         parts
     }
 
-    /// Those of the group that a later one of it replaced in a topic's log.
+    /// Marks notifications of the group that a later one replaced in a topic's log.
     fn settle_replaced(&mut self) {
         for place in self.topics.replaced() {
             if let Ok(row) = self.rows.places.binary_search(&place) {
@@ -291,7 +278,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Takes in who left the inboxes, once that is settled.
+    /// Adds the rows that left inboxes, once they are known.
     pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<Left>, ids: &Ids) {
         for Left { place, num, outcome, devices } in left {
             let now = group[place].now;

@@ -1,14 +1,15 @@
-//! Push work of a group, written in the commit that accepts it: the same as [`crate::sqlite`] plans.
+//! Push work of a group, written in the commit that accepts it.
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{DeviceNum, Lane, Outcome, PushMode, PushService, Target};
+use noroshi_types::{DeviceNum, Outcome, Target};
 
 use super::reading::Found;
+use crate::engine::accept::{PushPlan, by_service};
+use crate::engine::device_list;
+use crate::engine::outcome::Part;
 use crate::ids::Num;
-use crate::postgres::outcome::Part;
-use crate::row::Fallback;
-use crate::{Accept, BATCH_RECIPIENTS_MAX, VariantNum, device_list};
+use crate::{Accept, BATCH_RECIPIENTS_MAX, VariantNum};
 
 pub(super) const INSERT: &str = "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback,
                                                          leased_until, recipients)
@@ -21,7 +22,7 @@ pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
           u (app, num, lane, fallback, due_at)";
 
-/// Adds to campaigns' sums, which are spread over rows: the first of them is for this.
+/// Adds to campaigns' sums. Groups use the first of the rows that a sum is spread over.
 pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outcome, reason, count, shard)
      SELECT u.campaign, u.outcome, '', u.count, 0
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (campaign, outcome, count)
@@ -71,7 +72,7 @@ impl WalkColumns {
     }
 }
 
-/// Columns of [`crate::postgres::campaign::variant`]'s statements: what of the group is of variants of campaigns.
+/// Columns of the statements for variants in [`crate::postgres::campaign_sum`].
 #[derive(Default)]
 pub(super) struct VariantColumns {
     pub nums: Vec<Num>,
@@ -107,8 +108,8 @@ pub(super) struct Pushes {
 }
 
 impl Pushes {
-    /// Of users and devices the batches, else a walk. Adds the outcomes of those that cannot be pushed to, and
-    /// gives them.
+    /// Plans batches for users and devices, and a walk for other targets. Records and returns the devices that no
+    /// push can reach.
     pub(super) fn plan(
         &mut self,
         num: Num,
@@ -117,16 +118,9 @@ impl Pushes {
         devices: &[Found],
         parts: &mut Vec<Part>,
     ) -> Vec<(Outcome, Vec<DeviceNum>)> {
+        let Some(PushPlan { lane, due_at, fallback }) = PushPlan::of(accept) else { return Vec::new() };
         let request = &accept.request;
-        let due_at = match request.push.mode {
-            PushMode::Never => return Vec::new(),
-            PushMode::Always => accept.now,
-            PushMode::Fallback => {
-                accept.now.saturating_add(request.push.after).min(request.expires_at(accept.now))
-            }
-        };
-        let lane = accept.campaign.map_or(Lane::Direct, |of| of.lane) as i64;
-        let (app, fallback) = (i64::from(accept.app.0), Fallback::of(request) as i64);
+        let (app, lane, fallback) = (i64::from(accept.app.0), lane as i64, fallback as i64);
         let due_at = due_at.0 as i64;
         if !matches!(request.target, Target::Users(_) | Target::Devices(_)) {
             let walks = &mut self.walks;
@@ -137,8 +131,12 @@ impl Pushes {
             walks.dues.push(due_at);
             return Vec::new();
         }
-        let (of_service, unreachable) = by_service(devices);
-        for (service, devices) in of_service {
+        let found = devices.iter().map(|found| {
+            let service = found.service.map(|code| u8::try_from(code).unwrap_or(u8::MAX));
+            (DeviceNum(found.num as u64), service, found.suspect)
+        });
+        let (reachable, unreachable) = by_service(found);
+        for (service, devices) in reachable {
             for batch in devices.chunks(BATCH_RECIPIENTS_MAX) {
                 let batches = &mut self.batches;
                 batches.apps.push(app);
@@ -151,8 +149,6 @@ impl Pushes {
                 batches.recipients.push(device_list::encode(batch));
             }
         }
-        let unreachable: Vec<_> =
-            unreachable.into_iter().filter(|(_, devices)| !devices.is_empty()).collect();
         parts.extend(
             unreachable.iter().map(|(why, devices)| Part::of(num, *why, accept.now, devices.clone())),
         );
@@ -164,22 +160,4 @@ impl Pushes {
             *self.counts.entry((campaign, outcome as i64)).or_default() += count as i64;
         }
     }
-}
-
-/// Devices by service, and those that cannot be reached with why.
-type ByService = (BTreeMap<PushService, Vec<DeviceNum>>, [(Outcome, Vec<DeviceNum>); 2]);
-
-fn by_service(devices: &[Found]) -> ByService {
-    let mut of_service: BTreeMap<PushService, Vec<DeviceNum>> = BTreeMap::new();
-    let (mut without, mut suspect) = (Vec::new(), Vec::new());
-    for found in devices {
-        let device = DeviceNum(found.num as u64);
-        let service = found.service.and_then(|code| PushService::from_code(u8::try_from(code).ok()?));
-        match service {
-            Some(service) if !found.suspect => of_service.entry(service).or_default().push(device),
-            _ if found.service.is_some() && found.suspect => suspect.push(device),
-            _ => without.push(device),
-        }
-    }
-    (of_service, [(Outcome::NoPushToken, without), (Outcome::PushTokenSuspect, suspect)])
 }

@@ -1,17 +1,19 @@
-//! What a group has to know before it is planned, asked for in one round trip that begins its transaction and
-//! takes the order lock: everything behind the lock is read as it will be at the commit, as far as accepting
-//! depends on it.
+//! What a group depends on, read in one round trip that also begins the transaction and takes the order lock. Reads
+//! after the lock stay valid until the commit, as far as accepting depends on them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use noroshi_types::{AppId, CampaignId, Condition, Message, PushMode, Target, Topic, When};
+use noroshi_types::{AppId, CampaignId, Condition, Message, PushMode, Target, Topic};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::ids::{self, Ids, Num};
-use crate::postgres::backlog::{self, MESSAGE_COLUMNS};
+use crate::engine::accept::{TruthTable, is_stored};
+use crate::engine::notification::{TO_CAMPAIGN, message_of_row};
+use crate::engine::topic::draw_epoch;
+use crate::ids::{Ids, Num};
+use crate::postgres::backlog::MESSAGE_COLUMNS;
 use crate::{Accept, OfCampaign};
 
 /// A device that was found.
@@ -20,7 +22,7 @@ pub(super) struct Found {
     pub num: i64,
     pub service: Option<i64>,
     pub suspect: bool,
-    /// Of the newest row of its inbox; 0: it is empty.
+    /// The rank of the newest row of its inbox; 0 for an empty inbox.
     pub rank: i64,
 }
 
@@ -32,21 +34,21 @@ pub(super) struct TopicRow {
     pub head: i64,
 }
 
-/// What an idempotency key was used for.
+/// The earlier use of an idempotency key.
 pub(super) struct Earlier {
     pub body_hash: Vec<u8>,
-    /// None: for a campaign.
+    /// `None`: the key belongs to a campaign.
     pub message: Option<Arc<Message>>,
 }
 
-/// All that was read, in the order of the group where it is of one notification.
+/// Everything that was read; vectors have one element for each notification of the group.
 #[derive(Default)]
 pub(in crate::postgres) struct Reading {
-    /// The last number given out in order.
+    /// The last ordered number.
     pub(super) last: Num,
-    /// Whom each reaches, sorted.
+    /// The recipients of each notification, sorted.
     pub(super) devices: Vec<Vec<Found>>,
-    /// How many of those named do not exist.
+    /// How many named recipients do not exist.
     pub(super) unknown: Vec<u64>,
     pub(super) topics: HashMap<(AppId, String), TopicRow>,
     pub(super) earlier: HashMap<(AppId, String), Earlier>,
@@ -55,7 +57,7 @@ pub(in crate::postgres) struct Reading {
 
 const LAST: &str = "SELECT last FROM accept_order";
 
-/// One text of two statements.
+/// The common text of two statements.
 macro_rules! named {
     ($column:literal) => {
         concat!(
@@ -71,7 +73,7 @@ macro_rules! named {
 const OF_USERS: &str = named!("\"user\"");
 const OF_DEVICES: &str = named!("id");
 
-/// Bits say which of a condition's topics a device subscribes to.
+/// The bits name the condition's topics that a device subscribes to.
 const SUBSCRIBERS: &str = "SELECT d.place, d.num, d.bits,
          (SELECT i.rank FROM inbox i WHERE i.device = d.num ORDER BY i.num DESC LIMIT 1)
      FROM (SELECT u.place, s.device AS num, bit_or(u.bit) AS bits
@@ -83,12 +85,12 @@ const ALL_DEVICES: &str = "SELECT u.place, d.num,
          (SELECT i.rank FROM inbox i WHERE i.device = d.num ORDER BY i.num DESC LIMIT 1)
      FROM unnest($1::bigint[], $2::bigint[]) u (place, app) JOIN devices d ON d.app = u.app";
 
-/// A sequence is not asked for topics that exist.
+/// Avoids drawing sequence numbers for existing topics.
 const MAKE_TOPICS: &str = "INSERT INTO topics (app, name, epoch)
      SELECT u.app, u.name, u.epoch FROM unnest($1::bigint[], $2::text[], $3::bigint[]) u (app, name, epoch)
      WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = u.app AND t.name = u.name)
      ON CONFLICT DO NOTHING";
-/// Locked in the order in which everybody locks topics.
+/// Locked in the order in which all calls lock topics.
 const TOPICS: &str = "SELECT t.app, t.name, t.num, t.epoch, t.head
      FROM unnest($1::bigint[], $2::text[]) u (app, name) JOIN topics t ON t.app = u.app AND t.name = u.name
      ORDER BY t.num FOR NO KEY UPDATE OF t";
@@ -105,19 +107,13 @@ fn earlier_sql() -> String {
     )
 }
 
-/// To be prepared on a connection before groups run on it.
+/// Prepared on a connection before groups run on it.
 pub(in crate::postgres) fn statements() -> Vec<String> {
     let fixed = [LAST, OF_USERS, OF_DEVICES, SUBSCRIBERS, ALL_DEVICES, MAKE_TOPICS, TOPICS, CAMPAIGNS];
     fixed.into_iter().map(str::to_owned).chain([earlier_sql()]).collect()
 }
 
-/// Whether recipients have to be found for it.
-pub(super) fn is_kept(accept: &Accept) -> bool {
-    // With a ttl of 0 it is now or never (RFC 8030 §5.2).
-    accept.request.when == When::Stored && !accept.request.ttl.duration().is_zero()
-}
-
-/// What is asked for, as columns.
+/// Values of the statements, as columns.
 #[derive(Default)]
 struct Asked<'a> {
     users: Names<'a>,
@@ -129,7 +125,7 @@ struct Asked<'a> {
     campaigns: (Vec<i64>, Vec<&'a [u8]>),
 }
 
-/// Place in the group, app, name.
+/// Index in the group, app, name.
 #[derive(Default)]
 struct Names<'a>(Vec<i64>, Vec<i64>, Vec<&'a str>);
 
@@ -148,7 +144,7 @@ impl<'a> Asked<'a> {
         let mut asked = Self::default();
         for (place, accept) in (0..).zip(group) {
             let app = accept.app;
-            let wanted = is_kept(accept) || accept.request.push.mode != PushMode::Never;
+            let wanted = is_stored(accept) || accept.request.push.mode != PushMode::Never;
             match &accept.request.target {
                 Target::Users(users) if wanted => {
                     asked.users.add(place, app, users.iter().map(|user| user.as_str()));
@@ -156,7 +152,7 @@ impl<'a> Asked<'a> {
                 Target::Devices(devices) if wanted => {
                     asked.devices.add(place, app, devices.iter().map(|device| device.as_str()));
                 }
-                Target::Condition(condition) if is_kept(accept) => asked.condition(place, app, condition),
+                Target::Condition(condition) if is_stored(accept) => asked.condition(place, app, condition),
                 Target::Topic(topic) => asked.topic(app, topic),
                 Target::Everyone => asked.topic(app, everyone),
                 Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {}
@@ -176,14 +172,13 @@ impl<'a> Asked<'a> {
 
     fn topic(&mut self, app: AppId, topic: &'a Topic) {
         let app = i64::from(app.0);
-        // Hot topics come many times in a group.
+        // A group often names a hot topic several times in a row.
         if self.topics.0.last() == Some(&app) && self.topics.1.last() == Some(&topic.as_str()) {
             return;
         }
         self.topics.0.push(app);
         self.topics.1.push(topic.as_str());
-        // 0 is the epoch of a topic without a row.
-        self.topics.2.push(i64::from((ids::random_bits() as u32).max(1)));
+        self.topics.2.push(i64::from(draw_epoch()));
     }
 
     fn condition(&mut self, place: i64, app: AppId, condition: &'a Condition) {
@@ -200,7 +195,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Rows of a statement that is left out where there is nothing to ask for.
+/// The rows of a statement, which is skipped if it has no values.
 async fn rows<const N: usize>(
     session: &ClientWrapper,
     sql: &str,
@@ -214,7 +209,7 @@ async fn rows<const N: usize>(
     session.query(&statement, &values).await
 }
 
-/// Begins the transaction, takes the order lock (`lock`, a statement) and reads. One round trip.
+/// Begins the transaction, takes the order lock (with the statement `lock`) and reads, in one round trip.
 pub(in crate::postgres) async fn read(
     session: &ClientWrapper,
     lock: &str,
@@ -225,7 +220,7 @@ pub(in crate::postgres) async fn read(
     let asked = Asked::of(group, &everyone);
     let Asked { users, devices, condition_topics: subscribed, all, topics, keys, campaigns } = &asked;
     let earlier_sql = earlier_sql();
-    // Statements go out in this order, whoever is answered first.
+    // Statements go out in this order, in whatever order they are answered.
     let (_, last, of_users, of_devices, subscribers, all_devices, _, topics, earlier, campaigns) = tokio::try_join!(
         biased;
         session.batch_execute(lock),
@@ -256,8 +251,8 @@ pub(in crate::postgres) async fn read(
         reading.topics.insert((app_of(row, 0), row.get(1)), topic);
     }
     for row in &earlier {
-        let is_campaign = row.get::<_, i64>(16) == i64::from(crate::row::TO_CAMPAIGN);
-        let message = if is_campaign { None } else { backlog::message_of(row, ids).ok().map(Arc::new) };
+        let is_campaign = row.get::<_, i64>(16) == i64::from(TO_CAMPAIGN);
+        let message = if is_campaign { None } else { message_of_row(row, 0, ids).ok().map(Arc::new) };
         let earlier = Earlier { body_hash: row.get(15), message };
         reading.earlier.insert((app_of(row, 13), row.get(14)), earlier);
     }
@@ -294,13 +289,18 @@ impl Reading {
         }
     }
 
-    /// The bits of every device are looked up in the condition's truth table. Where the condition holds without
-    /// any subscription, the devices that appeared nowhere are meant too.
+    /// Looks up the bits of every device in the condition's truth table. Where the condition holds without any
+    /// subscription, it also selects devices without any of the topics.
     fn add_conditions(&mut self, group: &[&Accept], subscribers: &[Row], all: &[Row]) {
-        let mut bits: HashMap<(i64, i64), usize> = HashMap::new();
-        let tables: Vec<Vec<bool>> = group.iter().map(|accept| truth_table(accept)).collect();
-        let holds =
-            |place: usize, bits: usize| tables.get(place).and_then(|table| table.get(bits)) == Some(&true);
+        let mut bits: HashMap<(i64, i64), i64> = HashMap::new();
+        let table = |accept: &&Accept| match &accept.request.target {
+            Target::Condition(condition) => Some(TruthTable::of(condition)),
+            _ => None,
+        };
+        let tables: Vec<Option<TruthTable>> = group.iter().map(table).collect();
+        let holds = |place: usize, bits: i64| {
+            tables.get(place).and_then(Option::as_ref).is_some_and(|table| table.holds(bits as u32))
+        };
         let found = |num: i64, rank: Option<i64>| Found {
             num,
             service: None,
@@ -309,7 +309,7 @@ impl Reading {
         };
         for row in subscribers {
             let (place, num): (i64, i64) = (row.get(0), row.get(1));
-            let set = row.get::<_, i64>(2) as usize;
+            let set: i64 = row.get(2);
             if holds(place as usize, set) {
                 self.devices[place as usize].push(found(num, row.get(3)));
             }
@@ -322,15 +322,4 @@ impl Reading {
             }
         }
     }
-}
-
-/// At most 5 topics (`types::limits::CONDITION_TOPICS_MAX`): 32 lines. Empty for what is not a condition.
-fn truth_table(accept: &Accept) -> Vec<bool> {
-    let Target::Condition(condition) = &accept.request.target else { return Vec::new() };
-    let topics = condition.topics();
-    (0usize..1 << topics.len())
-        .map(|bits| {
-            condition.matches(|topic| topics.binary_search(&topic).is_ok_and(|bit| bits & (1 << bit) != 0))
-        })
-        .collect()
 }

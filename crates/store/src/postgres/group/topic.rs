@@ -1,15 +1,16 @@
-//! Which places in topics a group takes, what goes into their logs, and what leaves them.
+//! The offsets that a group's messages get in topics, the rows added to logs, and the rows that leave them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use noroshi_types::{Epoch, Position, Request, Timestamp};
 
-use super::reading::{TopicRow, is_kept};
+use super::reading::TopicRow;
 use crate::Accept;
+use crate::engine::accept::is_stored;
+use crate::engine::notification::Standing;
 use crate::ids::Num;
-use crate::row::Standing;
 
-/// Older messages of a key leave the log as the provider wished: nobody misses them.
+/// Removes older messages with the same collapse keys. The provider asked for that, so the log stays complete.
 pub(super) const COLLAPSE: &str = "WITH gone AS (
          DELETE FROM topic_log l USING unnest($1::bigint[], $2::text[]) u (topic, key)
          WHERE l.topic = u.topic AND l.collapse_key = u.key RETURNING l.topic, l.num),
@@ -20,7 +21,7 @@ pub(super) const COLLAPSE: &str = "WITH gone AS (
 pub(super) const INSERT: &str = "INSERT INTO topic_log (topic, topic_offset, num, collapse_key)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[])";
 
-/// Heads, and what is in the logs now. A topic that gets no stored message keeps its last offset of one.
+/// Updates heads and row counts. A topic without a new stored message keeps its last stored offset.
 pub(super) const ADVANCE: &str = "UPDATE topics t
      SET head = u.head, stored = coalesce(u.stored, t.stored), log_rows = t.log_rows + u.added
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) u (topic, head, stored, added)
@@ -29,7 +30,7 @@ pub(super) const ADVANCE: &str = "UPDATE topics t
 pub(super) const RETAIN: &str = "UPDATE topics t SET retained = u.num, retained_expires_at = u.expires_at
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (topic, num, expires_at) WHERE t.num = u.topic";
 
-/// Removes the oldest rows of logs that have more than `$2`.
+/// Trims logs to the newest `$2` rows.
 pub(super) const TRIM: &str = "WITH gone AS (
          DELETE FROM topic_log l USING (
              SELECT o.topic, o.topic_offset FROM topics t CROSS JOIN LATERAL (
@@ -43,14 +44,14 @@ pub(super) const TRIM: &str = "WITH gone AS (
      FROM (SELECT topic, count(*) AS rows, max(topic_offset) AS topic_offset, max(num) AS num FROM gone GROUP BY topic) g
      WHERE t.num = g.topic";
 
-/// What happens to one topic.
+/// The changes of a topic.
 struct Change {
     head: i64,
     /// The last offset that got a row in the log.
     stored: Option<i64>,
-    /// Rows that are added to its log.
+    /// Rows added to its log.
     added: i64,
-    /// Number and end of the retained message.
+    /// Number and expiry of the retained message.
     retained: Option<(Num, i64)>,
 }
 
@@ -59,13 +60,13 @@ struct LogRow<'a> {
     offset: i64,
     num: Num,
     key: Option<&'a str>,
-    /// Place of its notification in the group.
+    /// Index of its notification in the group.
     place: usize,
-    /// A later one of the group took its place: it is not written.
+    /// A later message of the group replaced it: it is not written.
     gone: bool,
 }
 
-/// Where a message got its place.
+/// The place that a message got in its topic.
 pub(super) struct Published {
     pub topic: i64,
     pub position: Position,
@@ -100,8 +101,8 @@ pub(super) struct TopicColumns<'a> {
 }
 
 impl<'a> Topics<'a> {
-    /// Gives a message the next offset, a row in the log if it is to last, and the place of the retained
-    /// message if it wants that.
+    /// Gives a message the next offset, a row in the log if it is stored, and the place of the retained message if
+    /// the request retains it.
     pub(super) fn publish(
         &mut self,
         place: usize,
@@ -121,8 +122,8 @@ impl<'a> Topics<'a> {
         if request.retain {
             change.retained = Some((num, expiry(request, *now)));
         }
-        let lasts = is_kept(accept);
-        if lasts {
+        let stored = is_stored(accept);
+        if stored {
             change.stored = Some(offset);
             change.added += 1;
             let key = request.collapse_key.as_deref();
@@ -137,11 +138,11 @@ impl<'a> Topics<'a> {
         Published {
             topic: topic.num,
             position: Position { epoch: Epoch(topic.epoch), offset: offset as u64 },
-            standing: if lasts { Standing::Kept } else { Standing::Nothing },
+            standing: if stored { Standing::Kept } else { Standing::Nothing },
         }
     }
 
-    /// Places of those of the group that a later one of it replaced.
+    /// Indices of messages that a later one of the group replaced.
     pub(super) fn replaced(&self) -> impl Iterator<Item = usize> {
         self.rows.iter().filter(|row| row.gone).map(|row| row.place)
     }

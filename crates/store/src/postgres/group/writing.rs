@@ -1,5 +1,5 @@
-//! Writes a planned group: room is made in inboxes where that is needed (one round trip), then everything is
-//! written and committed (one round trip).
+//! Writes a planned group: first makes room in inboxes if necessary (one round trip), then writes everything and
+//! commits (one round trip).
 
 use deadpool_postgres::ClientWrapper;
 use noroshi_types::limits;
@@ -10,7 +10,7 @@ use super::plan::{Plan, Rows};
 use super::{inbox, push, topic};
 use crate::Accept;
 use crate::ids::Ids;
-use crate::postgres::campaign::variant;
+use crate::postgres::campaign_sum::{ADD_TO_VARIANTS, COUNT_VARIANTS};
 use crate::postgres::outcome;
 
 const MOVE_LAST: &str = "WITH marked AS (
@@ -33,32 +33,32 @@ macro_rules! insert_notifications {
     };
 }
 const NOTIFICATIONS: &str = insert_notifications!("");
-/// For numbers that are given out without asking anybody.
+/// For loose numbers, which are given out without coordination.
 pub(in crate::postgres) const NOTED: &str = insert_notifications!(" ON CONFLICT (num) DO NOTHING");
 
-/// One that is remembered no longer makes room.
+/// Replaces keys that are no longer remembered.
 const KEYS: &str = "INSERT INTO idempotency AS i (app, key, body_hash, num, expires_at)
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])
      ON CONFLICT (app, key) DO UPDATE
      SET body_hash = excluded.body_hash, num = excluded.num, expires_at = excluded.expires_at";
 
-/// And goes on in a transaction, so that the server ends the session, and with it the order lock, if nothing is
-/// heard of who holds it.
+/// Starts another transaction, so that the server ends the session, and with it the order lock, if the holder
+/// disappears.
 const COMMIT: &str = "COMMIT AND CHAIN";
 
-/// Inbox rows that go out with everything else; more than that are written before. A usual group has fewer.
+/// Inbox rows that go out with everything else; further rows are written before. Most groups have fewer.
 const INBOX_ROWS_LAST: usize = 32_768;
 
-/// What a group leaves of itself, so that its commit can be found afterwards.
+/// Left behind by a group, so that its commit can be verified later.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::postgres) struct Mark {
-    /// Of the open store.
+    /// Identifies the open store.
     pub instance: i64,
-    /// Of its groups.
+    /// Counts the store's groups.
     pub count: i64,
 }
 
-/// To be prepared on a connection before groups run on it.
+/// Prepared on a connection before groups run on it.
 pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     MOVE_LAST,
     NOTIFICATIONS,
@@ -76,8 +76,8 @@ pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     push::INSERT,
     push::WALKS,
     push::COUNT,
-    variant::NOTE,
-    variant::COUNT,
+    ADD_TO_VARIANTS,
+    COUNT_VARIANTS,
 ];
 
 impl Rows<'_> {
@@ -107,7 +107,7 @@ impl Rows<'_> {
     }
 }
 
-/// Runs a statement of columns, unless they are empty.
+/// Runs a statement, unless its columns are empty.
 async fn execute<const N: usize>(
     session: &ClientWrapper,
     sql: &str,
@@ -121,8 +121,7 @@ async fn execute<const N: usize>(
     Ok(())
 }
 
-/// Makes room in inboxes where the group's rows collapse others or may be too many; no round trip where they
-/// do neither.
+/// Makes room in inboxes where the group's rows replace others or may exceed the limit; otherwise no round trip.
 pub(in crate::postgres) async fn make_room(
     session: &ClientWrapper,
     plan: &mut Plan<'_>,
@@ -172,9 +171,9 @@ pub(in crate::postgres) async fn make_room(
     Ok(())
 }
 
-/// A group that is about to be written.
+/// A group that is ready to be written.
 pub(in crate::postgres) struct Ready<'a> {
-    /// Valid once it is committed.
+    /// Valid once the group is committed.
     pub answers: Vec<super::Answer>,
     plan: Plan<'a>,
     inbox: inbox::InboxColumns<'a>,
@@ -185,7 +184,7 @@ pub(in crate::postgres) struct Ready<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Puts everything into columns, once room is made.
+    /// Turns the plan into columns, after room was made.
     pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept], ids: &Ids) -> Ready<'a> {
         let (inbox, left) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
         self.note_left(group, left, ids);
@@ -207,7 +206,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Ready<'_> {
-    /// Whether there is anything to write, and its mark with it.
+    /// Whether there is anything to write; then the group leaves a mark.
     pub(in crate::postgres) fn writes(&self) -> bool {
         !self.plan.rows.nums.is_empty()
     }
@@ -222,9 +221,9 @@ impl Ready<'_> {
         let (rows, keys) = (&plan.rows, &plan.keys);
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
         let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
-        // The first of the rows that sums are spread over is for this.
+        // Groups use the first of the rows that sums are spread over.
         let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variants.counts, 0_i64);
-        // What a condition reaches may be more than one statement has time for.
+        // One statement may not have enough time for all recipients of a condition.
         let last = inbox.nums.len() - inbox.nums.len().min(INBOX_ROWS_LAST);
         for first in (0..last).step_by(INBOX_ROWS_LAST) {
             let rows = first..last.min(first + INBOX_ROWS_LAST);
@@ -243,7 +242,7 @@ impl Ready<'_> {
         }
         let inbox_last: [&(dyn ToSql + Sync); 4] =
             [&&inbox.devices[last..], &&inbox.nums[last..], &&inbox.keys[last..], &&inbox.ranks[last..]];
-        // Statements go out in this order, whoever is answered first.
+        // Statements go out in this order, in whatever order they are answered.
         tokio::try_join!(
             biased;
             execute(session, MOVE_LAST, &rows.nums, [&plan.last, &mark.instance, &mark.count]),
@@ -258,8 +257,8 @@ impl Ready<'_> {
             execute(session, push::INSERT, &batches.nums, batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
-            execute(session, variant::NOTE, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),
-            execute(session, variant::COUNT, &sums.0, [&sums.0, &sums.1, &sums.2, &sums.3, &shard]),
+            execute(session, ADD_TO_VARIANTS, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),
+            execute(session, COUNT_VARIANTS, &sums.0, [&sums.0, &sums.1, &sums.2, &sums.3, &shard]),
             execute(session, KEYS, &keys.nums, [&keys.apps, &keys.keys, &keys.hashes, &keys.nums, &keys.ends]),
             session.batch_execute(COMMIT),
         )?;

@@ -1,43 +1,35 @@
-//! Who of a `fallback` batch still needs a push. Of a confirmation and the claim exactly the one wins whose commit
-//! came first, on whichever nodes they are; that is a matter of what each of them locks:
+//! Which devices of a `fallback` batch still need a push. Of a confirmation and a claim, on whichever nodes, the one
+//! whose commit comes first takes effect. Their locks ensure that:
 //!
-//! 1. **Claim**: its queue rows `FOR UPDATE` (rows that are locked are passed over, so nothing waits here).
-//! 2. What only `push_confirmed` tells of: an advisory lock a bucket of notifications, in the buckets' order; the
-//!    claim has it alone ([`alone`]), confirmations share it ([`keep_out`]). Whoever has it looks afresh.
-//! 3. Inbox rows in the order of (device, notification): the claim keeps them from being deleted (`FOR KEY SHARE`),
-//!    a confirmation deletes them. The second waits for the first and then sees the row, or that it is gone.
-//! 4. Subscriptions in the order of (device, topic): the claim keeps them from being changed (`FOR SHARE`), a
-//!    confirmation moves their position.
+//! 1. **Claim**: its queue rows `FOR UPDATE` (locked rows are skipped, so nothing waits here).
+//! 2. Confirmations in `push_confirmed`: an advisory lock per bucket of notifications, in the order of buckets;
+//!    exclusive for the claim ([`lock_alone`]), shared for confirmations ([`keep_out`]). The holder reads again.
+//! 3. Inbox rows by (device, notification): the claim prevents their deletion (`FOR KEY SHARE`), a confirmation
+//!    deletes them. The second call waits for the first, and then sees whether the row exists.
+//! 4. Subscriptions by (device, topic): the claim prevents changes (`FOR SHARE`), a confirmation moves their
+//!    position.
 //!
-//! Both lock in this order (a confirmation begins with 2.), so neither waits for one that waits for it. What comes
-//! to wait all the same is a deadlock, which the engine ends and the transaction is tried again.
+//! Both lock in this order (a confirmation starts at 2), so they do not deadlock. The engine ends any other deadlock,
+//! and the transaction is retried.
 
 use std::collections::HashSet;
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome};
 
-use crate::device_list;
+use crate::engine::device_list;
+use crate::engine::notification::Fallback;
+use crate::engine::push::Known;
 use crate::ids::Num;
 use crate::postgres::transaction::{Failed, Tx};
-use crate::row::Fallback;
 
-/// Stands for confirmations among the advisory locks ("push").
+/// Names confirmations among the advisory locks ("push").
 const LOCKS: i32 = 0x7075_7368;
 
-/// Buckets that notifications are locked by. Each is an entry of the server's table of locks, which has some 6,400
-/// by default and which a take or a confirmation of many notifications must not fill.
+/// Notifications are locked by buckets. Each is an entry in the server's lock table, which by default has about
+/// 6,400; a take or a confirmation of many notifications must not fill it.
 const BUCKETS_LOG2: u32 = 8;
 
-/// What the batches of a notification need to know of it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    pub created_at: i64,
-    pub expires_at: i64,
-    pub topic: Option<i64>,
-    pub offset: i64,
-}
-
-/// A batch to be decided.
+/// A batch to decide.
 pub(super) struct Ask<'a> {
     pub num: Num,
     pub known: Known,
@@ -46,24 +38,17 @@ pub(super) struct Ask<'a> {
     pub devices: &'a [DeviceNum],
 }
 
-/// Nobody is to hear of it any more. With a ttl of 0 an unconditional push is tried once (RFC 8030 §5.2:
-/// the push service delivers now or never).
-pub(super) fn expired(known: &Known, fallback: Fallback, now: Timestamp) -> bool {
-    let at_once = fallback == Fallback::Settled && known.expires_at == known.created_at;
-    known.expires_at <= now.0 as i64 && !at_once
-}
-
-/// What was found of batches to be decided.
+/// What was read about batches to decide.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// In an inbox, or a position before the message.
+    /// The inbox has it, or the position is before the message.
     needed: HashSet<(Num, DeviceNum)>,
-    /// In `push_confirmed`, or acked according to the trace.
+    /// In `push_confirmed`, or acknowledged according to the trace.
     confirmed: HashSet<(Num, DeviceNum)>,
 }
 
 impl Answers {
-    /// Those that need it and those that have confirmed.
+    /// The devices that need a push, and those that have confirmed.
     pub(super) fn split(&self, ask: &Ask<'_>) -> (Vec<DeviceNum>, Vec<DeviceNum>) {
         ask.devices.iter().partition(|device| {
             let one = (ask.num, **device);
@@ -71,14 +56,15 @@ impl Answers {
                 Fallback::Settled => true,
                 Fallback::Inbox if !ask.expired => self.needed.contains(&one),
                 Fallback::Position => self.needed.contains(&one),
-                // Pruning may have emptied the inboxes of what expired before: what was confirmed is in the trace.
+                // Pruning may have emptied the inboxes of expired notifications already; the trace has the
+                // acknowledgements.
                 Fallback::Inbox | Fallback::Confirmed => !self.confirmed.contains(&one),
             }
         })
     }
 }
 
-/// Asks for all batches at once, by a statement for each kind.
+/// Reads for all batches at once, with one statement per kind.
 pub(super) async fn ask(tx: &Tx, asks: &[Ask<'_>]) -> Result<Answers, Failed> {
     let of = |fallback| asks.iter().filter(move |ask| ask.fallback == fallback);
     let mut answers = Answers::default();
@@ -90,7 +76,7 @@ pub(super) async fn ask(tx: &Tx, asks: &[Ask<'_>]) -> Result<Answers, Failed> {
 }
 
 fn bucket(num: Num) -> i32 {
-    // Fibonacci hashing: neighbours in time are spread.
+    // Fibonacci hashing spreads notifications that are close in time.
     ((num as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKETS_LOG2)) as i32
 }
 
@@ -101,21 +87,21 @@ fn buckets(nums: impl IntoIterator<Item = Num>) -> Vec<i32> {
     buckets
 }
 
-/// Confirmations of these have ended before, or wait for the end of this transaction.
-async fn alone(tx: &Tx, nums: impl IntoIterator<Item = Num>) -> Result<(), Failed> {
+/// Confirmations of these have ended, or wait for the end of this transaction.
+async fn lock_alone(tx: &Tx, nums: impl IntoIterator<Item = Num>) -> Result<(), Failed> {
     let sql = "SELECT pg_advisory_xact_lock($1, bucket) FROM unnest($2::int[]) AS bucket";
     tx.query(sql, &[&LOCKS, &buckets(nums)]).await?;
     Ok(())
 }
 
-/// Claims of these have ended before, or wait for the end of this transaction.
+/// Claims of these have ended, or wait for the end of this transaction.
 pub(in crate::postgres) async fn keep_out(tx: &Tx, nums: &[Num]) -> Result<(), Failed> {
     let sql = "SELECT pg_advisory_xact_lock_shared($1, bucket) FROM unnest($2::int[]) AS bucket";
     tx.query(sql, &[&LOCKS, &buckets(nums.iter().copied())]).await?;
     Ok(())
 }
 
-/// Devices with the number of a notification each, in order.
+/// Devices with their question, sorted by device and notification.
 fn pairs<'a>(asks: impl Iterator<Item = &'a Ask<'a>>) -> Vec<(DeviceNum, &'a Ask<'a>)> {
     let mut pairs: Vec<_> =
         asks.flat_map(|ask| ask.devices.iter().map(move |device| (*device, ask))).collect();
@@ -131,7 +117,7 @@ fn pair_of(row: &tokio_postgres::Row) -> (Num, DeviceNum) {
     (row.get(0), DeviceNum(row.get::<_, i64>(1) as u64))
 }
 
-/// Asks about each pair.
+/// Runs a statement about each pair.
 async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Vec<(Num, DeviceNum)>, Failed> {
     if pairs.is_empty() {
         return Ok(Vec::new());
@@ -147,9 +133,9 @@ async fn confirmed<'a>(
 ) -> Result<(), Failed> {
     let pairs = pairs(asks);
     if !pairs.is_empty() {
-        alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
+        lock_alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
     }
-    // A device is in one batch, so nobody else asks.
+    // A device is in one batch, so no other batch needs the confirmation.
     let sql = "DELETE FROM push_confirmed c USING unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
                WHERE c.num = ask.num AND c.device = ask.device RETURNING c.num, c.device";
     answers.confirmed.extend(found(tx, sql, &pairs).await?);

@@ -1,22 +1,21 @@
-//! The end of tokens: removed on proof, set aside on doubt, each noted for export.
+//! Invalidated tokens: removed on proof, suspended as suspect, and each recorded for export.
 //!
-//! Whoever reads invalidations goes on behind the last number seen, so numbers have to be committed in order: notes
-//! of one app are written under an advisory lock that is held until the commit, and they are the last
-//! thing that a transaction writes.
+//! A reader of invalidations continues after the last number it saw, so numbers have to be committed in order: the
+//! invalidations of an app are the last rows that a transaction writes, under an advisory lock that it holds until the
+//! commit.
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, PushEnvironment, Timestamp};
+use noroshi_types::{AppId, DeviceNum, Timestamp};
 use tokio_postgres::Row;
 
-use super::queue;
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{Error, Invalidation, TokenGone, TokenSuspect};
+use crate::{TokenGone, TokenSuspect};
 
-/// Stands for invalidations among the advisory locks ("toke").
+/// Names invalidations among the advisory locks ("toke").
 const LOCKS: i32 = 0x746f_6b65;
 
-/// A token that came to its end.
+/// An invalidated token.
 pub(super) struct Ended {
     app: i64,
     device: String,
@@ -26,7 +25,7 @@ pub(super) struct Ended {
     removed: bool,
 }
 
-/// Devices with the registration of the token that was pushed to, column by column.
+/// Devices with the time at which the token that was pushed to was registered, column by column.
 #[derive(Default)]
 struct Asked {
     devices: Vec<i64>,
@@ -36,7 +35,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Of several that say the same the first counts.
+    /// Of several reports about the same token the first counts.
     fn push(&mut self, app: AppId, device: DeviceNum, token_at: Timestamp, reason: &'static str) -> bool {
         let (device, token_at) = (device.0 as i64, token_at.0 as i64);
         if self.reasons.contains_key(&(device, token_at)) {
@@ -61,7 +60,7 @@ impl Asked {
     }
 }
 
-/// Locks the devices of both in the order in which everybody locks devices. Each of the two does so for its own.
+/// Locks the devices of both lists in the order in which all calls lock devices.
 pub(super) async fn lock(
     tx: &Tx,
     gone: &[(AppId, &TokenGone)],
@@ -74,12 +73,12 @@ pub(super) async fn lock(
     tx.query(sql, &[&devices]).await.map(drop)
 }
 
-/// Removes those that are still the token that was pushed to, and were registered before the push service's time.
+/// Removes tokens that are still those that were pushed to, and were registered before the push service's time.
 pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<Ended>, Failed> {
     if gone.is_empty() {
         return Ok(Vec::new());
     }
-    // The times of one registration of a device may differ: the latest lets most go.
+    // Reports about one token may name different times: the latest removes most.
     let mut gone = gone.to_vec();
     gone.sort_by_key(|(_, gone)| {
         (gone.device, gone.token_at, std::cmp::Reverse(gone.since.map_or(u64::MAX, |at| at.0)))
@@ -110,7 +109,7 @@ pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<
     Ok(rows.iter().map(|row| asked.ended(row, true)).collect())
 }
 
-/// Sets those aside that are still the token that was pushed to, and that nobody doubted before.
+/// Suspends tokens that are still those that were pushed to, and were not suspect before.
 pub(super) async fn set_aside(
     tx: &Tx,
     suspects: &[(AppId, &TokenSuspect)],
@@ -144,8 +143,12 @@ pub(super) async fn set_aside(
     Ok(rows.iter().map(|row| asked.ended(row, false)).collect())
 }
 
-/// Notes ends for export.
-pub(super) async fn note(tx: &Tx, ended: impl Iterator<Item = &Ended>, now: Timestamp) -> Result<(), Failed> {
+/// Records invalidations for export.
+pub(super) async fn record(
+    tx: &Tx,
+    ended: impl Iterator<Item = &Ended>,
+    now: Timestamp,
+) -> Result<(), Failed> {
     let ended: Vec<&Ended> = ended.collect();
     if ended.is_empty() {
         return Ok(());
@@ -170,31 +173,4 @@ pub(super) async fn note(tx: &Tx, ended: impl Iterator<Item = &Ended>, now: Time
     )
     .await?;
     Ok(())
-}
-
-pub(super) async fn invalidations(
-    tx: Tx,
-    app: AppId,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<Invalidation>, Failed> {
-    let sql = "SELECT seq, at, device, service, environment, reason, removed FROM push_invalidations
-               WHERE app = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let rows = tx.query(sql, &[&i64::from(app.0), &after, &(limit as i64)]).await?;
-    rows.iter().map(invalidation_of).collect()
-}
-
-fn invalidation_of(row: &Row) -> Result<Invalidation, Failed> {
-    let unknown = || Error::Engine("a stored invalidation is not known to this program".to_owned());
-    let environment = u8::try_from(row.get::<_, i64>(4)).ok();
-    Ok(Invalidation {
-        seq: row.get::<_, i64>(0) as u64,
-        at: Timestamp(row.get::<_, i64>(1) as u64),
-        device: DeviceId::parse(row.get(2)).map_err(|_| unknown())?,
-        service: queue::service_of(row.get(3)).ok_or_else(unknown)?,
-        environment: environment.and_then(PushEnvironment::from_code).unwrap_or_default(),
-        reason: row.get(5),
-        removed: row.get::<_, i64>(6) != 0,
-    })
 }

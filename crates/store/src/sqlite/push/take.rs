@@ -1,53 +1,30 @@
 //! Taking batches that are due.
 //!
-//! In each lane the first free row of every group (app, service, campaign) is found by seeks; a heap
-//! gives the oldest of them, and the group's next row takes its place. What turns out to be nobody's is
-//! dropped on the way, with its outcome.
+//! In each lane, seeks find the first free row of every group (app, service, campaign); a heap yields the oldest of them,
+//! and the group's next row takes its place. Rows that nobody needs any more are dropped with their outcome.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BinaryHeap, HashMap};
 
-use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Timestamp};
-use rusqlite::{Connection, OptionalExtension};
+use noroshi_types::{AppId, DeviceNum, Lane, Outcome, Timestamp};
+use rusqlite::Connection;
 
 use super::claim;
-use super::queue::{Fallback, service_code};
+use crate::engine::campaign::{CampaignNum, CampaignRow};
+use crate::engine::device_list;
+use crate::engine::notification::{Fallback, Standing};
+use crate::engine::push::{DEVICES_MAX, Known, QUEUE_COLUMNS, QueueRow, leased_until, service_code};
+use crate::engine::record::Record;
+use crate::ids::Num;
 use crate::push::SPREAD;
-use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
-use crate::sqlite::device_list;
-use crate::sqlite::ids::Num;
-use crate::sqlite::notification::Standing;
+use crate::sqlite::statement::Statements;
 use crate::sqlite::writer::Write;
-use crate::sqlite::{outcome, variant};
-use crate::{Batch, CampaignState, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, VariantNum, Work};
+use crate::sqlite::{campaign_row, outcome};
+use crate::{CampaignState, Error, Take, Taken};
 
-/// Devices looked up or dropped by one call, about a microsecond each: what is left is due at once.
-const DEVICES_MAX: usize = 16_384;
-
-/// What the batches of a notification need to know of it.
-#[derive(Clone, Copy)]
-pub(super) struct Known {
-    pub created_at: i64,
-    pub expires_at: i64,
-    pub standing: Standing,
-    pub topic: Option<i64>,
-    pub offset: i64,
-}
-
-/// The first row of a group: (due, app, service, campaign).
+/// The first row of a group: due time, app, service, campaign.
 type First = (i64, u32, u8, CampaignNum);
-
-struct Row {
-    id: i64,
-    num: Num,
-    variant: Option<VariantNum>,
-    due_at: i64,
-    attempt: u32,
-    takes: u32,
-    fallback: Fallback,
-    recipients: Vec<DeviceNum>,
-}
 
 struct Taking<'w, 'c> {
     w: &'w Write<'c>,
@@ -55,26 +32,26 @@ struct Taking<'w, 'c> {
     taken: Taken,
     notifications: HashMap<Num, Option<Known>>,
     campaigns: HashMap<CampaignNum, Option<CampaignRow>>,
-    looked_at: usize,
+    /// Devices looked up or dropped.
+    examined: usize,
 }
 
 pub(super) fn take(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
-    w.db.prepare_cached(LAPSE)?.execute((asked.now.0 as i64, SPREAD.as_millis() as i64))?;
+    w.db.run(EXPIRE, (asked.now.0 as i64, SPREAD.as_millis() as i64))?;
     let mut taking = Taking {
         w,
         asked,
         taken: Taken::default(),
         notifications: HashMap::new(),
         campaigns: HashMap::new(),
-        looked_at: 0,
+        examined: 0,
     };
     for lane in Lane::ALL.into_iter().filter(|lane| asked.lanes.contains(lane)) {
         taking.lane(lane)?;
     }
     let sql = "SELECT min(leased_until) FROM push_queue WHERE leased_until > 0";
-    let lapse: Option<i64> = w.db.prepare_cached(sql)?.query_row((), |row| row.get(0))?;
-    if let Some(lapse) = lapse {
-        taking.ask_again(lapse);
+    if let Some(expiry) = w.db.first(sql, (), |row| row.int_or_null(0))?.flatten() {
+        taking.ask_again(expiry);
     }
     Ok(taking.taken)
 }
@@ -83,16 +60,17 @@ impl Taking<'_, '_> {
     fn lane(&mut self, lane: Lane) -> Result<(), Error> {
         let mut firsts = self.firsts(lane)?;
         while let Some(&Reverse((due_at, app, service, campaign))) = firsts.peek() {
-            let enough = self.taken.batches.len() >= self.asked.batches_max || self.looked_at >= DEVICES_MAX;
+            let enough = self.taken.batches.len() >= self.asked.batches_max || self.examined >= DEVICES_MAX;
             if due_at > self.asked.now.0 as i64 || enough {
                 self.ask_again(due_at);
                 break;
             }
             firsts.pop();
-            if let Some(row) = first_row(self.w.db, lane, app, service, campaign)? {
-                self.one(row, lane, AppId(app), service, campaign)?;
+            let group = (lane as u8, app, service, campaign);
+            if let Some(row) = self.w.db.first(&first_row_sql(), group, |row| QueueRow::of_row(row))? {
+                self.take_row(row)?;
             }
-            if let Some(due_at) = first_due(self.w.db, lane, app, service, campaign)? {
+            if let Some(due_at) = self.w.db.first(FIRST_DUE, group, |row| row.int(0))? {
                 firsts.push(Reverse((due_at, app, service, campaign)));
             }
         }
@@ -133,7 +111,7 @@ impl Taking<'_, '_> {
     fn campaign(&mut self, num: CampaignNum) -> Result<Option<CampaignRow>, Error> {
         match self.campaigns.entry(num) {
             MapEntry::Occupied(known) => Ok(*known.get()),
-            MapEntry::Vacant(vacant) => Ok(*vacant.insert(campaign::row(self.w.db, num)?)),
+            MapEntry::Vacant(vacant) => Ok(*vacant.insert(campaign_row::load(self.w.db, num)?)),
         }
     }
 
@@ -144,134 +122,72 @@ impl Taking<'_, '_> {
         }
     }
 
-    /// Leases a row, or drops it with what became of it.
-    fn one(
-        &mut self,
-        row: Row,
-        lane: Lane,
-        app: AppId,
-        service: u8,
-        campaign: CampaignNum,
-    ) -> Result<(), Error> {
-        let of = match campaign {
-            0 => None,
-            campaign => self.campaign(campaign)?,
-        };
-        let notification = if row.num > 0 { self.notification(row.num)? } else { None };
-        let lost = (campaign != 0 && of.is_none()) || (row.num > 0 && notification.is_none());
-        if lost || of.is_some_and(|of| of.state.ended()) {
-            return self.drop_row(&row, of, Outcome::Cancelled, row.recipients.clone());
+    /// Leases a row, or drops it with its outcome.
+    fn take_row(&mut self, mut row: QueueRow) -> Result<(), Error> {
+        if row.entry.campaign != 0 {
+            row.campaign = self.campaign(row.entry.campaign)?;
         }
+        if row.entry.num > 0 {
+            row.known = self.notification(row.entry.num)?;
+        }
+        let (now, ids) = (self.asked.now, self.w.ids);
         let mut still = row.recipients.clone();
-        if let Some(known) = notification {
-            if known.standing == Standing::Cancelled {
-                return self.drop_row(&row, of, Outcome::Cancelled, still);
-            }
-            let expired = claim::expired(&known, row.fallback, self.asked.now);
-            if row.fallback != Fallback::Settled {
-                self.looked_at += still.len();
-                let (needed, confirmed) =
-                    claim::split(self.w.db, row.num, &known, row.fallback, &row.recipients, expired)?;
-                self.record(&row, of, Outcome::PushNotNeeded, &confirmed)?;
-                still = needed;
-            }
-            if expired || still.is_empty() {
-                return self.drop_row(&row, of, Outcome::PushExpired, still);
-            }
+        if let Some(known) = row.known
+            && row.entry.fallback != Fallback::Settled
+            && !row.is_cancelled()
+        {
+            self.examined += still.len();
+            let (needed, confirmed) = claim::split(self.w.db, &row, &known, now)?;
+            self.record(&row, Outcome::PushNotNeeded, confirmed)?;
+            still = needed;
         }
-        if row.takes >= TAKES_MAX {
-            self.taken.set_aside.extend(self.work(&row, of).map(|work| SetAside {
-                batch: BatchId(row.id as u64),
-                app,
-                service: PushService::from_code(service),
-                lane,
-                work,
-                recipients: still.clone(),
-            }));
-            return self.drop_row(&row, of, Outcome::PushRefused, still);
+        if let Some(why) = row.drops_as(now, &still) {
+            if why == Outcome::PushRefused {
+                self.taken.set_aside.extend(row.set_aside(ids, &still));
+            }
+            return self.drop_row(&row, why, still);
         }
-        let leased_until = self.lease(&row, &still)?;
-        self.taken.batches.extend(self.work(&row, of).map(|work| Batch {
-            id: BatchId(row.id as u64),
-            app,
-            service: PushService::from_code(service),
-            lane,
-            due_at: Timestamp(row.due_at as u64),
-            attempt: row.attempt,
-            work,
-            campaign: of.map(|of| of.id),
-            variant: row.variant,
-            leased_until,
-            recipients: still,
-        }));
+        self.lease(&row, &still)?;
+        self.taken.batches.extend(row.batch(ids, leased_until(self.asked), still));
         Ok(())
     }
 
-    fn work(&self, row: &Row, of: Option<CampaignRow>) -> Option<Work> {
-        Work::of(self.w.ids, row.num, of.map(|of| of.id))
-    }
-
-    /// Claimed with the recipients that are left.
-    fn lease(&self, row: &Row, still: &[DeviceNum]) -> Result<Timestamp, Error> {
-        let leased_until = Timestamp(self.asked.now.saturating_add(self.asked.lease).0.max(1));
-        let until = leased_until.0 as i64;
-        let counted = u8::from(self.asked.sends);
-        if row.fallback == Fallback::Settled {
+    /// The row is claimed for the recipients that are left.
+    fn lease(&self, row: &QueueRow, still: &[DeviceNum]) -> Result<(), Error> {
+        let (until, counted) = (leased_until(self.asked).0 as i64, u8::from(self.asked.sends));
+        if row.entry.fallback == Fallback::Settled {
             let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3 WHERE id = ?1";
-            self.w.db.prepare_cached(sql)?.execute((row.id, until, counted))?;
-        } else {
-            let sql =
-                "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, fallback = 0, recipients = ?4
-                       WHERE id = ?1";
-            let still = device_list::encode(still);
-            self.w.db.prepare_cached(sql)?.execute((row.id, until, counted, still))?;
+            return self.w.db.run(sql, (row.id, until, counted)).map(drop);
         }
-        Ok(leased_until)
+        let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, fallback = 0, recipients = ?4
+                   WHERE id = ?1";
+        self.w.db.run(sql, (row.id, until, counted, device_list::encode(still))).map(drop)
     }
 
-    fn drop_row(
-        &mut self,
-        row: &Row,
-        of: Option<CampaignRow>,
-        why: Outcome,
-        devices: Vec<DeviceNum>,
-    ) -> Result<(), Error> {
-        self.looked_at += devices.len();
-        self.record(row, of, why, &devices)?;
-        self.w.db.prepare_cached("DELETE FROM push_queue WHERE id = ?1")?.execute((row.id,))?;
-        if let Some(of) = of {
-            self.taken.done.extend(campaign::settle(self.w, of.num, self.asked.now)?);
+    fn drop_row(&mut self, row: &QueueRow, why: Outcome, devices: Vec<DeviceNum>) -> Result<(), Error> {
+        self.examined += devices.len();
+        self.record(row, why, devices)?;
+        self.w.db.run("DELETE FROM push_queue WHERE id = ?1", (row.id,))?;
+        if let Some(campaign) = row.campaign {
+            self.taken.done.extend(campaign_row::settle(self.w, campaign.num, self.asked.now)?);
         }
         Ok(())
     }
 
-    fn record(
-        &mut self,
-        row: &Row,
-        of: Option<CampaignRow>,
-        why: Outcome,
-        devices: &[DeviceNum],
-    ) -> Result<(), Error> {
-        let (db, count) = (self.w.db, devices.len() as u64);
-        let reason = (why == Outcome::PushRefused).then_some(SENDER_ENDED);
-        let under = variant::recorded_under(db, row.num, of, row.variant)?;
-        if let Some(under) = under {
-            outcome::add_with_reason(db, under, why, reason, self.asked.now, devices, count)?;
+    fn record(&mut self, row: &QueueRow, why: Outcome, devices: Vec<DeviceNum>) -> Result<(), Error> {
+        let (part, count) = row.record(why, devices, (self.asked.now, self.w.ids), &mut self.taken);
+        if let Some(part) = part {
+            outcome::add(self.w.db, &part)?;
         }
-        if let (Some(of), Some(under)) = (of, under) {
-            campaign::count(db, of.num, why, reason, count)?;
-            variant::count(db, under, why, reason, count)?;
+        match count {
+            Some(count) => campaign_row::count(self.w.db, &count),
+            None => Ok(()),
         }
-        // What is set aside is told as such.
-        if why != Outcome::PushRefused {
-            self.taken.departed.add(self.work(row, of), why, self.asked.now, devices);
-        }
-        Ok(())
     }
 }
 
-/// The first row of the group behind `last`. Asked column by column: SQLite finds the begin of a row value's
-/// range by its first column alone, and would read all rows of the groups before.
+/// The first row of the group after `last`. Searched column by column: for a row value SQLite seeks by the first column
+/// only, and would read all rows of the groups before.
 fn next_group(
     db: &Connection,
     lane: Lane,
@@ -279,23 +195,20 @@ fn next_group(
 ) -> Result<Option<First>, Error> {
     let (app, service, campaign) = last.unwrap_or((0, 0, 0));
     let lane = lane as u8;
-    let first = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let first = |row: &rusqlite::Row<'_>| Ok((row.int(0)?, row.get(1)?, row.get(2)?, row.int(3)?));
     if last.is_some() {
-        let mut same_service = db.prepare_cached(SAME_SERVICE)?;
-        let found = same_service.query_row((lane, app, service, campaign), first).optional()?;
-        if found.is_some() {
+        if let found @ Some(_) = db.first(SAME_SERVICE, (lane, app, service, campaign), first)? {
             return Ok(found);
         }
-        let found = db.prepare_cached(SAME_APP)?.query_row((lane, app, service), first).optional()?;
-        if found.is_some() {
+        if let found @ Some(_) = db.first(SAME_APP, (lane, app, service), first)? {
             return Ok(found);
         }
     }
-    Ok(db.prepare_cached(NEXT_APP)?.query_row((lane, app), first).optional()?)
+    db.first(NEXT_APP, (lane, app), first)
 }
 
-/// Frees what lapsed by ?1. What ended its sender before waits within ?2 for each time.
-const LAPSE: &str = "UPDATE push_queue SET leased_until = 0,
+/// Ends leases that expired by ?1. A batch whose sender crashed more than once is due again within ?2 for each crash.
+const EXPIRE: &str = "UPDATE push_queue SET leased_until = 0,
          due_at = CASE WHEN takes > 1 THEN max(due_at, ?1 + (random() & 1073741823) % (?2 * (takes - 1))) ELSE due_at END
      WHERE leased_until > 0 AND leased_until <= ?1";
 
@@ -311,84 +224,44 @@ const NEXT_APP: &str = "SELECT due_at, app, service, campaign FROM push_queue
      WHERE lane = ?1 AND app > ?2 AND leased_until = 0
      ORDER BY app, service, campaign, due_at LIMIT 1";
 
-const FIRST_ROW: &str =
-    "SELECT id, num, variant, due_at, attempt, takes, fallback, recipients FROM push_queue
-     WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0
-     ORDER BY due_at, id LIMIT 1";
+fn first_row_sql() -> String {
+    format!(
+        "SELECT {QUEUE_COLUMNS} FROM push_queue q
+         WHERE q.lane = ?1 AND q.app = ?2 AND q.service = ?3 AND q.campaign = ?4 AND q.leased_until = 0
+         ORDER BY q.due_at, q.id LIMIT 1"
+    )
+}
 
 const FIRST_DUE: &str = "SELECT due_at FROM push_queue
      WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0
      ORDER BY due_at, id LIMIT 1";
 
-fn first_row(
-    db: &Connection,
-    lane: Lane,
-    app: u32,
-    service: u8,
-    campaign: CampaignNum,
-) -> Result<Option<Row>, Error> {
-    let mut statement = db.prepare_cached(FIRST_ROW)?;
-    let found = statement.query_row((lane as u8, app, service, campaign), |row| {
-        Ok(Row {
-            id: row.get(0)?,
-            num: row.get(1)?,
-            variant: VariantNum::from_code(row.get(2)?),
-            due_at: row.get(3)?,
-            attempt: row.get(4)?,
-            takes: row.get(5)?,
-            fallback: Fallback::from_code(row.get(6)?),
-            recipients: device_list::decode(row.get_ref(7)?.as_blob()?).collect(),
-        })
-    });
-    Ok(found.optional()?)
-}
-
-fn first_due(
-    db: &Connection,
-    lane: Lane,
-    app: u32,
-    service: u8,
-    campaign: CampaignNum,
-) -> Result<Option<i64>, Error> {
-    let mut statement = db.prepare_cached(FIRST_DUE)?;
-    Ok(statement.query_row((lane as u8, app, service, campaign), |row| row.get(0)).optional()?)
-}
-
 fn known(db: &Connection, num: Num) -> Result<Option<Known>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT created_at, expires_at, standing, topic, topic_offset FROM notifications WHERE num = ?1",
-    )?;
-    let found = statement.query_row((num,), |row| {
-        Ok(Known {
-            created_at: row.get(0)?,
-            expires_at: row.get(1)?,
-            standing: Standing::from_code(row.get(2)?),
-            topic: row.get(3)?,
-            offset: row.get::<_, Option<i64>>(4)?.unwrap_or(0),
-        })
-    });
-    Ok(found.optional()?)
+    let sql =
+        "SELECT created_at, expires_at, standing, topic, topic_offset FROM notifications WHERE num = ?1";
+    Ok(db.first(sql, (num,), |row| Known::of_row(row, 0))?.flatten())
 }
 
-/// Whether work of the notification is still wanted: retries ask before they are queued.
-pub(super) fn wanted(db: &Connection, num: Num) -> Result<bool, Error> {
+/// Whether retries of the notification are still wanted.
+pub(super) fn is_wanted(db: &Connection, num: Num) -> Result<bool, Error> {
     Ok(known(db, num)?.is_some_and(|known| known.standing != Standing::Cancelled))
 }
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::DeviceNum;
+    use noroshi_types::PushService;
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::sqlite::push::queue::{self, Entry};
-    use crate::sqlite::schema;
+    use crate::engine::notification::Fallback;
+    use crate::engine::push::Entry;
+    use crate::sqlite::{push_queue, schema};
 
     /// Steps of SQLite's machine for one answer: a seek takes a few dozen, however many rows there are.
     const STEPS_MAX: i32 = 100;
 
     #[test]
-    fn a_group_is_found_without_reading_the_rows_of_another() {
+    fn finding_a_group_skips_the_rows_of_others() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
         db.execute_batch("BEGIN").expect("begun");
@@ -404,7 +277,7 @@ mod tests {
                 attempt: 0,
                 fallback: Fallback::Settled,
             };
-            queue::insert(&db, &entry, &[DeviceNum(7)]).expect("inserted");
+            push_queue::insert(&db, &entry, &[DeviceNum(7)]).expect("inserted");
         }
         db.execute_batch("COMMIT").expect("committed");
         let check = |sql: &str, values: &[&dyn rusqlite::ToSql], found: bool| {
@@ -418,7 +291,7 @@ mod tests {
         check(SAME_APP, &[&3, &1, &1], false);
         check(SAME_SERVICE, &[&3, &1, &1, &1], true);
         check(SAME_SERVICE, &[&3, &1, &1, &2], false);
-        check(FIRST_ROW, &[&3, &1, &1, &2], true);
+        check(&first_row_sql(), &[&3, &1, &1, &2], true);
         check(FIRST_DUE, &[&3, &1, &1, &2], true);
         check(FIRST_DUE, &[&2, &1, &1, &2], false);
     }

@@ -1,11 +1,13 @@
-//! The end of tokens: removed on proof, set aside on doubt, each noted for export.
+//! Invalidated tokens: removed on proof, suspended as suspect, and each recorded for export.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, PushEnvironment, PushService, Timestamp};
-use rusqlite::{Connection, OptionalExtension};
+use noroshi_types::{AppId, DeviceNum, Timestamp};
+use rusqlite::Connection;
 
-use crate::{Error, Invalidation, TokenGone, TokenSuspect};
+use crate::engine::record::Record;
+use crate::sqlite::statement::Statements;
+use crate::{Error, TokenGone, TokenSuspect};
 
-/// A device's token as it is now.
+/// A device's current token.
 struct Token {
     device: String,
     service: u8,
@@ -14,24 +16,22 @@ struct Token {
     suspect: bool,
 }
 
-/// True if it was the token that was pushed to, and registered before the push service's time.
+/// True if the token is still the one that was pushed to, and was registered before the push service's time.
 pub(super) fn remove(db: &Connection, app: AppId, gone: &TokenGone, now: Timestamp) -> Result<bool, Error> {
     let Some(token) = find(db, app, gone.device)? else { return Ok(false) };
     let registered_since = gone.since.is_some_and(|since| token.at as u64 >= since.0);
     if token.at as u64 != gone.token_at.0 || registered_since {
         return Ok(false);
     }
-    db.prepare_cached(
-        "UPDATE devices SET push_token = NULL, push_service = NULL, push_environment = NULL, push_token_at = NULL,
-                            push_suspect_at = NULL, push_suspect_reason = NULL
-         WHERE num = ?1",
-    )?
-    .execute((gone.device.0 as i64,))?;
-    note(db, app, &token, gone.reason, true, now)?;
+    let sql = "UPDATE devices SET push_token = NULL, push_service = NULL, push_environment = NULL, push_token_at = NULL,
+                                  push_suspect_at = NULL, push_suspect_reason = NULL
+               WHERE num = ?1";
+    db.run(sql, (gone.device.0 as i64,))?;
+    record(db, app, &token, gone.reason, true, now)?;
     Ok(true)
 }
 
-/// True if it was the token that was pushed to, and nobody doubted it before.
+/// True if the token is still the one that was pushed to, and was not suspect before.
 pub(super) fn set_aside(
     db: &Connection,
     app: AppId,
@@ -43,29 +43,27 @@ pub(super) fn set_aside(
         return Ok(false);
     }
     let sql = "UPDATE devices SET push_suspect_at = ?2, push_suspect_reason = ?3 WHERE num = ?1";
-    db.prepare_cached(sql)?.execute((suspect.device.0 as i64, now.0 as i64, suspect.reason))?;
-    note(db, app, &token, suspect.reason, false, now)?;
+    db.run(sql, (suspect.device.0 as i64, now.0 as i64, suspect.reason))?;
+    record(db, app, &token, suspect.reason, false, now)?;
     Ok(true)
 }
 
 fn find(db: &Connection, app: AppId, device: DeviceNum) -> Result<Option<Token>, Error> {
-    let mut statement = db.prepare_cached(
+    let sql =
         "SELECT id, push_service, push_environment, push_token_at, push_suspect_at IS NOT NULL FROM devices
-         WHERE num = ?1 AND app = ?2 AND push_service IS NOT NULL",
-    )?;
-    let found = statement.query_row((device.0 as i64, app.0), |row| {
+               WHERE num = ?1 AND app = ?2 AND push_service IS NOT NULL";
+    db.first(sql, (device.0 as i64, app.0), |row| {
         Ok(Token {
-            device: row.get(0)?,
-            service: row.get(1)?,
-            environment: row.get(2)?,
-            at: row.get(3)?,
-            suspect: row.get(4)?,
+            device: row.string(0)?,
+            service: row.code(1)?,
+            environment: row.code(2)?,
+            at: row.int(3)?,
+            suspect: row.flag(4)?,
         })
-    });
-    Ok(found.optional()?)
+    })
 }
 
-fn note(
+fn record(
     db: &Connection,
     app: AppId,
     token: &Token,
@@ -73,40 +71,8 @@ fn note(
     removed: bool,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO push_invalidations (app, at, device, service, environment, reason, removed)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )?;
+    let sql = "INSERT INTO push_invalidations (app, at, device, service, environment, reason, removed)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let at = now.0 as i64;
-    statement.execute((app.0, at, &token.device, token.service, token.environment, reason, removed))?;
-    Ok(())
-}
-
-pub(super) fn invalidations(
-    db: &Connection,
-    app: AppId,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<Invalidation>, Error> {
-    let unknown = || Error::Engine("a stored invalidation is not known to this program".to_owned());
-    let mut statement = db.prepare_cached(
-        "SELECT seq, at, device, service, environment, reason, removed FROM push_invalidations
-         WHERE app = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-    )?;
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = statement.query((app.0, after, limit as i64))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let device = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-        found.push(Invalidation {
-            seq: row.get::<_, i64>(0)? as u64,
-            at: Timestamp(row.get::<_, i64>(1)? as u64),
-            device: DeviceId::parse(device).map_err(|_| unknown())?,
-            service: PushService::from_code(row.get(3)?).ok_or_else(unknown)?,
-            environment: PushEnvironment::from_code(row.get(4)?).unwrap_or_default(),
-            reason: row.get(5)?,
-            removed: row.get(6)?,
-        });
-    }
-    Ok(found)
+    db.run(sql, (app.0, at, &token.device, token.service, token.environment, reason, removed)).map(drop)
 }

@@ -14,7 +14,7 @@ fn key(app: AppId, hash: u8) -> NewKey {
     }
 }
 
-pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
+pub(crate) async fn apps_and_keys_are_stored(store: &dyn Store) {
     assert_eq!(store.apps().await.expect("read"), []);
     let settings = AppSettings {
         jwt_secret: Some(vec![1, 2]),
@@ -82,7 +82,7 @@ pub(crate) async fn names_and_hashes_are_unique(store: &dyn Store) {
     assert!(matches!(store.revoke_key(app, KeyId(99)).await, Err(Error::NotFound)));
 }
 
-pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
+pub(crate) async fn deleting_an_app_removes_everything_it_owns(store: &dyn Store) {
     let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
     for app in [gone, stays] {
         join(store, app, "d1", "u1", &["news"]).await;
@@ -104,7 +104,7 @@ pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
     assert_eq!(store.topic(gone, &topic("news")).await.expect("read").position, None);
     assert!(store.retained(gone, &topic("news"), NOW).await.expect("read").is_none());
     assert_eq!(waiting(store, stays, "d1", NOW).await, [kept], "the other app lost nothing");
-    // The name is free, and the new app is another one.
+    // The name is free, and the new app has another id.
     let again = app(store, "gone").await;
     assert_ne!(again, gone);
     join(store, again, "d1", "u1", &["news"]).await;
@@ -112,9 +112,9 @@ pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
     assert!(!send_once(store, again, stored(users(&["u1"])), "k", 2, NOW).await.expect("a new key").replayed);
 }
 
-pub(crate) async fn what_comes_late_for_a_deleted_app_goes_too(store: &dyn Store) {
+pub(crate) async fn late_rows_of_a_deleted_app_are_removed(store: &dyn Store) {
     let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
-    // More than one commit removes.
+    // More rows than one commit removes.
     let many = (0..1_200)
         .map(|i| Registration { device: Some(device(&format!("d{i}"))), ..Registration::default() });
     for device in store.register(gone, many.collect(), NOW).await.expect("registered") {
@@ -128,7 +128,7 @@ pub(crate) async fn what_comes_late_for_a_deleted_app_goes_too(store: &dyn Store
 
     let clean_up = async |seconds| while store.prune(at(seconds), 100).await.expect("pruned").more {};
     clean_up(1).await;
-    // From a node that has not heard of it.
+    // A node that has not learned of the deletion writes these.
     join(store, gone, "late", "u1", &["news"]).await;
     let late = [stored(users(&["u1"])), stored(to_topic("news")), stored(Target::Everyone)];
     let mut sent = Vec::new();

@@ -1,4 +1,4 @@
-//! Campaigns: their states, uploads, sums and ends.
+//! Campaigns: states, uploads, sums and how they end.
 
 use noroshi_store::{
     Accept, Again, Audience, Campaign, CampaignState, Departed, Error, Finished, Idempotency, NewBatch,
@@ -77,7 +77,7 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     assert_eq!(active, [all[3], all[2], all[1], theirs.id], "oldest first, of all apps, none that ended");
 }
 
-pub(crate) async fn states_follow_each_other(store: &dyn Store) {
+pub(crate) async fn campaign_states_change_in_order(store: &dyn Store) {
     use CampaignState::{Aborted, Done, Draft, Paused, Running, Scheduled};
     let app = app(store, "shop").await;
     let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("made").campaign.id;
@@ -95,7 +95,7 @@ pub(crate) async fn states_follow_each_other(store: &dyn Store) {
     assert!(matches!(go(store, AppId(99), id, &[Aborted], Draft, 6).await, Err(Error::NotFound)));
 }
 
-pub(crate) async fn an_idempotency_key_makes_one_campaign(store: &dyn Store) {
+pub(crate) async fn an_idempotency_key_creates_one_campaign(store: &dyn Store) {
     use CampaignState::{Aborted, Draft, Paused, Running};
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let make = async |app, key: &str, body: u8, seconds| {
@@ -203,7 +203,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
     assert_eq!(found.latencies, [(3, 1), (7, 5)]);
     let trace = store.trace(app, found.notification, &device("d0")).await.expect("read").expect("known");
     assert_eq!(trace.steps[0].reason.as_deref(), Some("BadTopic"), "its outcomes are one notification's");
-    // Kept for the retention from its end on, however long it ran.
+    // The retention starts when the campaign ends.
     let known = async || store.notification(app, found.notification, NOW).await.expect("read").is_some();
     store.prune(at(69 + RETENTION_SECONDS), 100).await.expect("pruned");
     assert!(known().await);
@@ -212,7 +212,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
     assert_eq!(campaign(store, app, id).await.counts.len(), 3, "its sums stay");
 }
 
-pub(crate) async fn an_empty_audience_is_done_at_once(store: &dyn Store) {
+pub(crate) async fn an_empty_audience_ends_the_campaign(store: &dyn Store) {
     let app = app(store, "shop").await;
     let id = running(store, app).await;
     let state = store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
@@ -228,7 +228,7 @@ pub(crate) async fn an_empty_audience_is_done_at_once(store: &dyn Store) {
     ));
 }
 
-pub(crate) async fn a_paused_campaign_rests(store: &dyn Store) {
+pub(crate) async fn a_paused_campaign_sends_nothing(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 2).await;
     let id = running(store, app).await;
@@ -244,13 +244,13 @@ pub(crate) async fn a_paused_campaign_rests(store: &dyn Store) {
     go(store, app, id, &[CampaignState::Paused], CampaignState::Running, 6).await.expect("resumed");
     let sent = take(store, 6).await.batches;
     assert_eq!(sent.concat_recipients(), nums[1..]);
-    // The last answer comes while it is paused again.
+    // The last answer arrives while the campaign is paused again.
     go(store, app, id, &[CampaignState::Running], CampaignState::Paused, 7).await.expect("paused");
     end_all(store, sent, Outcome::Pushed).await;
     assert_eq!(campaign(store, app, id).await.state, CampaignState::Done);
 }
 
-pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
+pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 4).await;
     let id = running(store, app).await;
@@ -282,8 +282,8 @@ pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
     assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
 }
 
-/// What was under way when the process died is not sent again for a campaign that was aborted.
-pub(crate) async fn a_lapsed_batch_of_an_aborted_campaign_is_dropped(store: &dyn Store) {
+/// Leased batches of a crashed process are not sent again if their campaign was aborted.
+pub(crate) async fn an_expired_lease_of_an_aborted_campaign_drops_the_batch(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 2).await;
     let id = running(store, app).await;
@@ -335,7 +335,7 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     assert!(found.iter().all(|found| found.line.is_none()));
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
     assert!(matches!(store.upload(app, id, vec![line("u3", "late")]).await, Err(Error::Conflict)));
-    // Once it has ended, lines are kept for the retention.
+    // Lines are kept for the retention after the end.
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
     let prune = async |seconds| store.prune(at(seconds), 2).await.expect("pruned");
     assert_eq!(prune(RETENTION_SECONDS + 4).await.campaign_lines, 0);
@@ -424,12 +424,12 @@ fn variants(count: usize) -> Vec<NewVariant> {
     (1..=count).map(variant).collect()
 }
 
-/// Of one variant, without reasons.
+/// The counts of a variant, without reasons.
 fn sums(campaign: &Campaign, place: usize) -> Vec<(Outcome, u64)> {
     campaign.variants[place].counts.iter().map(|(outcome, _, count)| (*outcome, *count)).collect()
 }
 
-pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) {
+pub(crate) async fn pushes_count_for_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 5).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
@@ -460,7 +460,7 @@ pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) 
     ];
     store.finish(vec![Finished { parts, ..ended(taken.id) }], at(1)).await.expect("finished");
     assert_eq!(store.open(nums[0], vec![one], at(2)).await.expect("written"), [one]);
-    // Of what was sent to it the device knows best.
+    // The device itself reports what became of its notification.
     assert_eq!(store.open(nums[3], vec![two, made.notification], at(2)).await.expect("written").len(), 2);
 
     let found = campaign(store, app, made.id).await;
@@ -488,7 +488,7 @@ pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) 
     assert_eq!(campaign(store, app, other.id).await.variants, []);
 }
 
-pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn Store) {
+pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 5).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
@@ -506,7 +506,7 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 5)]);
     assert_eq!(sums(&found, 0), [(Outcome::Cancelled, 1)]);
     assert_eq!(sums(&found, 1), [(Outcome::Cancelled, 2)]);
-    // Each is recorded where its device would look, those without a variant under the campaign's own.
+    // Outcomes are recorded under the variant's notification, those without a variant under the campaign's own.
     let own = made.notification;
     for (id, of) in [("d1", made.variants[1].notification), ("d2", own), ("d4", own)] {
         let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
@@ -514,7 +514,7 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
     }
 }
 
-pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn Store) {
+pub(crate) async fn retries_keep_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 7).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
@@ -532,7 +532,7 @@ pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn St
         taken.iter().map(|batch| (batch.variant.map(|of| of.0), batch.recipients.clone())).collect();
     assert_eq!(found, drawn);
     assert!(taken.iter().all(|batch| batch.work == Work::Campaign(made.id)));
-    // The first variant waits once more when the campaign is aborted; the second is lost under way.
+    // When the campaign is aborted, the first variant waits for a retry and the second is leased to a crashed sender.
     let once_more = vec![Again { due_at: at(9), ..drawn_again(Some(1), &nums[..2]) }];
     store.finish(vec![Finished { again: once_more, ..ended(taken[1].id) }], at(4)).await.expect("finished");
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
@@ -552,12 +552,12 @@ pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn St
     }
 }
 
-/// Tried again at 3 seconds, with what was drawn for them.
+/// Retries at 3 seconds with the drawn variant.
 fn drawn_again(place: Option<u8>, of: &[DeviceNum]) -> Again {
     Again { variant: place.map(VariantNum), ..again(3, 1, of) }
 }
 
-pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn Store) {
+pub(crate) async fn published_batches_count_for_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 3).await;
     let when = Some(When::Stored);
@@ -596,13 +596,13 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
     assert_eq!(sums(&found, 0), [(Outcome::Kept, 1), (Outcome::Cancelled, 1)]);
     let [kept, written, acked] = [Outcome::Kept, Outcome::Written, Outcome::Acked];
     let mut second = sums(&found, 1);
-    // Whose push is not needed is decided where confirmations are looked up, in one of two steps.
+    // Confirmations are checked in one of two steps, which decides that no push is needed.
     second.retain(|(outcome, _)| *outcome != Outcome::PushNotNeeded);
     let expected = [(kept, 2), (written, 1), (acked, 1), (Outcome::Pushed, 1), (Outcome::Opened, 1)];
     assert_eq!(second, expected);
 }
 
-pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
+pub(crate) async fn dropped_batches_can_end_a_campaign(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 1).await;
     let publish = async || {

@@ -1,4 +1,4 @@
-//! What a front keeps: who lives where, moves, the outbox, what cells know of apps.
+//! What a front stores: residences, moves, the outbox, and provisioned apps.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp, TraceCont
 
 use super::world::*;
 
-/// A store of a front with three cells.
+/// The store of a front with three cells.
 async fn cells(store: &(impl Store + Cells)) -> [CellNum; 3] {
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();
     let known = store.enrol(names).await.expect("enrolled");
@@ -67,7 +67,7 @@ async fn take(store: &impl Cells, message: NewMessage) -> Result<Taken, Error> {
     store.keep(vec![message], NOW).await.expect("taken").remove(0)
 }
 
-/// What waits for a cell: id and `to`.
+/// The waiting parts of a cell: id and `to`.
 async fn waiting(store: &impl Cells, cell: CellNum) -> Vec<(NotificationId, String)> {
     let parts = store.waiting(cell, Wanted::ALL, 100, 1 << 20).await.expect("read");
     parts.into_iter().map(|part| (part.id, part.to)).collect()
@@ -96,7 +96,7 @@ pub(crate) async fn cells_are_enrolled_once(store: &(impl Store + Cells)) {
     assert!(matches!(store.adjust(CellNum(99), change).await, Err(Error::NotFound)));
 }
 
-pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) {
+pub(crate) async fn devices_of_a_user_live_in_one_cell(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     assert_eq!(lives(store, app, "d1", Some("u1"), a).await, a);
@@ -104,12 +104,12 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
     assert_eq!(lives(store, app, "d1", Some("u1"), b).await, a, "where it was");
     assert_eq!(lives(store, app, "d1", None, b).await, a, "its user is as before");
     assert_eq!(lives(store, app, "d3", None, b).await, b);
-    // A device that gets its first user brings that one along.
+    // A device's first user gets the device's cell.
     assert_eq!(lives(store, app, "d3", Some("u2"), a).await, b);
     assert_eq!(asked(store, app, "u2", NOW).await, [b]);
     assert_eq!(asked(store, app, "u1", NOW).await, [a]);
     assert_eq!(asked(store, app, "nobody", NOW).await, []);
-    // Tenants do not meet.
+    // Tenants are independent.
     let other = self::app(store, "news").await;
     assert_eq!(lives(store, other, "d1", Some("u1"), b).await, b);
     let third = self::app(store, "weather").await;
@@ -132,8 +132,8 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
     assert_eq!(store.residences(&[app], &device("d1")).await.expect("read"), []);
 }
 
-/// As many tenants as like may use the same device id: each finds its own device, and none of the others.
-pub(crate) async fn a_device_id_may_be_used_in_many_apps(store: &(impl Store + Cells)) {
+/// Any number of tenants may use the same device id: each finds only its own device.
+pub(crate) async fn several_apps_may_use_the_same_device_id(store: &(impl Store + Cells)) {
     let [a, b, _] = cells(store).await;
     let mut apps = Vec::new();
     for n in 0..70 {
@@ -148,14 +148,14 @@ pub(crate) async fn a_device_id_may_be_used_in_many_apps(store: &(impl Store + C
     assert_eq!(store.residences(&apps, &device("d1")).await.expect("read").len(), 69);
 }
 
-pub(crate) async fn a_device_of_another_user_goes_where_that_one_lives(store: &(impl Store + Cells)) {
+pub(crate) async fn a_device_that_changes_its_user_moves_to_that_users_cell(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
     lives(store, app, "d2", Some("u2"), b).await;
     let moved = assign(store, app, one("d1", Some("u2"), a)).await.expect("a place");
     assert_eq!((moved.cell, moved.previous, moved.step), (b, Some(a), MoveStep::Leave));
-    // Until it is gone from its first cell, it cannot go on to a third.
+    // It cannot move to a third cell before it has left the first one.
     lives(store, app, "d3", Some("u3"), a).await;
     assert!(matches!(assign(store, app, one("d1", Some("u3"), a)).await, Err(Error::Conflict)));
     store.advance(app, &device("d1"), MoveStep::Leave, MoveStep::Settled).await.expect("gone");
@@ -182,18 +182,18 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     for name in ["d1", "d2"] {
         store.advance(app, &device(name), MoveStep::Tell, MoveStep::Told).await.expect("told");
     }
-    // d1 comes back, and its things are carried over.
+    // d1 returns, and its pending messages are transferred.
     assert_eq!(assign(store, app, one("d1", Some("u1"), a)).await.expect("a place").step, MoveStep::Told);
     arrives(store, app, "d1", b).await;
     assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "d2 is still there");
-    // d2 is turned to a third cell while it is under way, with its user.
+    // d2 and its user are redirected to a third cell during the move.
     let user_moves = Relocation::User(app, user("u1"));
     store.relocate(user_moves.clone(), c, at(1), at(100)).await.expect("moved");
     let d2 = store.residences(&[app], &device("d2")).await.expect("read").remove(0);
     assert_eq!((d2.cell, d2.previous), (c, Some(a)));
-    // And back to where it still is.
+    // And back to the cell it is still in.
     store.relocate(user_moves, a, at(2), at(100)).await.expect("moved");
     let d2 = store.residences(&[app], &device("d2")).await.expect("read").remove(0);
     assert_eq!((d2.cell, d2.previous, d2.step), (a, None, MoveStep::Settled));
@@ -202,8 +202,8 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     assert!(matches!(store.relocate(unknown, c, NOW, at(100)).await, Err(Error::NotFound)));
 }
 
-/// It registered in one cell while it was sent on to another: what waits for it goes there with it, later.
-pub(crate) async fn a_device_that_was_sent_on_did_not_arrive(store: &(impl Store + Cells)) {
+/// The device registered in one cell after it was redirected to another: its pending messages follow later.
+pub(crate) async fn a_device_that_moves_on_has_not_arrived(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
@@ -218,8 +218,8 @@ pub(crate) async fn a_device_that_was_sent_on_did_not_arrive(store: &(impl Store
     arrives(store, app, "d1", c).await;
 }
 
-/// Its user went on while what waited for it was still carried over.
-pub(crate) async fn a_device_follows_its_user_further(store: &(impl Store + Cells)) {
+/// The user moved again while pending messages were still being transferred.
+pub(crate) async fn a_moving_device_follows_its_user_again(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
@@ -239,7 +239,7 @@ pub(crate) async fn a_device_follows_its_user_further(store: &(impl Store + Cell
     assert_eq!(asked(store, app, "u1", NOW).await, [c]);
 }
 
-pub(crate) async fn a_deleted_app_keeps_nothing_for_cells(store: &(impl Store + Cells)) {
+pub(crate) async fn deleting_an_app_removes_its_cell_messages(store: &(impl Store + Cells)) {
     let (gone, app) = (app(store, "gone").await, app(store, "shop").await);
     let [a, ..] = cells(store).await;
     store.delete_app(gone).await.expect("deleted");
@@ -249,7 +249,7 @@ pub(crate) async fn a_deleted_app_keeps_nothing_for_cells(store: &(impl Store + 
     assert_eq!(waiting(store, a).await.len(), 1);
 }
 
-pub(crate) async fn a_place_is_left_with_the_last_device(store: &(impl Store + Cells)) {
+pub(crate) async fn a_former_home_ends_with_the_last_device(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
@@ -258,12 +258,12 @@ pub(crate) async fn a_place_is_left_with_the_last_device(store: &(impl Store + C
     arrives(store, app, "d1", b).await;
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b]);
-    // A step that was taken meanwhile is not taken again.
+    // A step that was taken in the meantime is not repeated.
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Tell).await.expect("nothing");
     assert_eq!(step(store, app, "d1").await, MoveStep::Settled);
 }
 
-pub(crate) async fn a_share_of_a_cell_moves(store: &(impl Store + Cells)) {
+pub(crate) async fn part_of_a_cell_moves(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     for n in 0..4 {
@@ -354,7 +354,7 @@ pub(crate) async fn a_message_keeps_its_trace(store: &(impl Store + Cells)) {
     }
 }
 
-pub(crate) async fn parts_are_read_of_one_app_or_of_the_others(store: &(impl Store + Cells)) {
+pub(crate) async fn parts_are_selected_by_app(store: &(impl Store + Cells)) {
     let (shop, news) = (app(store, "shop").await, app(store, "news").await);
     let [a, ..] = cells(store).await;
     for (n, app) in [(1, shop), (2, shop), (3, news), (4, shop), (5, news)] {
@@ -407,7 +407,7 @@ pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
     assert_eq!(store.relayed_as(b, id(101)).await.expect("read"), None);
 }
 
-pub(crate) async fn a_key_is_taken_once(store: &(impl Store + Cells)) {
+pub(crate) async fn an_idempotency_key_is_used_once(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, ..] = cells(store).await;
     let keyed = |n: u8, body: u8| NewMessage {
@@ -425,7 +425,7 @@ pub(crate) async fn a_key_is_taken_once(store: &(impl Store + Cells)) {
     assert_eq!(later.id, id(4));
 }
 
-pub(crate) async fn what_is_cancelled_is_not_handed_on(store: &(impl Store + Cells)) {
+pub(crate) async fn cancelled_parts_are_not_forwarded(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
     take(store, message(app, 1, to_topic("t"), &[a, b, c])).await.expect("taken");
@@ -438,7 +438,7 @@ pub(crate) async fn what_is_cancelled_is_not_handed_on(store: &(impl Store + Cel
     let state = [(a, PartState::Cancelling), (b, PartState::Cancelled), (c, PartState::Cancelled)];
     assert_eq!(states(store, app, 1).await, state);
     assert_eq!((waiting(store, b).await, waiting(store, c).await), (vec![], vec![]));
-    // It was under way to c when it was cancelled.
+    // It was being forwarded to c when it was cancelled.
     store.end(c, vec![(num, PartEnd::Forwarded(id(103)))]).await.expect("ended");
     assert_eq!(store.cancelling(a, 9).await.expect("read"), [(num, app, id(101))]);
     assert_eq!(store.cancelling(c, 9).await.expect("read"), [(num, app, id(103))]);
@@ -447,7 +447,7 @@ pub(crate) async fn what_is_cancelled_is_not_handed_on(store: &(impl Store + Cel
     assert_eq!(states(store, app, 1).await[0], (a, PartState::Forwarded));
 }
 
-pub(crate) async fn what_expired_waits_no_more(store: &(impl Store + Cells)) {
+pub(crate) async fn expired_parts_stop_waiting(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     take(store, message(app, 1, to_topic("t"), &[a, b])).await.expect("taken");
@@ -465,7 +465,7 @@ pub(crate) async fn what_expired_waits_no_more(store: &(impl Store + Cells)) {
     assert!(store.relayed(app, id(2)).await.expect("read").is_some(), "it still waits");
 }
 
-pub(crate) async fn a_front_forgets_an_app(store: &(impl Store + Cells)) {
+pub(crate) async fn removing_an_app_from_a_front_removes_its_rows(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, ..] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
@@ -477,7 +477,7 @@ pub(crate) async fn a_front_forgets_an_app(store: &(impl Store + Cells)) {
     assert_eq!(store.relayed(app, id(1)).await.expect("read"), None);
 }
 
-pub(crate) async fn what_cells_were_told_is_kept(store: &(impl Store + Cells)) {
+pub(crate) async fn provisioned_apps_are_stored(store: &(impl Store + Cells)) {
     let [a, b, _] = cells(store).await;
     let shop = AppName::parse("shop").expect("a name");
     store.set_provisioned(a, shop.clone(), Some([1; 32])).await.expect("kept");

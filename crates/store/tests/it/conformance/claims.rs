@@ -1,4 +1,4 @@
-//! A confirmation and the claim of a fallback push: exactly the one wins that was committed first.
+//! Of a confirmation and the claim of a fallback push, the one that is committed first takes effect.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ async fn two(store: &dyn Store, app: AppId) -> [DeviceNum; 2] {
     [a, b]
 }
 
-/// Sends with a fallback after 30 seconds, and takes its walk to the queue if it has one.
+/// Sends with a fallback after 30 seconds, and enqueues its walk if it has one.
 async fn send_waiting(store: &dyn Store, app: AppId, target: Target, when: When) -> NotificationId {
     let id = send(store, app, Request { when, push: fallback(30), ..stored(target) }).await;
     walk_all(store).await;
     id
 }
 
-/// What a collector does with all walks that are due within half a minute.
+/// Does the work of a collector for all walks that are due within half a minute.
 async fn walk_all(store: &dyn Store) {
     for walk in store.walks(at(30), 100).await.expect("read").due {
         let page = store.audience(walk.app, &walk.audience, walk.cursor, 1_000).await.expect("read");
@@ -46,7 +46,7 @@ fn recipients(taken: &Taken) -> Vec<DeviceNum> {
     taken.batches.concat_recipients()
 }
 
-pub(crate) async fn who_confirmed_before_is_not_pushed_to(store: &dyn Store) {
+pub(crate) async fn devices_that_confirmed_before_the_claim_get_no_push(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
@@ -65,7 +65,7 @@ pub(crate) async fn who_confirmed_before_is_not_pushed_to(store: &dyn Store) {
     }
 }
 
-pub(crate) async fn who_confirms_after_the_claim_is_pushed_to(store: &dyn Store) {
+pub(crate) async fn devices_that_confirm_after_the_claim_get_a_push(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
@@ -75,10 +75,10 @@ pub(crate) async fn who_confirms_after_the_claim_is_pushed_to(store: &dyn Store)
         let first = take(store, seconds).await;
         assert_eq!((recipients(&first), not_needed(&first)), (vec![a, b], 0), "{kind}");
         ack(store, a, &[id]).await;
-        // The lease lapses, as after a crash: the claim stands.
+        // The lease expires, as after a crash: the claim stays.
         let lapsed = take(store, seconds + LEASE_SECONDS).await;
         assert_eq!((recipients(&lapsed), not_needed(&lapsed)), (vec![a, b], 0), "{kind}");
-        // And a retry was claimed too.
+        // A retry is claimed too.
         let retry = vec![again(seconds, 1, &[a])];
         let finished = Finished { again: retry, ..ended(lapsed.batches[0].id) };
         store.finish(vec![finished], at(seconds)).await.expect("finished");
@@ -88,7 +88,7 @@ pub(crate) async fn who_confirms_after_the_claim_is_pushed_to(store: &dyn Store)
     }
 }
 
-pub(crate) async fn a_batch_that_nobody_needs_is_gone(store: &dyn Store) {
+pub(crate) async fn a_batch_that_no_device_needs_is_removed(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
@@ -104,8 +104,8 @@ pub(crate) async fn a_batch_that_nobody_needs_is_gone(store: &dyn Store) {
     }
 }
 
-/// Confirmations before the walk has reached the device count as well.
-pub(crate) async fn a_walk_to_come_hears_of_confirmations(store: &dyn Store) {
+/// Confirmations before the walk reaches the device count as well.
+pub(crate) async fn confirmations_before_a_walk_count(store: &dyn Store) {
     for (i, when) in [When::Stored, When::Connected].into_iter().enumerate() {
         let app = app(store, &format!("app-{i}")).await;
         let [a, b] = two(store, app).await;
@@ -119,7 +119,7 @@ pub(crate) async fn a_walk_to_come_hears_of_confirmations(store: &dyn Store) {
     }
 }
 
-pub(crate) async fn a_stranger_spares_nobody_a_push(store: &dyn Store) {
+pub(crate) async fn a_confirmation_of_another_app_does_not_spare_a_push(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let [a, b] = two(store, app).await;
     let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;
@@ -132,7 +132,7 @@ pub(crate) async fn a_stranger_spares_nobody_a_push(store: &dyn Store) {
     assert!(taken.batches.iter().all(|batch| batch.recipients == [a, b]));
 }
 
-pub(crate) async fn what_was_replaced_is_not_pushed(store: &dyn Store) {
+pub(crate) async fn replaced_notifications_are_not_pushed(store: &dyn Store) {
     let app = app(store, "shop").await;
     two(store, app).await;
     let keyed = Request { collapse_key: Some("k".into()), push: fallback(30), ..stored(users(&["u1"])) };
@@ -143,7 +143,7 @@ pub(crate) async fn what_was_replaced_is_not_pushed(store: &dyn Store) {
     assert_eq!(taken.batches[0].work, noroshi_store::Work::Notification(newer));
 }
 
-pub(crate) async fn always_asks_nobody(store: &dyn Store) {
+pub(crate) async fn always_pushes_without_checking_confirmations(store: &dyn Store) {
     let app = app(store, "shop").await;
     let [a, b] = two(store, app).await;
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
@@ -153,8 +153,8 @@ pub(crate) async fn always_asks_nobody(store: &dyn Store) {
     assert_eq!(taken.batches[0].lane, Lane::Direct);
 }
 
-/// At the same time, many times: a device is in the batch or is recorded as having confirmed, and it
-/// confirmed if it is.
+/// Many concurrent rounds: a device is either in the batch or recorded as confirmed, and the latter only if it
+/// confirmed.
 pub(crate) async fn a_race_has_one_winner(store: &dyn Store) {
     let app = app(store, "shop").await;
     let [a, b] = two(store, app).await;

@@ -17,7 +17,7 @@ fn credential(app: AppId, service: PushService, environment: PushEnvironment) ->
     }
 }
 
-pub(crate) async fn credentials_are_kept(store: &dyn Store) {
+pub(crate) async fn credentials_are_stored(store: &dyn Store) {
     let app = app(store, "shop").await;
     let new = credential(app, PushService::Apns, PushEnvironment::Sandbox);
     let made = store.put_credential(new.clone(), NOW).await.expect("made");
@@ -35,7 +35,7 @@ pub(crate) async fn credentials_are_kept(store: &dyn Store) {
     assert!(matches!(store.delete_credential(app, made.id).await, Err(Error::NotFound)));
 }
 
-pub(crate) async fn there_is_one_for_each_use(store: &dyn Store) {
+pub(crate) async fn one_credential_exists_per_app_service_and_environment(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     let new = credential(mine, PushService::Apns, PushEnvironment::Production);
     let first = store.put_credential(new.clone(), NOW).await.expect("made");

@@ -1,4 +1,4 @@
-//! Experiments and maintenance notices as they are kept, and what a device reads when its app starts.
+//! Experiments and maintenance notices, and the first call of an app.
 
 use noroshi_store::{Definition, DefinitionKind, Error, NewDefinition, Store};
 use noroshi_types::{AppId, JsonText, Label, Timestamp};
@@ -23,13 +23,13 @@ fn names(definitions: &[Definition]) -> Vec<&str> {
     definitions.iter().map(|one| one.name.as_str()).collect()
 }
 
-pub(crate) async fn a_definition_is_made_changed_and_archived(store: &dyn Store) {
+pub(crate) async fn a_definition_is_created_changed_and_archived(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     let made = put(store, definition(mine, Experiment, "button", Some(at(60)))).await;
     assert_eq!((made.app, made.kind, made.name.as_str()), (mine, Experiment, "button"));
     assert_eq!((made.ends_at, made.created_at, made.updated_at), (Some(at(60)), NOW, NOW));
     assert_eq!((made.spec.as_str(), made.archived_at), ("{\"a\":1}", None));
-    // Another kind's, and another app's.
+    // Another kind and another app have their own.
     put(store, definition(mine, Notice, "button", None)).await;
     put(store, definition(theirs, Experiment, "button", None)).await;
     let change =
@@ -53,7 +53,7 @@ pub(crate) async fn a_definition_is_made_changed_and_archived(store: &dyn Store)
     assert!(matches!(again, Err(Error::NotFound)), "{again:?}");
     assert_eq!(store.live_definitions(Some(mine)).await.expect("read").len(), 1);
     assert_eq!(store.definition(mine, Experiment, &label("button")).await.expect("read"), Some(archived));
-    // The name is free again, and the live one is found first.
+    // The name is free again, and the live definition is found first.
     let second = put(store, definition(mine, Experiment, "button", None)).await;
     assert!(second.num > made.num && second.created_at == NOW);
     assert_eq!(store.definition(mine, Experiment, &label("button")).await.expect("read"), Some(second));
@@ -62,7 +62,7 @@ pub(crate) async fn a_definition_is_made_changed_and_archived(store: &dyn Store)
     assert!(matches!(nobodys, Err(Error::NotFound)), "{nobodys:?}");
 }
 
-pub(crate) async fn what_ended_is_archived_a_page_at_a_time(store: &dyn Store) {
+pub(crate) async fn ended_definitions_are_archived_in_pages(store: &dyn Store) {
     let app = app(store, "shop").await;
     for (name, ends_at) in [("a", Some(at(10))), ("b", Some(at(20))), ("c", Some(at(30))), ("d", None)] {
         put(store, definition(app, Experiment, name, ends_at)).await;
@@ -105,7 +105,7 @@ pub(crate) async fn archived_definitions_come_in_pages(store: &dyn Store) {
     assert_eq!(store.archived_definitions(app, Notice, None, 2).await.expect("read"), []);
 }
 
-pub(crate) async fn definitions_go_with_their_app(store: &dyn Store) {
+pub(crate) async fn deleting_an_app_removes_its_definitions(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     put(store, definition(mine, Experiment, "x", None)).await;
     put(store, definition(mine, Experiment, "y", Some(NOW))).await;
@@ -133,7 +133,7 @@ pub(crate) async fn a_first_call_reads_everything_at_once(store: &dyn Store) {
     assert_eq!(call_two.newest, newest_first);
     assert_eq!(call(theirs, "d1").await.expect("there").unread, 0);
     assert!(call(mine, "nobody").await.is_none());
-    // Nobody's device, without a subscription.
+    // A device without a user and subscriptions.
     let lone = noroshi_store::Registration { device: Some(device("d2")), ..Default::default() };
     store.register(mine, vec![lone], NOW).await.expect("registered");
     let lone = call(mine, "d2").await.expect("there");

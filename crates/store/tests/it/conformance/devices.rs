@@ -72,7 +72,7 @@ pub(crate) async fn an_update_changes_only_what_it_names(store: &dyn Store) {
     assert_eq!(store.device(app, &device("d1")).await.expect("read"), Some(expected));
 }
 
-pub(crate) async fn a_patch_sets_clears_and_leaves(store: &dyn Store) {
+pub(crate) async fn a_patch_sets_clears_and_keeps_fields(store: &dyn Store) {
     let app = app(store, "shop").await;
     let before =
         store.register(app, vec![full("d1")], NOW).await.expect("registered").remove(0).expect("made");
@@ -113,7 +113,7 @@ pub(crate) async fn another_user_finds_an_empty_inbox(store: &dyn Store) {
     assert_eq!(counts(store, app, nobody).await, [(Outcome::Unknown, 1)]);
 }
 
-pub(crate) async fn a_device_over_its_limits_is_refused_alone(store: &dyn Store) {
+pub(crate) async fn only_a_device_over_its_limits_is_refused(store: &dyn Store) {
     let app = app(store, "shop").await;
     let many: Vec<Topic> = (0..=limits::TOPICS_PER_DEVICE_MAX).map(|i| topic(&format!("t{i}"))).collect();
     let tagged = (0..=limits::TAGS_MAX).map(|i| (format!("n{i}"), String::new())).collect();
@@ -135,7 +135,7 @@ pub(crate) async fn a_device_over_its_limits_is_refused_alone(store: &dyn Store)
     assert!(matches!(more.expect("registered")[..], [Err(Error::Limit(_))]));
 }
 
-pub(crate) async fn tokens_are_revoked_for_good(store: &dyn Store) {
+pub(crate) async fn revoked_tokens_stay_revoked(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     let d1 = device("d1");
@@ -143,7 +143,7 @@ pub(crate) async fn tokens_are_revoked_for_good(store: &dyn Store) {
     assert_eq!(store.revoke_tokens(app, &d1, NOW).await.expect("revoked"), 3);
     assert_eq!(store.device(app, &d1).await.expect("read").expect("known").token_version, 3);
     assert!(matches!(store.revoke_tokens(app, &device("d9"), NOW).await, Err(Error::NotFound)));
-    // A device made again under the same id does not honour the tokens of the deleted one.
+    // A new device of the same id does not accept tokens of the deleted one.
     store.delete_device(app, &d1, NOW).await.expect("deleted");
     join(store, app, "d1", "u1", &[]).await;
     assert_eq!(store.device(app, &d1).await.expect("read").expect("known").token_version, 4);
@@ -193,7 +193,7 @@ pub(crate) async fn subscriptions_are_added_and_removed(store: &dyn Store) {
     assert!(!waiting(store, app, "d1", NOW).await.contains(&missed));
 }
 
-pub(crate) async fn a_deleted_device_is_gone(store: &dyn Store) {
+pub(crate) async fn deleting_a_device_removes_its_rows(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = join(store, app, "d1", "u1", &["news"]).await;
     let id = send(store, app, stored(users(&["u1"]))).await;
@@ -211,7 +211,7 @@ async fn waiting_of(store: &dyn Store, app: noroshi_types::AppId) -> Vec<noroshi
     ids(&log_in(store, login).await.page.messages)
 }
 
-pub(crate) async fn what_does_not_exist_is_not_found(store: &dyn Store) {
+pub(crate) async fn unknown_rows_are_not_found(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d9: DeviceId = device("d9");
     assert_eq!(store.device(app, &d9).await.expect("read"), None);

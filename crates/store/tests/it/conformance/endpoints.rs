@@ -1,4 +1,4 @@
-//! Web Push endpoints of devices, and messages that wait for their use.
+//! Web Push endpoints of devices, and messages that wait until the device is in use.
 
 use noroshi_store::{Backlog, Device, Endpoint, EndpointHash, Error, NewEndpoint, Registration, Store};
 use noroshi_types::{AppId, DeviceNum, EndpointId, Request, Timestamp, Urgency, limits};
@@ -26,7 +26,7 @@ async fn list(store: &dyn Store, app: AppId, of: &str, now: Timestamp) -> Vec<En
     store.endpoints(app, &device(of), now).await.expect("read")
 }
 
-pub(crate) async fn an_endpoint_is_kept_found_and_deleted(store: &dyn Store) {
+pub(crate) async fn an_endpoint_is_stored_found_and_deleted(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     for app in [mine, theirs] {
         join(store, app, "d1", "u1", &[]).await;
@@ -82,7 +82,7 @@ pub(crate) async fn a_device_has_a_bounded_number_of_endpoints(store: &dyn Store
     let refused = store.create_endpoint(new(app, "d1", max), at(59)).await;
     assert!(matches!(refused, Err(Error::Limit(_))), "{refused:?}");
     store.create_endpoint(new(app, "d2", max + 1), at(59)).await.expect("another device's");
-    // One expired: it is gone, and makes room.
+    // An expired endpoint does not count.
     assert_eq!((find(store, 7, at(59)).await.is_some(), find(store, 7, at(60)).await), (true, None));
     assert_eq!(list(store, app, "d1", at(60)).await.len(), usize::from(max) - 1);
     store.create_endpoint(new(app, "d1", max), at(60)).await.expect("room");
@@ -95,7 +95,7 @@ async fn register(store: &dyn Store, app: AppId, of: &str) -> Device {
     store.register(app, vec![registration], NOW).await.expect("registered").remove(0).expect("fits")
 }
 
-pub(crate) async fn an_endpoint_goes_with_its_user_device_and_app(store: &dyn Store) {
+pub(crate) async fn an_endpoint_is_removed_with_its_user_device_or_app(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u1", &[]).await;
@@ -115,7 +115,7 @@ pub(crate) async fn an_endpoint_goes_with_its_user_device_and_app(store: &dyn St
     assert_eq!(find(store, 2, NOW).await, None);
 }
 
-pub(crate) async fn what_waits_for_use_says_so(store: &dyn Store) {
+pub(crate) async fn messages_that_wait_for_use_are_marked(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num: DeviceNum = join(store, app, "d1", "u1", &[]).await;
     for waits_for_use in [true, false] {

@@ -1,4 +1,4 @@
-//! What is kept for one device until it confirms.
+//! The messages that are kept for a device until it acknowledges them.
 
 use noroshi_store::{Ack, Error, InboxPage, InboxPlace, InboxRange, Store, Work};
 use noroshi_types::{Outcome, Request, When};
@@ -43,7 +43,7 @@ pub(crate) async fn stored_to_devices_and_unknown_ones(store: &dyn Store) {
     assert_eq!(counts(store, app, accepted.message.id).await, [(Outcome::Kept, 1), (Outcome::Unknown, 1)]);
 }
 
-pub(crate) async fn live_only_keeps_nothing(store: &dyn Store) {
+pub(crate) async fn a_live_message_is_not_stored(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     for when in [When::Active, When::Connected] {
@@ -68,7 +68,7 @@ pub(crate) async fn a_ttl_ends(store: &dyn Store) {
     assert_eq!((ids(&messages), total), (vec![long], 1));
 }
 
-pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
+pub(crate) async fn a_newer_message_replaces_older_ones_of_its_collapse_key(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u2", &[]).await;
@@ -86,7 +86,7 @@ pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, [other, plain, second]);
     assert_eq!(waiting(store, app, "d2", NOW).await, [first], "another device's is its own");
     assert_eq!(counts(store, app, first).await, [(Outcome::Kept, 2), (Outcome::Collapsed, 1)]);
-    // What was confirmed is not replaced.
+    // Acknowledged messages are not replaced.
     ack(store, d1, &[second]).await;
     send(store, app, score(&["u1"])).await;
     assert_eq!(counts(store, app, second).await, [(Outcome::Kept, 1), (Outcome::Acked, 1)]);
@@ -102,7 +102,7 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[2..], "the newest are kept");
     assert_eq!(counts(store, app, sent[0]).await, [(Outcome::Kept, 1), (Outcome::Evicted, 1)]);
     assert_eq!(counts(store, app, sent[2]).await, [(Outcome::Kept, 1)]);
-    // What was confirmed makes room.
+    // Acknowledged messages leave room.
     assert_eq!(ack(store, d1, &sent[2..4]).await, 2);
     for _ in 0..2 {
         sent.push(send(store, app, stored(users(&["u1"]))).await);
@@ -119,7 +119,7 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
 }
 
 /// For a store that keeps 32 rows of an inbox, and up to 2 more.
-pub(crate) async fn the_oldest_leave_together(store: &dyn Store) {
+pub(crate) async fn the_oldest_rows_are_evicted_together(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;
     let mut sent = Vec::new();
@@ -140,7 +140,7 @@ pub(crate) async fn the_oldest_leave_together(store: &dyn Store) {
         }
         assert_eq!(waiting(store, app, "d1", NOW).await, sent[first..], "nobody leaves before");
     }
-    // What was confirmed makes room: nobody is pushed out while there is some.
+    // Acknowledged messages leave room, so nothing is evicted.
     assert_eq!(ack(store, d1, &sent[20..30]).await, 10);
     for _ in 0..10 {
         sent.push(send(store, app, stored(users(&["u1"]))).await);
@@ -188,12 +188,12 @@ pub(crate) async fn an_inbox_lists_the_oldest_first(store: &dyn Store) {
     assert_eq!((ids(&messages), total), (Vec::new(), 4));
 }
 
-pub(crate) async fn an_inbox_is_read_in_parts(store: &dyn Store) {
+pub(crate) async fn an_inbox_is_read_in_ranges(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u1", &[]).await;
     let mut sent = Vec::new();
-    // The clock stands still between two and goes on between others.
+    // The clock stands still between some messages and advances between others.
     for seconds in [0, 10, 10, 20, 30] {
         let request = Request { ttl: ttl(100), ..stored(users(&["u1"])) };
         sent.push(send_at(store, app, request, at(seconds)).await.message.id);
@@ -228,7 +228,7 @@ pub(crate) async fn an_inbox_is_read_in_parts(store: &dyn Store) {
     assert_eq!(read(of_time(None, Some(9), InboxPlace::Last)).await, part(0..1, 0, 1));
     assert_eq!(read(of_time(Some(10), Some(20), InboxPlace::After(sent[0]))).await, part(1..3, 0, 3));
     assert_eq!(read(of_time(Some(21), Some(29), InboxPlace::First)).await, part(0..0, 0, 0));
-    // What is not in this inbox is nowhere to begin at.
+    // A range cannot start at a message that is not in this inbox.
     ack(store, d1, &[sent[2]]).await;
     assert_eq!(read(asked(InboxPlace::After(sent[2]), 2)).await, None);
     let made_up = noroshi_types::NotificationId::from_bytes([7; 16]);
@@ -236,7 +236,7 @@ pub(crate) async fn an_inbox_is_read_in_parts(store: &dyn Store) {
     assert_eq!(read(asked(InboxPlace::After(sent[1]), 9)).await, part(3..5, 2, 4));
     let of_other = InboxRange { device: device("d2"), ..asked(InboxPlace::After(sent[2]), 9) };
     assert_eq!(read(of_other).await, part(3..5, 3, 5));
-    // What expired is gone, and so is it to begin at.
+    // Expired messages are gone, and a range cannot start at them.
     let later = InboxRange { now: at(110), ..asked(InboxPlace::First, 9) };
     assert_eq!(read(later).await, part(3..5, 0, 2));
     let later = InboxRange { now: at(110), ..asked(InboxPlace::After(sent[1]), 9) };

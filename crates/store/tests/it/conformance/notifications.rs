@@ -1,4 +1,4 @@
-//! Accepting, repeating, cancelling, and what became of each.
+//! Accepting, repeating and cancelling notifications, and their outcomes.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use super::world::*;
 pub(crate) async fn ids_are_in_commit_order(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &["news"]).await;
-    // Clocks of callers differ, and one goes back.
+    // The callers' clocks differ, and one goes back.
     let mut last = None;
     for seconds in [5, 5, 3, 900, 0] {
         let id = send_at(store, app, stored(users(&["u1"])), at(seconds)).await.message.id;
@@ -59,7 +59,7 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
     assert!(answered.iter().map(|(_, offset)| *offset).eq(1..=100));
 }
 
-pub(crate) async fn noted_ones_get_an_id_at_once(store: &dyn Store) {
+pub(crate) async fn noted_notifications_get_an_id_at_once(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     let before = send(store, app, stored(users(&["u1"]))).await;
@@ -79,7 +79,7 @@ pub(crate) async fn noted_ones_get_an_id_at_once(store: &dyn Store) {
     assert_eq!((state.message, state.state, state.counts), (noted.message, State::Done, vec![]));
 }
 
-pub(crate) async fn a_repeated_key_is_answered_again(store: &dyn Store) {
+pub(crate) async fn a_repeated_key_returns_the_first_answer(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     join(store, app, "d1", "u1", &["news"]).await;
     for (key, request) in [
@@ -172,7 +172,7 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
     assert!(store.notification(app, unknown, NOW).await.expect("read").is_none());
 }
 
-pub(crate) async fn a_trace_tells_one_device(store: &dyn Store) {
+pub(crate) async fn a_trace_has_the_steps_of_one_device(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &["news"]).await;
     let d2 = join(store, app, "d2", "u2", &[]).await;
@@ -228,13 +228,13 @@ pub(crate) async fn an_opening_counts_once(store: &dyn Store) {
     let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
     assert_eq!(trace.steps, [step(0, Outcome::Kept), step(3, Outcome::Opened)]);
     assert!(trace.in_inbox, "it confirms nothing");
-    // As long as the notification is known.
+    // As long as the notification exists.
     store.cancel(app, id, at(6)).await.expect("cancelled");
     store.delete_device(app, &device("d2"), at(7)).await.expect("deleted");
     assert_eq!(counts(id).await, [(Outcome::Kept, 2), (Outcome::Cancelled, 2), (Outcome::Opened, 2)]);
 }
 
-pub(crate) async fn cancel_removes_what_is_left(store: &dyn Store) {
+pub(crate) async fn cancel_removes_unacknowledged_rows(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &["news"]).await;
     join(store, app, "d2", "u2", &[]).await;
@@ -263,7 +263,7 @@ pub(crate) async fn cancel_removes_what_is_left(store: &dyn Store) {
     assert!(matches!(made_up, Err(Error::NotFound)), "{made_up:?}");
 }
 
-pub(crate) async fn conditions_choose_devices(store: &dyn Store) {
+pub(crate) async fn conditions_select_devices(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     join(store, app, "both", "u1", &["a", "b"]).await;
     join(store, app, "only-a", "u2", &["a"]).await;
@@ -294,7 +294,7 @@ pub(crate) async fn conditions_choose_devices(store: &dyn Store) {
     check("!('nobody' in topics)", &["both", "only-a", "only-b", "none"]).await;
 }
 
-/// Of whose trace it is a part: with each way to accept something, and for the push that comes of it.
+/// The trace context, for each way to accept a notification and for its pushes.
 pub(crate) async fn a_trace_context_is_kept(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &["news"]).await;

@@ -1,4 +1,4 @@
-//! The push queue: what is put onto it, in which order it is taken, and how batches end.
+//! The push queue: enqueuing, the order of taking, and finishing batches.
 
 use noroshi_store::{
     Batch, CampaignState, Departed, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
@@ -62,7 +62,7 @@ pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Stor
     assert_eq!(take(store, 1_000).await.batches, []);
 }
 
-pub(crate) async fn many_recipients_are_packed(store: &dyn Store) {
+pub(crate) async fn many_recipients_become_several_batches(store: &dyn Store) {
     let app = app(store, "shop").await;
     let registrations = (0..1_001).map(|i| Registration {
         device: Some(device(&format!("d{i}"))),
@@ -91,7 +91,7 @@ pub(crate) async fn a_repeated_key_pushes_once(store: &dyn Store) {
     assert_eq!(take(store, 0).await.batches.len(), 1);
 }
 
-pub(crate) async fn lanes_go_first_then_who_waits_longest(store: &dyn Store) {
+pub(crate) async fn batches_are_taken_by_lane_then_by_due_time(store: &dyn Store) {
     let (one, two) = (app(store, "one").await, app(store, "two").await);
     let mut expected = Vec::new();
     for app in [one, two] {
@@ -105,7 +105,7 @@ pub(crate) async fn lanes_go_first_then_who_waits_longest(store: &dyn Store) {
     let of = |batches: &[Batch]| -> Vec<_> { batches.iter().map(|batch| batch.work).collect() };
     let works: Vec<_> = expected.iter().map(|(_, id)| Work::Notification(*id)).collect();
 
-    // A campaign on each side of them.
+    // A campaign before and after them.
     let (slow, news) = (running(store, one).await, running(store, one).await);
     let member = store.device(one, &device("a")).await.expect("read").expect("known").num;
     enqueue(store, slow, Lane::Campaign, 0, &[member]).await;
@@ -119,7 +119,7 @@ pub(crate) async fn lanes_go_first_then_who_waits_longest(store: &dyn Store) {
     assert_eq!(take(store, 9).await.batches, []);
 }
 
-pub(crate) async fn what_is_due_later_waits(store: &dyn Store) {
+pub(crate) async fn batches_due_later_wait(store: &dyn Store) {
     let app = app(store, "shop").await;
     pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     assert_eq!(take(store, 0).await.next_due, None);
@@ -130,12 +130,12 @@ pub(crate) async fn what_is_due_later_waits(store: &dyn Store) {
     assert_eq!((taken.batches.len(), taken.next_due), (0, Some(at(20))));
     let taken = take(store, 20).await;
     assert_eq!((taken.batches.len(), taken.next_due), (1, Some(at(30))));
-    // With nothing else, the end of the lease is the next time.
+    // Without other work, the next time is the end of the lease.
     let taken = take(store, 30).await;
     assert_eq!((taken.batches.len(), taken.next_due), (1, Some(at(20 + LEASE_SECONDS))));
 }
 
-pub(crate) async fn busy_services_and_held_campaigns_are_passed_over(store: &dyn Store) {
+pub(crate) async fn busy_services_and_held_campaigns_are_skipped(store: &dyn Store) {
     let (one, two) = (app(store, "one").await, app(store, "two").await);
     let mut nums = Vec::new();
     for app in [one, two] {
@@ -155,7 +155,7 @@ pub(crate) async fn busy_services_and_held_campaigns_are_passed_over(store: &dyn
     assert_eq!(take(store, 0).await.batches.len(), 1);
 }
 
-pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
+pub(crate) async fn a_lease_expires_unless_it_is_renewed(store: &dyn Store) {
     let app = app(store, "shop").await;
     pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     for _ in 0..2 {
@@ -177,16 +177,16 @@ pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
     let first = take(store, LEASE_SECONDS + 5).await.batches;
     assert_eq!(first, [Batch { leased_until: at(2 * LEASE_SECONDS + 5), ..taken[0].clone() }]);
     assert_eq!(renew(vec![lease(&second[0])], 0).await, [taken[1].id], "given back");
-    // Taken twice, it is due within [`SPREAD_SECONDS`].
+    // After two takes it is due within [`SPREAD_SECONDS`].
     take(store, LEASE_SECONDS + 6).await;
     assert_eq!(take(store, LEASE_SECONDS + 6 + SPREAD_SECONDS).await.batches.len(), 1);
-    // The first to finish counts, whoever holds the lease now.
+    // The first finish counts, whoever holds the lease.
     end_all(store, taken.clone(), Outcome::Pushed).await;
     assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "it is finished");
     assert_eq!(take(store, 1_000).await.next_due, None);
 }
 
-/// Everything that lapses by then, also what is spread.
+/// Everything whose lease expires by then, including spread batches.
 async fn take_lapsed(store: &dyn Store, seconds: u64, sends: bool) -> Taken {
     let mut taken = take_with(store, Take { sends, ..asked(seconds) }).await;
     let spread = seconds + SPREAD_SECONDS * u64::from(TAKES_MAX);
@@ -196,8 +196,8 @@ async fn take_lapsed(store: &dyn Store, seconds: u64, sends: bool) -> Taken {
     taken
 }
 
-/// Whoever takes it ends without a word, again and again.
-pub(crate) async fn a_batch_that_ends_its_senders_is_set_aside(store: &dyn Store) {
+/// Every sender that takes it crashes.
+pub(crate) async fn a_batch_that_crashes_its_senders_is_set_aside(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
@@ -234,7 +234,7 @@ pub(crate) async fn a_batch_that_ends_its_senders_is_set_aside(store: &dyn Store
     assert_eq!(take(store, 2 * now).await.next_due, None, "nothing is left");
 }
 
-pub(crate) async fn only_takes_of_senders_that_ended_count(store: &dyn Store) {
+pub(crate) async fn only_takes_of_crashed_senders_count(store: &dyn Store) {
     let app = app(store, "shop").await;
     pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
@@ -246,7 +246,7 @@ pub(crate) async fn only_takes_of_senders_that_ended_count(store: &dyn Store) {
     for _ in 0..=TAKES_MAX {
         let taken = take(store, now).await.batches.remove(0);
         renew(&taken, Timestamp(0), Renewal::Returned).await;
-        // A dispatcher's, from which nobody claimed it, or somebody had no room for it.
+        // A dispatcher took it, and no sender claimed it or had room for it.
         let taken = take_with(store, Take { sends: false, ..asked(now) }).await.batches.remove(0);
         renew(&taken, at(now + 5), Renewal::Kept).await;
         now += LEASE_SECONDS;
@@ -262,7 +262,7 @@ pub(crate) async fn only_takes_of_senders_that_ended_count(store: &dyn Store) {
     assert_eq!((taken.batches.len(), taken.set_aside.len()), (0, 1));
 }
 
-pub(crate) async fn what_was_taken_together_is_not_taken_together_for_ever(store: &dyn Store) {
+pub(crate) async fn batches_of_a_crashed_sender_are_spread(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let campaign = running(store, app).await;
@@ -278,7 +278,7 @@ pub(crate) async fn what_was_taken_together_is_not_taken_together_for_ever(store
     assert_eq!(together + rest, 40);
 }
 
-pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store) {
+pub(crate) async fn finishing_a_batch_records_its_results_once(store: &dyn Store) {
     let app = app(store, "shop").await;
     let mut nums = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -320,7 +320,7 @@ pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store
     assert_eq!(take(store, 9_999).await.next_due, None, "nothing is left");
 }
 
-pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
+pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let short = send(store, app, Request { ttl: ttl(10), push: always(), ..stored(users(&["u1"])) }).await;
@@ -328,7 +328,7 @@ pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
     let expired = left(Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, vec![expired]));
     assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
-    // A fallback is not due after the ttl, and inboxes may have been pruned before it is.
+    // A fallback is due at the latest at the end of the ttl, when inboxes may have been pruned already.
     let waits = Request { ttl: ttl(10), push: fallback(60), ..stored(users(&["u1"])) };
     let (confirmed, missed) = (send(store, app, waits.clone()).await, send(store, app, waits).await);
     ack(store, num, &[confirmed]).await;
@@ -340,19 +340,19 @@ pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, told.to_vec()));
     assert!(counts(store, app, confirmed).await.contains(&(Outcome::PushNotNeeded, 1)));
     assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
-    // Now or never is tried once.
+    // A push with a ttl of 0 is tried once.
     let now = Request { ttl: ttl(0), push: always(), ..stored(users(&["u1"])) };
     send(store, app, now).await;
     assert_eq!(take(store, 1).await.batches.len(), 1);
 }
 
-pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
+pub(crate) async fn cancelled_notifications_are_not_pushed(store: &dyn Store) {
     let app = app(store, "shop").await;
     let a = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let f = pushable(store, app, "f", "u1", &[], PushService::Fcm).await;
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
     ack(store, f, &[id]).await;
-    // Apple's is under way when it is cancelled.
+    // Apple's batch is leased when it is cancelled.
     let busy = vec![(app, PushService::Fcm)];
     let sent = take_with(store, Take { busy, ..asked(0) }).await.batches.remove(0);
     assert_eq!(sent.recipients, [a]);
@@ -373,7 +373,7 @@ pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
     assert_eq!((steps("a").await, steps("f").await), (2, 1), "the inbox row, and later the retry; the push");
     let found = store.notification(app, id, at(2)).await.expect("read").expect("known");
     assert_eq!(found.state, State::Cancelled);
-    // Of live-only messages the push is all there is to cancel.
+    // Of a live message only the push can be cancelled.
     let live = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
     let live = send(store, app, live).await;
     let cancelled = store.cancel(app, live, NOW).await.expect("cancelled");
@@ -381,7 +381,7 @@ pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
     assert_eq!(counts(store, app, live).await, [(Outcome::Cancelled, 2)]);
 }
 
-pub(crate) async fn recipients_are_as_they_are_now(store: &dyn Store) {
+pub(crate) async fn recipients_have_their_current_state(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let mut nums = Vec::new();
     for name in ["stays", "moves", "leaves", "clears"] {
@@ -401,7 +401,7 @@ pub(crate) async fn recipients_are_as_they_are_now(store: &dyn Store) {
     assert_eq!(seen, [("stays", true), ("clears", false)], "another user's was not meant");
     assert_eq!((found[0].num, &found[0].user, found[0].token_at), (nums[0], &Some(user("u1")), NOW));
     assert_eq!(found[0].token, Some(token_of(PushService::Apns, "stays")));
-    // Of a topic the device is meant, and of another app's nothing is told.
+    // A message of a topic is addressed to the device; devices of other apps are not found.
     let on_topic = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
     let asked = vec![nums[0], nums[1], theirs];
     let found = store.push_recipients(app, Work::Notification(on_topic), None, asked).await.expect("read");
@@ -425,7 +425,7 @@ pub(crate) async fn a_notification_lives_as_long_as_its_push(store: &dyn Store) 
     assert!(!known(direct).await && !known(walked).await);
 }
 
-pub(crate) async fn an_app_goes_with_its_push_work(store: &dyn Store) {
+pub(crate) async fn deleting_an_app_removes_its_push_work(store: &dyn Store) {
     let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
     for app in [gone, stays] {
         pushable(store, app, "a", "u1", &["news"], PushService::Apns).await;
@@ -439,7 +439,7 @@ pub(crate) async fn an_app_goes_with_its_push_work(store: &dyn Store) {
     assert_eq!(walks.into_iter().map(|walk| walk.app).collect::<Vec<_>>(), [stays]);
 }
 
-/// A push service doubts the device's token.
+/// A push service reports the device's token as suspect.
 async fn set_aside(store: &dyn Store, app: AppId, num: DeviceNum, id: &str) {
     send(store, app, Request { push: always(), when: When::Active, ..stored(devices(&[id])) }).await;
     let batch = take(store, 0).await.batches.remove(0);

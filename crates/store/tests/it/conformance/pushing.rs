@@ -1,4 +1,4 @@
-//! Words for the tests of push work: devices with tokens, requests with a push section, batches.
+//! Helpers for tests of push work: devices with tokens, requests with a push section, batches.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use noroshi_types::{
 
 use super::world::*;
 
-/// How long [`take`] leases for.
+/// The lease of [`take`].
 pub(crate) const LEASE_SECONDS: u64 = 600;
 pub(crate) const LEASE: Duration = Duration::from_secs(LEASE_SECONDS);
 
-/// Within so long, for each time, a batch is due that was under way when senders ended.
+/// The span within which a batch of crashed senders is due, per crash.
 pub(crate) const SPREAD_SECONDS: u64 = 10;
 
-/// The lease that a batch was taken under.
+/// The lease of a taken batch.
 pub(crate) fn lease(batch: &Batch) -> Lease {
     Lease { batch: batch.id, until: batch.leased_until }
 }
@@ -47,7 +47,7 @@ pub(crate) fn token_of(service: PushService, text: &str) -> PushToken {
     PushToken { service, environment: PushEnvironment::Production, json: JsonText::from_valid(json) }
 }
 
-/// A device of a user with durable subscriptions and a token that is named after it.
+/// A device of a user with durable subscriptions and a token named after the device.
 pub(crate) async fn pushable(
     store: &dyn Store,
     app: AppId,
@@ -67,7 +67,7 @@ pub(crate) async fn pushable(
     answers.into_iter().next().expect("an answer").expect("within the limits").num
 }
 
-/// Everything that is due then.
+/// Everything that is due at that time.
 pub(crate) fn asked(seconds: u64) -> Take {
     Take {
         now: at(seconds),
@@ -88,12 +88,12 @@ pub(crate) async fn take_with(store: &dyn Store, take: Take) -> Taken {
     store.take(take).await.expect("taken")
 }
 
-/// Devices that had confirmed before what was taken.
+/// Devices that had confirmed before the take.
 pub(crate) fn not_needed(taken: &Taken) -> u64 {
     taken.departed.count(Outcome::PushNotNeeded)
 }
 
-/// Nothing came of it.
+/// A finished batch without results.
 pub(crate) fn ended(batch: BatchId) -> Finished {
     Finished {
         batch,
@@ -105,12 +105,12 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
     }
 }
 
-/// Devices that are tried again.
+/// Devices to retry.
 pub(crate) fn again(due_seconds: u64, attempt: u32, recipients: &[DeviceNum]) -> Again {
     Again { due_at: at(due_seconds), attempt, variant: None, recipients: recipients.to_vec() }
 }
 
-/// Ends batches with the same outcome for all of their devices.
+/// Finishes batches with the same outcome for all of their devices.
 pub(crate) async fn end_all(store: &dyn Store, batches: Vec<Batch>, outcome: Outcome) {
     let finished = batches.into_iter().map(|batch| Finished {
         parts: vec![PushPart { outcome, reason: None, variant: None, devices: batch.recipients }],
@@ -159,7 +159,7 @@ pub(crate) fn batch(lane: Lane, due_seconds: u64, recipients: &[DeviceNum]) -> N
     }
 }
 
-/// One batch for APNs; the audience goes on.
+/// One batch for APNs; the walk continues.
 pub(crate) async fn enqueue(
     store: &dyn Store,
     campaign: CampaignId,
@@ -173,7 +173,7 @@ pub(crate) async fn enqueue(
 }
 
 pub(crate) trait Batches {
-    /// All recipients, one batch after the other.
+    /// The recipients of all batches, in order.
     fn concat_recipients(&self) -> Vec<DeviceNum>;
 }
 

@@ -1,11 +1,11 @@
-//! App JWTs of devices and users are revoked until a time.
+//! Revocations of app JWTs of devices and users.
 
 use noroshi_store::{Error, Issued, Login, LoginRefused, Registration, Store};
 use noroshi_types::{AppId, Timestamp};
 
 use super::world::*;
 
-/// `NOW` and some seconds.
+/// Some seconds after `NOW`.
 fn after_s(seconds: u64) -> Timestamp {
     Timestamp(NOW.0 / 1_000 * 1_000 + seconds * 1_000)
 }
@@ -30,7 +30,7 @@ async fn registers(store: &dyn Store, app: AppId, id: &str, of: &str, issued: Is
     }
 }
 
-pub(crate) async fn a_deleted_device_is_not_made_by_an_old_jwt(store: &dyn Store) {
+pub(crate) async fn an_old_jwt_does_not_recreate_a_deleted_device(store: &dyn Store) {
     let app = app(store, "shop").await;
     log_in(store, issued_at(app, "d1", "u1", 0)).await;
     store.delete_device(app, &device("d1"), after_s(10)).await.expect("deleted");
@@ -41,16 +41,16 @@ pub(crate) async fn a_deleted_device_is_not_made_by_an_old_jwt(store: &dyn Store
         assert_eq!(store.device(app, &device("d1")).await.expect("read"), None, "{seconds}");
     }
     log_in(store, issued_at(app, "d1", "u1", 11)).await;
-    // That it is there again changes nothing for the old ones.
+    // Recreating the device does not make old tokens valid.
     assert_eq!(try_log_in(store, issued_at(app, "d1", "u1", 10)).await.err(), Some(LoginRefused::Revoked));
     let read = store.device(app, &device("d1")).await.expect("read").expect("made");
     assert_eq!((read.revoked.device, read.revoked.user), (Some(after_s(10)), None));
-    // A provider may make it whenever it likes.
+    // A provider may create it at any time.
     store.delete_device(app, &device("d1"), after_s(12)).await.expect("deleted");
     assert!(registers(store, app, "d1", "u1", Issued::Elsewhere).await);
 }
 
-pub(crate) async fn a_revoked_device_takes_newer_jwts_alone(store: &dyn Store) {
+pub(crate) async fn a_revoked_device_accepts_only_newer_jwts(store: &dyn Store) {
     let app = app(store, "shop").await;
     log_in(store, issued_at(app, "d1", "u1", 0)).await;
     log_in(store, issued_at(app, "d2", "u1", 0)).await;
@@ -58,16 +58,16 @@ pub(crate) async fn a_revoked_device_takes_newer_jwts_alone(store: &dyn Store) {
     let refused = async |seconds| try_log_in(store, issued_at(app, "d1", "u1", seconds)).await.err();
     assert_eq!(refused(10).await, Some(LoginRefused::Revoked));
     assert_eq!(refused(11).await, None);
-    // Nobody issues tokens in an hour from now.
+    // A token issued an hour from now is not plausible.
     assert_eq!(refused(3_600).await, Some(LoginRefused::Revoked));
-    // Whichever user it names.
+    // For any user that it names.
     let other = try_log_in(store, issued_at(app, "d1", "u2", 0)).await.err();
     assert_eq!(other, Some(LoginRefused::Revoked));
     let logged_in = log_in(store, issued_at(app, "d1", "u1", 20)).await;
     assert_eq!(logged_in.revoked.latest(), Some(after_s(10)));
     assert_eq!(logged_in.user, Some(user("u1")));
     log_in(store, issued_at(app, "d2", "u1", 0)).await;
-    // A clock that was put back takes nothing back.
+    // A clock that goes back does not undo a revocation.
     store.revoke_tokens(app, &device("d1"), after_s(5)).await.expect("revoked");
     assert_eq!(refused(10).await, Some(LoginRefused::Revoked));
 }
@@ -87,11 +87,11 @@ pub(crate) async fn a_user_is_revoked_on_all_devices(store: &dyn Store) {
         assert!(!registers(store, app, id, "u1", Issued::At(after_s(10))).await, "{id}");
     }
     assert_eq!(store.device(app, &device("new")).await.expect("read"), None);
-    // Their device tokens too.
+    // Their device tokens are revoked too.
     assert_eq!(refused(login(app, "d1")).await, Some(LoginRefused::Revoked));
     assert_eq!(refused(login(app, "d3")).await, None);
     assert_eq!(refused(issued_at(app, "d3", "u2", 0)).await, None);
-    // A JWT that names no user is its device's user's.
+    // A JWT without a user belongs to the device's user.
     let nobodys = Registration {
         device: Some(device("d2")),
         issued: Issued::At(after_s(10)),
@@ -99,17 +99,17 @@ pub(crate) async fn a_user_is_revoked_on_all_devices(store: &dyn Store) {
     };
     let answers = store.register(app, vec![nobodys], after_s(100)).await.expect("an answer");
     assert!(matches!(answers[0], Err(Error::Revoked)), "{answers:?}");
-    // Another user of the same device is another.
+    // The device's new user is not affected.
     assert_eq!(refused(issued_at(app, "d1", "u2", 0)).await, None);
     assert_eq!(refused(issued_at(app, "d2", "u1", 11)).await, None);
-    // A session that a device token began knows when its user was revoked.
+    // A session of a device token knows when its user was revoked.
     let token = Login { token_version: Some(2), ..login(app, "d2") };
     assert_eq!(log_in(store, token).await.revoked.user, Some(after_s(10)));
     assert_eq!(store.revoke_user(app, &user("nobody"), after_s(10)).await.expect("revoked"), []);
     assert_eq!(refused(issued_at(app, "d9", "nobody", 0)).await, Some(LoginRefused::Revoked));
 }
 
-pub(crate) async fn a_revocation_is_its_apps_alone(store: &dyn Store) {
+pub(crate) async fn a_revocation_applies_to_one_app(store: &dyn Store) {
     let (shop, game) = (app(store, "shop").await, app(store, "game").await);
     for app in [shop, game] {
         log_in(store, issued_at(app, "d1", "u1", 0)).await;

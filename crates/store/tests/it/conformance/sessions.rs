@@ -39,7 +39,7 @@ pub(crate) async fn a_log_in_reads_everything_at_once(store: &dyn Store) {
     assert_eq!(ids(&again.page.messages), [direct, news, all, second], "nothing was confirmed");
 }
 
-pub(crate) async fn refusals_stand_alone(store: &dyn Store) {
+pub(crate) async fn a_refusal_does_not_affect_others(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u2", &[]).await;
@@ -58,12 +58,12 @@ pub(crate) async fn refusals_stand_alone(store: &dyn Store) {
     assert_eq!(store.device(app, &device("d9")).await.expect("read"), None, "a device token makes no device");
 }
 
-/// A log-in with an app's JWT.
+/// A log-in with an app JWT.
 fn jwt(app: AppId, id: &str, of: &str, names: &[&str]) -> Login {
     Login { user: Some(user(of)), create: true, token_version: None, topics: topics(names), ..login(app, id) }
 }
 
-pub(crate) async fn a_token_makes_its_device(store: &dyn Store) {
+pub(crate) async fn an_app_jwt_creates_its_device(store: &dyn Store) {
     let app = app(store, "shop").await;
     send(store, app, stored(to_topic("news"))).await;
     let first = log_in(store, jwt(app, "d1", "u1", &["news"])).await;
@@ -82,7 +82,7 @@ pub(crate) async fn a_token_makes_its_device(store: &dyn Store) {
         topics(&["more", "news"])
     );
 
-    // Another user takes the device over: what was kept for the first is not shown.
+    // The device gets another user, who does not see the first one's messages.
     let other = log_in(store, jwt(app, "d1", "u2", &[])).await;
     assert_eq!((other.num, other.user), (first.num, Some(user("u2"))));
     assert_eq!(ids(&other.page.messages), [missed]);
@@ -108,7 +108,7 @@ async fn next(store: &dyn Store, asked: Backlog) -> noroshi_store::BacklogPage {
 
 pub(crate) async fn a_backlog_comes_in_pages(store: &dyn Store) {
     let app = app(store, "shop").await;
-    // An inbox and a log are short here, so many topics make the pages.
+    // Inboxes and logs are short here, so many topics are needed for several pages.
     let names: Vec<String> = (0..30).map(|i| format!("t{i}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let device = join(store, app, "d1", "u1", &names).await;
@@ -165,7 +165,7 @@ pub(crate) async fn a_backlog_resumes(store: &dyn Store) {
     let asked_on = Backlog { app, device, after: Some(live), session_topics, session_since: None, now: NOW };
     assert_eq!(ids(&next(store, asked_on.clone()).await.messages), [news, direct]);
 
-    // From the beginning, but for what the session alone heard already.
+    // From the beginning, except what this session received already.
     let anew = Backlog { after: None, session_since: Some(resume), ..asked_on };
     let page = next(store, anew.clone()).await;
     let heard = ids(&page.messages);
@@ -221,7 +221,7 @@ pub(crate) async fn too_many_topics_are_refused(store: &dyn Store) {
     log_in(store, Login { topics: many, ..jwt(app, "new", "u1", &[]) }).await;
 }
 
-pub(crate) async fn a_recheck_tells_what_is_newer(store: &dyn Store) {
+pub(crate) async fn a_recheck_detects_new_inbox_rows(store: &dyn Store) {
     let app = app(store, "shop").await;
     let (one, two) = (join(store, app, "d1", "u1", &["news"]).await, join(store, app, "d2", "u2", &[]).await);
     let first = send(store, app, stored(users(&["u1", "u2"]))).await;
@@ -248,7 +248,7 @@ pub(crate) async fn a_recheck_tells_what_is_newer(store: &dyn Store) {
     assert_eq!(recheck(&[check(two, later.as_of)]).await, [same]);
 }
 
-pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
+pub(crate) async fn a_recheck_detects_changes(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = join(store, app, "d1", "u1", &["news"]).await;
     let d1 = device("d1");
@@ -258,7 +258,7 @@ pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
         store.recheck(vec![check]).await.expect("read")[0]
     };
     let mut logged = known().await;
-    // None of these changes what a session rests on.
+    // None of these changes what a session depends on.
     let change = DeviceChange { locale: Some(Some("ja".to_owned())), ..DeviceChange::default() };
     store.update_device(app, &d1, change, NOW).await.expect("updated");
     store.subscribe(app, &d1, &topic("news"), NOW).await.expect("known");
@@ -298,7 +298,7 @@ pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
     assert_eq!(recheck(&moved).await, Rechecked::Changed, "another device of the same id");
 }
 
-pub(crate) async fn what_a_session_keeps_comes_back(store: &dyn Store) {
+pub(crate) async fn a_kept_session_is_returned_at_the_next_log_in(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     let logged = log_in(store, login(app, "d1")).await;
@@ -310,7 +310,7 @@ pub(crate) async fn what_a_session_keeps_comes_back(store: &dyn Store) {
     store.keep_session(noroshi_types::DeviceNum(999_999), Some(vec![1])).await.expect("nobody keeps nothing");
 }
 
-pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store) {
+pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = device("d1");
     join(store, app, "d1", "u1", &[]).await;
@@ -330,7 +330,7 @@ pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store)
     assert_eq!(kept().await, ended, "marked once, and the last word of the session that ended is too late");
     keep(None).await;
     assert_eq!(kept().await, None);
-    // A change by a provider, and an app JWT's.
+    // A change by a provider, and by an app JWT.
     let change = DeviceChange { user: Some(Some(user("u4"))), ..DeviceChange::default() };
     keep(Some(&[2])).await;
     store.update_device(app, &d1, change, NOW).await.expect("changed");
@@ -338,7 +338,7 @@ pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store)
     keep(None).await;
     assert_eq!(log_in(store, jwt(app, "d1", "u5", &[])).await.kept, Some(vec![KEPT_ENDED]));
     keep(None).await;
-    // Also where nothing was kept: what the session is about to keep has ended too.
+    // Also if nothing was kept: the state that the session is about to keep has ended too.
     store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     keep(Some(&[2])).await;
@@ -346,7 +346,7 @@ pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store)
     assert_eq!(log_in(store, again).await.kept, Some(vec![KEPT_ENDED]));
 }
 
-pub(crate) async fn what_a_session_had_sent_is_found_while_it_is_there(store: &dyn Store) {
+pub(crate) async fn outstanding_messages_of_a_session_are_found(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let num = join(store, app, "d1", "u1", &[]).await;
     let second = join(store, app, "d2", "u1", &[]).await;

@@ -23,7 +23,7 @@ async fn enter(store: &dyn Store, app: AppId, device: DeviceNum, generation: u64
     store.join_shares(joining(app, device, generation, shares)).await.expect("joined");
 }
 
-/// An app, two devices of it and a share.
+/// An app with two devices and a share.
 async fn two_devices(store: &dyn Store) -> (AppId, [DeviceNum; 2], Share) {
     let app = app(store, "app").await;
     let (a, b) = (join(store, app, "a", "u", &[]).await, join(store, app, "b", "u", &[]).await);
@@ -39,14 +39,14 @@ async fn groups(store: &dyn Store) -> Vec<ShareGroup> {
     store.share_groups().await.expect("read")
 }
 
-/// Of the only group: who is in which state.
+/// The states of the members of the only group.
 async fn states(store: &dyn Store) -> Vec<(DeviceNum, MemberState)> {
     let groups = groups(store).await;
     assert_eq!(groups.len(), 1);
     groups[0].members.iter().map(|member| (member.num, member.state)).collect()
 }
 
-pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
+pub(crate) async fn a_share_lists_its_members(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     let a = join(store, mine, "a", "u", &[]).await;
     let b = join(store, mine, "b", "u", &[]).await;
@@ -73,7 +73,7 @@ pub(crate) async fn a_share_has_its_members(store: &dyn Store) {
     assert!(matches!(foreign, Err(Error::NotFound)), "a device of another app");
 }
 
-pub(crate) async fn a_share_is_left(store: &dyn Store) {
+pub(crate) async fn members_leave_a_share(store: &dyn Store) {
     let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 1, from_ref(&jobs)).await;
     enter(store, app, b, 1, from_ref(&jobs)).await;
@@ -103,7 +103,7 @@ pub(crate) async fn a_share_is_left(store: &dyn Store) {
     assert_eq!(groups(store).await[0].members[1].generation, 1, "an earlier connection came late");
 }
 
-pub(crate) async fn a_member_that_was_given_up_returns(store: &dyn Store) {
+pub(crate) async fn a_member_marked_away_returns(store: &dyn Store) {
     let (app, [a, b], jobs) = two_devices(store).await;
     enter(store, app, a, 5, from_ref(&jobs)).await;
     enter(store, app, b, 5, from_ref(&jobs)).await;
@@ -140,7 +140,7 @@ pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
     assert_ne!(groups(store).await[0].num, num, "numbers are not used again");
 }
 
-pub(crate) async fn a_share_that_all_left_begins_anew(store: &dyn Store) {
+pub(crate) async fn a_share_without_members_restarts_at_the_present(store: &dyn Store) {
     let app = app(store, "app").await;
     let a = join(store, app, "a", "u", &[]).await;
     let jobs = share("jobs", "t");
@@ -161,7 +161,7 @@ pub(crate) async fn a_share_that_all_left_begins_anew(store: &dyn Store) {
     assert_eq!(groups(store).await[0].since, Place::of(last), "its only member was deleted");
 }
 
-pub(crate) async fn shares_are_bounded_and_go_with_their_app(store: &dyn Store) {
+pub(crate) async fn shares_are_limited_and_removed_with_their_app(store: &dyn Store) {
     let app = app(store, "app").await;
     let a = join(store, app, "a", "u", &[]).await;
     let many: Vec<Share> =

@@ -1,4 +1,4 @@
-//! The life of push tokens: registered, doubted, proved dead, and what is told of that.
+//! Push tokens: registration, suspension, removal, and the records of invalidations.
 
 use noroshi_store::{
     Accepted, Batch, DeviceChange, Finished, Invalidation, Registration, Renewal, Store, TokenGone,
@@ -12,7 +12,7 @@ use super::pushing::*;
 use super::upkeep::RETENTION_SECONDS;
 use super::world::*;
 
-/// A batch under way to the device.
+/// A leased batch for the device.
 async fn under_way(store: &dyn Store, app: AppId, id: &str) -> Batch {
     let request = Request { when: When::Active, push: always(), ..stored(devices(&[id])) };
     send(store, app, request).await;
@@ -27,7 +27,7 @@ fn suspect(device: DeviceNum, token_at: Timestamp) -> TokenSuspect {
     TokenSuspect { device, token_at, reason: "BadDeviceToken" }
 }
 
-/// How many tokens were removed and set aside by the end of a push to the device.
+/// How many tokens finishing a push to the device removed and suspended.
 async fn end(
     store: &dyn Store,
     app: AppId,
@@ -51,7 +51,7 @@ async fn token(store: &dyn Store, app: AppId, id: &str) -> Option<PushToken> {
     store.device(app, &device(id)).await.expect("read").expect("known").push_token
 }
 
-pub(crate) async fn a_token_goes_on_proof_alone(store: &dyn Store) {
+pub(crate) async fn a_token_is_removed_only_on_proof(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let check = async |gone: TokenGone, removed: bool, why: &str| {
@@ -71,8 +71,8 @@ pub(crate) async fn a_token_goes_on_proof_alone(store: &dyn Store) {
     check(gone(d, at(60), None), true, "the service told no time").await;
 }
 
-/// The device registers a new token while the push to the old one is under way.
-pub(crate) async fn a_token_registered_meanwhile_is_kept(store: &dyn Store) {
+/// The device registers a new token while the push to the old one is in flight.
+pub(crate) async fn a_newly_registered_token_is_kept(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let batch = under_way(store, app, "d").await;
@@ -112,13 +112,13 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
     assert_eq!(token_at().await, (d, at(30)));
 }
 
-/// The batch as it is taken once its lease has lapsed.
+/// The batch, taken again after its lease expired.
 async fn take_again(store: &dyn Store, batch: &Batch) -> Batch {
     store.renew(vec![lease(batch)], at(1), LEASE, Renewal::Returned).await.expect("renewed");
     take(store, 1).await.batches.remove(0)
 }
 
-pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(store: &dyn Store) {
+pub(crate) async fn a_suspect_token_is_suspended_until_it_is_registered_again(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, at(1))], 5).await, (0, 0));
@@ -133,7 +133,7 @@ pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(st
     let is_suspect =
         |accepted: &Accepted| told(accepted).iter().any(|part| part.0 == Outcome::PushTokenSuspect);
     assert!(is_suspect(&send_at(store, app, request.clone(), NOW).await));
-    // What else is changed leaves the doubt.
+    // Other changes keep the token suspect.
     let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
     let changed = store.update_device(app, &device("d"), other, at(6)).await.expect("changed");
     assert!(changed.push_suspect.is_some());
@@ -141,7 +141,7 @@ pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(st
     let found = store.device(app, &device("d")).await.expect("read").expect("known");
     assert_eq!(found.push_suspect, None);
     assert!(!is_suspect(&send_at(store, app, request, NOW).await));
-    // And by a registration.
+    // So does a registration without a token.
     assert_eq!(take(store, 8).await.batches.len(), 1);
     let before = vec![suspect(d, NOW)];
     assert_eq!(end(store, app, "d", Vec::new(), before, 9).await, (0, 0), "registered again since");
@@ -151,7 +151,7 @@ pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(st
     assert_eq!(found.push_suspect, None);
 }
 
-pub(crate) async fn invalidations_are_told_in_pages_and_kept_for_a_while(store: &dyn Store) {
+pub(crate) async fn invalidations_are_paged_and_kept_for_the_retention(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let mut nums = Vec::new();
     for id in ["a", "b", "c"] {
@@ -188,7 +188,7 @@ pub(crate) async fn invalidations_are_told_in_pages_and_kept_for_a_while(store: 
     assert_eq!(store.invalidations(app, 0, 2).await.expect("read"), all[..2]);
     assert_eq!(store.invalidations(app, all[1].seq, 2).await.expect("read"), all[2..]);
     assert_eq!(store.invalidations(app, u64::MAX, 2).await.expect("read"), []);
-    // They outlive their devices, but not the retention; numbers are never used again.
+    // Records survive their devices, but not the retention; numbers are never reused.
     store.delete_device(app, &device("a"), at(5)).await.expect("deleted");
     assert_eq!(store.prune(at(RETENTION_SECONDS + 3), 100).await.expect("pruned").invalidations, 3);
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), all[2..]);

@@ -28,7 +28,7 @@ async fn recover(
     store.recover(Recover { app, topic: topic(name), since, retained, now }).await.expect("read")
 }
 
-/// What is recovered since a position, and whether that is all.
+/// The messages recovered since a position, and whether they are complete.
 async fn since(
     store: &dyn Store,
     app: AppId,
@@ -75,7 +75,7 @@ pub(crate) async fn durable_subscribers_catch_up(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, [second.id]);
     assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was confirmed before");
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
-    // A subscription that exists stays where it is.
+    // An existing subscription keeps its position.
     let third = publish(store, app, stored(to_topic("news"))).await;
     join(store, app, "d1", "u1", &["news"]).await;
     assert_eq!(waiting(store, app, "d1", NOW).await, [third.id]);
@@ -97,7 +97,7 @@ pub(crate) async fn positions_never_go_back(store: &dyn Store) {
     assert_eq!(counts(store, app, first).await, []);
 }
 
-pub(crate) async fn everyone_is_a_topic_of_all(store: &dyn Store) {
+pub(crate) async fn every_device_subscribes_to_everyone(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     join(store, other, "d1", "u1", &[]).await;
     join(store, app, "d1", "u1", &[]).await;
@@ -184,7 +184,7 @@ pub(crate) async fn a_collapsed_log_is_complete(store: &dyn Store) {
     assert_eq!(state, noroshi_store::State::Done, "it left the log");
 }
 
-pub(crate) async fn another_epoch_missed_everything(store: &dyn Store) {
+pub(crate) async fn a_position_of_another_epoch_recovers_the_whole_log(store: &dyn Store) {
     let app = app(store, "shop").await;
     let first = publish(store, app, stored(to_topic("news"))).await;
     let second = publish(store, app, stored(to_topic("news"))).await;
@@ -196,7 +196,7 @@ pub(crate) async fn another_epoch_missed_everything(store: &dyn Store) {
     assert_eq!(since(store, app, never_given_out, NOW).await, (all, false));
 }
 
-pub(crate) async fn a_topic_nobody_used(store: &dyn Store) {
+pub(crate) async fn an_unused_topic_is_empty(store: &dyn Store) {
     let app = app(store, "shop").await;
     let zero = Position { epoch: Epoch(0), offset: 0 };
     for asked in [None, Some(zero)] {
@@ -211,10 +211,10 @@ pub(crate) async fn a_topic_nobody_used(store: &dyn Store) {
     let unused =
         TopicState { topic: topic("news"), subscribers: 0, position: None, log_rows: 0, retained: false };
     assert_eq!(store.topic(app, &topic("news")).await.expect("read"), unused);
-    // Whoever heard that it was unused gets everything since.
+    // A client that knew the topic as unused gets everything since then.
     let first = publish(store, app, stored(to_topic("news"))).await;
     assert_eq!(since(store, app, zero, NOW).await, (vec![first.id], true));
-    // A subscription makes a topic known before anything is published.
+    // A subscription creates the topic before anything is published.
     join(store, app, "d1", "u1", &["calm"]).await;
     let head = recover(store, app, "calm", None, false, NOW).await.heads.remove(0);
     assert!(head.position.epoch != Epoch(0) && head.position.offset == 0 && head.complete);
@@ -300,7 +300,7 @@ pub(crate) async fn topics_are_listed(store: &dyn Store) {
     );
 }
 
-pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
+pub(crate) async fn topics_with_new_messages_are_listed(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     let since = async |place, rows_max| {
         let (mut told, mut from, mut pages) = (Vec::new(), Some(place), 0);
@@ -325,7 +325,7 @@ pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
     send(store, theirs, stored(Target::Everyone)).await;
     let all = vec![(mine, topic("news")), (theirs, Topic::everyone())];
     assert_eq!(since(place, 9).await, (all.clone(), 1));
-    // Three rows of logs: the last page is found to be empty.
+    // Three log rows: the last page is empty.
     assert_eq!(since(place, 1).await, (all.clone(), 4));
     assert_eq!(since(place, 2).await, (all, 2));
 }
@@ -350,14 +350,14 @@ pub(crate) async fn retained_messages_are_found_by_range(store: &dyn Store) {
     assert_eq!(page("a/2", Some("a/2\u{1}"), 9, 9, NOW).await, (kept[1..2].to_vec(), 1, None));
     assert_eq!(page("", None, 9, 9, NOW).await.0, kept);
     assert_eq!(page("c", None, 9, 9, NOW).await, (vec![], 0, None));
-    // A page ends with its messages or its topics, whatever comes first, and the next one goes on behind it.
+    // A page ends with its messages or its topics, whichever limit comes first, and the next page continues after it.
     let (first, topics, next) = page("a/", None, 2, 9, NOW).await;
     assert_eq!((first, topics), (kept[..2].to_vec(), 2));
     let (second, topics, next) = page(&next.expect("more"), None, 9, 2, NOW).await;
     assert_eq!((second, topics), (kept[2..3].to_vec(), 2), "a/2/x, and a/3, which retains nothing");
     let next = next.expect("more");
     assert_eq!(page(&next, None, 9, 100_000, NOW).await, (kept[3..].to_vec(), 2, None));
-    // What is not wanted is looked at, and not read.
+    // Unwanted messages are skipped without being read.
     let wanted: WantedTopic = Arc::new(|name: &str| name.ends_with("/x"));
     let scan =
         RetainedScan { app, from: String::new(), until: None, topics_max: 100, messages_max: 100, now: NOW };
@@ -365,12 +365,12 @@ pub(crate) async fn retained_messages_are_found_by_range(store: &dyn Store) {
     assert_eq!(ids(&found.messages), kept[2..3]);
     let later = NOW.saturating_add(std::time::Duration::from_secs(29 * 86_400));
     assert_eq!(page("", None, 9, 9, later).await.0, [], "they have expired");
-    // $everyone is no topic of its own.
+    // `$everyone` is not listed.
     publish(store, app, Request { retain: true, ..stored(Target::Everyone) }).await;
     assert_eq!(page("$", Some("%"), 9, 9, NOW).await.0, []);
 }
 
-pub(crate) async fn logs_are_read_over_all_topics(store: &dyn Store) {
+pub(crate) async fn log_pages_cover_all_topics(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let before = store.place().await.expect("read");
     let first = publish(store, app, stored(to_topic("a"))).await.id;

@@ -1,4 +1,4 @@
-//! Pruning, isolation, health, places and closing.
+//! Pruning, isolation of tenants, health checks, places and closing.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use noroshi_types::{Outcome, Position, Request, Timestamp, When};
 
 use super::world::*;
 
-/// How long traces are kept by the stores under test.
+/// The trace retention of the stores under test.
 pub(crate) const RETENTION_SECONDS: u64 = 100;
 
 async fn prune(store: &dyn Store, seconds: u64) -> Pruned {
@@ -63,7 +63,7 @@ pub(crate) async fn prune_is_bounded(store: &dyn Store) {
     for _ in 0..2 {
         sent.push(send(store, app, Request { ttl: ttl(10), ..stored(users(&["u1"])) }).await);
     }
-    // Confirmed out of order, in two parts, the first and the last among them.
+    // Acknowledged out of order, in two parts, including the first and the last.
     for num in [nums[5], nums[0], nums[2]] {
         assert_eq!(ack(store, num, &sent[..1]).await, 1);
     }
@@ -107,7 +107,7 @@ pub(crate) async fn prune_forgets_after_retention(store: &dyn Store) {
     assert_eq!((pruned.inbox, pruned.notifications, pruned.more), (1, 1, false));
     assert!(!known(long, 0).await);
     assert_eq!(ack(store, log_in(store, login(app, "d1")).await.num, &[long]).await, 0);
-    // A key is remembered for a day, and so is what it was answered with.
+    // A key and its answer are remembered for a day.
     let again = send_once(store, app, live, "k", 1, at(86_399)).await.expect("repeated");
     assert_eq!((again.message.id, again.replayed), (keyed, true));
     assert_eq!(prune(store, 86_400).await, Pruned { notifications: 1, idempotency: 1, ..Pruned::default() });
@@ -171,7 +171,7 @@ pub(crate) async fn a_check_writes_and_reads(store: &dyn Store) {
     store.check().await.expect("and again");
 }
 
-pub(crate) async fn a_closed_store_says_so(store: &dyn Store) {
+pub(crate) async fn a_closed_store_rejects_calls(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = join(store, app, "d1", "u1", &[]).await;
     store.check().await.expect("it works");
@@ -188,7 +188,7 @@ pub(crate) async fn a_closed_store_says_so(store: &dyn Store) {
         gate: None,
     };
     assert!(matches!(accept(store, request.clone()).await, Err(Error::Closed)));
-    // What is written behind is left out without a word.
+    // Background writes are dropped silently.
     assert_eq!(store.note(request).kept(), 0);
     store.record(vec![]);
     store.close().await;
@@ -206,7 +206,7 @@ pub(crate) async fn places_follow_commits(store: &dyn Store) {
         assert_eq!(log_in(store, login(app, "d1")).await.as_of, place);
         last = place;
     }
-    // What is no longer there was there.
+    // Acknowledging a removed notification still moves the position.
     prune(store, 80_000_000).await;
     assert_eq!(store.place().await.expect("read"), last);
 }

@@ -11,7 +11,7 @@ use noroshi_types::{AppId, JsonText, Label, Quota, Request, Timestamp, Urgency};
 
 use super::world::*;
 
-/// What `send` writes of each message: `{"title":"狼煙"}` and `[1,2]`.
+/// The content of each message from `send`: `{"title":"狼煙"}` and `[1,2]`.
 const MESSAGE_BYTES: u64 = 18 + 5;
 
 async fn usage(store: &dyn Store, app: AppId) -> Vec<u64> {
@@ -24,7 +24,7 @@ async fn usage(store: &dyn Store, app: AppId) -> Vec<u64> {
     counted.into_iter().map(|(_, used)| used).collect()
 }
 
-pub(crate) async fn what_an_app_holds_is_counted(store: &dyn Store) {
+pub(crate) async fn usage_of_an_app_is_counted(store: &dyn Store) {
     let (counted, other) = (app(store, "counted").await, app(store, "other").await);
     assert_eq!(usage(store, counted).await, [0; 8], "everyone's topic is not its own");
     for app in [counted, other] {
@@ -61,7 +61,7 @@ pub(crate) async fn what_an_app_holds_is_counted(store: &dyn Store) {
     assert_eq!(usage(store, counted).await[..4], [1, 2, 2, 2 * MESSAGE_BYTES]);
 }
 
-pub(crate) async fn what_is_unknown_is_told_once(store: &dyn Store) {
+pub(crate) async fn unknown_names_are_reported_once(store: &dyn Store) {
     let (counted, other) = (app(store, "counted").await, app(store, "other").await);
     join(store, counted, "d1", "u1", &["news"]).await;
     join(store, other, "d2", "u1", &["sport"]).await;
@@ -72,7 +72,7 @@ pub(crate) async fn what_is_unknown_is_told_once(store: &dyn Store) {
     assert_eq!(store.unknown_devices(counted, &[]).await.expect("read"), []);
 }
 
-pub(crate) async fn what_devices_subscribe_to_is_counted_at_once(store: &dyn Store) {
+pub(crate) async fn subscriptions_of_many_devices_are_counted(store: &dyn Store) {
     let (counted, other) = (app(store, "counted").await, app(store, "other").await);
     join(store, counted, "d1", "u1", &["news", "sport"]).await;
     join(store, other, "d2", "u1", &["sport"]).await;
@@ -89,7 +89,7 @@ pub(crate) async fn what_devices_subscribe_to_is_counted_at_once(store: &dyn Sto
     assert_eq!(store.subscribing(counted, &[]).await.expect("read"), []);
 }
 
-pub(crate) async fn a_gate_keeps_inboxes_from_filling(store: &dyn Store) {
+pub(crate) async fn a_gate_refuses_inbox_rows(store: &dyn Store) {
     let app = app(store, "shop").await;
     for id in ["d1", "d2"] {
         join(store, app, id, "u1", &[]).await;

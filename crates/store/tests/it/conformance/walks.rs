@@ -18,7 +18,7 @@ fn fcm(recipients: &[DeviceNum]) -> NewBatch {
     NewBatch { service: Some(PushService::Fcm), ..batch(Lane::Direct, 0, recipients) }
 }
 
-pub(crate) async fn what_names_no_devices_is_walked(store: &dyn Store) {
+pub(crate) async fn targets_without_devices_become_walks(store: &dyn Store) {
     let app = app(store, "shop").await;
     let mut expected = Vec::new();
     let cases = [
@@ -49,7 +49,7 @@ pub(crate) async fn what_names_no_devices_is_walked(store: &dyn Store) {
     assert_eq!(all[all.len() - 2..], [ends_first, later]);
 }
 
-pub(crate) async fn a_walk_goes_on_behind_what_was_enqueued(store: &dyn Store) {
+pub(crate) async fn a_walk_continues_after_what_was_enqueued(store: &dyn Store) {
     let app = app(store, "shop").await;
     let mut nums = Vec::new();
     for i in 0..5 {
@@ -79,7 +79,7 @@ pub(crate) async fn a_walk_goes_on_behind_what_was_enqueued(store: &dyn Store) {
     assert_eq!(steps, [step(at(2), Outcome::NoPushToken)]);
 }
 
-pub(crate) async fn a_cancelled_walk_is_gone(store: &dyn Store) {
+pub(crate) async fn a_cancelled_walk_is_removed(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
     for when in [When::Stored, When::Active] {
@@ -97,7 +97,7 @@ pub(crate) async fn a_cancelled_walk_is_gone(store: &dyn Store) {
     }
 }
 
-pub(crate) async fn a_walk_whose_batches_nobody_takes_holds_up_no_other(store: &dyn Store) {
+pub(crate) async fn a_stalled_walk_does_not_block_others(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
     let request = || Request { push: always(), ..stored(to_topic("news")) };
@@ -115,7 +115,7 @@ pub(crate) async fn a_walk_whose_batches_nobody_takes_holds_up_no_other(store: &
     let taken = take(store, 9).await.batches;
     assert_eq!(order().await, [(first, 0), (second, 0)], "what is under way does not wait");
     end_all(store, taken, Outcome::Pushed).await;
-    // What take drops, because everybody confirmed, waits no more either.
+    // Batches that `take` drops, because all devices confirmed, no longer wait.
     let quiet = Request { push: fallback(0), ..stored(to_topic("other")) };
     let other = send_at(store, app, quiet, at(0)).await.message.id;
     let walk = due(store, 9).await.into_iter().find(|walk| walk.notification == other).expect("due");
@@ -125,7 +125,7 @@ pub(crate) async fn a_walk_whose_batches_nobody_takes_holds_up_no_other(store: &
     assert!(due(store, 9).await.iter().any(|walk| (walk.notification, walk.batches_waiting) == (other, 0)));
 }
 
-pub(crate) async fn cancelled_work_under_way_is_not_tried_again(store: &dyn Store) {
+pub(crate) async fn cancelled_leased_work_is_not_retried(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
     let request = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
@@ -141,7 +141,7 @@ pub(crate) async fn cancelled_work_under_way_is_not_tried_again(store: &dyn Stor
     assert_eq!(state, noroshi_store::State::Cancelled);
 }
 
-/// All members in the order of the pages; every page is about as large as was asked.
+/// All members in the order of the pages; every page has about the requested size.
 async fn read_all(store: &dyn Store, app: AppId, audience: &Audience, limit: usize) -> Vec<DeviceNum> {
     let (mut nums, mut after) = (Vec::new(), 0);
     for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! Words for the tests: short ways to make apps, devices and requests, on a clock that is told.
+//! Helpers for the tests: short ways to create apps, devices and requests, with a fixed clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use noroshi_types::{
 };
 use tokio::sync::oneshot;
 
-/// Limits of the stores under test: small, so that a test can pass them.
+/// Limits of the stores under test: small, so that tests can exceed them.
 pub(crate) const INBOX_ROWS: u32 = 5;
 pub(crate) const TOPIC_LOG_ROWS: u64 = 4;
 
@@ -83,12 +83,12 @@ pub(crate) fn ttl(seconds: u64) -> Ttl {
     Ttl::new(Duration::from_secs(seconds)).expect("a short ttl")
 }
 
-/// What is told of devices that something left because of a call that was not about it.
+/// The named devices that notifications left as a side effect of a call.
 pub(crate) fn left(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> DepartedPart {
     DepartedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
-/// What was recorded with the acceptance: on which devices, and on how many.
+/// The outcomes recorded with the acceptance: their devices and counts.
 pub(crate) fn told(accepted: &Accepted) -> Vec<(Outcome, Vec<DeviceNum>, u64)> {
     let each = accepted.parts.iter().inspect(|part| assert_eq!(part.id, accepted.message.id));
     each.map(|part| (part.outcome, part.devices.clone(), part.count)).collect()
@@ -123,7 +123,7 @@ pub(crate) async fn send_at(store: &dyn Store, app: AppId, request: Request, now
         .expect("accepted")
 }
 
-/// Sends and gives the id.
+/// Sends and returns the id.
 pub(crate) async fn send(store: &dyn Store, app: AppId, request: Request) -> NotificationId {
     send_at(store, app, request, NOW).await.message.id
 }
@@ -166,7 +166,7 @@ pub(crate) async fn log_in(store: &dyn Store, login: Login) -> LoggedIn {
     try_log_in(store, login).await.expect("let in")
 }
 
-/// What a device that logs in now is given, oldest first.
+/// The messages that a device gets at a log-in now, oldest first.
 pub(crate) async fn waiting(store: &dyn Store, app: AppId, id: &str, now: Timestamp) -> Vec<NotificationId> {
     ids(&log_in(store, Login { now, ..login(app, id) }).await.page.messages)
 }
@@ -185,7 +185,7 @@ pub(crate) async fn counts(store: &dyn Store, app: AppId, id: NotificationId) ->
     store.notification(app, id, NOW).await.expect("read").expect("known").counts
 }
 
-/// Waits for what is written without anybody waiting: the notification, and with it that outcome of it.
+/// Waits for a background write: the notification with this outcome.
 pub(crate) async fn written_behind(
     store: &dyn Store,
     app: AppId,

@@ -1,4 +1,4 @@
-//! Work on the same rows from two nodes at the same moment: whoever waits, waits for somebody who does not.
+//! Concurrent work on the same rows from two nodes: no deadlocks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::{open, two};
 use crate::conformance::pushing::*;
 use crate::conformance::world::*;
 
-/// A database whose server ends a circle soon, and two nodes on it.
+/// A database whose server detects deadlocks soon, and two nodes on it.
 async fn watched() -> (Database, Postgres, Postgres) {
     let database = server().database().await;
     let soon = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = 20', current_database()); END $$";
@@ -24,7 +24,7 @@ async fn watched() -> (Database, Postgres, Postgres) {
     (database, one, other)
 }
 
-/// Closes the stores, whose sessions report with their end.
+/// Closes the stores; sessions report their statistics when they end.
 async fn circles(database: &Database, stores: [Postgres; 2]) -> i64 {
     for store in stores {
         store.close().await;
@@ -42,7 +42,7 @@ async fn circles(database: &Database, stores: [Postgres; 2]) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_in_a_circle_for_rows_of_inboxes() {
+async fn removals_of_inbox_rows_do_not_deadlock() {
     let (database, one, other) = watched().await;
     let app = app(&one, "shop").await;
     let mut devices = Vec::new();
@@ -116,16 +116,17 @@ async fn nobody_waits_in_a_circle_for_rows_of_inboxes() {
     assert_eq!(circles(&database, [one, other]).await, 0);
 }
 
-/// Another node may have cancelled meanwhile.
+/// Another node may have cancelled it in the meantime.
 async fn end_all_as_they_are(store: &Postgres, batches: Vec<noroshi_store::Batch>) {
     use noroshi_store::PushQueue as _;
     let finished = batches.into_iter().map(|batch| ended(batch.id)).collect();
     store.finish(finished, at(1)).await.expect("finished");
 }
 
-/// Two fronts on one database: users have one home, devices live there, and whatever one decides the other knows.
+/// Two fronts on one database: each user has one home where the devices live, and both fronts see each other's
+/// decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_fronts_agree_on_where_everybody_lives() {
+async fn two_fronts_agree_on_residences() {
     let (database, one, other) = watched().await;
     let app = app(&one, "shop").await;
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();
@@ -232,16 +233,16 @@ fn message(app: AppId, n: u64, target: Target, everywhere: &[CellNum]) -> NewMes
     }
 }
 
-/// A message whose cells were chosen before a move, and that is committed after it was looked at, is still waited for.
+/// `newest` waits for a message whose cells were chosen before a move but which is committed later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_one_front_is_just_keeping_is_waited_for() {
+async fn newest_waits_for_concurrent_keeps() {
     let (database, one, other) = two().await;
     let app = app(&one, "shop").await;
     let enrolled = one.enrol(vec!["a".to_owned(), "b".to_owned()]).await.expect("enrolled");
     let (a, b) = (enrolled[0].num, enrolled[1].num);
     let first = Assign { device: device("d1"), user: Some(user("u1")), fresh: a };
     one.assign(app, vec![first], NOW).await.expect("assigned");
-    // Messages may be read and not written.
+    // Messages may be read but not written.
     let mut client = database.client().await;
     let held = client.transaction().await.expect("begins");
     held.batch_execute("LOCK TABLE cell_messages IN SHARE MODE").await.expect("locked");

@@ -1,4 +1,4 @@
-//! `noroshi migrate`: a filled SQLite store, then the same questions to both.
+//! `noroshi migrate`: a filled SQLite store, then the same queries to both.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn sqlite(folder: &Path) -> Sqlite {
     Sqlite::open(folder, options, &mut Registry::default()).expect("it opens")
 }
 
-/// Two apps with something in every table.
+/// Two apps with rows in every table.
 async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
     let (mut apps, mut sent) = (Vec::new(), Vec::new());
     for name in ["gone", "shop", "news"] {
@@ -122,7 +122,7 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     sent
 }
 
-/// What both stores are asked, as text.
+/// The answers of a store, as text.
 async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> Vec<String> {
     let mut all = vec![
         format!("{:?}", store.apps().await.expect("read")),
@@ -178,7 +178,7 @@ async fn migrated(folder: &Path, database: &Database) -> Result<Migrated, Migrat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_there_afterwards() {
+async fn migration_copies_everything() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let before = sqlite(folder.path());
     let (apps, sent) = fill(&before).await;
@@ -219,12 +219,12 @@ async fn everything_is_there_afterwards() {
     );
 
     goes_on(&after, &apps, &sent).await;
-    // The folder is as it was.
+    // The folder is unchanged.
     let again = sqlite(folder.path());
     assert_eq!(answers(&again, &apps, &sent).await, expected);
 }
 
-/// Nothing is numbered twice, and what was outstanding is.
+/// Numbers are not reused, and outstanding messages stay outstanding.
 async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     let app = apps[0];
     let last = sent.iter().max().expect("some");
@@ -244,7 +244,7 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     let num = log_in(store, login(app, "d3")).await.num;
     let acked = store.ack(vec![Ack { device: num, ids: waiting.clone() }], at(9)).await.expect("confirmed");
     assert!(!waiting.is_empty() && acked.len() == waiting.len());
-    // What was in an inbox counts.
+    // Inbox rows count.
     for _ in 0..crate::conformance::INBOX_ROWS {
         send(store, app, stored(users(&["u1"]))).await;
     }
@@ -253,9 +253,9 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     assert!(!take(store, 100).await.batches.is_empty(), "nobody holds a lease of before");
 }
 
-/// What a front keeps goes over too: who lives where, what waits for cells, and what they were told.
+/// A front's rows are copied too: residences, waiting parts, and provisioned apps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_goes_on_in_its_new_database() {
+async fn a_front_continues_after_the_migration() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let before = sqlite(folder.path());
     let app = fill_front(&before).await;
@@ -272,7 +272,7 @@ async fn a_front_goes_on_in_its_new_database() {
     let after = open(&database).await;
     assert_eq!(answers_of_front(&after, app).await, expected);
 
-    // Numbers go on, keys are known, and what waited is handed on.
+    // Numbers continue, keys are known, and waiting parts are forwarded.
     let cells = after.enrol(vec!["d".to_owned()]).await.expect("enrolled");
     assert_eq!(cells.iter().map(|cell| cell.num.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let repeated = after.keep(vec![kept(app, 1, users(&["u1"]))], at(1)).await.expect("kept").remove(0);
@@ -365,7 +365,7 @@ fn stopped() -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_copied_is_refused() {
+async fn a_migration_that_cannot_succeed_is_rejected() {
     let (folder, database) = (stopped(), server().empty_database().await);
     let run = async || migrated(folder.path(), &database).await;
 
@@ -398,9 +398,9 @@ async fn what_cannot_be_copied_is_refused() {
     assert!(!error.to_string().contains('\n') && error.to_string().contains("secrets"), "{error}");
 }
 
-/// A crash on the way leaves an empty database, into which it is copied the next time.
+/// A crash during the copy leaves an empty database, which the next attempt fills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_on_the_way_leaves_nothing() {
+async fn a_failed_migration_leaves_nothing() {
     let (folder, database) = (stopped(), server().empty_database().await);
     let store = sqlite(folder.path());
     let app = app(&store, "shop").await;
@@ -408,7 +408,7 @@ async fn what_fails_on_the_way_leaves_nothing() {
     send(&store, app, stored(users(&["u1"]))).await;
     drop(store);
     let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
-    // PostgreSQL has no such character in a text.
+    // PostgreSQL does not allow this character in a text.
     db.execute_batch("UPDATE devices SET locale = 'a' || char(0)").expect("set");
     drop(db);
     let error = migrated(folder.path(), &database).await.expect_err("refused");

@@ -1,5 +1,5 @@
-//! Several nodes on one database: one order of commits and of handing over, and what a group of accepts does to
-//! itself is what one after the other would have done.
+//! Several nodes on one database: one order of commits and hand-overs, and a group of accepts has the same result as
+//! single ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ fn plain(app: AppId, request: Request) -> Accept {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_and_answers_are_in_the_order_of_commits_over_all_nodes() {
+async fn ids_and_answers_follow_the_commit_order_of_all_nodes() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &["news"]).await;
@@ -62,7 +62,7 @@ async fn ids_and_answers_are_in_the_order_of_commits_over_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_commits_while_a_group_is_handed_over() {
+async fn no_node_commits_during_a_hand_over() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &[]).await;
@@ -91,18 +91,18 @@ async fn nobody_commits_while_a_group_is_handed_over() {
         }
     };
     tokio::join!(accept_many(&one), accept_many(&other));
-    // The last of them may still be going on.
+    // The last group may still be in progress.
     assert!(*times.lock().expect("not poisoned") >= 19);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stops_while_it_holds_the_order_lock_does_not_stop_the_others() {
+async fn a_stopped_holder_of_the_order_lock_does_not_stop_others() {
     let database = server().database().await;
     let impatient = PostgresOptions { idle_timeout: Duration::from_secs(1), ..options(&database) };
     let other = Postgres::open(impatient.clone(), &mut Registry::default()).await.expect("opens");
     let app = app(&other, "shop").await;
     join(&other, app, "d1", "u1", &[]).await;
-    // A node whose only thread stops while it hands over: to the server it is as one that was stopped.
+    // A node whose only thread blocks during the hand-over looks like a stopped node to the server.
     let (go_on, wait) = mpsc::sync_channel::<()>(1);
     let (stops, stopped) = oneshot::channel();
     let node = std::thread::spawn(move || {
@@ -131,7 +131,7 @@ async fn who_stops_while_it_holds_the_order_lock_does_not_stop_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_changes_hands_gets_nothing_of_its_last_user() {
+async fn a_device_gets_nothing_of_its_previous_user() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &[]).await;
@@ -149,12 +149,12 @@ async fn a_device_that_changes_hands_gets_nothing_of_its_last_user() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_text_that_cannot_be_kept_is_refused_alone() {
+async fn only_a_text_that_cannot_be_stored_is_refused() {
     let (_guard, store) = fresh().await;
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
     let answers = (0..9).map(|i| {
-        // PostgreSQL has no zero byte in a text.
+        // PostgreSQL does not allow a zero byte in a text.
         let collapse_key = (i == 4).then(|| "a\0b".into());
         accept(&store, plain(app, Request { collapse_key, ..stored(users(&["u1"])) }))
     });
@@ -164,11 +164,11 @@ async fn a_text_that_cannot_be_kept_is_refused_alone() {
     assert_eq!(waiting(&store, app, "d1", NOW).await.len(), 5, "what an inbox takes");
 }
 
-/// A few hundred requests that collapse, evict, trim, repeat keys and name who is not there.
+/// A few hundred requests that replace, evict, trim, repeat keys and name unknown recipients.
 fn script() -> Vec<(Request, Option<Idempotency>)> {
     let mut state = 7u64;
     let mut draw = move |below: u64| {
-        // Numerical Recipes' constants: the same script every time.
+        // The constants of Numerical Recipes: the same script every time.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
@@ -197,10 +197,10 @@ fn script() -> Vec<(Request, Option<Idempotency>)> {
         .collect()
 }
 
-/// Targets, rows kept, replayed, offset.
+/// Targets, stored rows, replayed, offset.
 type Answered = (Option<u64>, u64, bool, Option<u64>);
 
-/// What a store answered and holds in the end, with places in the script instead of ids.
+/// The answers and final state of a store, with indices of the script instead of ids.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     answers: Vec<Option<Answered>>,
@@ -258,7 +258,7 @@ async fn play(store: &dyn Store, burst: usize) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_does_what_one_after_the_other_does() {
+async fn a_burst_has_the_same_result_as_single_requests() {
     let small = Options {
         inbox_rows: crate::conformance::INBOX_ROWS,
         topic_log_rows: crate::conformance::TOPIC_LOG_ROWS,

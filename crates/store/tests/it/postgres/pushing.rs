@@ -1,4 +1,4 @@
-//! Push work of two nodes on one database: what must hold when both do something at the same moment.
+//! Push work of two nodes on one database: guarantees for concurrent calls.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::two;
 use crate::conformance::pushing::*;
 use crate::conformance::world::*;
 
-/// Long enough for a machine that is busy with something else.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A campaign with so many batches of one device each.
+/// A campaign with this many batches of one device each.
 async fn campaign_of(store: &dyn Store, app: AppId, device: DeviceNum, batches: usize) -> CampaignId {
     let id = running(store, app).await;
     let batches = (0..batches).map(|_| batch(Lane::Campaign, 0, &[device])).collect();
@@ -44,7 +44,7 @@ fn sum(counts: &[(Outcome, String, u64)], outcome: Outcome) -> u64 {
     counts.iter().filter(|(of, ..)| *of == outcome).map(|(.., count)| count).sum()
 }
 
-/// Takes and finishes until nothing is due any more; which batches that were.
+/// Takes and finishes until nothing is due. Returns the batches.
 async fn send_all(store: &dyn Store, batches_max: usize) -> Vec<BatchId> {
     let mut seen = Vec::new();
     loop {
@@ -58,7 +58,7 @@ async fn send_all(store: &dyn Store, batches_max: usize) -> Vec<BatchId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_is_taken_by_one_of_them() {
+async fn one_node_takes_a_batch() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -73,9 +73,9 @@ async fn a_batch_is_taken_by_one_of_them() {
     assert_eq!(found.latencies, [(3, 300), (7, 600)]);
 }
 
-/// Of the three kinds of confirmations: by the inbox, by the position in a topic, and by itself.
+/// All three kinds of confirmations: by the inbox, by the position in a topic, and explicit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirmation_on_one_and_a_claim_on_the_other_have_one_winner() {
+async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let a = pushable(&one, app, "a", "u1", &["news"], PushService::Fcm).await;
@@ -118,7 +118,7 @@ async fn a_confirmation_on_one_and_a_claim_on_the_other_have_one_winner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_both_finish_counts_once() {
+async fn a_batch_finished_on_two_nodes_counts_once() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -139,7 +139,7 @@ async fn what_both_finish_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_ends_with_its_last_batches_wherever_they_end() {
+async fn a_campaign_ends_with_its_last_batches_on_any_node() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -152,7 +152,7 @@ async fn a_campaign_ends_with_its_last_batches_wherever_they_end() {
         if walked_before {
             one.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
         }
-        // The end of the walk and the ends of the last batches, at the same time.
+        // The end of the walk and the last finishes, concurrently.
         let walk = async {
             match walked_before {
                 true => CampaignState::Running,
@@ -171,7 +171,7 @@ async fn a_campaign_ends_with_its_last_batches_wherever_they_end() {
     }
 }
 
-/// Asks until there is something.
+/// Repeats until there is a result.
 async fn take_until(store: &dyn Store, take: Take) -> Vec<Batch> {
     let begun = Instant::now();
     loop {
@@ -186,7 +186,7 @@ async fn take_until(store: &dyn Store, take: Take) -> Vec<Batch> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_taker_that_dies_is_followed_by_another() {
+async fn another_node_takes_the_batches_of_a_dead_one() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -196,12 +196,12 @@ async fn a_taker_that_dies_is_followed_by_another() {
         one.enqueue(id, 0, vec![due], 1, true, Vec::new(), NOW).await.expect("enqueued");
         let short = Take { now: dead_mans_clock, lease: Duration::from_millis(600), ..asked(0) };
         let dead = take_with(&one, short).await.batches.remove(0);
-        // However late it is by the clock of another node, that frees nothing.
+        // Another node's clock, however late, frees nothing.
         let early = take_with(&other, asked(2_000_000_000)).await;
         assert_eq!(early.batches, [], "round {round}");
         let taken = take_until(&other, asked(0)).await.remove(0);
         assert_eq!((taken.id, taken.recipients.clone()), (dead.id, vec![num]));
-        // It comes back: the batch is another's now.
+        // The first node continues, but the batch belongs to the other node.
         let lease = |batch: &Batch| Lease { batch: batch.id, until: batch.leased_until };
         assert_eq!(one.renew(vec![lease(&dead)], at(9_999), LEASE, Renewal::Kept).await.expect("asked"), []);
         assert_eq!(
@@ -213,9 +213,9 @@ async fn a_taker_that_dies_is_followed_by_another() {
     }
 }
 
-/// What one took the other may go on with, as with a queue between them.
+/// A node may continue with a batch that another one took, as with a queue between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_can_change_hands() {
+async fn a_lease_can_move_to_another_sender() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -237,7 +237,7 @@ async fn a_lease_can_change_hands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abort_meets_takes_and_ends() {
+async fn an_abort_races_with_takes_and_finishes() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &[], PushService::Apns).await;
@@ -248,7 +248,7 @@ async fn an_abort_meets_takes_and_ends() {
     };
     let (sent, also, aborted) = tokio::join!(send_all(&one, 8), send_all(&other, 8), abort);
     aborted.expect("aborted");
-    // What was under way when it was aborted has ended; nobody's lease is left.
+    // Batches that were leased at the abort have been finished; no lease is left.
     let late = take(&one, 0).await;
     assert_eq!(late.batches, []);
     let found = read(&one, app, id).await;
@@ -259,7 +259,7 @@ async fn an_abort_meets_takes_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_put_onto_the_queue_by_one_of_two_collectors() {
+async fn one_of_two_collectors_enqueues_a_page() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let num = pushable(&one, app, "a", "u1", &["news"], PushService::Apns).await;
@@ -286,7 +286,7 @@ async fn a_page_is_put_onto_the_queue_by_one_of_two_collectors() {
     assert_eq!(read(&one, app, id).await.recipients, 20);
 }
 
-/// Who reads on behind the last one seen misses none, whatever the order of commits.
+/// A reader that continues after the last number misses none, whatever the order of commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalidations_are_read_without_gaps() {
     const DEVICES: usize = 60;
@@ -319,9 +319,9 @@ async fn invalidations_are_read_without_gaps() {
     tokio::join!(finish(&one, a), finish(&other, b), read);
 }
 
-/// A campaign that both make with one key is one.
+/// Two calls with the same key create one campaign.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_makes_one_campaign_on_two_nodes() {
+async fn an_idempotency_key_creates_one_campaign_on_two_nodes() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     for round in 0..10u8 {
@@ -335,9 +335,9 @@ async fn a_key_makes_one_campaign_on_two_nodes() {
     assert_eq!(one.campaigns(app, None, 99, NOW).await.expect("read").len(), 10);
 }
 
-/// Two nodes that accept at once: every push is there, once.
+/// Two nodes accept at once: every push is enqueued once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_accept_plan_their_pushes() {
+async fn two_accepting_nodes_enqueue_every_push_once() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let mut nums = Vec::new();

@@ -1,4 +1,4 @@
-//! Devices, log-ins and confirmations on two nodes at the same moment.
+//! Devices, log-ins and acknowledgements on two nodes at once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ fn jwt(app: AppId, id: &str, of: &str) -> Login {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_is_made_once_by_log_ins_on_two_nodes() {
+async fn log_ins_on_two_nodes_create_a_device_once() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     for round in 0..10 {
         let logins = |step: usize| -> Vec<Login> {
             (0..16).map(|i| jwt(app, &format!("d{round}-{}", i * step % 17), "u1")).collect()
         };
-        // The same devices but for one each, in other orders.
+        // Almost the same devices, in other orders.
         let (first, second) = tokio::join!(one.log_in(logins(1)), other.log_in(logins(5)));
         let (first, second) = (first.expect("read"), second.expect("read"));
         let mut nums: HashMap<String, HashSet<u64>> = HashMap::new();
@@ -56,7 +56,7 @@ async fn a_device_is_made_once_by_log_ins_on_two_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_devices_next_user_hears_nothing_of_the_last() {
+async fn pushes_do_not_reach_a_devices_next_user() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     let of = |name: &str| Request {
@@ -66,7 +66,7 @@ async fn a_devices_next_user_hears_nothing_of_the_last() {
     for round in 0..20 {
         let id = format!("d{round}");
         join(&one, app, &id, "u1", &[]).await;
-        // Sent while it changes hands, from both nodes.
+        // Sent from both nodes while the device changes its user.
         let sending = async {
             for _ in 0..6 {
                 tokio::join!(send(&one, app, of("u1")), send(&other, app, of("u2")));
@@ -96,11 +96,11 @@ async fn a_devices_next_user_hears_nothing_of_the_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_subscribes_hears_what_is_published_afterwards() {
+async fn a_subscription_covers_later_messages() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     for round in 0..20 {
-        // Nobody used it before: both make it.
+        // Both nodes create the unused topic.
         let (id, name) = (format!("d{round}"), format!("t{round}"));
         join(&one, app, &id, "u1", &[]).await;
         let subscribed = AtomicBool::new(false);
@@ -122,7 +122,7 @@ async fn whoever_subscribes_hears_what_is_published_afterwards() {
         let (after, ()) = tokio::join!(publishing, subscribing);
         let logged_in = log_in(&other, login(app, &id)).await;
         let heard: HashSet<NotificationId> = ids(&logged_in.page.messages).into_iter().collect();
-        // The log of the stores under test is short.
+        // The logs of the stores under test are short.
         let kept = after.len().min(crate::conformance::TOPIC_LOG_ROWS as usize);
         assert!(after[after.len() - kept..].iter().all(|id| heard.contains(id)), "round {round}");
     }
@@ -144,7 +144,7 @@ async fn outstanding(store: &Postgres, app: AppId, devices: usize) -> (Vec<Devic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirmation_counts_once_wherever_it_comes() {
+async fn a_confirmation_counts_once_on_any_node() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     let (devices, sent) = outstanding(&one, app, 40).await;
@@ -191,7 +191,7 @@ async fn a_deleted_device_leaves_nothing_outstanding() {
             let state = one.notification(app, id, NOW).await.expect("read").expect("known").state;
             assert_eq!(state, State::Done, "round {round}");
         }
-        // Whoever comes back under the id has a token version of its own.
+        // A recreated device continues its token versions.
         join(&one, app, &id, "u1", &[]).await;
         let made = one.device(app, &device(&id)).await.expect("read").expect("made");
         assert!(made.token_version >= 2, "{}", made.token_version);
@@ -199,10 +199,10 @@ async fn a_deleted_device_leaves_nothing_outstanding() {
     }
 }
 
-/// Registrations, subscriptions, moves and log-ins of the same devices on two nodes: everything is answered, and
-/// what is there in the end hangs together.
+/// Registrations, subscriptions, moves and log-ins of the same devices on two nodes: every call is answered, and the
+/// final state is consistent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_of_the_same_devices_follow_each_other() {
+async fn concurrent_changes_of_the_same_devices_are_serialized() {
     let (database, one, other) = two().await;
     let third = open(&database).await;
     let app = app(&one, "shop").await;

@@ -1,9 +1,9 @@
-//! A PostgreSQL server of the tests' own: from the Debian package, on a Unix socket in a temporary folder.
+//! A PostgreSQL server for the tests: from the Debian package, on a Unix socket in a temporary folder.
 //!
-//! It is the child of a shell that waits for the end of its standard input, which only the test process holds:
-//! however that ends, the shell stops the server and removes the folder. One server is shared by all tests of the
-//! process, each with a database copied from one whose schema is in place; tests that trouble a server start
-//! another.
+//! It is the child of a shell that waits for the end of its standard input, which only the test process holds open:
+//! however the process ends, the shell stops the server and removes the folder. All tests of the process share one
+//! server, and each has a database copied from a template with the schema. Tests that disturb a server start their
+//! own.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
-/// With the current schema and nothing in it.
+/// The template: the current schema without rows.
 const TEMPLATE: &str = "noroshi_template";
 
 /// A server under test.
@@ -26,30 +26,30 @@ pub(super) struct Server {
     folder: PathBuf,
     bin: PathBuf,
     user: Option<(u32, u32)>,
-    /// Its standard input is what the shell waits for.
+    /// The shell waits for the end of this pipe.
     shell: Child,
     template: OnceCell<()>,
     databases: AtomicU32,
 }
 
-/// A database of one test; dropped with it.
+/// The database of one test, dropped with it.
 pub(super) struct Database {
     folder: PathBuf,
     name: String,
 }
 
-/// The one that all tests share.
+/// The server that all tests share.
 pub(super) fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(false))
 }
 
 impl Server {
-    /// `durable`: a crash of it loses nothing, as in production.
+    /// `durable`: a crash loses nothing, as in production.
     pub(super) fn start(durable: bool) -> Self {
         let bin = binaries();
         let user = unprivileged();
-        // The shell's to remove from when it runs.
+        // The shell removes the folder.
         let own = tempfile::Builder::new().prefix("noroshi-pg-").tempdir().expect("a temporary folder");
         let folder = own.path().to_owned();
         if let Some((uid, gid)) = user {
@@ -82,7 +82,7 @@ impl Server {
             .args(["-c", script, "sh"])
             .args([&bin, &folder])
             .stdin(Stdio::piped())
-            // Not ended by a key that ends the tests: it ends by itself.
+            // A key press that interrupts the tests must not end it: it ends with them.
             .process_group(0)
             .spawn()
             .expect("a shell");
@@ -152,7 +152,7 @@ impl Server {
         let store = Postgres::open(options, &mut Registry::default()).await.expect("a fresh store opens");
         store.close().await;
         drop(store);
-        // A copy needs the original for itself: its connections are gone a moment later.
+        // A copy needs the template without connections, which end a moment later.
         let sql =
             format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'");
         execute(&self.folder, &sql).await;
@@ -162,7 +162,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // It ends in a moment, and there is nothing to do if it does not.
+        // It ends soon, and a failure needs no handling.
         let _ = self.shell.wait();
     }
 }
@@ -182,7 +182,7 @@ impl Database {
         url(folder, &self.name)
     }
 
-    /// A connection beside the store's.
+    /// A connection besides the store's.
     pub(super) async fn client(&self) -> tokio_postgres::Client {
         connect(&self.folder, &self.name).await
     }
@@ -195,7 +195,7 @@ impl Drop for Database {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                // The server may be gone with it.
+                // The server may have stopped with it.
                 let url = format!("host={} user=noroshi dbname=postgres", folder.display());
                 if let Ok((client, connection)) = tokio_postgres::connect(&url, NoTls).await {
                     let connection = tokio::spawn(connection);
@@ -226,7 +226,7 @@ async fn execute(folder: &Path, sql: &str) {
     for _ in 0..200 {
         match client.batch_execute(sql).await {
             Ok(()) => return,
-            // The database that is copied is still being left.
+            // Connections to the template are still closing.
             Err(error) if error.code().is_some_and(|code| code.code() == "55006") => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -236,7 +236,7 @@ async fn execute(folder: &Path, sql: &str) {
     panic!("{sql}: in use");
 }
 
-/// Where the package puts them, the newest version first.
+/// The package's folder, newest version first.
 fn binaries() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
@@ -248,7 +248,7 @@ fn binaries() -> PathBuf {
     )
 }
 
-/// PostgreSQL does not run as root: then whom it runs as, the user that the package makes.
+/// PostgreSQL does not run as root: the user that the package creates.
 fn unprivileged() -> Option<(u32, u32)> {
     let own = std::fs::metadata("/proc/self").expect("Linux");
     if std::os::unix::fs::MetadataExt::uid(&own) != 0 {

@@ -1,4 +1,4 @@
-//! What a device's first call costs: how often the store and its server wait for each other, counted on the wire.
+//! The cost of a device's first call, in round trips on the wire.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,8 +12,7 @@ use prometheus_client::registry::Registry;
 use super::{options, server};
 use crate::conformance::world::*;
 
-/// Passes everything on between clients and the server, and counts how often a client says something after it heard
-/// something: each time is a round trip.
+/// A proxy between clients and the server. A round trip is a message of a client after it received something.
 struct Between {
     folder: tempfile::TempDir,
     trips: Arc<AtomicU64>,
@@ -25,7 +24,7 @@ impl Between {
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
         let trips = Arc::new(AtomicU64::new(0));
         let (count, real) = (trips.clone(), real.join(".s.PGSQL.5432"));
-        // It ends with the test process.
+        // Ends with the test process.
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = UnixStream::connect(&real).expect("the server is there");
@@ -73,7 +72,7 @@ async fn a_first_call_is_one_round_trip() {
         send(&store, app, stored(users(&["u1"]))).await;
     }
     let mut cheapest = u64::MAX;
-    // The first prepares its statement; others may meet what a store does in the background.
+    // The first call prepares its statement; others may coincide with background work.
     for _ in 0..20 {
         let before = between.trips();
         let call = store.first_call(app, &device("d1"), 10, NOW).await.expect("read").expect("there");

@@ -1,4 +1,4 @@
-//! A server that goes away at the wrong moment, and what an operator meets at the start.
+//! Failures of the server, and errors that an operator sees at startup.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::server::Server;
 use super::{open, options, server};
 use crate::conformance::world::*;
 
-/// Each with data of its own, so that one that is there twice is found.
+/// Distinct data, so that duplicates are found.
 fn numbered(app: AppId, number: u64) -> Accept {
     let request = Request { data: Some(JsonText::from_valid(number.to_string())), ..stored(users(&["u1"])) };
     Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_oldest_of_a_full_inbox_leave_together() {
+async fn a_full_inbox_evicts_its_oldest_rows_together() {
     let database = server().database().await;
     let options = PostgresOptions { inbox_rows: 32, ..options(&database) };
     let store = Postgres::open(options, &mut Registry::default()).await.expect("opens");
-    crate::conformance::inbox::the_oldest_leave_together(&store).await;
+    crate::conformance::inbox::the_oldest_rows_are_evicted_together(&store).await;
 }
 
 async fn fails(url: &str) -> String {
@@ -35,7 +35,7 @@ async fn fails(url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_was_answered_is_lost_or_doubled_when_the_server_starts_again() {
+async fn a_server_restart_neither_loses_nor_repeats_answered_requests() {
     let server = Server::start(true);
     let database = server.database().await;
     let wide = PostgresOptions { inbox_rows: 1_000_000, ..options(&database) };
@@ -98,7 +98,7 @@ async fn nothing_that_was_answered_is_lost_or_doubled_when_the_server_starts_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_server_that_is_away_is_refused_and_later_works_again() {
+async fn requests_fail_while_the_server_is_away_and_work_again_later() {
     let server = Server::start(false);
     let database = server.database().await;
     let hasty = PostgresOptions { accept_wait: Duration::from_millis(300), ..options(&database) };
@@ -126,7 +126,7 @@ async fn what_waits_for_a_server_that_is_away_is_refused_and_later_works_again()
     assert_eq!(waiting(&store, app, "d1", NOW).await.len(), 2, "what was refused is not there");
 }
 
-/// Ends the session that commits, once.
+/// Ends the committing session, once.
 const LOSE_A_COMMIT: &str = "CREATE SEQUENCE lost;
      CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
          IF nextval('lost') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
@@ -136,7 +136,7 @@ const LOSE_A_COMMIT: &str = "CREATE SEQUENCE lost;
      FOR EACH ROW EXECUTE FUNCTION lose()";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_was_lost_is_made_again() {
+async fn a_lost_commit_is_retried() {
     let (database, store) = super::fresh().await;
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
@@ -149,8 +149,8 @@ async fn a_commit_that_was_lost_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
-    // Its own server: commits of all databases wait for the standby that is never there.
+async fn a_commit_with_a_lost_answer_is_not_repeated() {
+    // A separate server: commits of all databases wait for a standby that never connects.
     let server = Server::start(false);
     let database = server.database().await;
     let store = open(&database).await;
@@ -177,7 +177,7 @@ async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
         }
         let pid: i32 = committing.first().expect("a commit that waits for its standby").get(0);
         wait_for("").await;
-        // It may have gone on by itself.
+        // It may have continued already.
         client.query("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("ended");
     };
     let (id, ()) = tokio::join!(send(&store, app, stored(users(&["u1"]))), waiting_commit);
@@ -197,14 +197,14 @@ async fn nodes_that_start_at_once_agree_on_a_schema() {
     let mut slots = HashMap::new();
     for store in &stores {
         assert_eq!(store.apps().await.expect("read")[0].id, app);
-        // Loose numbers of different slots differ in the same millisecond.
+        // Loose numbers of different slots differ within a millisecond.
         let id = store.note(numbered(app, 1)).message.id;
         assert!(slots.insert(id, ()).is_none(), "{id} was given out twice");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newer_database_is_refused_and_left_alone() {
+async fn a_newer_database_is_rejected_unchanged() {
     let (database, store) = super::fresh().await;
     store.close().await;
     let client = database.client().await;
@@ -216,19 +216,19 @@ async fn a_newer_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_without_the_password() {
+async fn an_unreachable_server_is_reported_without_the_password() {
     let text = fails("postgres://u:secret@127.0.0.1:1/noroshi").await;
     assert!(text.contains("127.0.0.1:1/noroshi") && text.contains("refused"), "{text}");
     assert!(!text.contains("secret") && !text.contains('\n'), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
+async fn ids_increase_after_a_restart_even_if_the_clock_went_back() {
     let (database, store) = super::fresh().await;
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
     let last = send_at(&store, app, stored(users(&["u1"])), at(1_000_000)).await.message.id;
-    // Also when the row that tells of the last one is gone.
+    // Also if the row with the last number is gone.
     store.prune(at(30_000_000), 10).await.expect("pruned");
     assert!(store.notification(app, last, NOW).await.expect("read").is_none());
     let noted = store.note(numbered(app, 1)).message.id;
@@ -239,9 +239,9 @@ async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
     assert_ne!(store.note(numbered(app, 2)).message.id, noted);
 }
 
-/// Where the old primary goes on as one that may only be read, connections to it stand and are of no use.
+/// After a failover the old primary is read-only, and its open connections are useless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_may_only_read_any_more_are_left() {
+async fn read_only_connections_are_dropped() {
     let server = Server::start(false);
     let database = server.database().await;
     let store = open(&database).await;
@@ -249,7 +249,7 @@ async fn connections_that_may_only_read_any_more_are_left() {
     join(&store, app, "d1", "u1", &[]).await;
     send(&store, app, stored(users(&["u1"]))).await;
     let client = database.client().await;
-    // Sessions that are made from now on may write, those that stand may not.
+    // New sessions may write, existing ones may not.
     let new_ones = "DO $$ BEGIN
         EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = off', current_database()); END $$";
     client.batch_execute(new_ones).await.expect("set");

@@ -1,4 +1,4 @@
-//! What an operator meets at the start.
+//! Errors that an operator sees at startup.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -10,7 +10,7 @@ use super::{fresh, open, options};
 use crate::conformance::world::*;
 
 #[tokio::test]
-async fn what_was_written_is_there_after_a_restart() {
+async fn written_rows_survive_a_restart() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let num = join(&store, app, "d1", "u1", &["news"]).await;
@@ -29,12 +29,12 @@ async fn what_was_written_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
+async fn ids_increase_after_a_restart_even_if_the_clock_went_back() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
     let last = send_at(&store, app, stored(users(&["u1"])), at(1_000_000)).await.message.id;
-    // Also when the row that tells of the last one is gone.
+    // Also if the row with the last number is gone.
     store.prune(at(30_000_000), 10).await.expect("pruned");
     assert!(store.notification(app, last, NOW).await.expect("read").is_none());
     drop(store);
@@ -44,7 +44,7 @@ async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
 }
 
 #[tokio::test]
-async fn what_was_queued_is_done_before_it_closes() {
+async fn close_finishes_queued_work() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &["news"]).await;
@@ -66,7 +66,7 @@ async fn what_was_queued_is_done_before_it_closes() {
 }
 
 #[test]
-fn the_folder_is_made_for_its_owner_alone() {
+fn the_folder_is_private_to_its_owner() {
     let parent = tempfile::tempdir().expect("a temporary folder");
     let folder = parent.path().join("a/b");
     let store = open(&folder, options()).expect("made");
@@ -80,14 +80,14 @@ fn the_folder_is_made_for_its_owner_alone() {
     assert!(!left.iter().any(|name| name.to_string_lossy().ends_with("-wal")), "{left:?}");
 }
 
-/// One line that names the path.
+/// One line with the path.
 fn check_line(error: &OpenError, path: &std::path::Path) {
     let line = error.to_string();
     assert!(line.contains(&path.display().to_string()) && !line.contains('\n'), "{line}");
 }
 
 #[test]
-fn a_folder_in_use_is_refused() {
+fn a_folder_in_use_is_rejected() {
     let (folder, store) = fresh(options());
     let error = open(folder.path(), options()).err().expect("refused");
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");
@@ -97,9 +97,9 @@ fn a_folder_in_use_is_refused() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_refused() {
+fn an_unwritable_folder_is_rejected() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // A file where the folder should be stops the superuser too.
+    // A file in place of the folder stops even root.
     let file = folder.path().join("file");
     std::fs::write(&file, "x").expect("written");
     for path in [file.clone(), file.join("data")] {
@@ -110,7 +110,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_newer_database_is_refused_and_left_alone() {
+fn a_newer_database_is_rejected_unchanged() {
     let (folder, store) = fresh(options());
     drop(store);
     let file = folder.path().join("noroshi.db");
@@ -131,7 +131,7 @@ fn a_newer_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_damaged_database_is_refused() {
+fn a_damaged_database_is_rejected() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("noroshi.db");
     std::fs::write(&file, "this is not a database, ".repeat(400)).expect("written");
@@ -140,7 +140,7 @@ fn a_damaged_database_is_refused() {
     check_line(&error, &file);
 }
 
-/// The trait object is what the rest of a node holds.
+/// The rest of a node holds a trait object.
 #[tokio::test]
 async fn it_is_a_store() {
     let (_folder, store) = fresh(options());

@@ -1,4 +1,4 @@
-//! Push work across restarts and migrations, and that its queries find their rows by index.
+//! Push work across restarts and migrations, and the indexes of its queries.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn number(db: &Connection, sql: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn all_leases_are_void_after_a_restart_and_claims_stand() {
+async fn a_restart_ends_leases_and_keeps_claims() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let a = pushable(&store, app, "a", "u1", &[], PushService::Apns).await;
@@ -36,7 +36,7 @@ async fn all_leases_are_void_after_a_restart_and_claims_stand() {
     }
     let taken = take(&store, 30).await;
     assert_eq!((taken.batches.len(), not_needed(&taken)), (2, 2));
-    // Confirmed after the claim, and then the process dies.
+    // Confirmed after the claim, then the process crashes.
     store.ack(vec![Ack { device: b, ids: sent }], at(31)).await.expect("confirmed");
     drop(store);
     let store = open(folder.path(), options()).expect("it opens again");
@@ -51,7 +51,7 @@ async fn all_leases_are_void_after_a_restart_and_claims_stand() {
 }
 
 #[tokio::test]
-async fn a_walk_and_a_campaign_go_on_after_a_restart() {
+async fn a_walk_and_a_campaign_continue_after_a_restart() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let num = pushable(&store, app, "a", "u1", &["news"], PushService::Apns).await;
@@ -71,7 +71,7 @@ async fn a_walk_and_a_campaign_go_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn confirmations_and_outcomes_go_in_bounded_parts() {
+async fn rows_of_forgotten_notifications_are_removed_in_bounded_steps() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let mut nums = Vec::new();
@@ -82,7 +82,7 @@ async fn confirmations_and_outcomes_go_in_bounded_parts() {
     let request =
         Request { when: When::Connected, ttl: ttl(60), push: fallback(30), ..stored(users(&["u1"])) };
     let id = send(&store, app, request).await;
-    // One is in the batch; nobody will ask for the other.
+    // One device is in the batch; the other needs no push.
     for num in [nums[0], bare] {
         assert_eq!(ack(&store, num, &[id]).await, 1);
     }
@@ -105,7 +105,7 @@ async fn confirmations_and_outcomes_go_in_bounded_parts() {
 }
 
 #[tokio::test]
-async fn a_first_database_is_brought_up_to_date() {
+async fn a_version_1_database_is_upgraded() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let db = database(folder.path());
     db.execute_batch(include_str!("../../../migrations/0001_initial.sql")).expect("the first schema");
@@ -152,10 +152,9 @@ async fn a_first_database_is_brought_up_to_date() {
     assert!(number(&database(folder.path()), "PRAGMA user_version") >= 6);
 }
 
-/// Many rows that are due later, leased, or of what does not run, are not looked at: the plans of the
-/// queries that find work search an index and sort nothing.
+/// Queries do not read rows that are due later, leased, or paused: their plans search an index and sort nothing.
 #[tokio::test]
-async fn work_is_found_by_index() {
+async fn push_queries_use_indexes() {
     let (folder, store) = fresh(options());
     store.close().await;
     let db = database(folder.path());
@@ -232,9 +231,9 @@ async fn work_is_found_by_index() {
     }
 }
 
-/// What is paused and what is due later is passed over, however much it is.
+/// Any number of paused and later rows is skipped.
 #[tokio::test]
-async fn what_waits_is_passed_over() {
+async fn waiting_rows_are_skipped() {
     let (_folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let num = pushable(&store, app, "a", "u1", &[], PushService::Apns).await;
@@ -255,7 +254,7 @@ async fn what_waits_is_passed_over() {
         end_all(&store, taken.batches, Outcome::Pushed).await;
     }
     assert_eq!(take(&store, 0).await.next_due, Some(at(5_000)));
-    // Aborting takes the rows away, more than one commit does.
+    // Aborting removes more rows than one commit does.
     let (_, departed) = store
         .set_campaign_state(app, ahead, &[CampaignState::Running], CampaignState::Aborted, at(1))
         .await

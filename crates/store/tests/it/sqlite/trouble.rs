@@ -1,4 +1,4 @@
-//! A full disk, a full queue, and answers that misbehave.
+//! A full disk, a full queue, and answers that panic.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn request(app: AppId, request: Request) -> Accept {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_and_loses_nothing() {
+async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let limited = Options { database_bytes_max: Some(1 << 20), inbox_rows: 10_000, ..options() };
     let (folder, store) = fresh(limited.clone());
     let (app, filler) = (app(&store, "shop").await, app(&store, "filler").await);
@@ -39,15 +39,15 @@ async fn a_full_disk_refuses_and_loses_nothing() {
         }
     };
     assert!(matches!(error, Error::Full), "{error}");
-    // Reads go on, and what was accepted is all there.
+    // Reads still work, and everything accepted is there.
     assert_eq!(waiting(&store, app, "d1", NOW).await, accepted);
     assert!(matches!(accept(&store, request(filler, large())).await, Err(Error::Full)), "still full");
-    // Space comes back: what is removed makes room.
+    // Removals free space.
     assert_eq!(ack(&store, d1, &accepted[..1]).await, 1, "a confirmation needs no new space");
     store.delete_app(filler).await.expect("deleted");
     accepted.push(send(&store, app, large()).await);
     assert_eq!(waiting(&store, app, "d1", NOW).await, accepted[1..]);
-    // And a larger disk after a restart.
+    // A restart with a larger limit frees space too.
     store.close().await;
     drop(store);
     let store = open(folder.path(), Options { database_bytes_max: None, ..limited }).expect("it opens");
@@ -58,12 +58,12 @@ async fn a_full_disk_refuses_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn the_oldest_of_a_full_inbox_leave_together() {
+async fn a_full_inbox_evicts_its_oldest_rows_together() {
     let (_folder, store) = fresh(Options { inbox_rows: 32, ..options() });
-    crate::conformance::inbox::the_oldest_leave_together(&store).await;
+    crate::conformance::inbox::the_oldest_rows_are_evicted_together(&store).await;
 }
 
-/// Keeps the writer's thread busy until the sender is dropped.
+/// Blocks the writer's thread until the sender is dropped.
 fn block_writer(store: &impl Notifications, app: AppId) -> mpsc::SyncSender<()> {
     let (release, released) = mpsc::sync_channel::<()>(0);
     let (entered, inside) = mpsc::sync_channel(1);
@@ -79,7 +79,7 @@ fn block_writer(store: &impl Notifications, app: AppId) -> mpsc::SyncSender<()> 
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_at_once_and_drops_what_is_behind_first() {
+async fn a_full_queue_rejects_requests_and_drops_background_writes_first() {
     let (_folder, store) = fresh(Options { write_queue: 8, ..options() });
     let app = app(&store, "shop").await;
     let d1 = join(&store, app, "d1", "u1", &[]).await;

@@ -1,4 +1,4 @@
-//! The writer: groups of operations and what it tells of them.
+//! The writer: groups of operations and their results.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::{fresh, options};
 use crate::conformance::world::*;
 
 #[tokio::test]
-async fn an_operation_that_fails_undoes_itself_alone() {
+async fn a_failed_operation_rolls_back_only_itself() {
     let mut registry = Registry::with_prefix("noroshi");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Sqlite::open(folder.path(), options(), &mut registry).expect("opens");
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
-    // The first answer holds the writer until all the others are queued: they share one commit.
+    // The first answer blocks the writer until all others are queued, so they share one commit.
     let (release, released) = mpsc::sync_channel::<()>(0);
     let (answer, answers) = mpsc::sync_channel(64);
     let request = |body: u8| Accept {
@@ -60,7 +60,7 @@ async fn an_operation_that_fails_undoes_itself_alone() {
 }
 
 #[tokio::test]
-async fn outcomes_of_nothing_known_leave_no_rows_behind() {
+async fn outcomes_of_unknown_notifications_are_not_stored() {
     let (folder, store) = fresh(options());
     let id = NotificationId::from_bytes([9; 16]);
     let app = app(&store, "shop").await;

@@ -1,0 +1,31 @@
+//! Everything that the engines share: how rows map to values, codes and limits, and what a call does apart from reading
+//! and writing rows. Both engines keep tables with the same names and columns.
+//!
+//! - [`record`] reads columns; [`session`] runs statements whose text is the same for both engines.
+//! - `app`, `credential`, `definition`, `endpoint` and `purge` are written once, on a `Session`.
+//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `device`,
+//!   `login`, `backlog`, `inbox`, `audience`, `topic`, `share`, `cells`.
+//!
+//! Nothing here opens a database, takes a lock or knows how an engine schedules its work.
+
+pub(crate) mod accept;
+pub(crate) mod app;
+pub(crate) mod audience;
+pub(crate) mod backlog;
+pub(crate) mod campaign;
+pub(crate) mod cells;
+pub(crate) mod credential;
+pub(crate) mod definition;
+pub(crate) mod device;
+pub(crate) mod device_list;
+pub(crate) mod endpoint;
+pub(crate) mod inbox;
+pub(crate) mod login;
+pub(crate) mod notification;
+pub(crate) mod outcome;
+pub(crate) mod purge;
+pub(crate) mod push;
+pub(crate) mod record;
+pub(crate) mod session;
+pub(crate) mod share;
+pub(crate) mod topic;

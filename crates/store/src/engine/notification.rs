@@ -1,0 +1,255 @@
+//! Rows of notifications: codes, texts, and the values that callers read from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_types::{
+    Epoch, Message, NotificationId, Outcome, Position, Push, PushMode, Request, Target, Timestamp, Topic,
+    TopicPosition, TraceContext, Urgency, When, limits,
+};
+
+use super::outcome::{self, Sums};
+use super::record::{Record, unknown};
+use crate::ids::Ids;
+use crate::{Accept, Error, NotificationState, PushContent, RequestSummary, State};
+
+/// What the store still holds of a notification for its devices. Values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Standing {
+    /// Nothing: only connected devices received it.
+    Nothing = 0,
+    /// Inbox rows, or a row in a topic's log. They may be acknowledged by now.
+    Kept = 1,
+    /// It left a topic's log before its ttl ended: collapsed or trimmed.
+    Replaced = 2,
+    /// The ttl ended, and the remaining rows were removed.
+    Expired = 3,
+    Cancelled = 4,
+}
+
+impl Standing {
+    pub(crate) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Kept,
+            2 => Self::Replaced,
+            3 => Self::Expired,
+            4 => Self::Cancelled,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Kinds of targets by their stored code.
+const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
+
+pub(crate) fn target_of(target: &Target) -> (u8, Option<&str>) {
+    match target {
+        Target::Users(_) => (0, None),
+        Target::Devices(_) => (1, None),
+        Target::Topic(topic) => (2, Some(topic.as_str())),
+        Target::Condition(condition) => (3, Some(condition.as_str())),
+        Target::Everyone => (4, None),
+    }
+}
+
+/// The code of a campaign's notification in [`TARGETS`].
+pub(crate) const TO_CAMPAIGN: u8 = 5;
+
+/// The message that devices receive.
+pub(crate) fn message_of(accept: &Accept, id: NotificationId, position: Option<Position>) -> Message {
+    let request = &accept.request;
+    let topic = match &request.target {
+        Target::Topic(topic) => Some(topic.clone()),
+        Target::Everyone => Some(Topic::everyone()),
+        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => None,
+    };
+    Message {
+        id,
+        app: accept.app,
+        when: request.when,
+        urgency: request.urgency,
+        topic: topic.zip(position).map(|(topic, position)| TopicPosition { topic, position }),
+        notification: request.notification.clone(),
+        data: request.data.clone(),
+        sent_at: accept.now,
+        expires_at: request.expires_at(accept.now),
+        push_waits: request.push.mode == PushMode::Fallback,
+        waits_for_use: request.waits_for_use,
+    }
+}
+
+/// The row is kept at least until then.
+pub(crate) fn keep_until(accept: &Accept, trace_retention: Duration) -> Timestamp {
+    let until = accept.request.expires_at(accept.now).max(accept.now.saturating_add(trace_retention));
+    match accept.idempotency {
+        // The answer to a repeated request comes from this row.
+        Some(_) => until.max(accept.now.saturating_add(limits::IDEMPOTENCY_WINDOW)),
+        None => until,
+    }
+}
+
+/// The mode of [`push_text`]; `never` is the default.
+fn push_mode(text: Option<&str>) -> PushMode {
+    match text {
+        Some("always") => PushMode::Always,
+        Some("fallback") => PushMode::Fallback,
+        _ => PushMode::Never,
+    }
+}
+
+/// The push section as JSON, with `waits` if idle devices do not receive the message yet; `None` for the defaults.
+pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
+    let mode = match push.mode {
+        PushMode::Never => "never",
+        PushMode::Fallback => "fallback",
+        PushMode::Always => "always",
+    };
+    let mut text = format!(r#"{{"mode":"{mode}","after_ms":{}"#, push.after.as_millis());
+    for (service, own) in [("apns", &push.apns), ("fcm", &push.fcm), ("webpush", &push.webpush)] {
+        if let Some(own) = own {
+            text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
+        }
+    }
+    if waits_for_use {
+        text.push_str(r#","waits":"use""#);
+    }
+    text.push('}');
+    (waits_for_use || *push != Push::default()).then_some(text)
+}
+
+/// The trace context in a column; `None` too if only a newer program can read it.
+pub(crate) fn trace_of(row: &(impl Record + ?Sized), column: usize) -> Result<Option<TraceContext>, Error> {
+    Ok(row.bytes_or_null(column)?.and_then(TraceContext::from_stored))
+}
+
+/// Acknowledgements of a topic's subscribers are not recorded per message, so a message in a log is pending until its
+/// ttl ends.
+fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> State {
+    let outstanding = outcome::outstanding(sums) > 0;
+    match standing {
+        Standing::Cancelled => State::Cancelled,
+        Standing::Kept if in_topic || outstanding => match expired {
+            true => State::Expired,
+            false => State::Pending,
+        },
+        Standing::Expired if in_topic || sums[Outcome::Expired as usize] > 0 => State::Expired,
+        Standing::Nothing | Standing::Kept | Standing::Replaced | Standing::Expired => State::Done,
+    }
+}
+
+/// What decides whether a device still needs a push when its batch is taken. Values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fallback {
+    /// Nothing: every device does, or the decision was made before.
+    Settled = 0,
+    /// Whether the notification is in the device's inbox.
+    Inbox = 1,
+    /// Whether the device's position in the topic is before the message.
+    Position = 2,
+    /// Whether there is no confirmation.
+    Confirmed = 3,
+}
+
+impl Fallback {
+    pub(crate) fn of(request: &Request) -> Self {
+        let in_topic = matches!(request.target, Target::Topic(_) | Target::Everyone);
+        match request.push.mode {
+            PushMode::Never | PushMode::Always => Self::Settled,
+            PushMode::Fallback if request.when != When::Stored => Self::Confirmed,
+            PushMode::Fallback if in_topic => Self::Position,
+            // With a ttl of 0 there is no inbox row.
+            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Confirmed,
+            PushMode::Fallback => Self::Inbox,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Inbox,
+            2 => Self::Position,
+            3 => Self::Confirmed,
+            _ => Self::Settled,
+        }
+    }
+}
+
+/// The message of a row from column `first` on: `num, app, delivery, urgency, notification, data, created_at, expires_at,
+/// topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, and whether idle devices wait.
+pub(crate) fn message_of_row(
+    row: &(impl Record + ?Sized),
+    first: usize,
+    ids: &Ids,
+) -> Result<Message, Error> {
+    let topic = match row.count_or_null(first + 8)? {
+        Some(offset) => Some(TopicPosition {
+            topic: Topic::from_trusted(row.text(first + 9)?),
+            position: Position { epoch: Epoch(row.int(first + 10)? as u32), offset },
+        }),
+        None => None,
+    };
+    Ok(Message {
+        id: ids.id(row.int(first)?),
+        app: row.app(first + 1)?,
+        when: When::from_code(row.code(first + 2)?).ok_or_else(|| unknown("delivery"))?,
+        urgency: Urgency::from_code(row.code(first + 3)?).ok_or_else(|| unknown("urgency"))?,
+        topic,
+        notification: row.json_or_null(first + 4)?,
+        data: row.json_or_null(first + 5)?,
+        sent_at: row.time(first + 6)?,
+        expires_at: row.time(first + 7)?,
+        push_waits: row.flag(first + 11)?,
+        waits_for_use: row.flag(first + 12)?,
+    })
+}
+
+/// Columns of `notifications n` behind those of the message, for [`notification_state`].
+pub(crate) const STATE_COLUMNS: &str =
+    "n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing, n.trace";
+
+/// The state of a notification from the columns of its message and [`STATE_COLUMNS`]. `opened` counts devices.
+pub(crate) fn notification_state(
+    row: &(impl Record + ?Sized),
+    ids: &Ids,
+    mut sums: Sums,
+    opened: u64,
+    now: Timestamp,
+) -> Result<NotificationState, Error> {
+    let message = message_of_row(row, 0, ids)?;
+    let request = RequestSummary {
+        target: TARGETS.get(usize::from(row.code(13)?)).copied().unwrap_or("unknown"),
+        target_text: row.string_or_null(14)?,
+        targets: row.count_or_null(15)?,
+        collapse_key: row.string_or_null(16)?,
+        retain: row.flag(17)?,
+        trace: trace_of(row, 19)?,
+    };
+    sums[Outcome::Opened as usize] = opened;
+    let standing = Standing::from_code(row.code(18)?);
+    let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
+    let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
+    let counts = counts.filter(|(_, count)| *count > 0).collect();
+    Ok(NotificationState { message: Arc::new(message), request, state, counts })
+}
+
+/// Reads `notification, data, urgency, collapse_key`, of the push section `mode, after_ms, apns, fcm, webpush`, then
+/// `created_at, expires_at, trace`.
+pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Error> {
+    Ok(PushContent {
+        notification: row.json_or_null(0)?,
+        data: row.json_or_null(1)?,
+        urgency: Urgency::from_code(row.code(2)?).unwrap_or_default(),
+        collapse_key: row.text_or_null(3)?.map(Box::from),
+        push: Push {
+            mode: push_mode(row.text_or_null(4)?),
+            after: Duration::from_millis(row.count_or_null(5)?.unwrap_or(0)),
+            apns: row.json_or_null(6)?,
+            fcm: row.json_or_null(7)?,
+            webpush: row.json_or_null(8)?,
+        },
+        sent_at: row.time(9)?,
+        expires_at: row.time(10)?,
+        trace: trace_of(row, 11)?,
+    })
+}

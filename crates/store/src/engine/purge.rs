@@ -1,0 +1,201 @@
+//! Removes what a deleted app owned, a bounded number of rows per commit.
+//!
+//! The commit of `delete_app` removes the app's row and its keys; after that no caller can reach the rest. A row of
+//! `deleted_apps` marks the app until nothing is left and every node has learned of the deletion, because a node that
+//! has not may still write rows of the app. Only one node at a time removes rows of an app: it locks the mark, and the
+//! others skip a locked mark.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use noroshi_types::{AppId, Timestamp};
+
+use super::session::{self, Session, values};
+
+/// Rows removed by one commit, approximately: 10 µs each.
+pub(crate) const ROWS: i64 = 1_000;
+/// For how long `delete_app` itself removes rows. The clean-up task removes the rest.
+pub(crate) const INLINE_LIMIT: Duration = Duration::from_secs(10);
+/// Every node learns of a deleted app within seconds, and a request ends within a minute.
+const MARK_RETENTION: Duration = Duration::from_secs(3_600);
+/// Notifications that one commit scans. They have no index by app: it would cost every message, and apps are rarely
+/// deleted.
+const NOTIFICATIONS: i64 = 5_000;
+/// Parents whose children one commit removes.
+const PARENTS: i64 = 100;
+
+/// Run in the commit that deletes the app ($1).
+const BEGIN: [&str; 3] = [
+    "DELETE FROM keys WHERE app = $1",
+    "DELETE FROM push_credentials WHERE app = $1",
+    "INSERT INTO deleted_apps (app) VALUES ($1) ON CONFLICT DO NOTHING",
+];
+
+/// A table whose rows belong to an app.
+struct Owned {
+    table: &'static str,
+    /// Its primary key.
+    key: &'static str,
+    /// Tables whose rows belong to a row of this one: name, primary key, and the column that names the parent. Children
+    /// are removed before their parents.
+    children: &'static [(&'static str, &'static str, &'static str)],
+}
+
+const fn without_children(table: &'static str, key: &'static str) -> Owned {
+    Owned { table, key, children: &[] }
+}
+
+/// Push work comes first, so that no more pushes are sent.
+const OWNED: [Owned; 15] = [
+    without_children("push_queue", "id"),
+    without_children("push_walks", "id"),
+    Owned {
+        table: "campaigns",
+        key: "num",
+        children: &[
+            ("campaign_lines", "campaign, seq", "campaign"),
+            ("campaign_counts", "campaign, outcome, reason", "campaign"),
+            ("campaign_latency", "campaign, bucket", "campaign"),
+            ("campaign_variants", "campaign, variant", "campaign"),
+            ("campaign_variant_counts", "campaign, variant, outcome, reason", "campaign"),
+        ],
+    },
+    Owned { table: "cell_messages", key: "num", children: &[("cell_parts", "num, cell", "num")] },
+    Owned {
+        table: "devices",
+        key: "num",
+        children: &[
+            ("endpoints", "id", "device"),
+            ("inbox", "device, num", "device"),
+            ("subscriptions", "device, topic", "device"),
+            ("share_members", "share, device", "device"),
+        ],
+    },
+    without_children("share_groups", "num"),
+    Owned { table: "topics", key: "num", children: &[("topic_log", "topic, topic_offset", "topic")] },
+    without_children("definitions", "num"),
+    without_children("deleted_devices", "app, id"),
+    without_children("revocations", "app, kind, id"),
+    without_children("push_invalidations", "seq"),
+    without_children("idempotency", "app, key"),
+    without_children("cell_devices", "app, device"),
+    without_children("cell_users", "app, \"user\", cell"),
+    without_children("cell_keys", "app, key"),
+];
+
+/// The statements of each table, children first. Values: the app ($1) and how many rows to remove at most ($2). The
+/// statements of a table repeat until none of them removes a row.
+static STATEMENTS: LazyLock<Vec<Vec<String>>> =
+    LazyLock::new(|| OWNED.iter().map(Owned::statements).collect());
+
+impl Owned {
+    fn statements(&self) -> Vec<String> {
+        let Self { table, key, children } = self;
+        if children.is_empty() {
+            let rows = format!("SELECT {key} FROM {table} WHERE app = $1 LIMIT $2");
+            return vec![format!("DELETE FROM {table} WHERE ({key}) IN ({rows})")];
+        }
+        let parents = format!("SELECT {key} FROM {table} WHERE app = $1 ORDER BY {key} LIMIT {PARENTS}");
+        let child = |(child, child_key, parent): &(&str, &str, &str)| {
+            let columns = child_key.split(", ").map(|column| format!("c.{column}"));
+            let columns = columns.collect::<Vec<_>>().join(", ");
+            let rows = format!(
+                "SELECT {columns} FROM ({parents}) AS p JOIN {child} AS c ON c.{parent} = p.{key} LIMIT $2"
+            );
+            format!("DELETE FROM {child} WHERE ({child_key}) IN ({rows})")
+        };
+        let parent = format!("DELETE FROM {table} WHERE CAST($2 AS BIGINT) > 0 AND {key} IN ({parents})");
+        children.iter().map(child).chain([parent]).collect()
+    }
+}
+
+/// The last of the notifications of one scan ($1: after which number, $2: how many).
+const SCAN_END: &str =
+    "SELECT max(num) FROM (SELECT num FROM notifications WHERE num > $1 ORDER BY num LIMIT $2) AS p";
+
+/// Rows that belong to notifications of the app ($1) with numbers above $2 and up to $3; at most $4.
+const PARTS: [&str; 4] = [
+    "DELETE FROM outcomes WHERE (num, seq) IN (
+         SELECT o.num, o.seq FROM notifications AS n JOIN outcomes AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM push_confirmed WHERE (num, device) IN (
+         SELECT o.num, o.device FROM notifications AS n JOIN push_confirmed AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM openings WHERE (num, device) IN (
+         SELECT o.num, o.device FROM notifications AS n JOIN openings AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM variant_notifications WHERE num IN (
+         SELECT o.num FROM notifications AS n JOIN variant_notifications AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+];
+
+/// The app is gone with this commit; what it owned follows page by page.
+pub(crate) async fn begin<S: Session>(session: &S, app: AppId) -> Result<(), S::Error> {
+    for sql in BEGIN {
+        session.execute(sql, &values![app]).await?;
+    }
+    Ok(())
+}
+
+/// Removes about `rows_max` rows; true if there may be more.
+pub(crate) async fn page<S: Session>(session: &S, app: AppId, rows_max: i64) -> Result<bool, S::Error> {
+    let sql = format!("SELECT cursor FROM deleted_apps WHERE app = $1 {}", S::FOR_UPDATE_SKIP_LOCKED);
+    let cursor = session::first(session, &sql, &values![app], |row| row.int(0)).await?;
+    let Some(cursor) = cursor else { return Ok(false) };
+    let mut left = rows_max;
+    for table in STATEMENTS.iter() {
+        loop {
+            let before = left;
+            for sql in table {
+                left -= session.execute(sql, &values![app, left]).await? as i64;
+                if left <= 0 {
+                    return Ok(true);
+                }
+            }
+            if left == before {
+                break;
+            }
+        }
+    }
+    notifications(session, app, cursor, left).await
+}
+
+async fn notifications<S: Session>(
+    session: &S,
+    app: AppId,
+    after: i64,
+    mut left: i64,
+) -> Result<bool, S::Error> {
+    let end =
+        session::one(session, SCAN_END, &values![after, NOTIFICATIONS], |row| row.int_or_null(0)).await?;
+    let Some(end) = end else { return Ok(false) };
+    for sql in PARTS {
+        left -= session.execute(sql, &values![app, after, end, left]).await? as i64;
+        if left <= 0 {
+            return Ok(true);
+        }
+    }
+    let sql = "DELETE FROM notifications WHERE app = $1 AND num > $2 AND num <= $3";
+    session.execute(sql, &values![app, after, end]).await?;
+    session.execute("UPDATE deleted_apps SET cursor = $2 WHERE app = $1", &values![app, end]).await?;
+    Ok(true)
+}
+
+/// Continues with all deleted apps; true if there may be more.
+pub(crate) async fn resume<S: Session>(
+    session: &S,
+    now: Timestamp,
+    rows_max: usize,
+) -> Result<bool, S::Error> {
+    let marked = session.query("SELECT app FROM deleted_apps ORDER BY app", &[], |row| row.app(0)).await?;
+    for app in marked {
+        if page(session, app, rows_max as i64).await? {
+            return Ok(true);
+        }
+        let sql = "UPDATE deleted_apps SET since = $2 WHERE app = $1 AND since IS NULL";
+        session.execute(sql, &values![app, now]).await?;
+    }
+    let before = now.0 as i64 - MARK_RETENTION.as_millis() as i64;
+    session.execute("DELETE FROM deleted_apps WHERE since <= $1", &values![before]).await?;
+    Ok(false)
+}

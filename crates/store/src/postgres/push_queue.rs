@@ -1,0 +1,124 @@
+//! Rows of the push queue.
+//!
+//! Several nodes may change the same row at once; its lock serializes them: a take skips locked rows, all others wait.
+//! Rows are always locked in the order of their ids.
+
+use std::time::Duration;
+
+use noroshi_types::{BatchId, DeviceNum, Timestamp};
+
+use super::transaction::{Failed, Tx};
+use crate::engine::device_list;
+use crate::engine::push::{CancelledWork, Entry, service_code};
+use crate::engine::record::Record;
+use crate::ids::Num;
+use crate::{Lease, Renewal, VariantNum};
+
+/// Milliseconds by the server's clock, which all nodes share.
+pub(super) const ENGINE_NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
+
+/// Batches that one statement adds, column by column.
+#[derive(Default)]
+pub(super) struct NewRows {
+    apps: Vec<i64>,
+    lanes: Vec<i64>,
+    services: Vec<i64>,
+    campaigns: Vec<i64>,
+    nums: Vec<i64>,
+    variants: Vec<i64>,
+    dues: Vec<i64>,
+    attempts: Vec<i64>,
+    fallbacks: Vec<i64>,
+    recipients: Vec<Vec<u8>>,
+}
+
+impl NewRows {
+    /// Adds one batch, unless it has no recipients; they must be sorted.
+    pub(super) fn push(&mut self, entry: &Entry, recipients: &[DeviceNum]) {
+        if recipients.is_empty() {
+            return;
+        }
+        self.apps.push(entry.app.0.into());
+        self.lanes.push(entry.lane as i64);
+        self.services.push(service_code(entry.service).into());
+        self.campaigns.push(entry.campaign);
+        self.nums.push(entry.num);
+        self.variants.push(VariantNum::code(entry.variant).into());
+        self.dues.push(entry.due_at.0 as i64);
+        self.attempts.push(entry.attempt.into());
+        self.fallbacks.push(entry.fallback as i64);
+        self.recipients.push(device_list::encode(recipients));
+    }
+
+    pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
+        if self.apps.is_empty() {
+            return Ok(());
+        }
+        tx.execute(
+            "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
+                                     leased_until, recipients)
+             SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
+             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                         $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+                 AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)",
+            &[
+                &self.apps,
+                &self.lanes,
+                &self.services,
+                &self.campaigns,
+                &self.nums,
+                &self.variants,
+                &self.dues,
+                &self.attempts,
+                &self.fallbacks,
+                &self.recipients,
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+/// Leases are identified by when they end by their taker's clock; by the server's clock they last for `lease` from now.
+pub(super) async fn renew(
+    tx: &Tx,
+    holder: i64,
+    leases: &[Lease],
+    (until, lease): (Timestamp, Duration),
+    why: Renewal,
+) -> Result<Vec<BatchId>, Failed> {
+    let mut leases = leases.to_vec();
+    leases.sort_unstable_by_key(|lease| lease.batch);
+    let ids: Vec<i64> = leases.iter().map(|lease| lease.batch.0 as i64).collect();
+    let untils: Vec<i64> = leases.iter().map(|lease| lease.until.0 as i64).collect();
+    let sql = format!(
+        "WITH held AS (
+             SELECT q.id FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, until)
+             JOIN push_queue q ON q.id = lease.id
+             WHERE q.leased_until = lease.until AND q.leased_until > 0
+             ORDER BY q.id FOR UPDATE OF q)
+         UPDATE push_queue q SET leased_until = $3::bigint, holder = CASE WHEN $3::bigint > 0 THEN $4::bigint ELSE 0 END,
+                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + $5::bigint ELSE 0 END,
+                                 takes = greatest(takes + $6::bigint, 0)
+         FROM held WHERE q.id = held.id RETURNING q.id"
+    );
+    let (until, lease_ms) = (until.0 as i64, lease.as_millis() as i64);
+    let rows = tx.query(&sql, &[&ids, &untils, &until, &holder, &lease_ms, &why.takes()]).await?;
+    rows.iter().map(|row| Ok(BatchId(row.count(0)?))).collect()
+}
+
+/// Removes the batches of a notification that nobody has taken, and its walk.
+pub(super) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWork, Failed> {
+    // The walk first: a call that moves it on at this moment has enqueued its page before this continues.
+    let walks = tx.execute("DELETE FROM push_walks WHERE num = $1", &[&num]).await?;
+    let row =
+        tx.query_one("SELECT EXISTS (SELECT 1 FROM push_queue WHERE num = $1 AND num > 0)", &[&num]).await?;
+    let mut work = CancelledWork { any: walks > 0 || row.flag(0)?, ..CancelledWork::default() };
+    let sql = "WITH free AS (
+             SELECT id FROM push_queue WHERE num = $1 AND num > 0 AND leased_until = 0 ORDER BY id FOR UPDATE)
+         DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.recipients, q.campaign";
+    for row in tx.query(sql, &[&num]).await? {
+        work.add(row.bytes(0)?, row.int(1)?);
+    }
+    Ok(work.finish())
+}

@@ -1,0 +1,162 @@
+//! What became of a notification, as callers ask for it, and cancelling one.
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, Timestamp};
+
+use super::backlog::MESSAGE_COLUMNS;
+use super::transaction::{Failed, Tx};
+use super::{Postgres, campaign_row, campaign_sum, inbox, opened, outcome, push_queue, topic_log};
+use crate::engine::campaign::{CampaignNum, Count};
+use crate::engine::device_list;
+use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
+use crate::engine::outcome::{NO_SUMS, Part};
+use crate::engine::push::{CancelledWork, Done};
+use crate::engine::record::Record;
+use crate::ids::Num;
+use crate::{Cancelled, Departed, Error, NotificationState, Trace, TraceStep, Work};
+
+pub(super) async fn state(
+    store: &Postgres,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Option<NotificationState>, Error> {
+    let Some(num) = store.ids.num(id) else { return Ok(None) };
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, {STATE_COLUMNS}
+         FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = $1 AND n.app = $2"
+    );
+    let sql = &sql;
+    store
+        .read(|tx| async move {
+            let app = i64::from(app.0);
+            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&num, &app];
+            let nums = [num];
+            let (found, sums, opened) = tokio::try_join!(
+                tx.query_opt(sql, &values),
+                outcome::sums(&tx, &nums),
+                opened::count(&tx, num)
+            )?;
+            let Some(row) = found else { return Ok(None) };
+            let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
+            Ok(Some(notification_state(&row, &store.ids, sums, opened, now)?))
+        })
+        .await
+}
+
+pub(super) async fn trace(
+    store: &Postgres,
+    app: AppId,
+    id: NotificationId,
+    device: &DeviceId,
+) -> Result<Option<Trace>, Error> {
+    let Some(num) = store.ids.num(id) else { return Ok(None) };
+    let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
+                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
+                      n.trace
+               FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
+    store
+        .read(|tx| async move {
+            let (app, device) = (i64::from(app.0), device.as_str());
+            let Some(row) = tx.query_opt(sql, &[&num, &app, &device]).await? else { return Ok(None) };
+            let device = row.device(0)?;
+            let mut steps = Vec::new();
+            for part in outcome::parts(&tx, &[num]).await? {
+                if device_list::decode(&part.devices).any(|listed| listed == device) {
+                    steps.push(TraceStep { at: part.at, outcome: part.outcome, reason: part.reason });
+                }
+            }
+            steps.extend(opened::step(&tx, num, device).await?);
+            steps.sort_by_key(|step| (step.at, step.outcome as u8));
+            Ok(Some(Trace {
+                steps,
+                in_inbox: row.flag(1)?,
+                subscribed: row.flag(2)?,
+                trace: trace_of(&row, 3)?,
+            }))
+        })
+        .await
+}
+
+/// Removes what is not acknowledged yet. The standing changes only if something was removed.
+pub(super) async fn cancel(
+    store: &Postgres,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Cancelled, Error> {
+    let num = store.ids.num(id).ok_or(Error::NotFound)?;
+    let keep_until = store.keep_until(now);
+    store.write(move |tx| cancel_in(tx, app, (num, id), now, keep_until)).await
+}
+
+async fn cancel_in(
+    tx: Tx,
+    app: AppId,
+    (num, id): (Num, NotificationId),
+    now: Timestamp,
+    keep_until: Timestamp,
+) -> Result<Cancelled, Failed> {
+    // Not locked: accepting and pruning lock topics before notifications.
+    let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = $1 AND app = $2";
+    let row = tx.query_opt(sql, &[&num, &i64::from(app.0)]).await?.ok_or(Error::NotFound)?;
+    let (topic, standing): (_, _) = (row.int_or_null(0)?, Standing::from_code(row.code(2)?));
+    let mut changed = false;
+    if let Some(topic) = topic {
+        changed = topic_log::cancel(&tx, topic, num).await?;
+    }
+    // Locks in the order of `push::claim`: queue, inboxes, campaigns.
+    let CancelledWork { mut unsent, any: any_push, campaigns } = push_queue::cancel(&tx, num).await?;
+    let removed = match topic {
+        None if standing == Standing::Kept => remove_from_inboxes(&tx, num).await?,
+        _ => Vec::new(),
+    };
+    let counts = campaigns.iter().map(|(&campaign, &count)| Count {
+        campaign,
+        num: Some(num),
+        outcome: Outcome::Cancelled,
+        reason: None,
+        count,
+    });
+    let nums: Vec<CampaignNum> = campaigns.keys().copied().collect();
+    let done = end_campaigns(&tx, &nums, now, keep_until).await?;
+    campaign_sum::count(&tx, counts).await?;
+    let not_pushed = unsent.len() as u64;
+    // Both lists are sorted; a device that is in both is recorded once.
+    unsent.retain(|device| removed.binary_search(device).is_err());
+    let removed_count = removed.len() as u64;
+    if changed || removed_count > 0 || any_push {
+        tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
+    }
+    let mut departed = Departed::default();
+    for devices in [&removed, &unsent] {
+        departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
+    }
+    let cancelled = |devices| Part::of(num, Outcome::Cancelled, now, devices);
+    outcome::add(&tx, &[cancelled(removed), cancelled(unsent)]).await?;
+    Ok(Cancelled { removed: removed_count, not_pushed, departed, done })
+}
+
+/// Removes a notification from inboxes. Returns their devices, sorted.
+async fn remove_from_inboxes(tx: &Tx, num: Num) -> Result<Vec<DeviceNum>, Failed> {
+    let parts = outcome::parts(tx, &[num]).await?;
+    let devices = outcome::outstanding_devices(parts.iter());
+    let devices: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    let removed = inbox::remove(tx, &devices, &vec![num; devices.len()]).await?;
+    let mut removed: Vec<DeviceNum> = removed.into_iter().map(|(device, _)| device).collect();
+    removed.sort_unstable();
+    Ok(removed)
+}
+
+/// Ends those of the campaigns whose last batch was removed.
+async fn end_campaigns(
+    tx: &Tx,
+    nums: &[CampaignNum],
+    now: Timestamp,
+    keep_until: Timestamp,
+) -> Result<Done, Failed> {
+    if nums.is_empty() {
+        return Ok(Vec::new());
+    }
+    campaign_row::hold_open(tx, nums).await?;
+    campaign_row::settle(tx, nums, now, keep_until).await
+}

@@ -1,0 +1,140 @@
+//! Notifications that left inboxes or the push queue as a side effect of a call: evicted, replaced, expired, not
+//! needed or cancelled. One call may affect any number of notifications, so its answer is bounded: it names so many
+//! parts with their devices, and counts the rest.
+
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
+
+use crate::Work;
+
+/// Limits of one answer: parts (88 KiB) and their devices (512 KiB). The rest is only counted.
+pub const DEPARTED_PARTS_MAX: usize = 1_024;
+pub const DEPARTED_DEVICES_MAX: usize = 65_536;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Departed {
+    /// At most [`DEPARTED_PARTS_MAX`], with [`DEPARTED_DEVICES_MAX`] devices in all.
+    pub parts: Vec<DepartedPart>,
+    /// How many devices further parts had, and parts of work that was deleted in the meantime.
+    pub beyond: Vec<(Outcome, u64)>,
+    /// Devices named in all parts.
+    devices_count: usize,
+}
+
+/// `count` devices that one notification left at the same time with the same outcome. `devices` is sorted and may be
+/// shorter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DepartedPart {
+    pub of: Work,
+    pub outcome: Outcome,
+    pub at: Timestamp,
+    pub devices: Vec<DeviceNum>,
+    pub count: u64,
+}
+
+impl Departed {
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.beyond.is_empty()
+    }
+
+    /// Devices with this outcome.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        let parts = self.parts.iter().map(|part| (part.outcome, part.count));
+        let all = parts.chain(self.beyond.iter().copied());
+        all.filter(|(other, _)| *other == outcome).map(|(_, count)| count).sum()
+    }
+
+    /// `devices` must be sorted. An empty list adds nothing. `of` is `None` for work that was deleted.
+    pub(crate) fn add(&mut self, of: Option<Work>, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) {
+        self.put((of, outcome, at), devices, devices.len() as u64);
+    }
+
+    /// Adds the result of another part of the same call.
+    pub(crate) fn append(&mut self, other: Self) {
+        for DepartedPart { of, outcome, at, devices, count } in other.parts {
+            self.put((Some(of), outcome, at), &devices, count);
+        }
+        other.beyond.into_iter().for_each(|(outcome, count)| self.put_beyond(outcome, count));
+    }
+
+    fn put(
+        &mut self,
+        (of, outcome, at): (Option<Work>, Outcome, Timestamp),
+        devices: &[DeviceNum],
+        count: u64,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let Some(of) = of.filter(|_| self.parts.len() < DEPARTED_PARTS_MAX) else {
+            return self.put_beyond(outcome, count);
+        };
+        let named = devices.len().min(DEPARTED_DEVICES_MAX - self.devices_count);
+        self.devices_count += named;
+        self.parts.push(DepartedPart { of, outcome, at, devices: devices[..named].to_vec(), count });
+    }
+
+    fn put_beyond(&mut self, outcome: Outcome, count: u64) {
+        match self.beyond.iter_mut().find(|(other, _)| *other == outcome) {
+            Some((_, sum)) => *sum += count,
+            None => self.beyond.push((outcome, count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::NotificationId;
+
+    use super::*;
+
+    const OF: Option<Work> = Some(Work::Notification(NotificationId::from_bytes([1; 16])));
+    const AT: Timestamp = Timestamp(1);
+
+    fn devices(count: usize) -> Vec<DeviceNum> {
+        (1..=count as u64).map(DeviceNum).collect()
+    }
+
+    /// How many devices each part counts and names.
+    fn named(departed: &Departed) -> Vec<(usize, usize)> {
+        departed.parts.iter().map(|part| (part.count as usize, part.devices.len())).collect()
+    }
+
+    #[test]
+    fn removals_are_named_up_to_the_limit_and_counted_beyond() {
+        let mut departed = Departed::default();
+        departed.add(OF, Outcome::Evicted, AT, &devices(DEPARTED_DEVICES_MAX - 1));
+        departed.add(OF, Outcome::Collapsed, AT, &devices(3));
+        departed.add(OF, Outcome::Evicted, AT, &devices(2));
+        departed.add(OF, Outcome::Evicted, AT, &[]);
+        let all = DEPARTED_DEVICES_MAX - 1;
+        assert_eq!(named(&departed), [(all, all), (3, 1), (2, 0)]);
+        for _ in 3..DEPARTED_PARTS_MAX {
+            departed.add(OF, Outcome::Expired, AT, &devices(1));
+        }
+        assert_eq!(departed.beyond, []);
+        for outcome in [Outcome::Evicted, Outcome::Collapsed, Outcome::Evicted] {
+            departed.add(OF, outcome, AT, &devices(2));
+        }
+        assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX);
+        assert_eq!(departed.beyond, [(Outcome::Evicted, 4), (Outcome::Collapsed, 2)]);
+        assert_eq!(departed.count(Outcome::Evicted), all as u64 + 6);
+    }
+
+    #[test]
+    fn parts_of_one_call_share_its_limits() {
+        let mut call = Departed::default();
+        call.add(OF, Outcome::PushExpired, AT, &devices(DEPARTED_DEVICES_MAX - 1));
+        let mut round = Departed::default();
+        round.add(OF, Outcome::Cancelled, AT, &devices(3));
+        round.add(None, Outcome::Cancelled, AT, &devices(4));
+        call.append(round.clone());
+        let all = DEPARTED_DEVICES_MAX - 1;
+        assert_eq!(named(&call), [(all, all), (3, 1)]);
+        assert_eq!(call.beyond, [(Outcome::Cancelled, 4)], "of what was deleted");
+        for _ in 2..=DEPARTED_PARTS_MAX {
+            call.append(round.clone());
+        }
+        assert_eq!(call.parts.len(), DEPARTED_PARTS_MAX);
+        assert_eq!(call.count(Outcome::Cancelled), DEPARTED_PARTS_MAX as u64 * 7);
+    }
+}

@@ -1,0 +1,113 @@
+//! What became of a notification, as callers ask for it, and cancelling one.
+
+use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, Timestamp};
+use rusqlite::Connection;
+
+use super::notification::{self, MESSAGE_COLUMNS};
+use super::statement::Statements;
+use super::writer::Write;
+use super::{campaign_row, inbox, number, opened, outcome, push_queue, topic};
+use crate::engine::campaign::Count;
+use crate::engine::device_list;
+use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
+use crate::engine::outcome::Part;
+use crate::engine::push::CancelledWork;
+use crate::engine::record::Record;
+use crate::engine::topic::TopicNum;
+use crate::ids::Ids;
+use crate::{Cancelled, Departed, Error, NotificationState, Trace, TraceStep, Work};
+
+pub(super) fn state(
+    db: &Connection,
+    ids: &Ids,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Option<NotificationState>, Error> {
+    let Some(num) = ids.num(id) else { return Ok(None) };
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, {STATE_COLUMNS}
+         FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1 AND n.app = ?2"
+    );
+    db.first(&sql, (num, app.0), |row| {
+        notification_state(row, ids, outcome::sums(db, num)?, opened::count(db, num)?, now)
+    })
+}
+
+pub(super) fn trace(
+    db: &Connection,
+    ids: &Ids,
+    app: AppId,
+    id: NotificationId,
+    device: &DeviceId,
+) -> Result<Option<Trace>, Error> {
+    let Some(num) = ids.num(id) else { return Ok(None) };
+    let sql = "SELECT topic, trace FROM notifications WHERE num = ?1 AND app = ?2";
+    let found = db.first(sql, (num, app.0), |row| Ok((row.int_or_null(0)?, trace_of(row, 1)?)))?;
+    let (Some((topic, trace)), Some(device)) = (found, number::device(db, app, device)?) else {
+        return Ok(None);
+    };
+    let mut steps = Vec::new();
+    outcome::each_part(db, num, |part| {
+        if device_list::decode(part.devices).any(|listed| listed == device) {
+            let reason = part.reason.map(str::to_owned);
+            steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
+        }
+    })?;
+    steps.extend(opened::step(db, num, device)?);
+    steps.sort_by_key(|step| (step.at, step.outcome as u8));
+    let device = device.0 as i64;
+    Ok(Some(Trace {
+        steps,
+        in_inbox: db.has_row("SELECT 1 FROM inbox WHERE device = ?1 AND num = ?2", (device, num))?,
+        subscribed: match topic {
+            Some(topic) => {
+                db.has_row("SELECT 1 FROM subscriptions WHERE device = ?1 AND topic = ?2", (device, topic))?
+            }
+            None => false,
+        },
+        trace,
+    }))
+}
+
+/// Removes what is not acknowledged yet. The standing changes only if something was removed.
+pub(super) fn cancel(
+    w: &Write<'_>,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Cancelled, Error> {
+    let num = w.ids.num(id).ok_or(Error::NotFound)?;
+    let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = ?1 AND app = ?2";
+    let found = w.db.first(sql, (num, app.0), |row| {
+        Ok((row.int_or_null(0)?, row.int_or_null(1)?, Standing::from_code(row.code(2)?)))
+    })?;
+    let (topic, offset, standing): (Option<TopicNum>, _, _) = found.ok_or(Error::NotFound)?;
+    let mut removed = Vec::new();
+    let mut changed = false;
+    if let (Some(topic), Some(offset)) = (topic, offset) {
+        changed = topic::remove_from_log(w.db, topic, offset, num)? | topic::unretain(w.db, topic, num)?;
+    } else if standing == Standing::Kept {
+        let devices = outcome::outstanding_devices(w.db, num)?;
+        removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
+    }
+    let CancelledWork { mut unsent, any: any_push, campaigns } = push_queue::cancel(w.db, num)?;
+    let (outcome, mut done) = (Outcome::Cancelled, Vec::new());
+    for (campaign, count) in campaigns {
+        campaign_row::count(w.db, &Count { campaign, num: Some(num), outcome, reason: None, count })?;
+        done.extend(campaign_row::settle(w, campaign, now)?);
+    }
+    let not_pushed = unsent.len() as u64;
+    // Both lists are sorted; a device that is in both is recorded once.
+    unsent.retain(|device| removed.binary_search(device).is_err());
+    let removed_count = removed.len() as u64;
+    if changed || removed_count > 0 || any_push {
+        notification::set_standing(w.db, num, Standing::Cancelled)?;
+    }
+    let mut departed = Departed::default();
+    for devices in [removed, unsent] {
+        departed.add(Some(Work::Notification(id)), outcome, now, &devices);
+        outcome::add(w.db, &Part::of(num, outcome, now, devices))?;
+    }
+    Ok(Cancelled { removed: removed_count, not_pushed, departed, done })
+}
