@@ -241,7 +241,7 @@ impl Shard {
         let deadline_ms = [engine.deadline_ms(), app.deadline_ms()].into_iter().flatten().min();
         let due = match deadline_ms {
             Some(deadline_ms) if is_precise => {
-                self.precise.arm(slot, deadline_ms.max(now.ms + 1));
+                self.io.precise.arm(slot, deadline_ms.max(now.ms + 1));
                 u32::MAX
             }
             Some(deadline_ms) => now.tick_after(Duration::from_millis(deadline_ms.saturating_sub(now.ms))),
@@ -380,7 +380,7 @@ impl Shard {
 
     /// The device left; who has the connection may log in again.
     fn log_out_socket_io(&mut self, slot: u32) {
-        self.succeeding.remove(&slot);
+        self.sessions.successions.remove(slot);
         self.part_session(slot);
         self.await_connect(slot);
     }

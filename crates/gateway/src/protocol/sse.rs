@@ -11,7 +11,7 @@ use noroshi_types::CloseReason;
 use crate::session::verification::LogInRequest;
 use crate::shard::Shard;
 use crate::shard::route::{Credentials, Stream};
-use crate::wire::gzip::{self, Trailer};
+use crate::wire::gzip::{self};
 use crate::wire::{Framing, Protocol};
 
 /// When a client shall come back by itself; each is told another delay.
@@ -80,7 +80,7 @@ impl Shard {
             head.extend_from_slice(&gzip::HEAD);
             self.send(slot, head.into());
             self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
-            self.trailers.insert(slot, Trailer::default());
+            self.trailers.begin(slot);
             self.send(slot, retry.into());
         } else {
             head.extend_from_slice(&retry);

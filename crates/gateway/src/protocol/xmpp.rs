@@ -504,7 +504,7 @@ impl Shard {
         if present.is_some_and(|present| present.address.generation > session.address.generation) {
             return; // the device has a newer session, and one at most
         }
-        let topics = crate::shard::backlog::own_topics(connection, &self.topics);
+        let topics = self.sessions.topics.own(&connection.topics);
         let time = Duration::from_secs(shared.config.xmpp.protocol.resume_max_s.into());
         let parked = Parked { suspended, topics, holder: session.holder() };
         let evicted = shared.xmpp.parking.park(session.device_key, session.app, parked, self.now.wall, time);

@@ -53,3 +53,21 @@ pub(crate) enum RenewalRequest {
     Mqtt { answer: Option<Answer> },
     SocketIo { reply: socket_io::Reply },
 }
+
+/// How many verifications a shard has under way.
+#[derive(Default)]
+pub(crate) struct Verifications(usize);
+
+impl Verifications {
+    pub(crate) fn is_full(&self) -> bool {
+        self.0 == VERIFYING_MAX
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.0 += 1;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.0 -= 1;
+    }
+}

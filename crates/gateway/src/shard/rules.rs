@@ -36,7 +36,7 @@ impl Shard {
 
     /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
-        match self.gates.enter(slot, op) {
+        match self.sessions.gates.enter(slot, op) {
             Entry::Pass(op) => self.try_op(slot, op),
             Entry::Waits => {}
             Entry::Full => self.begin_close(slot, CloseReason::RateLimited),
@@ -45,7 +45,7 @@ impl Shard {
 
     fn try_op(&mut self, slot: u32, op: Op) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
-        match self.rules().decide(&session, op, self.gates.has_room(session.app)) {
+        match self.rules().decide(&session, op, self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.perform(slot, op, decided),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
             Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),
@@ -147,7 +147,9 @@ impl Shard {
         let filters = || self.kept_filters(slot, logged_in.kept.as_deref());
         match self.rules().decide_log_in(log_in, filters) {
             LogInDecision::Allowed => return true,
-            LogInDecision::Ask(asked) if !asked.needs_webhook() || self.gates.has_room(asked.holder.app) => {
+            LogInDecision::Ask(asked)
+                if !asked.needs_webhook() || self.sessions.gates.has_room(asked.holder.app) =>
+            {
                 self.ask_webhooks(slot, asked);
             }
             LogInDecision::Ask(_) | LogInDecision::Undecidable => self.fail_log_in(slot),
@@ -159,7 +161,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
-        self.gates.ask(slot, protocol, &self.delivery, asked, move |permitted| {
+        self.sessions.gates.ask(slot, protocol, &self.delivery, asked, move |permitted| {
             if std::thread::panicking() {
                 shared.metrics.panics.inc();
             }
@@ -168,7 +170,7 @@ impl Shard {
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        let Some(answered) = self.gates.take(slot, permitted) else { return };
+        let Some(answered) = self.sessions.gates.take(slot, permitted) else { return };
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| match answered.op {
                 None => shard.continue_ruled_log_in(slot, generation, answered),
@@ -195,7 +197,7 @@ impl Shard {
                 return;
             }
             self.try_op(slot, op);
-            match self.gates.wait_behind(slot, waiting) {
+            match self.sessions.gates.wait_behind(slot, waiting) {
                 Some(rest) => waiting = rest,
                 None => return,
             }
@@ -230,11 +232,11 @@ impl Shard {
     /// Checks the next connections whose app's rules changed.
     pub(crate) fn continue_recheck(&mut self) {
         let changed = self.mailbox().take_rechecks();
-        if self.recheck.is_none() && changed.is_empty() {
+        if self.sessions.recheck.is_none() && changed.is_empty() {
             return;
         }
         let now_ms = self.now.ms32();
-        let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
+        let mut recheck = self.sessions.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
         changed.into_iter().for_each(|app| recheck.begin(app));
         let mut topics_left = TOPICS_PER_TURN;
         for _ in 0..PLACES_PER_TURN {
@@ -262,7 +264,7 @@ impl Shard {
                 self.guard(Some(slot), |shard| shard.recheck_now(slot));
             }
         }
-        self.recheck = (!recheck.is_done()).then_some(recheck);
+        self.sessions.recheck = (!recheck.is_done()).then_some(recheck);
     }
 
     /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
@@ -285,7 +287,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
         let Some(session) = connection.session.clone() else { return Ok(()) };
         let filters: Vec<_> = self.mqtt_filters(slot).collect();
-        let lost = self.rules().lost(&session, &connection.topics, &self.topics, &filters)?;
+        let lost = self.rules().lost(&session, &connection.topics, &self.sessions.topics, &filters)?;
         let Some(Lost { topics, durable, holder }) = lost else { return Ok(()) };
         let protocol = connection.protocol;
         let keys: Vec<_> =

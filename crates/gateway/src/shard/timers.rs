@@ -13,16 +13,13 @@ use std::sync::OnceLock;
 /// The same for all event streams under gzip.
 static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
 
-/// How often one shard looks after sessions without a connection.
-pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
-
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
 
 impl Shard {
     /// Looks at everything that is due.
     pub(crate) fn pulse(&mut self) {
-        while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+        while let Some((tick, slots)) = self.io.wheel.take_due(self.now.tick) {
             if tick % SHRINK_TICKS == 0 {
                 self.shrink();
             }
@@ -32,13 +29,12 @@ impl Shard {
                 }
             }
         }
-        while let Some(slot) = self.precise.take_due(self.now.ms) {
+        while let Some(slot) = self.io.precise.take_due(self.now.ms) {
             if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
                 self.guard(Some(slot), |shard| shard.handle_socket_io_due(slot));
             }
         }
-        if self.index == 0 && self.now.ms >= self.lefts_due_ms {
-            self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
+        if self.index == 0 && self.lifecycle.is_parked_due(self.now.ms) {
             self.guard(None, Shard::handle_lefts);
         }
         self.drip();
@@ -58,7 +54,7 @@ impl Shard {
         }
         let due = due.max(now.tick + 1);
         if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
-            connection.timer = self.wheel.arm(slot, due);
+            connection.timer = self.io.wheel.arm(slot, due);
         }
     }
 

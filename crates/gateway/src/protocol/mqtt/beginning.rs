@@ -223,7 +223,7 @@ impl Shard {
         let since = mqtt.since;
         self.send_mqtt(slot, out);
         for filter in &wild {
-            self.wildcards.add(session.app, filter.as_str(), slot);
+            self.sessions.wildcards.add(session.app, filter.as_str(), slot);
         }
         if let Some(catch_up) = self.connection(slot).and_then(|connection| connection.catch_up.as_mut()) {
             if !wild.is_empty() {
@@ -267,7 +267,7 @@ impl Shard {
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
         for filter in &wild {
-            self.wildcards.remove(session.app, filter.as_str(), slot);
+            self.sessions.wildcards.remove(session.app, filter.as_str(), slot);
         }
         let held = if mqtt.has_shares { mqtt.conversation.sent_exactly_once() } else { Vec::new() };
         let queue = mqtt.queue.take().map(|queue| *queue);

@@ -17,7 +17,6 @@ use crate::lifecycle::phase::Phase;
 use crate::session::catch_up::CatchUp;
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
-use crate::shard::backlog::own_topics;
 
 /// What the conformance suites expect to be refused, with the one code that all versions have (0x80).
 const REFUSED_FILTER: &str = "test/nosubscribe";
@@ -79,7 +78,7 @@ impl Shard {
                 continue;
             }
             if filter.has_wildcards() {
-                self.wildcards.add(app, filter.as_str(), slot);
+                self.sessions.wildcards.add(app, filter.as_str(), slot);
                 retained.extend(wants_retained.then(|| filter.as_str().into()));
             }
             // A share's messages come by the inbox, perhaps before this.
@@ -133,7 +132,7 @@ impl Shard {
         }
         let before_marked = noroshi_delivery::id_at(self.before_marked(slot, Place::of(offered)));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = own_topics(connection, &self.topics);
+        let own_topics = self.sessions.topics.own(&connection.topics);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.await_retained(filters, own_topics, before_marked);
     }
@@ -156,7 +155,7 @@ impl Shard {
     pub(super) fn finish_unsubscribe(&mut self, slot: u32, request: UnsubscribeRequest) {
         let Some(app) = self.app_of(slot) else { return };
         for filter in request.filters().filter(|filter| filter.has_wildcards()) {
-            self.wildcards.remove(app, filter.as_str(), slot);
+            self.sessions.wildcards.remove(app, filter.as_str(), slot);
         }
         self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
     }

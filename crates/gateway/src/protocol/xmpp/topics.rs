@@ -55,7 +55,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         // One more than the limit: `$everyone` is not the device's choice.
         let most = self.delivery.quotas().subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
-        if !self.topics.hears(key, slot) && connection.topics.len() > most {
+        if !self.sessions.topics.hears(key, slot) && connection.topics.len() > most {
             self.over_subscriptions(session.app, most);
             return self.answer_xmpp(slot, request, Answer::Refused(Refusal::TooManySubscriptions));
         }
@@ -90,9 +90,7 @@ impl Shard {
 
     fn own_xmpp_topics(&self, slot: u32) -> Vec<Topic> {
         let connection = self.connections.get(slot as usize);
-        connection
-            .map(|connection| crate::shard::backlog::own_topics(connection, &self.topics))
-            .unwrap_or_default()
+        connection.map(|connection| self.sessions.topics.own(&connection.topics)).unwrap_or_default()
     }
 
     pub(super) fn tell_subscriptions(&mut self, slot: u32, topic: Option<Topic>, mut request: Request) {
