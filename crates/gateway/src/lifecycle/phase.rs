@@ -25,3 +25,23 @@ pub(crate) enum Origin {
     /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
     OverRate,
 }
+
+/// The ping of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ping {
+    /// None is under way.
+    None,
+    /// One was sent, and nothing was received since.
+    Sent,
+    /// Something was received since one was sent.
+    Answered,
+}
+
+impl Ping {
+    /// Something was received.
+    pub(crate) fn receive(&mut self) {
+        if *self == Ping::Sent {
+            *self = Ping::Answered;
+        }
+    }
+}

@@ -8,7 +8,7 @@
 //! ([`Shard::say_last_word`]) and the end ([`Shard::end_talk`]). Everything else, from admission to drain, is
 //! the core's and the same for all.
 //!
-//! Invariant: a conversation says what it sends by `Shard::send` or through [`crate::fanout::offering`], so that the
+//! Invariant: a conversation says what it sends by `Shard::send` or through [`crate::fanout::batch`], so that the
 //! order in which it counted is the order on the wire.
 
 use std::collections::HashSet;

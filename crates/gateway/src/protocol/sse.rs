@@ -11,7 +11,7 @@ use noroshi_types::CloseReason;
 use crate::session::verification::LogInRequest;
 use crate::shard::Shard;
 use crate::shard::route::{Credentials, Stream};
-use crate::wire::gzip::{self};
+use crate::wire::gzip;
 use crate::wire::{Framing, Protocol};
 
 /// When a client shall come back by itself; each is told another delay.

@@ -10,6 +10,7 @@
 //! Invariant: what is marked at a connection is written before its conversation says anything, so that both
 //! count stanzas in the same order (XEP-0198 §4).
 
+use crate::lifecycle::phase::Ping;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -440,12 +441,12 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase != Phase::Open {
             connection.ping_tick = u32::MAX;
-        } else if !connection.ping_out {
-            (connection.ping_out, connection.heard) = (true, false);
+        } else if connection.ping == Ping::None {
+            connection.ping = Ping::Sent;
             connection.ping_tick = now.tick.saturating_add(ticks(timeout));
             self.converse(slot, |conversation, cx, out| conversation.push_ping(cx.config, &mut out.bytes));
-        } else if connection.heard {
-            connection.ping_out = false;
+        } else if connection.ping == Ping::Answered {
+            connection.ping = Ping::None;
             connection.ping_tick = next.saturating_sub(ticks(timeout)).max(now.tick + 1);
         } else {
             self.begin_close(slot, CloseReason::PingTimeout);

@@ -1,5 +1,6 @@
 //! Reads for connections that catch up, and what they bring.
 
+use crate::fanout::marks::Marks;
 use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::Heard;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
@@ -133,13 +134,13 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || connection.knows(dispatch, &self.fanout.recent) {
+        if late || logged || !fresh || self.fanout.recent().is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
             return;
         }
-        let outcome = match crate::fanout::marks::gate(message, session.presence()) {
+        let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
             None if connection.talk.is_some() => {
                 let released = self.release_to_talk(slot, dispatch);
@@ -179,11 +180,12 @@ impl Shard {
             else {
                 continue;
             };
+            let offered = connection.offered_to(self.fanout.offered());
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
             let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
-            catch_up.ask_at(Place::of(connection.as_of.max(self.fanout.offered)));
+            catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
@@ -317,7 +319,7 @@ impl Shard {
     /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
     pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
         let Some(connection) = self.connections.get(slot as usize) else { return floor };
-        let (offered, watermark) = (connection.as_of.max(self.fanout.offered), connection.watermark);
+        let (offered, watermark) = (connection.offered_to(self.fanout.offered()), connection.watermark);
         let offered = Place::of(offered);
         let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
         let to = connection.catch_up.as_deref().map_or(offered, sent_to);
@@ -328,7 +330,7 @@ impl Shard {
     /// matching it.
     pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        let offered = self.before_marked(slot, Place::of(connection.as_of.max(self.fanout.offered)));
+        let offered = self.before_marked(slot, Place::of(connection.offered_to(self.fanout.offered())));
         let mut own_topics = self.sessions.topics.own(&connection.topics);
         own_topics.retain(|own| own != topic);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -340,10 +342,9 @@ impl Shard {
 
     /// A place, or the one before what is marked at a connection and not offered.
     pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
-        let places = self.fanout.ring.in_order(pending);
-        let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
-        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
+        let marks =
+            self.connections.get(slot as usize).map_or(Marks::default(), |connection| connection.marks);
+        let ordered = self.fanout.marked(marks).filter(|dispatch| dispatch.is_ordered());
         ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
     }
 
@@ -359,7 +360,7 @@ impl Shard {
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let recent = &mut self.fanout.recent;
+        let recent = self.fanout.recent_mut();
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
@@ -405,7 +406,7 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.recent.note_page(message, connection.generation);
+                    self.fanout.recent_mut().note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
@@ -474,7 +475,7 @@ impl Shard {
     pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = self.sessions.topics.own(&connection.topics);
-        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));

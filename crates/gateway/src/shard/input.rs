@@ -55,7 +55,7 @@ impl Shard {
                     break;
                 }
                 Ok(Received { bytes: count, drained }) => {
-                    connection.heard = true;
+                    connection.ping.receive();
                     // What was sent before the client spoke is written before it is answered.
                     if !self.inlet.mail.is_empty() {
                         self.take_mail();

@@ -2,6 +2,7 @@
 
 use crate::io::timer::ticks;
 use crate::lifecycle::phase::Phase;
+use crate::lifecycle::phase::Ping;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};
@@ -66,7 +67,7 @@ impl Shard {
         let tick = self.now.tick_after(first);
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = tick;
-            connection.ping_out = false;
+            connection.ping = Ping::None;
         }
     }
 
@@ -126,16 +127,15 @@ impl Shard {
                 connection.ping_tick = next;
                 self.send_packed(slot, PACKED_KEEP_ALIVE.get_or_init(|| Packed::of(sse::keep_alive())));
             }
-            (Protocol::Native, _) if connection.ping_out => {
-                if !connection.heard {
-                    return self.begin_close(slot, CloseReason::PingTimeout);
-                }
-                connection.ping_out = false;
+            (Protocol::Native, _) if connection.ping == Ping::Sent => {
+                self.begin_close(slot, CloseReason::PingTimeout);
+            }
+            (Protocol::Native, _) if connection.ping == Ping::Answered => {
+                connection.ping = Ping::None;
                 connection.ping_tick = next.saturating_sub(ticks(timeout)).max(now.tick + 1);
             }
             (Protocol::Native, _) => {
-                connection.ping_out = true;
-                connection.heard = false;
+                connection.ping = Ping::Sent;
                 connection.ping_tick = now.tick.saturating_add(ticks(timeout));
                 self.send_frame(slot, Opcode::Ping, &[]);
             }

@@ -108,13 +108,13 @@ impl Shard {
     /// What was accepted up to here a subscription that is made now does not bring.
     pub(super) fn heard_from(&self, slot: u32) -> Place {
         let as_of = self.connections.get(slot as usize).map(|connection| connection.as_of);
-        Place::of(as_of.map_or(self.fanout.offered, |as_of| as_of.max(self.fanout.offered)))
+        Place::of(as_of.map_or(self.fanout.offered(), |as_of| as_of.max(self.fanout.offered())))
     }
 
     /// What is published from now on comes by itself, and once; what is retained from before is read first.
     pub(super) fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let offered = connection.as_of.max(self.fanout.offered);
+        let offered = connection.offered_to(self.fanout.offered());
         if is_first {
             if let Some(catch_up) = &mut connection.catch_up {
                 catch_up.read_log_from(Place::of(offered));

@@ -104,7 +104,7 @@ impl Shard {
         let mut told = Told::new();
         let mut accounts = shared.xmpp.accounts.0.lock();
         let answer = ask(&mut accounts, &mut told);
-        let has_mail = !self.inlet.mail.is_empty() || !self.fanout.stalled.is_empty();
+        let has_mail = !self.inlet.mail.is_empty() || self.fanout.has_stalled();
         told.retain(|(to, stanza)| {
             let is_at_once = to.shard == self.index && !has_mail;
             if !is_at_once {
