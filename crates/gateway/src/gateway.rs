@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,7 +28,8 @@ use crate::lifecycle::clients::{Clients, Seat};
 use crate::lifecycle::drain::{self, Drain, Stopping};
 use crate::lifecycle::parking::{self, Capacity};
 use crate::metrics::Metrics;
-use crate::protocol::mqtt::session::Lefts;
+use crate::protocol::services::{Generations, Services};
+use crate::protocol::{mqtt, xmpp};
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
 use crate::shard::connection::Origin;
@@ -49,46 +50,36 @@ pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
 
 /// What all threads of the gateway see.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Metrics,
     pub(crate) handover: HandoverFn,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
+    /// What the adapters of protocols share.
+    pub(crate) services: Arc<Services>,
     pub(crate) stamps: Stamps,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
-    pub(crate) xmpp: crate::protocol::xmpp::Service,
-    /// Sessions of MQTT without a connection.
-    pub(crate) lefts: Lefts,
-    /// For pages of retained messages ([`crate::protocol::mqtt::scan`]).
-    pub(crate) scan_pages: tokio::sync::Semaphore,
     /// Of log-ins that are refused.
     pub(crate) refusals: crate::lifecycle::sparing::Sparing,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
     pub(crate) bridges: Bridges,
-    generations: AtomicU64,
 }
 
 impl Shared {
-    /// Grows for as long as the node lives, from one run to the next, and with the clock, so that of two
-    /// log-ins at two nodes the later one has the greater.
+    /// See [`crate::protocol::services::Generations::next`].
     pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
-        let next = |last: u64| (last + 1).max(now.0 << 20);
-        let last =
-            self.generations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        last.map_or_else(next, next)
+        self.services.generations.next(now)
     }
 
-    /// As unique as a generation, for who has no clock at hand.
     pub(crate) fn next_number(&self) -> u64 {
-        self.next_generation(Timestamp(0))
+        self.services.generations.next_number()
     }
 
-    /// The next ones are greater: another node's clock is ahead.
     pub(crate) fn outrun(&self, generation: u64) {
-        self.generations.fetch_max(generation, Ordering::Relaxed);
+        self.services.generations.outrun(generation);
     }
 
     pub(crate) fn frame_rate(&self) -> Rate {
@@ -172,25 +163,31 @@ impl Bound {
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
-        let xmpp = crate::protocol::xmpp::Service::new(&mut config.xmpp, capacity);
+        let xmpp = xmpp::Service::new(&mut config.xmpp, capacity);
+        let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.session_keys())));
+        let services = Arc::new(Services {
+            config: config.clone(),
+            auth: auth.clone(),
+            metrics: metrics.clone(),
+            registry: registry.clone(),
+            mqtt: mqtt::Service::new(delivery.clock().now(), capacity),
+            xmpp,
+            generations: Generations::new(delivery.clock().now()),
+        });
         let shared = Arc::new(Shared {
             config,
-            xmpp,
             auth,
             metrics,
             handover,
-            registry: Registry::new(delivery.session_keys()),
+            registry,
+            services,
             stamps: Stamps::new(),
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
-            lefts: Lefts::new(delivery.clock().now(), capacity),
-            scan_pages: tokio::sync::Semaphore::new(crate::protocol::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             bridges: Bridges::new(),
-            // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
-            generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
         let poll = Poll::new().map_err(Error::Start)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(Error::Start)?;
@@ -424,8 +421,9 @@ impl Gateway {
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.drain_report();
         if let Some(delivery) = self.delivery.upgrade() {
-            self.shared.observe_xmpp(delivery.clock().now());
-            self.shared.observe_mqtt();
+            let services = &self.shared.services;
+            services.xmpp.observe(&services.metrics, delivery.clock().now());
+            services.mqtt.observe(&services.metrics);
         }
     }
 }

@@ -148,8 +148,8 @@ impl Edge for Gateway {
         self.stamp_change(device_key);
         if reason == CloseReason::Revoked {
             // Nobody may come back for what it left, here or under another credential.
-            self.shared.forget_xmpp(device_key);
-            let left = self.shared.lefts.take(device_key);
+            self.shared.services.xmpp.forget(device_key);
+            let left = self.shared.services.mqtt.sessions.take(device_key);
             self.shared
                 .metrics
                 .mqtt_wills_withheld
@@ -172,8 +172,8 @@ impl Edge for Gateway {
         for device in self.shared.registry.devices_of(app) {
             self.close(app, &device, reason);
         }
-        self.shared.forget_xmpp_app(app);
-        self.shared.lefts.forget_app(app);
+        self.shared.services.xmpp.forget_app(app);
+        self.shared.services.mqtt.sessions.forget_app(app);
     }
 
     fn rules_changed(&self, apps: &[AppId]) {

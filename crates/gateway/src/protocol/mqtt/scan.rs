@@ -8,10 +8,8 @@
 //! node reads [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::{Error as StoreError, RetainedScan};
@@ -24,7 +22,7 @@ use crate::session::registry::Session;
 use crate::shard::Shard;
 
 /// Scans of one shard that are out at once, each of another app.
-pub(crate) const OUT_MAX: usize = 16;
+pub(crate) const SCANS_MAX: usize = 16;
 /// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
 pub(crate) const PAGES_AT_ONCE: usize = 2;
 /// Retained messages for one SUBSCRIBE.
@@ -35,19 +33,16 @@ const BYTES_MAX: usize = 4 << 20;
 const PAGE_TOPICS: usize = 1_000;
 const PAGE_MESSAGES: usize = 256;
 
-/// A connection and its generation.
-type At = (u32, u64);
-
 /// Scans of one shard. An app is in `turn` if it has scans in `waiting` and none in `out`.
 #[derive(Default)]
-pub(super) struct Scans {
+pub(crate) struct Scans {
     waiting: HashMap<AppId, VecDeque<At>>,
     turn: VecDeque<AppId>,
     out: HashSet<AppId>,
 }
 
 impl Scans {
-    pub(super) fn push(&mut self, app: AppId, at: At) {
+    pub(crate) fn push(&mut self, app: AppId, at: At) {
         let waiting = self.waiting.entry(app).or_default();
         waiting.push_back(at);
         if waiting.len() == 1 && !self.out.contains(&app) {
@@ -56,8 +51,8 @@ impl Scans {
     }
 
     /// The scan whose turn it is; it is out then.
-    fn pop(&mut self) -> Option<(AppId, At)> {
-        if self.out.len() >= OUT_MAX {
+    pub(crate) fn pop(&mut self) -> Option<(AppId, At)> {
+        if self.out.len() >= SCANS_MAX {
             return None;
         }
         let app = self.turn.pop_front()?;
@@ -70,14 +65,14 @@ impl Scans {
         Some((app, at))
     }
 
-    pub(super) fn done(&mut self, app: AppId) {
+    pub(crate) fn done(&mut self, app: AppId) {
         if self.out.remove(&app) && self.waiting.contains_key(&app) {
             self.turn.push_back(app);
         }
     }
 
     /// True if it was there.
-    pub(super) fn remove(&mut self, app: AppId, at: At) -> bool {
+    pub(crate) fn remove(&mut self, app: AppId, at: At) -> bool {
         let Some(waiting) = self.waiting.get_mut(&app) else { return false };
         let before = waiting.len();
         waiting.retain(|waits| *waits != at);
@@ -90,35 +85,10 @@ impl Scans {
     }
 }
 
-impl Shard {
-    /// Sends the scans whose turn it is.
-    pub(super) fn send_scans(&mut self) {
-        while let Some((app, (slot, generation))) = self.works.scans.pop() {
-            let session = self.at(slot, generation).and_then(|connection| connection.session.clone());
-            let job = self.mqtt(slot).and_then(|mqtt| mqtt.queue.as_mut()?.pop());
-            let (Some(session), Some(Job::Retained { filters, up_to })) = (session, job) else {
-                self.works.scans.done(app);
-                continue;
-            };
-            let (shared, index) = (self.shared.clone(), usize::from(self.index));
-            let delivery = self.delivery.clone();
-            self.delivery.work(async move {
-                let scan = scan(&delivery, &shared, &session, &filters, up_to);
-                let found = AssertUnwindSafe(scan).catch_unwind().await.unwrap_or_else(|_| {
-                    shared.metrics.panics.inc();
-                    Err(StoreError::Overloaded)
-                });
-                let done = Box::new(Done::Retained(found));
-                shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), session, done });
-            });
-        }
-    }
-}
-
 /// In the order of the topics' names.
-async fn scan(
+pub(super) async fn scan(
+    services: &Services,
     delivery: &Delivery,
-    shared: &Shared,
     session: &Session,
     filters: &[Box<str>],
     up_to: NotificationId,
@@ -140,10 +110,10 @@ async fn scan(
             let any_of = wanted.clone();
             let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
             // Closed never: it lives as long as the gateway.
-            let turn = shared.scan_pages.acquire().await;
+            let turn = services.mqtt.scan_pages.acquire().await;
             let page = store.retained_page(page, Arc::new(matches)).await?;
             drop(turn);
-            shared.metrics.retained_topics_scanned.inc_by(page.topics as u64);
+            services.metrics.retained_topics_scanned.inc_by(page.topics as u64);
             next = page.next;
             for message in page.messages.into_iter().filter(|message| message.id <= up_to) {
                 bytes += content_bytes(&message);
@@ -155,7 +125,7 @@ async fn scan(
                 }
                 found.extend(std::iter::repeat_n(message.clone(), copies));
             }
-            let present = shared.registry.device(session.device_key);
+            let present = services.registry.device(session.device_key);
             if present.is_none_or(|present| present.address != session.address) {
                 return Ok(found); // nobody waits for it
             }

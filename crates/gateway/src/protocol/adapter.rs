@@ -1,0 +1,267 @@
+//! The one interface of a protocol: bytes or WebSocket messages in, messages to the device out, timeout, close.
+//!
+//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its own
+//! state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
+//! (`crate::shard::conversations`). An effect that has an outcome names a request of the adapter
+//! ([`Adapter::Request`]); the shard hands the request back with the outcome ([`Adapter::handle_reply`]).
+//!
+//! Order of calls: `handle_bytes` or `handle_message` until [`Effect::Attach`](super::effect::Effect::Attach), then
+//! `handle_login`, then any of them and `offer`, then `close` (if the server ends the connection) and `end` (always).
+//!
+//! Invariant: `offer` is the hot path. It appends the connection's own bytes to a shared buffer and allocates nothing.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_delivery::Delivery;
+use noroshi_protocol::mqtt::Owed;
+use noroshi_protocol::ws::Input;
+use noroshi_store::Place;
+use noroshi_types::rule::Action;
+use noroshi_types::{CloseReason, NotificationId, Topic};
+
+use super::context::{Context, Encoding};
+use super::effect::{Refusal, Reply, TopicNotice};
+use super::requests::PendingRequests;
+use super::services::Services;
+use crate::config::Config;
+use crate::fanout::dispatch::Dispatch;
+use crate::session::login::Begun;
+use crate::session::registry::Session;
+
+/// Why a message is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It was published, now or while the session was away.
+    Published,
+    /// Its topic retains it.
+    Retained,
+}
+
+/// What an adapter does with a message.
+pub(crate) enum Offered {
+    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send no
+    /// confirmation, so the message counts as confirmed once it is written.
+    Send { shared: Bytes, confirmed: bool },
+    /// Not for this connection now. `confirmed`: and never will be.
+    Pass { confirmed: bool },
+    /// The client's window is full. The shard offers the message again after [`super::effect::Effect::MakeRoom`].
+    Full,
+}
+
+/// Which subscriptions of a connection match a topic's message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Matched {
+    pub(crate) by_wildcard: bool,
+    /// The client subscribed to the topic's name after the message was accepted.
+    pub(crate) before_name: bool,
+}
+
+/// What a name takes besides its text while a request waits.
+const NAME_BYTES: usize = 48;
+
+/// Bytes that topics hold in a request.
+pub(crate) fn names_bytes<'a>(topics: impl IntoIterator<Item = &'a Topic>) -> usize {
+    topics.into_iter().map(|topic| name_bytes(topic.as_str())).sum()
+}
+
+pub(crate) fn name_bytes(name: &str) -> usize {
+    NAME_BYTES + name.len()
+}
+
+/// A request of a client that waits for an outcome: topic rules, a token check, a subscription.
+pub(crate) trait Operation: Send + 'static {
+    /// What topic rules decide about.
+    fn action(&self) -> Action {
+        Action::Subscribe
+    }
+
+    /// The topics and filters that need a permission, in order.
+    fn names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
+
+    /// Bytes that the request holds while it waits.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether it may name topics that only a rule opens (`noroshi_types::topic::needs_rule`).
+    fn may_need_rule(&self) -> bool {
+        false
+    }
+}
+
+/// Work outside the shard, for which a client waits.
+pub(crate) trait Job: Send + 'static {
+    type Done: Send + 'static;
+
+    /// Runs on the runtime of `delivery`. Does not panic: the shard counts on an answer.
+    fn run(self) -> impl Future<Output = Self::Done> + Send;
+
+    /// Frees the place that the job had among those of its shard. Returns the result if its connection still exists, and
+    /// otherwise deals with it here.
+    fn settle(done: Self::Done, outside: &mut Outside<'_>) -> Option<Self::Done>;
+}
+
+/// What a job's end may need beyond its connection.
+pub(crate) struct Outside<'a> {
+    pub(crate) services: &'a Arc<Services>,
+    pub(crate) delivery: &'a Arc<Delivery>,
+    pub(crate) requests: &'a mut PendingRequests,
+    pub(crate) session: &'a Arc<Session>,
+    /// The connection that the job was for.
+    pub(crate) at: At,
+    pub(crate) is_connected: bool,
+}
+
+/// A connection and its generation.
+pub(crate) type At = (u32, u64);
+
+/// The requests, or the jobs, of a protocol that has none.
+impl Operation for Infallible {}
+
+impl Job for Infallible {
+    type Done = Infallible;
+
+    async fn run(self) -> Infallible {
+        self
+    }
+
+    fn settle(done: Infallible, _: &mut Outside<'_>) -> Option<Infallible> {
+        Some(done)
+    }
+}
+
+/// A protocol on one connection.
+pub(crate) trait Adapter: Sized {
+    /// Requests whose outcome the adapter waits for.
+    type Request: Operation;
+    /// Jobs that it runs outside the shard.
+    type Job: Job;
+
+    /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
+    /// what it sends (XEP-0198 §4).
+    const WRITES_MARKED_FIRST: bool = false;
+
+    /// Bytes of a stream. Returns how many bytes it consumed, at least one: the shard carries out the effects before it
+    /// passes the rest.
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
+        let _ = cx;
+        bytes.len()
+    }
+
+    /// A text or binary message of a WebSocket.
+    fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+
+    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
+    /// the first page of the backlog.
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8>;
+
+    /// The log-in is refused for a reason that the client can act on.
+    fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
+        cx.close(refusal.reason);
+    }
+
+    /// The outcome of a request.
+    fn handle_reply(&mut self, cx: &mut Context<'_>, request: Self::Request, reply: Reply);
+
+    /// The result of a job.
+    fn handle_done(&mut self, cx: &mut Context<'_>, done: <Self::Job as Job>::Done) {
+        let _ = (cx, done);
+    }
+
+    /// It is this connection's turn ([`super::effect::Effect::AwaitTurn`]): starts its next job.
+    fn start_job(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// The time set with [`Context::set_timeout`] has come.
+    fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.clear_timeout();
+    }
+
+    /// The deadline of an open connection ([`Context::set_deadline`]) has come.
+    fn handle_deadline(&mut self, cx: &mut Context<'_>) {
+        cx.clear_deadline();
+    }
+
+    /// The shard finished reading the messages behind a position that the client named for a topic.
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
+        let _ = (cx, topic, complete);
+    }
+
+    /// Topic rules deny the client a topic.
+    fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
+        let _ = (cx, notice);
+    }
+
+    /// Appends the connection's own bytes of a message to `head`.
+    fn offer(
+        &mut self,
+        encoding: &Encoding<'_>,
+        dispatch: &Dispatch,
+        cause: Cause,
+        head: &mut Vec<u8>,
+    ) -> Offered;
+
+    /// Appends what follows messages that were offered together.
+    fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
+        let _ = (config, out);
+    }
+
+    /// The whole backlog was written. Returns messages that the device has already.
+    fn handle_caught_up(&mut self) -> Vec<NotificationId> {
+        Vec::new()
+    }
+
+    /// Of the messages that the session had in flight only these still exist.
+    fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
+        let _ = found;
+    }
+
+    /// Which subscriptions match a topic's message at a place in the order of commits.
+    fn matched(&self, topic: &Topic, at: Place) -> Matched {
+        let _ = (topic, at);
+        Matched::default()
+    }
+
+    /// Up to where filters with wildcards were served; `None` if there are no such filters.
+    fn wildcards_since(&self) -> Option<Place> {
+        None
+    }
+
+    /// Whether the client wants the retained messages of its topics after a log-in.
+    fn wants_retained(&self) -> bool {
+        true
+    }
+
+    /// Frames that the client may send for each message it receives.
+    fn frames_granted(&self) -> u32 {
+        1
+    }
+
+    /// The longest message of a WebSocket.
+    fn message_bytes_max(&self, config: &Config) -> usize;
+
+    /// Bytes that wait for a poll.
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    /// Queues a message for the next poll.
+    fn queue(&mut self, packet: Bytes) {
+        let _ = packet;
+    }
+
+    /// The server ends the connection or refuses the client. Sends the protocol's close packet.
+    fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
+
+    /// The connection is over. Returns itself if it has more to send to polls.
+    fn end(self, cx: &mut Context<'_>) -> Option<Self> {
+        let _ = cx;
+        None
+    }
+}

@@ -1,0 +1,143 @@
+//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, confirms,
+//! publishes and asks the store.
+
+use bytes::Bytes;
+use noroshi_auth::{Identity, Refused};
+use noroshi_protocol::engine_io::Outgoing;
+use noroshi_protocol::engine_io::session::Output;
+use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
+
+use super::registry::{Job, Request};
+use crate::session::permission::Decided;
+use crate::session::registry::Address;
+use crate::session::renewal::NotRenewed;
+
+/// Carried out in order, after the method of the adapter has returned.
+pub(crate) enum Effect {
+    /// Send bytes behind the messages that are marked for the connection.
+    Send(Bytes),
+    /// Close the connection; `Adapter::close` follows.
+    Close(CloseReason),
+    /// End the connection without a close packet.
+    Abort(CloseReason),
+    /// What follows on the socket is TLS. `clean`: no plaintext follows the request.
+    StartTls { clean: bool },
+
+    /// Check a token. Outcome: [`Reply::Verified`].
+    Verify { token: Option<Box<str>>, app: Option<Box<str>>, request: Request },
+    /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
+    Attach(Box<Attach>),
+    /// End the session; the connection waits for another log-in.
+    LogOut,
+    /// The connection waits for a log-in again.
+    AwaitLogin,
+    /// Count and log a refused log-in.
+    ReportRefusal(Box<str>),
+    /// The session of this connection resumes the one of `at` if that has the id; `at` is closed for it.
+    Resume { at: Address, id: Box<str> },
+    /// Check a credential against the store without changing anything. Outcome: `Adapter::handle_done`.
+    CloseSession { at: Address, reason: CloseReason },
+
+    /// Let topic rules decide. Outcome: [`Reply::Decided`].
+    Authorize(Request),
+    /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
+    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, request: Option<Request> },
+    /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
+    /// topic's retained message, for a topic that is subscribed already too.
+    SubscribeTopic { topic: Topic, durable: bool, retained: Option<bool> },
+    Unsubscribe(Vec<Topic>),
+    /// Deliver messages of all topics that a filter matches.
+    AddFilter(Box<str>),
+    RemoveFilter(Box<str>),
+    /// The connection no longer receives a topic by its name, which it did behind a place.
+    EndName { topic: Topic, behind: noroshi_store::Place },
+    /// Topic rules may have changed since they allowed something.
+    Recheck(Option<std::sync::Arc<noroshi_delivery::rules::AppRules>>),
+
+    /// The device has these messages.
+    Confirm(Vec<NotificationId>),
+    /// The client's window has room again.
+    MakeRoom,
+    /// Go on with the backlog.
+    Advance,
+    /// Read the backlog again, behind a message or from its beginning.
+    Reread(Option<NotificationId>),
+    SetPresence(Presence),
+    /// Replace the session's token. Outcome: [`Reply::Renewed`].
+    RenewToken { token: Box<str>, request: Request },
+
+    /// Run a job outside the shard. Outcome: `Adapter::handle_done`.
+    Run(Job),
+    /// The adapter has a job that waits for its turn (`Adapter::next_job`).
+    AwaitTurn,
+
+    /// A stanza for another session of this shard.
+    Relay { to: Address, stanza: Bytes },
+
+    /// Wake the adapter at a millisecond rather than at a tick.
+    WakeAt(u64),
+    /// What the engine of a polling session asks for.
+    Engine(Output),
+    /// The engine's outputs are complete: the slot ends if nothing is left to be said.
+    EngineSettled,
+    /// Queue a packet for the next poll, behind the messages that are marked.
+    Queue(Outgoing),
+    /// The session has something for the poll that waits.
+    PollReady,
+    /// A polling session ended: answer its poll and close its probe.
+    EndLegs(Box<super::polling::Legs>),
+}
+
+impl Effect {
+    /// Whether it is carried out after the end of the connection too.
+    pub(crate) fn outlives_connection(&self) -> bool {
+        matches!(
+            self,
+            Effect::Send(_)
+                | Effect::Engine(_)
+                | Effect::EngineSettled
+                | Effect::Queue(_)
+                | Effect::PollReady
+                | Effect::EndLegs(_)
+                | Effect::RemoveFilter(_)
+                | Effect::Relay { .. }
+                | Effect::CloseSession { .. }
+                | Effect::ReportRefusal(_)
+        )
+    }
+}
+
+/// A log-in whose token is verified.
+pub(crate) struct Attach {
+    pub(crate) identity: Identity,
+    /// Subscriptions of the connection from its first moment.
+    pub(crate) topics: Vec<Topic>,
+    /// The last message that the client has.
+    pub(crate) resume: Option<NotificationId>,
+}
+
+/// The outcome of a request.
+pub(crate) enum Reply {
+    Verified(Result<Identity, Refused>),
+    Decided(Decided),
+    /// An error has a stable code and a text for people.
+    Subscribed(Result<(), (&'static str, String)>),
+    Renewed(Result<(), NotRenewed>),
+}
+
+/// A log-in that is refused although its token is valid.
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
+    pub(crate) reason: CloseReason,
+    /// When the client may come back.
+    pub(crate) after_s: Option<u64>,
+}
+
+/// A topic that a client may not use, or not any more.
+pub(crate) struct TopicNotice<'a> {
+    pub(crate) code: &'a str,
+    pub(crate) topic: &'a Topic,
+    pub(crate) reason: &'a str,
+    pub(crate) text: &'a str,
+}

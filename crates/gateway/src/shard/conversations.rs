@@ -1,0 +1,292 @@
+//! Runs the adapters of protocols ([`crate::protocol`]) and carries out what they ask for.
+//!
+//! [`Shard::converse`] calls one method of a connection's adapter with a [`Context`] made of references into the shard,
+//! then carries out the effects in order. An effect may call the adapter again (its reply, a message that is offered):
+//! those effects are carried out first, so the order of effects is the order on the wire.
+//!
+//! Invariants: effects of a connection that ends meanwhile are dropped, except for those that concern others. The
+//! buffers of effects are reused, so a call of an adapter allocates nothing for them.
+
+use std::time::Duration;
+
+use noroshi_protocol::ws::Input;
+use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
+
+use super::Shard;
+use super::connection::{Connection, Origin, Phase, Subscription};
+use crate::fanout::mailbox::Reply as Mailed;
+use crate::protocol::adapter::{At, Outside};
+use crate::protocol::context::{Context, Facts, Peers, Progress, Timers};
+use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
+use crate::protocol::polling::PollingSessions;
+use crate::protocol::registry::{Conversation, Done, Job, Request};
+use crate::protocol::requests::PendingRequests;
+use crate::session::login::Begun;
+use crate::session::registry::Session;
+
+mod polling;
+mod subscription;
+
+/// Buffers of effects that are kept: an effect that calls the adapter again uses the next one.
+const BUFFERS_MAX: usize = 8;
+/// Effects for which a buffer is kept.
+const BUFFER_EFFECTS_MAX: usize = 64;
+
+/// What the adapters of one shard share.
+#[derive(Default)]
+pub(crate) struct Conversations {
+    buffers: Vec<Vec<Effect>>,
+    pub(crate) requests: PendingRequests,
+    pub(crate) polled: PollingSessions,
+}
+
+/// Which effects are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Those of a connection that is alive, and what outlives it.
+    WhileAlive,
+    /// All: the adapter closes or ends.
+    All,
+}
+
+impl Shard {
+    /// Calls the adapter of a connection and carries out its effects. `None` if there is no adapter.
+    pub(crate) fn converse<R>(
+        &mut self,
+        slot: u32,
+        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        self.converse_until(slot, Extent::WhileAlive, call)
+    }
+
+    fn converse_until<R>(
+        &mut self,
+        slot: u32,
+        extent: Extent,
+        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        if self.conversation(slot).is_some_and(Conversation::writes_marked_first) {
+            self.flush(slot);
+        }
+        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
+        let called = self.split(slot, &mut effects).and_then(|(conversation, mut cx)| {
+            let mut stateless = Conversation::stateless(cx.facts.protocol, cx.facts.framing);
+            let conversation = conversation.or(stateless.as_mut())?;
+            Some(call(conversation, &mut cx))
+        });
+        self.carry_out(slot, extent, effects);
+        called
+    }
+
+    /// The adapter that a connection stores.
+    pub(crate) fn conversation(&self, slot: u32) -> Option<&Conversation> {
+        self.connections.get(slot as usize)?.talk.as_deref()
+    }
+
+    /// The adapter of a connection, and the rest of the shard as the adapter sees it.
+    fn split<'a>(
+        &'a mut self,
+        slot: u32,
+        effects: &'a mut Vec<Effect>,
+    ) -> Option<(Option<&'a mut Conversation>, Context<'a>)> {
+        let Shard { shared, fanout, inlet, index, now, .. } = self;
+        let connection = self.connections.get_mut(slot as usize)?;
+        let turns_away = match shared.drain.is_active() {
+            true => Some(CloseReason::Drain),
+            false => (connection.origin == Origin::OverRate).then_some(CloseReason::Overloaded),
+        };
+        let facts = Facts {
+            shard: *index,
+            slot,
+            generation: connection.generation,
+            protocol: connection.protocol,
+            framing: connection.framing,
+            phase: connection.phase,
+            is_tls: connection.transport.is_tls(),
+            close_reason: connection.close_reason,
+            turns_away,
+        };
+        let cx = Context {
+            services: &shared.services,
+            delivery: &self.delivery,
+            now: *now,
+            facts,
+            session: connection.session.as_ref(),
+            timers: Timers {
+                timeout_tick: &mut connection.ping_tick,
+                deadline_tick: &mut connection.deadline_tick,
+                ping_out: &mut connection.ping_out,
+                heard: &mut connection.heard,
+            },
+            progress: Progress {
+                catch_up: &mut connection.catch_up,
+                subscriptions: &connection.topics,
+                topics: &self.topics,
+                ring: &fanout.ring,
+                pending: connection.pending,
+                offered: connection.as_of.max(fanout.offered),
+                watermark: connection.watermark,
+            },
+            peers: Peers {
+                mailboxes: &shared.mailboxes,
+                has_mail: !inlet.mail.is_empty() || !fanout.stalled.is_empty(),
+            },
+            requests: &mut self.conversations.requests,
+            effects,
+            frames: &mut connection.frames,
+            frames_in: &mut self.tally.frames_in,
+            random: &mut self.random,
+        };
+        Some((connection.talk.as_deref_mut(), cx))
+    }
+
+    fn carry_out(&mut self, slot: u32, extent: Extent, mut effects: Vec<Effect>) {
+        for effect in effects.drain(..) {
+            if extent == Extent::All || effect.outlives_connection() || self.is_alive(slot) {
+                self.carry_out_one(slot, effect);
+            }
+        }
+        if effects.capacity() <= BUFFER_EFFECTS_MAX && self.conversations.buffers.len() < BUFFERS_MAX {
+            self.conversations.buffers.push(effects);
+        }
+    }
+
+    fn carry_out_one(&mut self, slot: u32, effect: Effect) {
+        match effect {
+            Effect::Send(bytes) => self.send(slot, bytes),
+            Effect::Close(reason) => self.begin_close(slot, reason),
+            Effect::Abort(reason) => self.doom(slot, reason),
+            Effect::Verify { token, app, request } => {
+                self.identify(slot, token.as_deref(), app.as_deref(), move |shard, slot, answer| {
+                    shard.reply_to_adapter(slot, request, Reply::Verified(answer));
+                });
+            }
+            Effect::Attach(attach) => {
+                let Attach { identity, topics, resume } = *attach;
+                self.start_log_in(slot, identity, topics, resume);
+            }
+            Effect::LogOut => {
+                self.succeeding.remove(&slot);
+                self.part_session(slot);
+                self.await_login(slot);
+            }
+            Effect::AwaitLogin => self.await_login(slot),
+            Effect::ReportRefusal(why) => self.tell_refused(slot, &why),
+            Effect::Authorize(request) => self.run_op(slot, request),
+            Effect::Subscribe { topics, since, request } => {
+                let result = self.subscribe_all(slot, topics, since);
+                if let Some(request) = request {
+                    self.reply_to_adapter(slot, request, Reply::Subscribed(result));
+                }
+            }
+            Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
+            Effect::Confirm(ids) => self.confirm(slot, ids),
+            Effect::SetPresence(presence) => {
+                let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
+                if session.is_some_and(|session| session.set_presence(presence)) {
+                    self.read_held_back(slot);
+                }
+            }
+            Effect::RenewToken { token, request } => {
+                if self.connection(slot).is_some_and(|connection| connection.session.is_some()) {
+                    self.renew(slot, &token, move |shard, slot, renewed| {
+                        shard.reply_to_adapter(slot, request, Reply::Renewed(renewed));
+                    });
+                }
+            }
+            Effect::WakeAt(at_ms) => self.precise.arm(slot, at_ms),
+            Effect::Engine(output) => self.carry_out_engine(slot, output),
+            Effect::EngineSettled => self.let_go(slot),
+            Effect::Queue(packet) => {
+                self.flush(slot);
+                self.with_socket_io(slot, |socket_io, cx| socket_io.push_packet(cx, packet));
+            }
+            Effect::PollReady => self.conversations.polled.push(slot),
+            Effect::EndLegs(legs) => self.end_legs(*legs),
+        }
+    }
+
+    /// Bytes of a connection whose framing is a bare stream.
+    pub(crate) fn handle_stream(&mut self, slot: u32, mut bytes: &[u8]) {
+        if self.polling_request(slot).is_some() {
+            return self.feed_polling_request(slot, bytes);
+        }
+        while !bytes.is_empty() && self.is_alive(slot) {
+            let consumed = self.converse(slot, |conversation, cx| conversation.handle_bytes(cx, bytes));
+            let Some(consumed) = consumed else { return };
+            bytes = &bytes[consumed.min(bytes.len())..];
+        }
+    }
+
+    /// A whole message of a WebSocket.
+    pub(crate) fn handle_websocket_message(&mut self, slot: u32, input: Input<'_>) {
+        if self.polling_request(slot).is_some() {
+            return self.feed_probe(slot, input);
+        }
+        self.converse(slot, |conversation, cx| conversation.handle_message(cx, input));
+        self.arm(slot);
+    }
+
+    /// The session is attached. Returns bytes that came early: they follow behind the first page.
+    pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
+        self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
+    }
+
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Request, reply: Reply) {
+        self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
+    }
+
+    /// The log-in is refused although the token is valid.
+    pub(crate) fn refuse_login(&mut self, slot: u32, refusal: &Refusal) {
+        if self.converse(slot, |conversation, cx| conversation.handle_refusal(cx, refusal)).is_none() {
+            self.begin_close(slot, refusal.reason);
+        }
+        self.arm(slot);
+    }
+
+    pub(crate) fn send_topic_notice(&mut self, slot: u32, notice: &TopicNotice<'_>) {
+        self.converse(slot, |conversation, cx| conversation.handle_topic_notice(cx, notice));
+    }
+
+    pub(crate) fn report_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
+        self.converse(slot, |conversation, cx| conversation.handle_recovered(cx, topic, complete));
+    }
+
+    /// The adapter's time has come (`Connection::ping_tick`).
+    pub(crate) fn handle_timeout(&mut self, slot: u32) {
+        self.converse(slot, |conversation, cx| conversation.handle_timeout(cx));
+        self.arm(slot);
+    }
+
+    /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
+    pub(crate) fn send_close(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
+        self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
+    }
+
+    /// The connection is over.
+    pub(crate) fn end_conversation(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(conversation) = connection.talk.take() else { return };
+        if let Conversation::PollingRequest(request) = &*conversation {
+            return self.end_polling_request(slot, request);
+        }
+        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
+        let stays = self.split(slot, &mut effects).and_then(|(_, mut cx)| conversation.end(&mut cx));
+        if let Some(connection) = self.connection(slot) {
+            connection.talk = stays.map(Box::new);
+        }
+        self.carry_out(slot, Extent::All, effects);
+    }
+
+    /// A log-in is expected on an open connection; the adapter knows until when.
+    fn await_login(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::AwaitToken;
+        connection.deadline_tick = u32::MAX;
+        connection.opening = None;
+        connection.permit = None;
+        // The next session has received nothing from the store yet, and has another token.
+        connection.watermark = NotificationId::from_bytes([0; 16]);
+        connection.expires_at = Timestamp(u64::MAX);
+    }
+}
