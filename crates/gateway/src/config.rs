@@ -1,6 +1,7 @@
 //! What a gateway is told at its start. Every default is `types::limits`'s, where its reason stands;
 //! `node` fills this from the configuration file and checks it.
 
+use crate::wire::Speaks;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,14 +12,7 @@ use noroshi_types::limits;
 
 use crate::io::tls;
 
-/// What the connections of a listener speak from their first byte on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
-    /// The request says what else: WebSocket, event streams, the API.
-    Http,
-    Mqtt,
-    Xmpp,
-}
+pub mod xmpp;
 
 /// One address to listen on.
 #[derive(Debug, Clone)]
@@ -74,7 +68,7 @@ pub struct Config {
     /// Where clients of MQTT go when this node is drained or has no room; none: they are told to go.
     pub mqtt_redirect: Option<Redirect>,
     pub socket_io: SocketIo,
-    pub xmpp: crate::protocol::xmpp::Config,
+    pub xmpp: xmpp::Config,
     /// Of a client's publication; as much as a provider may send.
     pub publish_bytes_max: usize,
     /// Whose devices clients without a token are, where MQTT lets them in; they may publish. For the
@@ -134,7 +128,7 @@ impl Default for Config {
             mqtt: mqtt::Config::default(),
             mqtt_redirect: None,
             socket_io: SocketIo::default(),
-            xmpp: crate::protocol::xmpp::Config::default(),
+            xmpp: xmpp::Config::default(),
             publish_bytes_max: limits::DATA_BYTES,
             anonymous_app: None,
             connections_max: usize::MAX,

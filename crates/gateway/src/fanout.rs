@@ -1,9 +1,6 @@
 //! Messages on their way to connections: mailboxes, encodings shared by many connections, and the order of delivery.
 
-pub(crate) mod backlog;
-pub(crate) mod dispatch;
-pub(crate) mod edge;
-pub(crate) mod mailbox;
+pub(crate) mod mail;
 pub(crate) mod marks;
 pub(crate) mod offering;
 pub(crate) mod overtake;

@@ -3,37 +3,42 @@
 //! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
 //! one clear error; [`Bound::start`] starts the shards and the accepting thread.
 
+use crate::shard::shared::HandoverFn;
+use crate::shard::shared::Shared;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
-use noroshi_auth::{Auth, ClientNetwork};
+use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
 use noroshi_supervision::Kind;
-use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
-use crate::config::{Config, Speaks};
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::config::Config;
+use crate::gateway::acceptor::{Acceptor, OVER_MAX};
 use crate::io::bridge::Bridges;
 use crate::io::handover::{Handover, Io};
-use crate::io::listener::{Acceptor, Listening, OVER_MAX};
-use crate::lifecycle::admission::Rate;
-use crate::lifecycle::clients::{Clients, Seat};
+use crate::io::listener::Listening;
+use crate::lifecycle::clients::Clients;
 use crate::lifecycle::drain::{self, Drain, Stopping};
-use crate::lifecycle::parking::{self, Capacity};
+use crate::lifecycle::phase::Origin;
 use crate::metrics::Metrics;
-use crate::protocol::services::{Generations, Services};
-use crate::protocol::{mqtt, xmpp};
+use crate::protocol::mqtt::session::Lefts;
+use crate::session::parking::{self, Capacity};
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
-use crate::shard::connection::Origin;
+use crate::shard::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::shard::{Shard, WAKER};
+use crate::wire::Speaks;
+
+pub(crate) mod acceptor;
+pub(crate) mod bridge;
+mod edge;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,90 +48,6 @@ pub enum Error {
     /// The host has no descriptors or threads left.
     #[error("the gateway cannot start: {0}")]
     Start(io::Error),
-}
-
-/// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
-pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
-
-/// What all threads of the gateway see.
-pub(crate) struct Shared {
-    pub(crate) config: Arc<Config>,
-    pub(crate) auth: Arc<Auth>,
-    pub(crate) metrics: Metrics,
-    pub(crate) handover: HandoverFn,
-    pub(crate) registry: Arc<Registry>,
-    /// What the adapters of protocols share.
-    pub(crate) services: Arc<Services>,
-    pub(crate) stamps: Stamps,
-    pub(crate) mailboxes: Vec<Mailbox>,
-    pub(crate) accepting: AtomicBool,
-    pub(crate) drain: Drain,
-    /// Of log-ins that are refused.
-    pub(crate) refusals: crate::lifecycle::sparing::Sparing,
-    /// How many connections each client has.
-    pub(crate) clients: Arc<Clients>,
-    pub(crate) bridges: Bridges,
-}
-
-impl Shared {
-    /// See [`crate::protocol::services::Generations::next`].
-    pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
-        self.services.generations.next(now)
-    }
-
-    pub(crate) fn next_number(&self) -> u64 {
-        self.services.generations.next_number()
-    }
-
-    pub(crate) fn outrun(&self, generation: u64) {
-        self.services.generations.outrun(generation);
-    }
-
-    pub(crate) fn frame_rate(&self) -> Rate {
-        Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
-    }
-
-    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
-    pub(crate) fn connections(&self) -> usize {
-        self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
-    }
-
-    /// Descriptors in use for devices.
-    pub(crate) fn descriptors(&self) -> usize {
-        self.connections().saturating_add(self.bridges.descriptors())
-    }
-
-    /// None, and counted, if the client has as many connections as it may.
-    pub(crate) fn seat(&self, address: IpAddr) -> Option<Seat> {
-        let network = ClientNetwork::of(address);
-        let seat = match self.config.proxies.trusts(address) {
-            // Of which client it is shows its request.
-            true => Some(Seat::take_anyway(&self.clients, network)),
-            false => Seat::take(&self.clients, network),
-        };
-        if seat.is_none() {
-            self.metrics.refused_client.inc();
-        }
-        seat
-    }
-
-    /// The shard with the most connections without a credential; none where there are none.
-    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
-        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
-        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
-    }
-
-    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
-    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
-        match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
-            Some(mailbox) => mailbox.arrive(arrival),
-            None => Err(arrival),
-        }
-    }
-
-    fn living(&self) -> impl Iterator<Item = &Mailbox> {
-        self.mailboxes.iter().filter(|mailbox| !mailbox.is_gone())
-    }
 }
 
 /// Ports that are taken, and nothing more.
@@ -163,31 +84,25 @@ impl Bound {
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
-        let xmpp = xmpp::Service::new(&mut config.xmpp, capacity);
-        let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.session_keys())));
-        let services = Arc::new(Services {
-            config: config.clone(),
-            auth: auth.clone(),
-            metrics: metrics.clone(),
-            registry: registry.clone(),
-            mqtt: mqtt::Service::new(delivery.clock().now(), capacity),
-            xmpp,
-            generations: Generations::new(delivery.clock().now()),
-        });
+        let xmpp = crate::protocol::xmpp::Service::new(&mut config.xmpp, capacity);
         let shared = Arc::new(Shared {
             config,
+            xmpp,
             auth,
             metrics,
             handover,
-            registry,
-            services,
+            registry: Registry::new(delivery.session_keys()),
             stamps: Stamps::new(),
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
+            lefts: Lefts::new(delivery.clock().now(), capacity),
+            scan_pages: tokio::sync::Semaphore::new(crate::protocol::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             bridges: Bridges::new(),
+            // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
+            generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
         let poll = Poll::new().map_err(Error::Start)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(Error::Start)?;
@@ -421,9 +336,8 @@ impl Gateway {
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.drain_report();
         if let Some(delivery) = self.delivery.upgrade() {
-            let services = &self.shared.services;
-            services.xmpp.observe(&services.metrics, delivery.clock().now());
-            services.mqtt.observe(&services.metrics);
+            self.shared.observe_xmpp(delivery.clock().now());
+            self.shared.observe_mqtt();
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Sockets and what is on them: listeners, transports, TLS, io_uring, compression, unsent bytes, timers.
 
 pub(crate) mod bridge;
-pub(crate) mod deflate;
-pub(crate) mod gzip;
 pub mod handover;
 pub(crate) mod listener;
 pub(crate) mod tail;

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
 
 use crate::lifecycle::drain;
-use crate::shard::connection::{Framing, Protocol};
+use crate::wire::{Framing, Protocol};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ConnectionLabels {

@@ -6,4 +6,4 @@ pub(crate) mod native;
 pub(crate) mod polling;
 pub(crate) mod socket_io;
 pub(crate) mod sse;
-pub mod xmpp;
+pub(crate) mod xmpp;

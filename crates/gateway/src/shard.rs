@@ -6,17 +6,31 @@
 //!
 //! The files beside this one are parts of the same machine, each for one subject: [`crate::shard::input`]
 //! (bytes to requests), [`crate::protocol::native`] and [`crate::protocol::sse`] (the conversation), [`crate::session::login`],
-//! [`crate::fanout::backlog`] (from the store's answer to live), [`crate::fanout::overtake`] (which mail comes next),
-//! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::lifecycle::close`] (every way out), [`crate::lifecycle::pulse`]
+//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::overtake`] (which mail comes next),
+//! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::shard::close`] (every way out), [`crate::shard::timers`]
 //! (what time brings), [`crate::lifecycle::drain`].
 //!
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
 
+mod admission;
+pub(crate) mod backlog;
+mod close;
 pub(crate) mod connection;
+mod delivery;
 mod input;
+pub(crate) mod login;
+pub(crate) mod mailbox;
+mod output;
 pub(crate) mod route;
+mod rules;
+pub(crate) mod shared;
+mod timers;
+#[cfg(feature = "io-uring")]
+mod uring;
 
+use crate::io::timer::Now;
+use crate::shard::mailbox::Reply;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,72 +43,46 @@ use noroshi_auth::ClientNetwork;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::ws::Inflater;
 use noroshi_supervision::Pulse;
-use noroshi_types::{CloseReason, Timestamp};
+use noroshi_types::CloseReason;
 use slab::Slab;
 use tokio::sync::oneshot;
 
-use crate::config::Speaks;
-use crate::fanout::backlog::Reads;
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::fanout::marks::Fanout;
 use crate::fanout::recent::Recent;
-use crate::gateway::Shared;
 use crate::io::bridge::Peers;
-use crate::io::deflate::Saving;
-use crate::io::gzip::Trailer;
 use crate::io::timer::{Precise, TICK_MS, Wheel};
 use crate::io::tls::TlsSession;
-use crate::io::transport::Transport;
-use crate::lifecycle::admission::Bucket;
 use crate::lifecycle::drain::Round;
-use crate::lifecycle::pulse::LEFTS_EVERY_MS;
 use crate::lifecycle::strangers::Strangers;
 use crate::protocol::mqtt::work::Works;
 use crate::protocol::polling::Polled;
 use crate::session::gate::{Asking, Gate};
 use crate::session::login::{LogIns, Succession};
 use crate::session::outcome::Outcomes;
+use crate::session::reads::Reads;
 use crate::session::recheck::Recheck;
 use crate::session::renewal::Renewals;
 use crate::session::topic_index::TopicIndex;
 use crate::session::wildcard::Wildcards;
-use crate::shard::connection::{Connection, Framing, Origin, Phase, Protocol};
+use crate::shard::connection::Connection;
+use crate::shard::mailbox::{Close, Inlet, Mailbox};
+use crate::shard::shared::Shared;
+use crate::shard::timers::LEFTS_EVERY_MS;
+use crate::wire::Protocol;
+use crate::wire::deflate::Saving;
+use crate::wire::gzip::Trailer;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Socket events of one turn.
 const EVENTS: usize = 1_024;
-/// Sockets taken in one turn.
-const ARRIVALS_PER_TURN: usize = 256;
+
 /// How long the loop sleeps at most while there are connections.
 const IDLE_TICKS: u32 = 9;
 /// What the TLS handshakes of one turn may cost before the others wait for the next: a storm of them
 /// leaves room for deliveries between. Time and not a number, since the signature in one step costs
 /// 0.1 ms with a key of P-256, 1.5 ms with RSA-2048 and 12 ms with RSA-4096.
 const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(2);
-
-/// The time, asked once a turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// Since the shard's start.
-    pub(crate) ms: u64,
-    /// Of [`TICK_MS`] since the shard's start, from 1: 0 is no tick.
-    pub(crate) tick: u32,
-    pub(crate) wall: Timestamp,
-}
-
-impl Now {
-    pub(crate) fn ms32(&self) -> u32 {
-        // Wrapped on purpose: only differences are used.
-        (self.ms & u64::from(u32::MAX)) as u32
-    }
-
-    /// The first tick at which `after` has passed.
-    pub(crate) fn tick_after(&self, after: Duration) -> u32 {
-        let ms = self.ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        u32::try_from(ms.div_ceil(TICK_MS).saturating_add(1)).unwrap_or(u32::MAX)
-    }
-}
 
 /// Counted for a turn and added to the metrics at its end.
 #[derive(Debug, Default)]
@@ -416,83 +404,6 @@ impl Shard {
         }
     }
 
-    fn take_arrivals(&mut self) {
-        for _ in 0..ARRIVALS_PER_TURN {
-            let Ok(arrival) = self.inlet.arrivals.try_recv() else { return };
-            self.guard(None, |shard| shard.handle_arrival(arrival));
-        }
-    }
-
-    fn handle_arrival(&mut self, arrival: Arrival) {
-        let (mut head, mut origin, mut peer) = (None, Origin::Admitted, None);
-        let speaks = match &arrival.kind {
-            ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
-                *speaks
-            }
-            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
-        };
-        let (mut refused, mut tls) = (false, None);
-        match arrival.kind {
-            ArrivalKind::Plain(_) => {}
-            ArrivalKind::OverRate(_) => origin = Origin::OverRate,
-            ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
-                Ok(session) => tls = Some(session),
-                Err(error) => {
-                    tracing::error!(%error, "a TLS session could not be made");
-                    self.mailbox().left();
-                    return;
-                }
-            },
-            ArrivalKind::Moved(moved) => {
-                (head, origin, peer) = (Some(moved.bytes), moved.origin, moved.peer);
-                tls = moved.tls.map(|session| *session);
-            }
-            ArrivalKind::Refused => refused = true,
-        }
-        let mut stream = mio::net::TcpStream::from_std(arrival.stream);
-        let entry = self.connections.vacant_entry();
-        let token = Token(entry.key());
-        // Edge-triggered and registered once: no call to epoll for the rest of the connection's life.
-        if let Err(error) =
-            self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
-        {
-            tracing::warn!(%error, "a socket could not be registered");
-            self.mailbox().left();
-            return;
-        }
-        let config = &self.shared.config;
-        let generation = self.shared.next_generation(self.now.wall);
-        let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
-        let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
-        connection.origin = origin;
-        connection.deadline_tick = self.now.tick_after(config.head_timeout);
-        if refused {
-            connection.phase = Phase::Closing;
-            connection.ended = true;
-            connection.close_reason = Some(CloseReason::Overloaded);
-            connection.deadline_tick = self.now.tick_after(config.close_linger);
-        }
-        self.shared.metrics.connections(connection.protocol, connection.framing).inc();
-        let slot = slot_of(token);
-        entry.insert(connection);
-        self.seat(slot, arrival.seat);
-        if let Some(peer) = peer {
-            self.bridged.insert(slot, peer);
-        }
-        self.begin_stranger(slot);
-        match speaks {
-            Speaks::Http => {}
-            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
-            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
-        }
-        self.arm(slot);
-        if let Some(mut bytes) = head {
-            self.handle_bytes(slot, &mut bytes);
-            // Of what came since, part may have left the socket already: TLS reads whole records.
-            self.again.push(slot);
-        }
-    }
-
     /// What follows on a connection is under TLS.
     pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
@@ -532,6 +443,37 @@ impl Shard {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % below.max(1)
+    }
+
+    pub(crate) fn handle_reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::LoggedIn { to, asked, result: Ok(answers) } => {
+                self.log_ins.batches_out -= 1;
+                for ((slot, generation), answer) in to.into_iter().zip(answers) {
+                    if self.at(slot, generation).is_some() {
+                        self.guard(Some(slot), |shard| shard.handle_log_in(slot, generation, asked, answer));
+                    }
+                }
+            }
+            Reply::LoggedIn { to, result: Err(error), .. } => {
+                self.log_ins.batches_out -= 1;
+                tracing::warn!(%error, count = to.len(), "log-ins failed");
+                for (slot, generation) in to {
+                    if self.at(slot, generation).is_some() {
+                        self.fail_log_in(slot);
+                    }
+                }
+            }
+            Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
+            Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
+            Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
+            Reply::Log { to, result } => self.handle_log(to, result),
+            Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
+            Reply::Backlog { to, result } => self.handle_read(to, None, result),
+            Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Checked { to, result } => self.handle_checked(to, result),
+            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
+        }
     }
 }
 

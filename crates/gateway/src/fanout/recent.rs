@@ -1,7 +1,7 @@
 //! What a shard of one of several nodes offered its sessions lately.
 //!
 //! Messages between nodes may get lost, so backlogs are read again from before the loss
-//! ([`crate::fanout::backlog`]), and topics offered again. Most of what that brings had been heard already: it is
+//! ([`crate::shard::backlog`]), and topics offered again. Most of what that brings had been heard already: it is
 //! remembered here, as one number for a session and a message, or for a topic's message, which all who hear the topic were
 //! offered at once. The memory is bounded; what it has forgotten is heard twice, with the same id.
 //!
@@ -13,8 +13,8 @@ use std::hash::BuildHasherDefault;
 use hashbrown::HashSet;
 use noroshi_types::{Message, NotificationId, When};
 
-use crate::fanout::dispatch::Dispatch;
 use crate::session::registry::KeyHasher;
+use crate::wire::dispatch::Dispatch;
 
 /// At 20 bytes each 5 MiB a shard: some ten seconds of 20,000 messages a second.
 const REMEMBERED: usize = 1 << 18;
@@ -60,7 +60,7 @@ impl Recent {
         self.is_kept && self.seen.contains(&of_topic(id))
     }
 
-    fn add(&mut self, number: u64) -> bool {
+    pub(crate) fn add(&mut self, number: u64) -> bool {
         let new = self.seen.insert(number);
         if new {
             self.order.push_back(number);

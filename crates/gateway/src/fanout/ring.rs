@@ -11,7 +11,7 @@ use std::sync::Arc;
 use noroshi_types::DeviceNum;
 use smallvec::SmallVec;
 
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 
 /// One bit each of `Connection::pending`.
 const PLACES: u32 = u64::BITS;

@@ -13,36 +13,19 @@
 //! after `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the
 //! same time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
 
-use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::io::{self};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
-use noroshi_auth::ClientNetwork;
-use noroshi_protocol::http;
-use noroshi_supervision::Pulse;
-use noroshi_types::CloseReason;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use crate::config::{Listener, Speaks};
-use crate::fanout::mailbox::{Arrival, ArrivalKind};
-use crate::gateway::{Error, Shared};
+use crate::config::Listener;
+use crate::gateway::Error;
 use crate::io::tls;
-use crate::lifecycle::admission::{Bucket, Rate};
-use crate::lifecycle::clients::Seat;
-use crate::lifecycle::refusal::drawn_id;
+use crate::wire::Speaks;
 
 /// The kernel caps it at net.core.somaxconn.
 pub const BACKLOG: i32 = 8_192;
-/// Sockets taken from one listener before the next is looked at.
-const ACCEPTS_PER_TURN: usize = 256;
-/// How long accepting rests when there is no descriptor left: 20 tries a second, however many knock.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Sockets over `Config::connections_max`: newcomers whose requests may be the API's, and refused ones that wait
-/// for their peers' ends. They must not take the descriptors that are kept back for everything else.
-pub const OVER_MAX: usize = 64;
 
 /// Between two probes of a silent connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
@@ -51,9 +34,9 @@ const PROBES: u32 = 4;
 
 /// A socket that listens, and how its connections are read.
 pub(crate) struct Listening {
-    listener: TcpListener,
-    tls: Option<tls::Acceptor>,
-    speaks: Speaks,
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) speaks: Speaks,
 }
 
 impl Listening {
@@ -79,155 +62,5 @@ impl Listening {
 
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, Error> {
         self.listener.local_addr().map_err(Error::Start)
-    }
-}
-
-/// The accepting thread.
-pub(crate) struct Acceptor {
-    shared: Arc<Shared>,
-    poll: Poll,
-    listeners: Vec<(mio::net::TcpListener, Option<tls::Acceptor>, Speaks)>,
-    bucket: Bucket,
-    rate: Rate,
-    started: Instant,
-    /// No descriptor is left: said once, not at every try.
-    exhausted: bool,
-}
-
-impl Acceptor {
-    pub(crate) fn new(shared: Arc<Shared>, poll: Poll, listening: Vec<Listening>) -> Result<Self, Error> {
-        let mut listeners = Vec::with_capacity(listening.len());
-        for (index, Listening { listener, tls, speaks }) in listening.into_iter().enumerate() {
-            let mut listener = mio::net::TcpListener::from_std(listener);
-            poll.registry()
-                .register(&mut listener, Token(index), Interest::READABLE)
-                .map_err(Error::Start)?;
-            listeners.push((listener, tls, speaks));
-        }
-        let per_second = shared.config.connects_per_second;
-        // A tenth of a second's worth may come at once, and never less than a few.
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
-        Ok(Self {
-            shared,
-            poll,
-            listeners,
-            bucket: Bucket::full(rate, 0),
-            rate,
-            started: Instant::now(),
-            exhausted: false,
-        })
-    }
-
-    /// Runs until no more connections are wanted.
-    pub(crate) fn run(mut self, pulse: &Pulse) {
-        let mut events = Events::with_capacity(64);
-        let mut patience = None;
-        while self.shared.accepting.load(Ordering::SeqCst) {
-            pulse.waiting();
-            if let Err(error) = self.poll.poll(&mut events, patience)
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                tracing::error!(%error, "waiting for connections failed");
-                std::thread::sleep(EXHAUSTED_PAUSE);
-            }
-            pulse.working();
-            // Edge-triggered: each listener is emptied, or looked at again.
-            patience = (0..self.listeners.len()).filter_map(|index| self.accept_some(index)).min();
-        }
-    }
-
-    /// Accepts from one listener; how soon it has to be looked at again, if it was not emptied.
-    fn accept_some(&mut self, index: usize) -> Option<Duration> {
-        for _ in 0..ACCEPTS_PER_TURN {
-            if self.listeners[index].1.is_some()
-                && let wait_ms @ 1.. = self.bucket.wait_ms(self.rate, self.now_ms())
-            {
-                return Some(Duration::from_millis(wait_ms));
-            }
-            match self.listeners[index].0.accept() {
-                Ok((stream, peer)) => {
-                    self.exhausted = false;
-                    self.admit(stream.into(), peer.ip(), index);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // Gone before it was taken.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => {
-                    if !std::mem::replace(&mut self.exhausted, true) {
-                        tracing::warn!(%error, "connections cannot be accepted now");
-                    }
-                    // Asleep, since every knock would wake a poll.
-                    std::thread::sleep(EXHAUSTED_PAUSE);
-                    return Some(Duration::ZERO);
-                }
-            }
-        }
-        Some(Duration::ZERO)
-    }
-
-    fn admit(&mut self, stream: TcpStream, peer: IpAddr, index: usize) {
-        let shared = self.shared.clone();
-        shared.metrics.accepted.inc();
-        let (connections, max) = (shared.descriptors(), shared.config.connections_max);
-        if connections >= max.saturating_add(OVER_MAX) {
-            shared.metrics.admission_refused.inc();
-            return self.refuse(stream, index);
-        }
-        let Some(seat) = shared.seat(peer) else {
-            shared.metrics.admission_refused.inc();
-            return self.refuse(stream, index);
-        };
-        let within_rate = self.bucket.take(self.rate, self.now_ms());
-        let (_, tls, speaks) = &self.listeners[index];
-        let kind = match tls {
-            Some(acceptor) => ArrivalKind::Tls(acceptor.config(*speaks), *speaks),
-            None if within_rate => ArrivalKind::Plain(*speaks),
-            None => ArrivalKind::OverRate(*speaks),
-        };
-        // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
-        let _ = stream.set_nodelay(true);
-        // Where it is full, a stranger makes room ([`crate::lifecycle::strangers`]).
-        let arrival = Arrival { stream, kind, seat };
-        let arrived = match shared.most_strangers().filter(|_| connections >= max) {
-            Some(shard) => shard.arrive(arrival),
-            None => shared.arrive(arrival),
-        };
-        if let Err(arrival) = arrived {
-            shared.metrics.admission_refused.inc();
-            self.refuse(arrival.stream, index);
-        }
-    }
-
-    fn now_ms(&self) -> u32 {
-        // Wrapped on purpose: only differences are used.
-        (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32
-    }
-
-    fn refuse(&mut self, mut stream: TcpStream, index: usize) {
-        let (_, tls, speaks) = &self.listeners[index];
-        // Without a request there is nothing to answer: the end is the answer.
-        if tls.is_some() || *speaks != Speaks::Http {
-            return;
-        }
-        let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();
-        let mut answer = Vec::new();
-        let id = drawn_id(self.shared.next_number());
-        let headers =
-            [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
-        http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
-        // It fits into an empty send buffer, or the peer is gone.
-        if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
-            return;
-        }
-        if self.shared.descriptors() >= self.shared.config.connections_max.saturating_add(OVER_MAX) {
-            return;
-        }
-        let seat = Seat::take_anyway(&self.shared.clients, ClientNetwork::NONE);
-        // Closed before its request was read the peer would see a reset instead of the answer.
-        let _ = self.shared.arrive(Arrival { stream, kind: ArrivalKind::Refused, seat });
     }
 }

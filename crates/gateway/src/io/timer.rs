@@ -10,7 +10,9 @@
 //! Every deadline in service is counted in seconds, so the wheel's tick is a hundredth of it or less. Heartbeats
 //! that are shorter than a few ticks, which only the conformance suites ask for, are kept by [`Precise`].
 
+use noroshi_types::Timestamp;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// A deadline is met up to one tick late. A shard with many connections wakes up for each tick, so a finer one
 /// costs CPU time while nothing happens.
@@ -85,6 +87,33 @@ impl Precise {
         self.due.pop_first();
         self.by_slot.remove(&slot);
         Some(slot)
+    }
+}
+
+pub(crate) fn ticks(time: std::time::Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(u128::from(TICK_MS))).unwrap_or(u32::MAX).max(1)
+}
+
+/// The time, asked once a turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// Since the shard's start.
+    pub(crate) ms: u64,
+    /// Of [`TICK_MS`] since the shard's start, from 1: 0 is no tick.
+    pub(crate) tick: u32,
+    pub(crate) wall: Timestamp,
+}
+
+impl Now {
+    pub(crate) fn ms32(&self) -> u32 {
+        // Wrapped on purpose: only differences are used.
+        (self.ms & u64::from(u32::MAX)) as u32
+    }
+
+    /// The first tick at which `after` has passed.
+    pub(crate) fn tick_after(&self, after: Duration) -> u32 {
+        let ms = self.ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        u32::try_from(ms.div_ceil(TICK_MS).saturating_add(1)).unwrap_or(u32::MAX)
     }
 }
 

@@ -16,7 +16,7 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::config::Speaks;
+use crate::wire::Speaks;
 
 mod scratch;
 mod session;
@@ -50,7 +50,7 @@ struct ByProtocol {
 }
 
 impl ByProtocol {
-    fn new(mut http: ServerConfig, http2: bool) -> Self {
+    pub(crate) fn new(mut http: ServerConfig, http2: bool) -> Self {
         let (mut xmpp, mqtt) = (http.clone(), http.clone());
         xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()]; // XEP-0368 §3
         if http2 {

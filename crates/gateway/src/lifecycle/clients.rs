@@ -10,10 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use noroshi_auth::ClientNetwork;
-use noroshi_protocol::http::Head;
 use parking_lot::Mutex;
-
-use crate::shard::Shard;
 
 /// Acceptor and shards rarely meet in one of so many.
 const PARTS: usize = 16;
@@ -46,7 +43,7 @@ impl Clients {
         enters
     }
 
-    fn leave(&self, network: ClientNetwork) {
+    pub(crate) fn leave(&self, network: ClientNetwork) {
         if self.max == 0 || network == ClientNetwork::NONE {
             return;
         }
@@ -85,7 +82,7 @@ impl Seat {
     }
 
     /// Leaves the place to a slot, until [`Shard::free_seat`] frees it.
-    fn keep(mut self) -> ClientNetwork {
+    pub(crate) fn keep(mut self) -> ClientNetwork {
         std::mem::replace(&mut self.network, ClientNetwork::NONE)
     }
 }
@@ -93,64 +90,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.clients.leave(self.network);
-    }
-}
-
-impl Shard {
-    pub(crate) fn seat(&mut self, slot: u32, seat: Seat) {
-        let index = slot as usize;
-        if self.seats.len() <= index {
-            self.seats.resize(index + 1, ClientNetwork::NONE);
-        }
-        self.seats[index] = seat.keep();
-    }
-
-    /// Whom the connection counts for.
-    pub(crate) fn client_network(&self, slot: u32) -> ClientNetwork {
-        self.seats.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
-    }
-
-    pub(crate) fn free_seat(&mut self, slot: u32) {
-        if let Some(network) = self.seats.get_mut(slot as usize) {
-            self.shared.clients.leave(std::mem::replace(network, ClientNetwork::NONE));
-        }
-    }
-
-    /// The socket of one slot goes on in another.
-    pub(crate) fn move_seat(&mut self, from: u32, to: u32) {
-        let network = self.client_network(from);
-        let seat = Seat::take_anyway(&self.shared.clients, network);
-        self.free_seat(from);
-        self.free_seat(to);
-        self.seat(to, seat);
-    }
-
-    /// The client that a trusted proxy names in a request's head; none where the peer is the client.
-    pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
-        if self.shared.config.proxies.networks.is_empty() {
-            return None;
-        }
-        let peer = self.peer(slot)?.ip();
-        let proxies = &self.shared.config.proxies;
-        if !proxies.trusts(peer) {
-            return None;
-        }
-        Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
-    }
-
-    /// From here on the connection counts for this client. False if that has as many as it may.
-    pub(crate) fn reseat(&mut self, slot: u32, network: ClientNetwork) -> bool {
-        self.free_seat(slot);
-        match Seat::take(&self.shared.clients, network) {
-            Some(seat) => {
-                self.seat(slot, seat);
-                true
-            }
-            None => {
-                self.shared.metrics.refused_client.inc();
-                false
-            }
-        }
     }
 }
 

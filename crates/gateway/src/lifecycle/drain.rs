@@ -12,18 +12,14 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use noroshi_types::CloseReason;
 use parking_lot::Mutex;
-
-use crate::shard::Shard;
-use crate::shard::connection::{Connection, Phase, Protocol};
 
 /// How often a shard asks whether it may move more.
 const STEP_MS: u64 = 20;
 /// The same for one that has nothing to move: who logs in during a drain was already on the way.
 const IDLE_STEP_MS: u64 = 200;
 /// Connections moved in one turn of a shard: some microseconds each.
-const MOVES_PER_TURN: usize = 512;
+pub(crate) const MOVES_PER_TURN: usize = 512;
 /// Places looked at in one turn of a shard; many are empty when a drain is nearly done.
 const PLACES_PER_TURN: usize = 16_384;
 
@@ -122,7 +118,7 @@ impl Allowance {
         self.thousandths / 1_000
     }
 
-    fn take(&mut self, now_ms: u64, wanted: u64) -> u64 {
+    pub(crate) fn take(&mut self, now_ms: u64, wanted: u64) -> u64 {
         let taken = self.refill(now_ms).min(wanted);
         self.thousandths -= taken * 1_000;
         taken
@@ -228,7 +224,7 @@ impl Drain {
     }
 
     /// How many connections may be told to leave now.
-    fn allowed(&self) -> usize {
+    pub(crate) fn allowed(&self) -> usize {
         let mut drip = self.drip.lock();
         let Some(drip) = &mut *drip else { return 0 };
         let now_ms = drip.now_ms();
@@ -239,7 +235,7 @@ impl Drain {
     }
 
     /// Takes from the allowance of all shards.
-    fn take(&self, wanted: usize) -> usize {
+    pub(crate) fn take(&self, wanted: usize) -> usize {
         let mut drip = self.drip.lock();
         let Some(drip) = &mut *drip else { return 0 };
         let (wanted, now_ms) = (wanted as u64, drip.now_ms());
@@ -257,7 +253,7 @@ pub(crate) struct Round {
     /// Places looked at since one was found.
     barren: usize,
     /// When to go on, by the shard's clock.
-    due_ms: u64,
+    pub(crate) due_ms: u64,
 }
 
 impl Round {
@@ -268,7 +264,12 @@ impl Round {
 
     /// The next connections to be moved: at most `wanted`, and no more places looked at than a turn
     /// allows.
-    fn look(&mut self, places: usize, wanted: usize, is_movable: impl Fn(usize) -> bool) -> Vec<usize> {
+    pub(crate) fn look(
+        &mut self,
+        places: usize,
+        wanted: usize,
+        is_movable: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         let mut found = Vec::new();
         for _ in 0..places.min(PLACES_PER_TURN) {
             if found.len() == wanted {
@@ -286,7 +287,7 @@ impl Round {
     }
 
     /// Says when to go on: at once if the turn's slice was all that held it up.
-    fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
+    pub(crate) fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
         let wait_ms = match found < wanted {
             true if self.barren >= places => IDLE_STEP_MS,
             true => 0,
@@ -295,54 +296,6 @@ impl Round {
         };
         self.due_ms = now_ms + wait_ms;
     }
-}
-
-impl Shard {
-    /// Moves as many connections away as a drain allows by now.
-    pub(crate) fn drip(&mut self) {
-        if !self.shared.drain.is_active() {
-            self.round = None;
-            return;
-        }
-        let mut round = self.round.take().unwrap_or_default();
-        if self.now.ms >= round.due_ms {
-            for slot in self.next_to_move(&mut round) {
-                let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-                self.guard(Some(slot), |shard| {
-                    match shard.connection(slot).map(|connection| connection.protocol) {
-                        // Nothing was asked yet: nothing to tell.
-                        Some(Protocol::Http) => shard.drain_http(slot),
-                        _ => shard.begin_close(slot, CloseReason::Drain),
-                    }
-                });
-            }
-        }
-        self.round = Some(round);
-    }
-
-    fn next_to_move(&self, round: &mut Round) -> Vec<usize> {
-        let drain = &self.shared.drain;
-        let (ending, places) = (drain.is_ending(), self.connections.capacity());
-        let wanted = drain.allowed().min(MOVES_PER_TURN);
-        let mut slots = round.look(places, wanted, |place| {
-            self.connections.get(place).is_some_and(|connection| is_movable(connection, ending))
-        });
-        round.schedule(self.now.ms, places, slots.len(), wanted);
-        // Another shard may have been faster; what is left behind is found in the next round.
-        slots.truncate(drain.take(slots.len()));
-        self.shared.metrics.drain_moved.inc_by(slots.len() as u64);
-        slots
-    }
-}
-
-/// A connection that has not asked for anything may be about to ask the API: it is in the way only
-/// where the node ends. Nor can a client of another protocol be told before it has spoken, but for XMPP, whose
-/// server may open its stream only to end it (RFC 6120 §4.9.1.2): it is refused then.
-fn is_movable(connection: &Connection, ending: bool) -> bool {
-    let is_told = connection.talk.is_none()
-        || connection.protocol == Protocol::Xmpp
-        || connection.phase != Phase::AwaitToken;
-    connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)
 }
 
 #[cfg(test)]

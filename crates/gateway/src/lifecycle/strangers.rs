@@ -7,12 +7,6 @@
 //! are strangers as long as it is.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
-
-use noroshi_types::CloseReason;
-
-use crate::shard::Shard;
-use crate::shard::connection::Origin;
 
 /// Of a shard, oldest first.
 #[derive(Default)]
@@ -24,7 +18,7 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    fn insert(&mut self, slot: u32) {
+    pub(crate) fn insert(&mut self, slot: u32) {
         self.last += 1;
         self.numbers.insert(slot, self.last);
         self.order.push_back((slot, self.last));
@@ -35,65 +29,26 @@ impl Strangers {
         }
     }
 
-    fn remove(&mut self, slot: u32) -> bool {
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
         self.numbers.remove(&slot).is_some()
     }
 
-    fn contains(&self, slot: u32) -> bool {
+    pub(crate) fn contains(&self, slot: u32) -> bool {
         self.numbers.contains_key(&slot)
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 
     /// Takes the oldest out.
-    fn take_oldest(&mut self) -> Option<u32> {
+    pub(crate) fn take_oldest(&mut self) -> Option<u32> {
         loop {
             let (slot, number) = self.order.pop_front()?;
             if self.numbers.get(&slot) == Some(&number) {
                 self.numbers.remove(&slot);
                 return Some(slot);
             }
-        }
-    }
-}
-
-impl Shard {
-    /// A connection begins. Where there is no room for it, the oldest stranger goes; where there is none, it is
-    /// turned away if it turns out to be a device.
-    pub(crate) fn begin_stranger(&mut self, slot: u32) {
-        let config = &self.shared.config;
-        let shards = self.shared.mailboxes.len().max(1);
-        let strangers_max = config.strangers_max().div_ceil(shards);
-        let is_full = self.shared.descriptors() > config.connections_max;
-        if is_full || self.strangers.len() >= strangers_max {
-            match self.strangers.take_oldest() {
-                Some(oldest) => {
-                    self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
-                    self.shared.metrics.evicted.inc();
-                    self.doom(oldest, CloseReason::Overloaded);
-                }
-                None => {
-                    if let Some(connection) = self.connection(slot) {
-                        connection.origin = Origin::OverRate;
-                    }
-                }
-            }
-        }
-        self.strangers.insert(slot);
-        self.mailbox().strangers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether it has not shown a valid credential.
-    pub(crate) fn is_stranger(&self, slot: u32) -> bool {
-        self.strangers.contains(slot)
-    }
-
-    /// It showed a valid credential, or is over.
-    pub(crate) fn end_stranger(&mut self, slot: u32) {
-        if self.strangers.remove(slot) {
-            self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -21,14 +21,14 @@ use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 
 use crate::config::Config;
-use crate::fanout::dispatch::Dispatch;
 use crate::protocol::mqtt::Mqtt;
 use crate::protocol::polling::Exchange;
 use crate::protocol::socket_io::SocketIo;
 use crate::protocol::xmpp::Xmpp;
 use crate::session::login::Begun;
 use crate::shard::Shard;
-use crate::shard::connection::Framing;
+use crate::wire::Framing;
+use crate::wire::dispatch::Dispatch;
 
 /// The conversation of a connection.
 pub(crate) enum Talk {

@@ -10,11 +10,12 @@ use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
-use crate::io::deflate;
+use crate::lifecycle::phase::Phase;
 use crate::session::permission::Op;
+use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol, Subscription};
 use crate::shard::route::Credentials;
+use crate::wire::{Framing, Protocol, deflate};
 
 /// Frames of a client that does not wait for the log-in's answer, of [`limits::EARLY_BYTES`] together.
 const EARLY_FRAMES_MAX: usize = 64;

@@ -8,10 +8,10 @@ use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
-use crate::io::gzip::{self, Trailer};
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Protocol};
 use crate::shard::route::{Credentials, Stream};
+use crate::wire::gzip::{self, Trailer};
+use crate::wire::{Framing, Protocol};
 
 /// When a client shall come back by itself; each is told another delay.
 const RETRY: Duration = Duration::from_secs(2);

@@ -22,28 +22,27 @@ use noroshi_protocol::xmpp::{
 };
 use noroshi_types::{AppId, CloseReason, Presence, Timestamp};
 
-use crate::config::Speaks;
-use crate::fanout::dispatch::Dispatch;
-use crate::gateway::Shared;
+use crate::io::timer::ticks;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::admission::{Bucket, Rate};
-use crate::lifecycle::parking::Capacity;
-use crate::lifecycle::pulse::ticks;
+use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Context, Offered, Talk};
+use crate::rate::{Bucket, Rate};
+use crate::session::parking::Capacity;
 use crate::session::permission::Op;
 use crate::session::registry::Key;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::shard::shared::Shared;
+use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol, Speaks};
 
 mod accounts;
 mod archive;
-mod config;
 mod log_in;
 mod parking;
 mod topics;
 
+use crate::config::xmpp::Config;
 use accounts::Accounts;
-pub use config::{Account, Config};
 use log_in::Resuming;
 use parking::{Parked, Parking};
 pub(crate) use topics::ASKED_MAX;
@@ -505,7 +504,7 @@ impl Shard {
         if present.is_some_and(|present| present.address.generation > session.address.generation) {
             return; // the device has a newer session, and one at most
         }
-        let topics = crate::fanout::backlog::own_topics(connection, &self.topics);
+        let topics = crate::shard::backlog::own_topics(connection, &self.topics);
         let time = Duration::from_secs(shared.config.xmpp.protocol.resume_max_s.into());
         let parked = Parked { suspended, topics, holder: session.holder() };
         let evicted = shared.xmpp.parking.park(session.device_key, session.app, parked, self.now.wall, time);

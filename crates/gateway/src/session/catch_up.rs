@@ -1,5 +1,5 @@
 //! From the store to live, without a gap, a repetition or a change of order: what one connection
-//! still has to catch up with. Pure: [`crate::fanout::backlog`] reads and writes.
+//! still has to catch up with. Pure: [`crate::shard::backlog`] reads and writes.
 //!
 //! A session that logged in is attached before anything of its backlog is written, so whatever is
 //! committed from then on comes by live. While the backlog is being read, page by page and each only
@@ -24,7 +24,7 @@ use noroshi_protocol::mqtt::Owed;
 use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 
 mod confirmed;
 mod ended;

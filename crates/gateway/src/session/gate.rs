@@ -11,14 +11,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Holder, Reason, Verdict};
+use noroshi_delivery::rules::{AppRules, Holder};
 use noroshi_store::Error as StoreError;
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, Topic};
+use noroshi_types::{AppId, Topic};
 
-use crate::fanout::mailbox::Reply;
-use crate::session::permission::{Decided, Op, Verdicts};
-use crate::shard::Shard;
+use crate::session::permission::{Op, Verdicts};
 
 /// Questions of one shard that are out at once: no more connections than that wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
@@ -37,12 +35,12 @@ impl Asking {
         held < 3 * ASKING_MAX.saturating_sub(self.total)
     }
 
-    fn begin(&mut self, app: AppId) {
+    pub(crate) fn begin(&mut self, app: AppId) {
         self.total += 1;
         *self.by_app.entry(app).or_default() += 1;
     }
 
-    fn end(&mut self, app: AppId) {
+    pub(crate) fn end(&mut self, app: AppId) {
         let Some(held) = self.by_app.get_mut(&app) else { return };
         self.total -= 1;
         *held -= 1;
@@ -69,39 +67,39 @@ pub(crate) struct Asked {
 /// A connection that waits for a webhook.
 pub(crate) struct Gate {
     /// Tells it from a later one of the same slot.
-    number: u64,
-    app: AppId,
+    pub(crate) number: u64,
+    pub(crate) app: AppId,
     /// By which the webhook is asked.
-    rules: Arc<AppRules>,
+    pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waits.
-    op: Option<Op>,
+    pub(crate) op: Option<Op>,
     pub(crate) waiting: VecDeque<Op>,
     /// Dropped with the gate.
-    _question: noroshi_delivery::AbortOnDrop,
+    pub(crate) _question: noroshi_delivery::AbortOnDrop,
 }
 
 /// What webhooks and the store answered for a gate.
 #[derive(Debug)]
 pub(crate) struct Permitted {
-    number: u64,
-    app: AppId,
+    pub(crate) number: u64,
+    pub(crate) app: AppId,
     pub(crate) verdicts: Verdicts,
     /// A log-in cannot go on: something it needs is neither allowed nor ended. Or the question panicked.
     pub(crate) failed: bool,
 }
 
 /// Tells the shard what became of a question, whatever becomes of its task: without an answer it failed.
-struct Answering<F: FnMut(Permitted)> {
+pub(crate) struct Answering<F: FnMut(Permitted)> {
     permitted: Permitted,
     tell: F,
 }
 
 impl<F: FnMut(Permitted)> Answering<F> {
-    fn new(number: u64, app: AppId, tell: F) -> Self {
+    pub(crate) fn new(number: u64, app: AppId, tell: F) -> Self {
         Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, tell }
     }
 
-    fn answer(mut self, verdicts: Verdicts, failed: bool) {
+    pub(crate) fn answer(mut self, verdicts: Verdicts, failed: bool) {
         (self.permitted.verdicts, self.permitted.failed) = (verdicts, failed);
     }
 }
@@ -111,100 +109,6 @@ impl<F: FnMut(Permitted)> Drop for Answering<F> {
         let Permitted { number, app, verdicts, failed } = &mut self.permitted;
         let (number, app, failed) = (*number, *app, *failed);
         (self.tell)(Permitted { number, app, verdicts: std::mem::take(verdicts), failed });
-    }
-}
-
-impl Shard {
-    /// Asks webhooks beside the shard, then ends the durable subscriptions that are denied. The caller has checked that
-    /// there is room for what it asks.
-    pub(crate) fn ask_webhooks(&mut self, slot: u32, asked: Asked) {
-        let Asked { op, rules, holder, action, verdicts, needed, durable } = asked;
-        let Some(connection) = self.connection(slot) else { return };
-        let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
-        self.gate_number += 1;
-        self.asking.begin(holder.app);
-        let (number, app, of_gate) = (self.gate_number, holder.app, rules.clone());
-        let (shared, index, delivery) = (self.shared.clone(), usize::from(self.index), self.delivery.clone());
-        let answering = Answering::new(number, app, move |permitted| {
-            if std::thread::panicking() {
-                shared.metrics.panics.inc();
-            }
-            shared.mailboxes[index].reply(Reply::Permitted { to, permitted });
-        });
-        let question = self.delivery.work_while_held(async move {
-            let answering = answering;
-            let answer = |(name, verdict): (Box<str>, Verdict)| {
-                let (delivery, rules, holder) = (&delivery, &rules, &holder);
-                async move {
-                    match verdict {
-                        Verdict::Ask => {
-                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
-                            (name, verdict)
-                        }
-                        verdict => (name, verdict),
-                    }
-                }
-            };
-            let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
-            let by_name: HashMap<&str, Verdict> =
-                verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
-            let verdict = |name: &str| by_name.get(name).copied();
-            // Without an answer nothing ends for good, and nothing may be delivered: the device has to come back.
-            let unanswered =
-                needed.iter().any(|name| verdict(name) == Some(Verdict::Denied(Reason::Unanswered)));
-            let is_denied = |topic: &Topic| {
-                matches!(verdict(topic.as_str()), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
-            };
-            let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
-            drop(by_name);
-            // By rules that changed meanwhile nothing ends: the log-in is decided again.
-            let is_current = delivery.rules().are_current(holder.app, Some(&rules));
-            let ended = if is_current { ended } else { Vec::new() };
-            let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
-            answering.answer(verdicts, failed);
-        });
-        let waiting = VecDeque::new();
-        self.gates.insert(slot, Gate { number, app, rules: of_gate, op, waiting, _question: question });
-    }
-
-    pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        self.asking.end(permitted.app);
-        if self.gates.get(&slot).is_none_or(|gate| gate.number != permitted.number) {
-            return;
-        }
-        let Some(gate) = self.gates.remove(&slot) else { return };
-        if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
-            self.guard(Some(slot), |shard| match gate.op {
-                None => shard.go_on_with_log_in(slot, generation, &gate.rules, permitted),
-                Some(_) => shard.pass_gate(slot, gate, permitted),
-            });
-        }
-    }
-
-    fn pass_gate(&mut self, slot: u32, gate: Gate, permitted: Permitted) {
-        let Gate { app, rules, op, mut waiting, .. } = gate;
-        let Permitted { verdicts, failed, .. } = permitted;
-        if failed {
-            return self.begin_close(slot, CloseReason::Internal);
-        }
-        match op {
-            Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
-                self.perform(slot, op, Decided { rules: Some(rules), verdicts });
-            }
-            // The rules changed: it is decided again, before what came after it.
-            Some(op) => waiting.push_front(op),
-            None => {}
-        }
-        while let Some(op) = waiting.pop_front() {
-            if !self.is_alive(slot) {
-                return;
-            }
-            self.try_op(slot, op);
-            if let Some(gate) = self.gates.get_mut(&slot) {
-                gate.waiting = waiting;
-                return;
-            }
-        }
     }
 }
 

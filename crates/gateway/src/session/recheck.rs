@@ -14,50 +14,37 @@
 //! sessions end at a steady rate, the apps in turn, so that a change does not become a storm of log-ins and a large app
 //! does not hold up a small one. Until then they hear what they heard, and anything they ask for ends them at once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 
-use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Reason, Verdict};
-use noroshi_protocol::mqtt::TopicFilter;
-use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, Topic};
+use noroshi_types::AppId;
 
-use crate::lifecycle::admission::{Bucket, Rate};
-use crate::session::gate::end_durable;
-use crate::session::permission::{holder_of, knows};
-use crate::shard::Shard;
-use crate::shard::connection::{Phase, Protocol};
+use crate::rate::{Bucket, Rate};
 
-/// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
-const TOPICS_PER_TURN: usize = 512;
-/// Places looked at in one turn: most are of other apps, or empty.
-const PLACES_PER_TURN: usize = 4_096;
 /// Sessions of one shard that are told to log in again. Log-ins cost some tens of microseconds each.
-const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
+pub(crate) const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 
 /// Connections of one shard that are checked again.
 pub(crate) struct Recheck {
-    laps: HashMap<AppId, Lap>,
+    pub(crate) laps: HashMap<AppId, Lap>,
     next_place: usize,
-    returning: Returning,
-    returns: Bucket,
+    pub(crate) returning: Returning,
+    pub(crate) returns: Bucket,
 }
 
 /// Queues of sessions that have to log in again (slot and generation), one for each app. The apps take turns.
 #[derive(Default)]
-struct Returning {
+pub(crate) struct Returning {
     sessions: HashMap<AppId, VecDeque<(u32, u64)>>,
     /// Each app that has sessions, once.
     turns: VecDeque<AppId>,
 }
 
 impl Returning {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    fn push(&mut self, app: AppId, session: (u32, u64)) {
+    pub(crate) fn push(&mut self, app: AppId, session: (u32, u64)) {
         let sessions = self.sessions.entry(app).or_default();
         if sessions.is_empty() {
             self.turns.push_back(app);
@@ -65,7 +52,7 @@ impl Returning {
         sessions.push_back(session);
     }
 
-    fn pop(&mut self) -> Option<(u32, u64)> {
+    pub(crate) fn pop(&mut self) -> Option<(u32, u64)> {
         let app = self.turns.pop_front()?;
         let sessions = self.sessions.get_mut(&app)?;
         let session = sessions.pop_front();
@@ -76,7 +63,7 @@ impl Returning {
         session
     }
 
-    fn forget(&mut self, app: AppId) {
+    pub(crate) fn forget(&mut self, app: AppId) {
         self.sessions.remove(&app);
         self.turns.retain(|other| *other != app);
     }
@@ -84,24 +71,24 @@ impl Returning {
 
 /// How far around the shard is for one app.
 #[derive(Debug, Clone, Copy)]
-struct Lap {
+pub(crate) struct Lap {
     began_at: usize,
     /// The last place was passed.
     is_around: bool,
 }
 
 impl Recheck {
-    fn new(now_ms: u32) -> Self {
+    pub(crate) fn new(now_ms: u32) -> Self {
         let returns = Bucket::full(RETURNS, now_ms);
         Self { laps: HashMap::new(), next_place: 0, returning: Returning::default(), returns }
     }
 
-    fn begin(&mut self, app: AppId) {
+    pub(crate) fn begin(&mut self, app: AppId) {
         self.laps.insert(app, Lap { began_at: self.next_place, is_around: false });
     }
 
     /// The next place to look at. `None`: no lap is left.
-    fn next_place(&mut self, places: usize) -> Option<usize> {
+    pub(crate) fn next_place(&mut self, places: usize) -> Option<usize> {
         if self.next_place >= places {
             self.next_place = 0;
             self.laps.retain(|_, lap| !std::mem::replace(&mut lap.is_around, true) && places > 0);
@@ -126,128 +113,6 @@ impl Recheck {
             true => u64::MAX,
             false => self.returns.wait_ms(RETURNS, now_ms).max(1),
         }
-    }
-}
-
-impl Shard {
-    /// Looks at the next connections whose app's rules changed.
-    pub(crate) fn go_on_with_recheck(&mut self) {
-        let changed = self.mailbox().take_rechecks();
-        if self.recheck.is_none() && changed.is_empty() {
-            return;
-        }
-        let now_ms = self.now.ms32();
-        let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
-        for app in changed {
-            recheck.begin(app);
-            // The lap finds them again.
-            recheck.returning.forget(app);
-        }
-        let mut topics_left = TOPICS_PER_TURN;
-        for _ in 0..PLACES_PER_TURN {
-            let Some(place) = recheck.next_place(self.connections.capacity()) else { break };
-            let Some(connection) = self.connections.get(place) else { continue };
-            let app = connection.session.as_ref().map(|session| session.app);
-            let Some(app) = app.filter(|app| recheck.laps.contains_key(app)) else { continue };
-            if connection.phase != Phase::Open {
-                continue;
-            }
-            let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
-            let cost = topics + self.mqtt_filters(slot).count();
-            self.guard(Some(slot), |shard| {
-                if !shard.recheck_session(slot) {
-                    recheck.returning.push(app, (slot, generation));
-                }
-            });
-            topics_left = topics_left.saturating_sub(cost.max(1));
-            if topics_left == 0 {
-                break;
-            }
-        }
-        while !recheck.returning.is_empty() && recheck.returns.take(RETURNS, now_ms) {
-            let Some((slot, generation)) = recheck.returning.pop() else { break };
-            if self.at(slot, generation).is_some_and(|connection| connection.phase == Phase::Open) {
-                self.guard(Some(slot), |shard| shard.recheck_now(slot));
-            }
-        }
-        if !recheck.laps.is_empty() || !recheck.returning.is_empty() {
-            self.recheck = Some(recheck);
-        }
-    }
-
-    /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
-    pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
-        let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
-        let Some(app) = session.map(|session| session.app) else { return };
-        if !self.delivery.rules().are_current(app, rules) {
-            self.recheck_now(slot);
-        }
-    }
-
-    /// Checks one connection. If its session kept too little to decide, it has to log in again.
-    pub(crate) fn recheck_now(&mut self, slot: u32) {
-        if !self.recheck_session(slot) {
-            self.begin_close(slot, CloseReason::RulesChanged);
-        }
-    }
-
-    /// False if the session kept too little to decide.
-    fn recheck_session(&mut self, slot: u32) -> bool {
-        let Some(connection) = self.connections.get(slot as usize) else { return true };
-        let Some(session) = connection.session.clone() else { return true };
-        let Some(rules) = self.delivery.rules().of(session.app) else { return true };
-        if !knows(&session, rules.rules.needs()) {
-            return false;
-        }
-        let holder = holder_of(&session);
-        let check = |name: &str| match Delivery::is_ruled(name) {
-            true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, name),
-            false => Verdict::Allowed,
-        };
-        let mut ended: Vec<(Topic, Reason)> = Vec::new();
-        let mut durable = Vec::new();
-        // An API key may have made other durable subscriptions.
-        let of_client: HashSet<&str> = self.mqtt_filters(slot).map(|filter| filter.as_str()).collect();
-        for subscription in &connection.topics {
-            let Some(topic) = self.topics.entry(subscription.index()).map(|entry| &entry.topic) else {
-                continue;
-            };
-            let verdict = match subscription.is_own() || of_client.contains(topic.as_str()) {
-                true => check(topic.as_str()),
-                false if !Delivery::is_ruled(topic.as_str()) => Verdict::Allowed,
-                false => self.delivery.check_durable(&rules, &holder, topic),
-            };
-            if let Verdict::Denied(reason) = verdict {
-                durable.extend((!subscription.is_own()).then(|| topic.clone()));
-                ended.push((topic.clone(), reason));
-            }
-        }
-        let is_lost = |filter: &TopicFilter| matches!(check(filter.plain()), Verdict::Denied(_));
-        let has_lost_filter =
-            self.mqtt_filters(slot).any(|filter| filter.topic().is_none() && is_lost(filter));
-        if ended.is_empty() && !has_lost_filter {
-            return true;
-        }
-        let protocol = connection.protocol;
-        let keys: Vec<_> =
-            ended.iter().map(|(topic, _)| self.shared.registry.topic_key(session.app, topic)).collect();
-        self.unsubscribe(slot, &keys);
-        if !durable.is_empty() {
-            let delivery = self.delivery.clone();
-            self.delivery.work(async move {
-                end_durable(&delivery, &holder, &durable).await;
-            });
-        }
-        match protocol {
-            Protocol::Native | Protocol::SocketIo => {
-                for (topic, reason) in ended {
-                    self.tell_topic(slot, "topic_revoked", &topic, reason.code(), reason.text());
-                }
-            }
-            Protocol::Mqtt | Protocol::Xmpp => self.begin_close(slot, CloseReason::Unauthorized),
-            Protocol::Http | Protocol::Echo => {}
-        }
-        true
     }
 }
 

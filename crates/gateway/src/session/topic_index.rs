@@ -160,6 +160,30 @@ impl TopicIndex {
     }
 }
 
+/// A topic of the shard's index, and whether the subscription is this connection's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Subscription(u32);
+
+impl Subscription {
+    const OWN: u32 = 1 << 31;
+
+    pub(crate) fn durable(index: u32) -> Self {
+        Self(index)
+    }
+
+    pub(crate) fn own(index: u32) -> Self {
+        Self(index | Self::OWN)
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.0 & !Self::OWN
+    }
+
+    pub(crate) fn is_own(self) -> bool {
+        self.0 & Self::OWN != 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

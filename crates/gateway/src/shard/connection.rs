@@ -1,11 +1,15 @@
 //! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
 //! timer or a channel while the connection is idle, and the size is asserted.
 
+use crate::lifecycle::phase::Origin;
+use crate::lifecycle::phase::Phase;
+use crate::session::topic_index::Subscription;
+use crate::wire::Framing;
+use crate::wire::Protocol;
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
-use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
-use noroshi_protocol::ws::{Decoder, Upgrade};
+use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
 use noroshi_types::rule::Claims;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
@@ -13,136 +17,11 @@ use smallvec::SmallVec;
 
 use crate::io::tail::Tail;
 use crate::io::transport::Transport;
-use crate::lifecycle::admission::Bucket;
 use crate::protocol::conversation::Talk;
+use crate::rate::Bucket;
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Permissions;
 use crate::session::registry::Session;
-
-/// What a connection speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// Not known yet, or not one of ours.
-    Http,
-    Native,
-    Mqtt,
-    SocketIo,
-    Xmpp,
-    /// The conformance suite's.
-    Echo,
-}
-
-impl Protocol {
-    pub(crate) const ALL: [Protocol; 6] = [
-        Protocol::Http,
-        Protocol::Native,
-        Protocol::Mqtt,
-        Protocol::SocketIo,
-        Protocol::Xmpp,
-        Protocol::Echo,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Protocol::Http => "http",
-            Protocol::Native => "native",
-            Protocol::Mqtt => "mqtt",
-            Protocol::SocketIo => "socketio",
-            Protocol::Xmpp => "xmpp",
-            Protocol::Echo => "echo",
-        }
-    }
-}
-
-/// How its bytes are put on the wire: the other axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// As they are.
-    Stream,
-    WebSocket,
-    /// The same where permessage-deflate was agreed on ([`crate::io::deflate`]), with the bits of the window that the client lets
-    /// the server have: 8 to 15.
-    Deflated(u8),
-    /// Server-sent events.
-    Events,
-    /// The same under gzip ([`crate::io::gzip`]).
-    GzipEvents,
-    /// HTTP requests, one after the other, that stand for a stream; and of a session that speaks by them, which
-    /// has no socket of its own ([`crate::protocol::polling`]).
-    Polling,
-}
-
-impl Framing {
-    pub(crate) const ALL: [Framing; 6] = [
-        Framing::Stream,
-        Framing::WebSocket,
-        Framing::Deflated(WINDOW_BITS_MAX),
-        Framing::Events,
-        Framing::GzipEvents,
-        Framing::Polling,
-    ];
-
-    /// The place in [`Framing::ALL`].
-    pub(crate) fn index(self) -> usize {
-        match self {
-            Framing::Stream => 0,
-            Framing::WebSocket => 1,
-            Framing::Deflated(_) => 2,
-            Framing::Events => 3,
-            Framing::GzipEvents => 4,
-            Framing::Polling => 5,
-        }
-    }
-
-    /// Of a WebSocket.
-    pub(crate) fn agreed(upgrade: &Upgrade) -> Self {
-        match upgrade.deflate {
-            Some(deflate) => Framing::Deflated(deflate.server_window_bits()),
-            None => Framing::WebSocket,
-        }
-    }
-
-    pub(crate) fn is_websocket(self) -> bool {
-        matches!(self, Framing::WebSocket | Framing::Deflated(_))
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Framing::Stream => "stream",
-            Framing::WebSocket => "websocket",
-            Framing::Deflated(_) => "websocket_deflate",
-            Framing::Events => "sse",
-            Framing::GzipEvents => "sse_gzip",
-            Framing::Polling => "polling",
-        }
-    }
-}
-
-/// How far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The request head is not complete.
-    Head,
-    /// Its token has to come: in a frame of a WebSocket, in a CONNECT, by SASL. XMPP stays here while its token is
-    /// verified.
-    AwaitToken,
-    /// Its token is verified, or the store is asked: from then on `Opening::login` is set.
-    LoggingIn,
-    /// A session is attached (or it is an echo).
-    Open,
-    /// The last word is said: input is discarded until the peer ends it or time is up.
-    Closing,
-    /// To be removed at the end of this turn's handler.
-    Dead,
-}
-
-/// How it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Admitted,
-    /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
-    OverRate,
-}
 
 /// What only exists until a connection is open.
 #[derive(Default)]
@@ -169,30 +48,6 @@ pub(crate) struct Opening {
     pub(crate) asks_gzip: bool,
     /// Text frames that came before the log-in's answer, as they came: at most [`noroshi_types::limits::EARLY_BYTES`].
     pub(crate) early: Vec<Box<str>>,
-}
-
-/// A topic of the shard's index, and whether the subscription is this connection's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Subscription(u32);
-
-impl Subscription {
-    const OWN: u32 = 1 << 31;
-
-    pub(crate) fn durable(index: u32) -> Self {
-        Self(index)
-    }
-
-    pub(crate) fn own(index: u32) -> Self {
-        Self(index | Self::OWN)
-    }
-
-    pub(crate) fn index(self) -> u32 {
-        self.0 & !Self::OWN
-    }
-
-    pub(crate) fn is_own(self) -> bool {
-        self.0 & Self::OWN != 0
-    }
 }
 
 pub(crate) struct Connection {

@@ -1,21 +1,21 @@
 //! From bytes to what they are for: reading sockets, request heads, and the hand-over to the API.
 
-use std::io;
-use std::ops::ControlFlow;
-use std::time::Instant;
-
+use crate::io::handover::Handover;
+use crate::io::transport::Received;
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::refusal;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::shard::route::{self, Route};
+use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_protocol::http;
 use noroshi_protocol::http2::PREFACE;
-use noroshi_protocol::ws::{self, Input, Role, Terms, UpgradeError};
-use noroshi_types::CloseReason;
-
-use crate::io::handover::Handover;
-use crate::io::transport::Received;
-use crate::lifecycle::refusal;
-use crate::shard::Shard;
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
-use crate::shard::route::{self, Route};
+use noroshi_protocol::ws::{Deflated, Input, Role, Terms, UpgradeError};
+use noroshi_types::{CloseReason, limits};
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Instant;
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;
@@ -299,27 +299,6 @@ impl Shard {
         (self.shared.handover)(handover);
     }
 
-    /// A whole HTTP answer, which ends the connection.
-    pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
-        self.send(slot, answer.into());
-        self.begin_close(slot, reason);
-    }
-
-    /// No room, or none for devices while a drain moves them away: come back in a moment, not all at
-    /// once.
-    pub(crate) fn refuse(&mut self, slot: u32) {
-        let (code, reason, spread_s) = match self.shared.drain.is_active() {
-            true => {
-                ("unavailable", CloseReason::Drain, u64::from(self.shared.drain.spread_ms().div_ceil(1_000)))
-            }
-            false => ("overloaded", CloseReason::Overloaded, 0),
-        };
-        let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
-        // Counted as turned away, whatever for: `drain` is the reason of those that were let in once.
-        let counted = CloseReason::Overloaded;
-        self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
-    }
-
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
     pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
         self.tally.frames_in += 1;
@@ -338,8 +317,28 @@ impl Shard {
         self.connections.get(slot as usize).is_some_and(Connection::is_alive)
     }
 
-    pub(crate) fn send_frame(&mut self, slot: u32, opcode: ws::Opcode, payload: &[u8]) {
-        self.send(slot, ws::frame(opcode, payload));
+    /// A compressed message of a client. It is off the allowance before it is inflated, and before the client has logged in
+    /// it becomes no more than what may be sent until then.
+    pub(crate) fn handle_deflated(&mut self, slot: u32, message: Deflated<'_>, message_bytes_max: usize) {
+        let slot = self.moved_to(slot);
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        if !connection.is_alive() && connection.leaving.is_none() {
+            return;
+        }
+        let is_stranger = connection.session.is_none() && connection.protocol != Protocol::Echo;
+        let most = if is_stranger { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
+        if !self.take_frame(slot) {
+            return;
+        }
+        let mut inflater = std::mem::take(&mut self.inflater);
+        match inflater.inflate(message, most) {
+            Ok(input) => self.handle_message(slot, input),
+            Err(error) => {
+                tracing::debug!(%error, "a compressed message cannot be inflated");
+                self.begin_close(slot, error.reason());
+            }
+        }
+        self.inflater = inflater;
     }
 }
 

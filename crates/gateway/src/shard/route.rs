@@ -9,7 +9,7 @@ use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_types::{NotificationId, Topic, limits};
 
 use crate::config::Config;
-use crate::io::gzip;
+use crate::wire::gzip;
 
 /// What a request head asks for.
 pub(crate) enum Route {

@@ -16,10 +16,10 @@ use noroshi_store::{Error as StoreError, RetainedScan};
 use noroshi_types::{AppId, Message, NotificationId};
 
 use super::work::{Done, Job};
-use crate::fanout::mailbox::Reply;
-use crate::gateway::Shared;
 use crate::session::registry::Session;
 use crate::shard::Shard;
+use crate::shard::mailbox::Reply;
+use crate::shard::shared::Shared;
 
 /// Scans of one shard that are out at once, each of another app.
 pub(crate) const SCANS_MAX: usize = 16;

@@ -17,11 +17,11 @@ use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-use super::config;
-use crate::fanout::mailbox::Mail;
-use crate::gateway::Shared;
+use crate::config::xmpp as config;
+use crate::fanout::mail::Mail;
 use crate::session::registry::Address;
 use crate::shard::Shard;
+use crate::shard::shared::Shared;
 
 /// A suite's connection that makes accounts for the others stays for as long as the suite may take.
 const REGISTRAR_TIMEOUT: Duration = Duration::from_secs(3_600);

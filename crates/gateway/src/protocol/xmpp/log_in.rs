@@ -15,11 +15,11 @@ use noroshi_store::{Error as StoreError, LoggedIn, Login, LoginRefused};
 use noroshi_types::{CloseReason, Presence};
 
 use super::{ASKED_MAX, framing_of};
-use crate::fanout::mailbox::Reply;
 use crate::session::login::{Begun, login_of};
 use crate::session::registry::{Address, Holder, Key, Session};
 use crate::session::verification::close_reason;
 use crate::shard::Shard;
+use crate::shard::mailbox::Reply;
 
 /// A session that a client asks for.
 pub(crate) struct Resuming {

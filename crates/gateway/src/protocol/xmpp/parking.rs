@@ -13,7 +13,7 @@ use noroshi_protocol::xmpp::{Framing, Suspended};
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
-use crate::lifecycle::parking::{Capacity, Lot};
+use crate::session::parking::{Capacity, Lot};
 use crate::session::registry::{Holder, Key};
 
 /// A session that waits for its client.

@@ -19,8 +19,9 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::session::permission::{holder_of, knows};
 use crate::session::registry::Session;
+use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
-use crate::shard::connection::{Protocol, Subscription};
+use crate::wire::Protocol;
 
 /// Questions of one shard's connections that are out; more are told to come back.
 pub(crate) const ASKED_MAX: usize = 256;
@@ -90,7 +91,7 @@ impl Shard {
     fn own_xmpp_topics(&self, slot: u32) -> Vec<Topic> {
         let connection = self.connections.get(slot as usize);
         connection
-            .map(|connection| crate::fanout::backlog::own_topics(connection, &self.topics))
+            .map(|connection| crate::shard::backlog::own_topics(connection, &self.topics))
             .unwrap_or_default()
     }
 
@@ -256,7 +257,7 @@ impl Shard {
                 shared.metrics.panics.inc();
                 Answer::Refused(Refusal::Internal)
             });
-            shared.mailboxes[index].reply(crate::fanout::mailbox::Reply::Xmpp { to, request, answer });
+            shared.mailboxes[index].reply(crate::shard::mailbox::Reply::Xmpp { to, request, answer });
         });
     }
 

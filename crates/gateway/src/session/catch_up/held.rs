@@ -7,7 +7,7 @@ use noroshi_types::{Message, NotificationId, Topic};
 
 use super::recovery::before;
 use super::{CatchUp, Paged, Stage};
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 
 /// Live messages held for one connection or one of its topics; more are read from the store.
 pub(super) const HELD_MAX: usize = 64;

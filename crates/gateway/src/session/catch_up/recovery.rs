@@ -9,7 +9,7 @@ use noroshi_types::{Message, Position, Topic};
 
 use super::held::behind;
 use super::{CatchUp, Paged, Stage, Step};
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 
 pub(super) struct Recovery {
     /// Tells answers apart.

@@ -1,21 +1,21 @@
-//! What time brings: deadlines, pings, token ends, stalled sockets, and the drops of a drain
-//! ([`crate::lifecycle::drain`]).
+//! What time brings.
 
-use std::sync::OnceLock;
-
+use crate::io::timer::ticks;
+use crate::lifecycle::phase::Phase;
+use crate::shard::Shard;
+use crate::wire::gzip::Packed;
+use crate::wire::{Framing, Protocol};
 use noroshi_protocol::sse;
 use noroshi_protocol::ws::Opcode;
 use noroshi_types::CloseReason;
-
-use crate::io::gzip::Packed;
-use crate::io::timer::TICK_MS;
-use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use std::sync::OnceLock;
 
 /// The same for all event streams under gzip.
 static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
+
 /// How often one shard looks after sessions without a connection.
 pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
+
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
 
@@ -150,8 +150,4 @@ impl Shard {
             }
         }
     }
-}
-
-pub(crate) fn ticks(time: std::time::Duration) -> u32 {
-    u32::try_from(time.as_millis().div_ceil(u128::from(TICK_MS))).unwrap_or(u32::MAX).max(1)
 }

@@ -9,10 +9,11 @@ use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
 use crate::fanout::recent::Recent;
-use crate::io::deflate::{self, Form};
-use crate::io::gzip::Packed;
 use crate::session::registry::Key;
-use crate::shard::connection::{Connection, Framing};
+use crate::shard::connection::Connection;
+use crate::wire::Framing;
+use crate::wire::deflate::{self, Form};
+use crate::wire::gzip::Packed;
 
 /// Frames and parts of frames that are kept compressed: native, two of XMPP, four each of Socket.IO and MQTT, and one to spare.
 const FORMS: usize = 12;

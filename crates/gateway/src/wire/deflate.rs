@@ -1,7 +1,7 @@
 //! Compressed messages on WebSockets (RFC 7692), without a compressor for each connection.
 //!
 //! Each message is compressed from an empty window, so what many connections get is compressed once, whoever gets it
-//! ([`crate::fanout::dispatch::Dispatch::deflated`]): a whole frame where all get the same, or the rest behind a head of the connection's
+//! ([`crate::wire::dispatch::Dispatch::deflated`]): a whole frame where all get the same, or the rest behind a head of the connection's
 //! own, which then stands in a stored block before it (RFC 7692 §7.2.3.5 allows any number of blocks):
 //! ```text
 //!   │ header │ 42 17 │ ["notification",{…}] │      │ header' │ stored: 42 17 │ ["notification",{…}] compressed │
@@ -10,7 +10,7 @@
 //! A message goes as it is where it is short, where compressing saves nothing, and where it is longer than the window that the
 //! client wants the server to keep to: then nothing in it refers further back than that.
 //!
-//! The compressor is one for each thread, [`crate::io::gzip`] has the same.
+//! The compressor is one for each thread, [`crate::wire::gzip`] has the same.
 
 use std::cell::RefCell;
 
@@ -18,12 +18,11 @@ use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress};
 use noroshi_protocol::ws::deflate::{FLUSH_END, STORED_BYTES_MAX, STORED_HEAD_BYTES, push_stored};
 use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
-use noroshi_protocol::ws::{self, Deflated};
+use noroshi_protocol::ws::{self};
 use noroshi_types::limits;
 
-use crate::fanout::dispatch::Dispatch;
-use crate::shard::Shard;
-use crate::shard::connection::{Framing, Protocol};
+use crate::wire::Framing;
+use crate::wire::dispatch::Dispatch;
 
 /// What a sync flush adds, and a stored block's head, with room to spare.
 pub(crate) const OVERHEAD_BYTES: usize = 64;
@@ -159,32 +158,6 @@ pub(crate) fn pack(
         push_stored(heads, &own);
     }
     packed
-}
-
-impl Shard {
-    /// A compressed message of a client. It is off the allowance before it is inflated, and before the client has logged in
-    /// it becomes no more than what may be sent until then.
-    pub(crate) fn handle_deflated(&mut self, slot: u32, message: Deflated<'_>, message_bytes_max: usize) {
-        let slot = self.moved_to(slot);
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        if !connection.is_alive() && connection.leaving.is_none() {
-            return;
-        }
-        let is_stranger = connection.session.is_none() && connection.protocol != Protocol::Echo;
-        let most = if is_stranger { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
-        if !self.take_frame(slot) {
-            return;
-        }
-        let mut inflater = std::mem::take(&mut self.inflater);
-        match inflater.inflate(message, most) {
-            Ok(input) => self.handle_message(slot, input),
-            Err(error) => {
-                tracing::debug!(%error, "a compressed message cannot be inflated");
-                self.begin_close(slot, error.reason());
-            }
-        }
-        self.inflater = inflater;
-    }
 }
 
 #[cfg(test)]

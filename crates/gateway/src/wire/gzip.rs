@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use flate2::Crc;
 
-use crate::io::deflate::deflate;
+use crate::wire::deflate::deflate;
 
 /// RFC 1952 §2.3: deflate, no flags, no time, an unknown system.
 pub(crate) const HEAD: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
@@ -118,7 +118,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::io::deflate::OVERHEAD_BYTES;
+    use crate::wire::deflate::OVERHEAD_BYTES;
 
     #[test]
     fn any_sequence_of_pieces_is_one_stream() {

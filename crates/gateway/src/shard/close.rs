@@ -1,151 +1,20 @@
-//! Every way out of a connection, and what is written on the way.
-//!
-//! [`Shard::begin_close`] says the last word and waits for the peer's; [`Shard::doom`] marks a
-//! connection that is over; [`Shard::bury`] removes what is marked and records one reason, once.
-//!
-//! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
-//! moment the end is decided is the moment the device is offline.
+//! Every way out of a connection.
 
-use std::time::Duration;
-
+use crate::lifecycle::drain::MOVES_PER_TURN;
+use crate::lifecycle::drain::Round;
+use crate::lifecycle::phase::Phase;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
-use crate::io::gzip::Packed;
-use crate::io::tail::Tail;
-use crate::shard::Shard;
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
-
-/// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
-/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
-/// connection then, and hears that.
-const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 /// Places for connections that are kept however few are in use: 25 KiB.
 const PLACES_KEPT: usize = 128;
 
 impl Shard {
-    /// Sends bytes behind whatever is marked at the connection.
-    pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
-        self.send_unbounded(slot, bytes);
-        self.check_tail(slot);
-    }
-
-    /// [`Shard::send`] of what was compressed for an event stream under gzip.
-    pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
-        self.send_piece(slot, packed);
-        self.check_tail(slot);
-    }
-
-    fn send_piece(&mut self, slot: u32, packed: &Packed) {
-        self.flush(slot);
-        if let Some(trailer) = self.trailers.get_mut(&slot) {
-            trailer.add(packed);
-        }
-        self.send_as_it_is(slot, packed.bytes.clone());
-    }
-
-    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
-    /// is unsent and followed by nothing until it is.
-    pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
-        let connection = self.connections.get(slot as usize);
-        match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
-            true => self.send_piece(slot, &Packed::of(&bytes)),
-            false => self.send_as_it_is(slot, bytes),
-        }
-    }
-
-    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
-        self.flush(slot);
-        let now_tick = self.now.tick;
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.phase == Phase::Dead || connection.ended {
-            return;
-        }
-        let mut written = 0;
-        if connection.tail.is_none() {
-            match connection.transport.write(&mut [std::io::IoSlice::new(&bytes)]) {
-                Ok(count) => written = count,
-                Err(_) => return self.doom(slot, CloseReason::PeerReset),
-            }
-        }
-        self.tally.bytes_out += written as u64;
-        if written < bytes.len() {
-            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
-            match written {
-                0 => tail.push(bytes),
-                begun => tail.push_begun(bytes.slice(begun..)),
-            }
-            self.arm(slot);
-        }
-    }
-
-    /// What is sent from now on waits, so that it leaves with one write: [`Shard::write_tail`] ends that.
-    pub(crate) fn cork(&mut self, slot: u32) {
-        let now_tick = self.now.tick;
-        if let Some(connection) = self.connection(slot) {
-            connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
-        }
-    }
-
-    /// The socket takes more.
-    pub(crate) fn write_tail(&mut self, slot: u32) {
-        let now_tick = self.now.tick;
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.phase == Phase::Dead {
-            return;
-        }
-        match connection.transport.flush() {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(_) => return self.doom(slot, CloseReason::PeerReset),
-        }
-        let Some(tail) = &mut connection.tail else {
-            if connection.phase == Phase::Closing {
-                self.end_writing(slot);
-            }
-            return;
-        };
-        match tail.write_to(&mut connection.transport, now_tick) {
-            Ok(count) => self.tally.bytes_out += count as u64,
-            Err(_) => return self.doom(slot, CloseReason::PeerReset),
-        }
-        if !tail.is_empty() {
-            return;
-        }
-        connection.tail = None;
-        match (connection.phase, connection.protocol) {
-            (Phase::Closing, _) => self.end_writing(slot),
-            (_, Protocol::Echo) => self.again.push(slot),
-            _ => self.advance(slot),
-        }
-    }
-
-    /// Ends a consumer that does not take what is sent.
-    pub(crate) fn check_tail(&mut self, slot: u32) {
-        let limit = self.shared.config.send_queue_bytes;
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
-        // While it catches up a whole page may wait besides.
-        let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
-        match connection.unsent_bytes() {
-            0 => {}
-            bytes if bounded && bytes > limit + page_bytes => {
-                self.begin_close(slot, CloseReason::SlowConsumer)
-            }
-            _ => self.arm(slot),
-        }
-    }
-
-    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol, framing: Framing) {
-        let shared = self.shared.clone();
-        let Some(connection) = self.connection(slot) else { return };
-        shared.metrics.connections(connection.protocol, connection.framing).dec();
-        shared.metrics.connections(protocol, framing).inc();
-        (connection.protocol, connection.framing) = (protocol, framing);
-    }
-
     /// Says why, and waits a moment for the peer's end. The first reason stands.
     pub(crate) fn begin_close(&mut self, slot: u32, reason: CloseReason) {
         if !self.is_alive(slot) {
@@ -251,23 +120,8 @@ impl Shard {
             .map_or(0, |opening| opening.retry_after_s)
     }
 
-    /// The last word is written: only the peer's end is missing.
-    fn end_writing(&mut self, slot: u32) {
-        let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
-        let Some(connection) = self.connection(slot) else { return };
-        if connection.ended || !connection.transport.flush().unwrap_or(true) {
-            return;
-        }
-        connection.ended = true;
-        connection.transport.end();
-        if connection.framing.is_websocket() {
-            connection.deadline_tick = connection.deadline_tick.min(answer_due);
-            self.arm(slot);
-        }
-    }
-
     /// Takes a connection out of everything but the slab.
-    fn leave(&mut self, slot: u32) {
+    pub(crate) fn leave(&mut self, slot: u32) {
         self.succeeding.remove(&slot);
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -345,7 +199,7 @@ impl Shard {
     }
 
     /// Takes a connection out of the shard. It counts until the caller has told what became of it
-    /// ([`crate::fanout::mailbox::Mailbox::left`]): who sees that it is gone sees that too.
+    /// ([`crate::shard::mailbox::Mailbox::left`]): who sees that it is gone sees that too.
     pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.leave(slot);
@@ -389,4 +243,50 @@ impl Shard {
         }
         self.outcomes.tell(&self.delivery, self.now.wall);
     }
+
+    /// Moves as many connections away as a drain allows by now.
+    pub(crate) fn drip(&mut self) {
+        if !self.shared.drain.is_active() {
+            self.round = None;
+            return;
+        }
+        let mut round = self.round.take().unwrap_or_default();
+        if self.now.ms >= round.due_ms {
+            for slot in self.next_to_move(&mut round) {
+                let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+                self.guard(Some(slot), |shard| {
+                    match shard.connection(slot).map(|connection| connection.protocol) {
+                        // Nothing was asked yet: nothing to tell.
+                        Some(Protocol::Http) => shard.drain_http(slot),
+                        _ => shard.begin_close(slot, CloseReason::Drain),
+                    }
+                });
+            }
+        }
+        self.round = Some(round);
+    }
+
+    fn next_to_move(&self, round: &mut Round) -> Vec<usize> {
+        let drain = &self.shared.drain;
+        let (ending, places) = (drain.is_ending(), self.connections.capacity());
+        let wanted = drain.allowed().min(MOVES_PER_TURN);
+        let mut slots = round.look(places, wanted, |place| {
+            self.connections.get(place).is_some_and(|connection| is_movable(connection, ending))
+        });
+        round.schedule(self.now.ms, places, slots.len(), wanted);
+        // Another shard may have been faster; what is left behind is found in the next round.
+        slots.truncate(drain.take(slots.len()));
+        self.shared.metrics.drain_moved.inc_by(slots.len() as u64);
+        slots
+    }
+}
+
+/// A connection that has not asked for anything may be about to ask the API: it is in the way only
+/// where the node ends. Nor can a client of another protocol be told before it has spoken, but for XMPP, whose
+/// server may open its stream only to end it (RFC 6120 §4.9.1.2): it is refused then.
+fn is_movable(connection: &Connection, ending: bool) -> bool {
+    let is_told = connection.talk.is_none()
+        || connection.protocol == Protocol::Xmpp
+        || connection.phase != Phase::AwaitToken;
+    connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)
 }

@@ -15,35 +15,35 @@
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
 
+use crate::fanout::mail::Mail;
+use crate::fanout::mail::Undelivered;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
-use noroshi_types::{AppId, CloseReason, Message, NotificationId, Position, Topic};
+use noroshi_types::{AppId, CloseReason, Message};
 use parking_lot::Mutex;
 
-use crate::config::Speaks;
-use crate::fanout::dispatch::{Audience, Dispatch};
 use crate::io::tls::TlsSession;
 use crate::lifecycle::clients::Seat;
+use crate::lifecycle::phase::Origin;
 use crate::protocol::mqtt::work::Done;
 use crate::session::gate::Permitted;
-use crate::session::registry::{Address, Key, Session};
+use crate::session::registry::{Address, Session};
 use crate::session::stamp::Moment;
-use crate::session::verification::Then;
-use crate::shard::connection::Origin;
+use crate::shard::login::Then;
+use crate::wire::Speaks;
 
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX
-    + crate::fanout::backlog::READS_MAX
+    + crate::session::reads::READS_MAX
     + crate::protocol::mqtt::work::OUT_MAX
     + crate::protocol::mqtt::scan::OUT_MAX
     + crate::session::verification::VERIFYING_MAX
@@ -58,73 +58,6 @@ const FANNED_MAX: usize = 1 << 19;
 
 /// How often a thread that waits for room looks whether the shard is still there.
 const GONE_LOOK: Duration = Duration::from_millis(100);
-
-/// Why a shard does not get a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Undelivered {
-    /// The mailbox is full: the shard reads from the store what it missed.
-    Full,
-    /// The shard ended or does not answer.
-    Gone,
-}
-
-/// What is done in the order in which it came.
-pub(crate) enum Mail {
-    Direct {
-        dispatch: Arc<Dispatch>,
-        to: Vec<Address>,
-    },
-    /// `deliveries`: how many it is for, estimated.
-    Topic {
-        dispatch: Arc<Dispatch>,
-        key: Key,
-        deliveries: usize,
-    },
-    Condition {
-        dispatch: Arc<Dispatch>,
-        audience: Arc<Audience>,
-        deliveries: usize,
-    },
-    Subscribe {
-        to: Address,
-        topics: Vec<(Topic, Key)>,
-    },
-    Unsubscribe {
-        to: Address,
-        key: Key,
-    },
-    /// Everything kept of a topic up to here was offered.
-    Offered {
-        key: Key,
-        position: Position,
-    },
-    /// Of another account, where accounts may talk to each other.
-    Stanza {
-        to: Address,
-        stanza: Bytes,
-    },
-    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
-    /// idle.
-    Reread {
-        to: Vec<Address>,
-        since: Option<NotificationId>,
-    },
-}
-
-impl Mail {
-    pub(crate) fn dispatch(&self) -> Option<&Arc<Dispatch>> {
-        match self {
-            Mail::Direct { dispatch, .. }
-            | Mail::Topic { dispatch, .. }
-            | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Offered { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => None,
-        }
-    }
-}
 
 /// A socket for a shard.
 pub(crate) struct Arrival {
@@ -469,6 +402,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::dispatch::Dispatch;
 
     fn direct(count: usize) -> Mail {
         let to = vec![Address { shard: 0, slot: 0, generation: 0 }; count];

@@ -12,10 +12,11 @@ use noroshi_types::{
     UserId, When,
 };
 
-use crate::fanout::dispatch::{Audience, Dispatch};
-use crate::fanout::mailbox::{Mail, Mailbox, Undelivered};
+use crate::fanout::mail::{Mail, Undelivered};
 use crate::gateway::Gateway;
 use crate::session::registry::{Address, Key, Registry, Session};
+use crate::shard::mailbox::Mailbox;
+use crate::wire::dispatch::{Audience, Dispatch};
 
 impl Edge for Gateway {
     fn deliver(&self, message: Arc<Message>, target: &Target) {
@@ -217,7 +218,7 @@ impl Gateway {
         }
     }
 
-    fn send_all(&self, mail: impl Fn() -> Mail) {
+    pub(crate) fn send_all(&self, mail: impl Fn() -> Mail) {
         for shard in 0..self.shared.mailboxes.len() {
             self.send(shard, mail());
         }

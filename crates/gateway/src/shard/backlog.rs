@@ -1,41 +1,26 @@
-//! Reading what connections have to catch up with, and writing it: the hands of
-//! [`crate::session::catch_up`].
-//!
-//! Reads of one shard take turns, and the next one of a connection begins only when its socket took
-//! the last: a slow reader slows itself.
+//! Reads for connections that catch up, and what they bring.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
-
+use crate::lifecycle::phase::Phase;
+use crate::protocol::conversation::Heard;
+use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::reads::READS_MAX;
+use crate::session::registry::{Address, Key};
+use crate::session::topic_index::{Subscription, TopicIndex};
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::shard::mailbox::Reply;
+use crate::wire::Framing;
+use crate::wire::deflate::{self, Saving};
+use crate::wire::dispatch::Dispatch;
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
 use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
-
-use crate::fanout::dispatch::Dispatch;
-use crate::fanout::mailbox::Reply;
-use crate::io::deflate::{self, Saving};
-use crate::protocol::conversation::Heard;
-use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
-use crate::session::registry::{Address, Key};
-use crate::session::topic_index::TopicIndex;
-use crate::shard::Shard;
-use crate::shard::connection::{Connection, Framing, Phase, Subscription};
-
-/// Reads of one shard out at once: log-ins of a storm take turns.
-pub(crate) const READS_MAX: usize = 64;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Rows of logs that one read looks at.
 const LOG_ROWS: usize = 512;
-
-/// Reads that wait for their turn.
-#[derive(Default)]
-pub(crate) struct Reads {
-    waiting: VecDeque<(u32, u64)>,
-    out: usize,
-    /// The number of the last recovery.
-    recoveries: u64,
-}
 
 impl Shard {
     /// Hears a topic from now on; `since` and the retained message are read first.

@@ -1,0 +1,74 @@
+//! What a shard does for its sessions, in the order in which it came.
+
+use crate::session::registry::{Address, Key};
+use crate::wire::dispatch::{Audience, Dispatch};
+use bytes::Bytes;
+use noroshi_types::{NotificationId, Position, Topic};
+use std::sync::Arc;
+
+/// Why a shard does not get a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undelivered {
+    /// The mailbox is full: the shard reads from the store what it missed.
+    Full,
+    /// The shard ended or does not answer.
+    Gone,
+}
+
+/// What is done in the order in which it came.
+pub(crate) enum Mail {
+    Direct {
+        dispatch: Arc<Dispatch>,
+        to: Vec<Address>,
+    },
+    /// `deliveries`: how many it is for, estimated.
+    Topic {
+        dispatch: Arc<Dispatch>,
+        key: Key,
+        deliveries: usize,
+    },
+    Condition {
+        dispatch: Arc<Dispatch>,
+        audience: Arc<Audience>,
+        deliveries: usize,
+    },
+    Subscribe {
+        to: Address,
+        topics: Vec<(Topic, Key)>,
+    },
+    Unsubscribe {
+        to: Address,
+        key: Key,
+    },
+    /// Everything kept of a topic up to here was offered.
+    Offered {
+        key: Key,
+        position: Position,
+    },
+    /// Of another account, where accounts may talk to each other.
+    Stanza {
+        to: Address,
+        stanza: Bytes,
+    },
+    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
+    /// idle.
+    Reread {
+        to: Vec<Address>,
+        since: Option<NotificationId>,
+    },
+}
+
+impl Mail {
+    pub(crate) fn dispatch(&self) -> Option<&Arc<Dispatch>> {
+        match self {
+            Mail::Direct { dispatch, .. }
+            | Mail::Topic { dispatch, .. }
+            | Mail::Condition { dispatch, .. } => Some(dispatch),
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => None,
+        }
+    }
+}

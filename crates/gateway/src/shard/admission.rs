@@ -1,0 +1,213 @@
+//! Sockets that arrive.
+
+use crate::io::tls::TlsSession;
+use crate::io::transport::Transport;
+use crate::lifecycle::clients::Seat;
+use crate::lifecycle::phase::{Origin, Phase};
+use crate::rate::Bucket;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::shard::mailbox::{Arrival, ArrivalKind};
+use crate::shard::slot_of;
+use crate::wire::{Framing, Speaks};
+use mio::{Interest, Token};
+use noroshi_auth::ClientNetwork;
+use noroshi_protocol::http::Head;
+use noroshi_types::CloseReason;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+/// Sockets taken in one turn.
+const ARRIVALS_PER_TURN: usize = 256;
+
+impl Shard {
+    pub(crate) fn take_arrivals(&mut self) {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let Ok(arrival) = self.inlet.arrivals.try_recv() else { return };
+            self.guard(None, |shard| shard.handle_arrival(arrival));
+        }
+    }
+
+    fn handle_arrival(&mut self, arrival: Arrival) {
+        let (mut head, mut origin, mut peer) = (None, Origin::Admitted, None);
+        let speaks = match &arrival.kind {
+            ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
+                *speaks
+            }
+            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
+        };
+        let (mut refused, mut tls) = (false, None);
+        match arrival.kind {
+            ArrivalKind::Plain(_) => {}
+            ArrivalKind::OverRate(_) => origin = Origin::OverRate,
+            ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
+                Ok(session) => tls = Some(session),
+                Err(error) => {
+                    tracing::error!(%error, "a TLS session could not be made");
+                    self.mailbox().left();
+                    return;
+                }
+            },
+            ArrivalKind::Moved(moved) => {
+                (head, origin, peer) = (Some(moved.bytes), moved.origin, moved.peer);
+                tls = moved.tls.map(|session| *session);
+            }
+            ArrivalKind::Refused => refused = true,
+        }
+        let mut stream = mio::net::TcpStream::from_std(arrival.stream);
+        let entry = self.connections.vacant_entry();
+        let token = Token(entry.key());
+        // Edge-triggered and registered once: no call to epoll for the rest of the connection's life.
+        if let Err(error) =
+            self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
+        {
+            tracing::warn!(%error, "a socket could not be registered");
+            self.mailbox().left();
+            return;
+        }
+        let config = &self.shared.config;
+        let generation = self.shared.next_generation(self.now.wall);
+        let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
+        let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
+        connection.origin = origin;
+        connection.deadline_tick = self.now.tick_after(config.head_timeout);
+        if refused {
+            connection.phase = Phase::Closing;
+            connection.ended = true;
+            connection.close_reason = Some(CloseReason::Overloaded);
+            connection.deadline_tick = self.now.tick_after(config.close_linger);
+        }
+        self.shared.metrics.connections(connection.protocol, connection.framing).inc();
+        let slot = slot_of(token);
+        entry.insert(connection);
+        self.seat(slot, arrival.seat);
+        if let Some(peer) = peer {
+            self.bridged.insert(slot, peer);
+        }
+        self.begin_stranger(slot);
+        match speaks {
+            Speaks::Http => {}
+            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
+            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
+        }
+        self.arm(slot);
+        if let Some(mut bytes) = head {
+            self.handle_bytes(slot, &mut bytes);
+            // Of what came since, part may have left the socket already: TLS reads whole records.
+            self.again.push(slot);
+        }
+    }
+
+    pub(crate) fn seat(&mut self, slot: u32, seat: Seat) {
+        let index = slot as usize;
+        if self.seats.len() <= index {
+            self.seats.resize(index + 1, ClientNetwork::NONE);
+        }
+        self.seats[index] = seat.keep();
+    }
+
+    /// Whom the connection counts for.
+    pub(crate) fn client_network(&self, slot: u32) -> ClientNetwork {
+        self.seats.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
+    }
+
+    pub(crate) fn free_seat(&mut self, slot: u32) {
+        if let Some(network) = self.seats.get_mut(slot as usize) {
+            self.shared.clients.leave(std::mem::replace(network, ClientNetwork::NONE));
+        }
+    }
+
+    /// The socket of one slot goes on in another.
+    pub(crate) fn move_seat(&mut self, from: u32, to: u32) {
+        let network = self.client_network(from);
+        let seat = Seat::take_anyway(&self.shared.clients, network);
+        self.free_seat(from);
+        self.free_seat(to);
+        self.seat(to, seat);
+    }
+
+    /// The client that a trusted proxy names in a request's head; none where the peer is the client.
+    pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
+        if self.shared.config.proxies.networks.is_empty() {
+            return None;
+        }
+        let peer = self.peer(slot)?.ip();
+        let proxies = &self.shared.config.proxies;
+        if !proxies.trusts(peer) {
+            return None;
+        }
+        Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
+    }
+
+    /// From here on the connection counts for this client. False if that has as many as it may.
+    pub(crate) fn reseat(&mut self, slot: u32, network: ClientNetwork) -> bool {
+        self.free_seat(slot);
+        match Seat::take(&self.shared.clients, network) {
+            Some(seat) => {
+                self.seat(slot, seat);
+                true
+            }
+            None => {
+                self.shared.metrics.refused_client.inc();
+                false
+            }
+        }
+    }
+
+    /// A connection begins. Where there is no room for it, the oldest stranger goes; where there is none, it is
+    /// turned away if it turns out to be a device.
+    pub(crate) fn begin_stranger(&mut self, slot: u32) {
+        let config = &self.shared.config;
+        let shards = self.shared.mailboxes.len().max(1);
+        let strangers_max = config.strangers_max().div_ceil(shards);
+        let is_full = self.shared.descriptors() > config.connections_max;
+        if is_full || self.strangers.len() >= strangers_max {
+            match self.strangers.take_oldest() {
+                Some(oldest) => {
+                    self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
+                    self.shared.metrics.evicted.inc();
+                    self.doom(oldest, CloseReason::Overloaded);
+                }
+                None => {
+                    if let Some(connection) = self.connection(slot) {
+                        connection.origin = Origin::OverRate;
+                    }
+                }
+            }
+        }
+        self.strangers.insert(slot);
+        self.mailbox().strangers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has not shown a valid credential.
+    pub(crate) fn is_stranger(&self, slot: u32) -> bool {
+        self.strangers.contains(slot)
+    }
+
+    /// It showed a valid credential, or is over.
+    pub(crate) fn end_stranger(&mut self, slot: u32) {
+        if self.strangers.remove(slot) {
+            self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a connect from the rate if the connection is a bridged stream: other connections did when they came. Called
+    /// only for a request that opens a session, since each poll of a session is a stream of its own.
+    pub(crate) fn limit_bridged(&mut self, slot: u32) {
+        let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
+        if self.bridged.contains_key(&slot)
+            && !bridges.is_within_rate(per_second)
+            && let Some(connection) = self.connections.get_mut(slot as usize)
+        {
+            connection.origin = Origin::OverRate;
+        }
+    }
+
+    /// The other end of a connection.
+    pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
+        if let Some(peer) = self.bridged.get(&slot) {
+            return Some(*peer);
+        }
+        self.connection(slot)?.transport.stream()?.peer_addr().ok()
+    }
+}

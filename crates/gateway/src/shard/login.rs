@@ -1,0 +1,577 @@
+//! Log-ins: tokens, the store's answer, the session that begins, and new tokens.
+
+use crate::lifecycle::phase::{Origin, Phase};
+use crate::session::catch_up::CatchUp;
+use crate::session::login::BATCH_MAX;
+use crate::session::login::BATCHES_MAX;
+use crate::session::login::Begun;
+use crate::session::login::LINGER_MS;
+use crate::session::login::LOG_IN_TIMEOUT;
+use crate::session::login::Succession;
+use crate::session::login::login_of;
+use crate::session::registry::{Address, Attached, Registry, Session, Versions};
+use crate::session::renewal::NotRenewed;
+use crate::session::stamp::Moment;
+use crate::session::topic_index::Subscription;
+use crate::session::verification::VERIFYING_MAX;
+use crate::session::verification::close_reason;
+use crate::shard::Shard;
+use crate::shard::mailbox::Reply;
+use crate::wire::{Framing, Protocol};
+use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
+use noroshi_delivery::rules::Known;
+use noroshi_delivery::{Entered, Entering, OverQuota};
+use noroshi_events::Event;
+use noroshi_events::event::Connected;
+use noroshi_protocol::native;
+use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
+use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
+use std::sync::Arc;
+
+type Answer = Result<Identity, Refused>;
+
+/// Goes on with a log-in or a renewal.
+pub(crate) type Then = Box<dyn FnOnce(&mut Shard, u32, Answer) + Send>;
+
+impl Shard {
+    /// A token on a WebSocket.
+    pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
+        self.identify(slot, Some(token), None, |shard, slot, answer| match answer {
+            Ok(identity) => shard.start_log_in(slot, identity, Vec::new(), None),
+            Err(refused) => shard.begin_close(slot, close_reason(&refused)),
+        });
+    }
+
+    /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
+    pub(crate) fn tell_refused(&mut self, slot: u32, why: &dyn std::fmt::Display) {
+        self.shared.metrics.log_ins_refused.inc();
+        let now = self.now.wall;
+        let shared = self.shared.clone();
+        if self.connection(slot).is_none() {
+            return;
+        }
+        let Some(not_told) = shared.refusals.take(now) else { return };
+        let peer = self.peer(slot).map(|peer| peer.to_string());
+        let Some(connection) = self.connection(slot) else { return };
+        let login = connection.opening.as_ref().and_then(|opening| opening.login.as_ref());
+        tracing::info!(
+            protocol = connection.protocol.as_str(),
+            peer,
+            device = login.map(|login| login.device.as_str()),
+            not_told,
+            "a log-in was refused: {why}"
+        );
+    }
+
+    pub(crate) fn start_log_in(
+        &mut self,
+        slot: u32,
+        identity: Identity,
+        session_topics: Vec<Topic>,
+        resume: Option<NotificationId>,
+    ) {
+        let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
+        let generation = self.shared.next_generation(now);
+        let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
+        self.end_stranger(slot);
+        // A drain may have begun while the token was verified.
+        if let Some(reason) = self.turns_away(slot) {
+            return self.begin_close(slot, reason);
+        }
+        let Some(connection) = self.connection(slot) else { return };
+        // Of an earlier session on this connection.
+        connection.permit = None;
+        let registry = &shared.registry;
+        // A device that comes back before its old connection is found to be gone takes the place of that.
+        let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
+        match delivery.quotas().enter(identity.app, replaces) {
+            Ok(permit) => connection.permit = permit,
+            Err(over) => return self.refuse_over_quota(slot, &over),
+        }
+        connection.generation = generation;
+        connection.phase = Phase::LoggingIn;
+        connection.deadline_tick = deadline;
+        connection.expires_at = identity.expires_at;
+        let mut identity = identity;
+        let opening = connection.opening();
+        opening.claims = identity.claims.take();
+        let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
+        opening.denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
+        opening.login = Some(Login { session_topics, resume, ..login_of(identity, now) });
+        self.queue_log_in(slot, generation);
+    }
+
+    /// The app has used up its quota: told in the words of each protocol, with when to come back.
+    pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let why = over.to_string();
+        self.tell_refused(slot, &why);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.is_event_stream() {
+            return self.refuse_stream_over_quota(slot, over);
+        }
+        if !self.refuse_socket_io(slot, CloseReason::QuotaExceeded.as_str(), &why) {
+            // Reaches native clients only; others have the reason.
+            self.tell_error(slot, CloseReason::QuotaExceeded.as_str(), &why);
+            self.begin_close(slot, CloseReason::QuotaExceeded);
+        }
+    }
+
+    /// Whether devices are let in now; if not, the reason.
+    pub(crate) fn turns_away(&mut self, slot: u32) -> Option<CloseReason> {
+        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
+        let reason = match self.shared.drain.is_active() {
+            true => CloseReason::Drain,
+            false if over_rate => CloseReason::Overloaded,
+            false => return None,
+        };
+        self.shared.metrics.admission_refused.inc();
+        Some(reason)
+    }
+
+    pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
+        if self.log_ins.waiting.is_empty() {
+            self.log_ins.since_ms = self.now.ms;
+        }
+        self.log_ins.waiting.push((slot, generation));
+    }
+
+    /// Sends the log-ins that are due.
+    pub(crate) fn send_log_ins(&mut self) {
+        while !self.log_ins.waiting.is_empty() && self.log_ins.batches_out < BATCHES_MAX {
+            let due = self.log_ins.batches_out == 0
+                || self.log_ins.waiting.len() >= BATCH_MAX
+                || self.now.ms >= self.log_ins.since_ms + LINGER_MS;
+            if !due {
+                return;
+            }
+            let take = self.log_ins.waiting.len().min(BATCH_MAX);
+            let mut to: Vec<(u32, u64)> = self.log_ins.waiting.drain(..take).collect();
+            let mut logins = Vec::with_capacity(to.len());
+            to.retain(|(slot, generation)| {
+                let connection = self.connections.get(*slot as usize);
+                let login = connection
+                    .filter(|connection| connection.generation == *generation)
+                    .and_then(|connection| connection.opening.as_ref()?.login.clone());
+                let wanted = login.is_some();
+                logins.extend(login.map(|login| Entering { login, generation: *generation }));
+                wanted
+            });
+            if logins.is_empty() {
+                continue;
+            }
+            self.log_ins.batches_out += 1;
+            self.shared.metrics.log_in_batches.inc();
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            let asked = shared.stamps.present();
+            self.delivery.log_in(logins, move |result| {
+                shared.mailboxes[index].reply(Reply::LoggedIn { to, asked, result });
+            });
+        }
+    }
+
+    pub(crate) fn fail_log_in(&mut self, slot: u32) {
+        match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
+            true => {
+                self.set_protocol(slot, Protocol::Http, Framing::Stream);
+                self.refuse(slot);
+            }
+            false => self.begin_close(slot, CloseReason::Overloaded),
+        }
+    }
+
+    pub(crate) fn handle_log_in(&mut self, slot: u32, generation: u64, asked: Moment, answer: Entered) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase != Phase::LoggingIn {
+            return;
+        }
+        let is_stream = connection.is_event_stream();
+        match answer {
+            Entered::In { logged_in, .. } if !self.settle_log_in(slot, &logged_in) => {}
+            Entered::In { logged_in, behind } => {
+                self.open_session(slot, generation, asked, *logged_in, behind);
+            }
+            Entered::Outrun(present) => {
+                self.shared.outrun(present);
+                let generation = self.shared.next_generation(self.now.wall);
+                if let Some(connection) = self.connection(slot) {
+                    connection.generation = generation;
+                }
+                self.queue_log_in(slot, generation);
+            }
+            Entered::OverQuota(over) => self.refuse_over_quota(slot, &over),
+            Entered::Unavailable => self.fail_log_in(slot),
+            Entered::Refused(refused) => {
+                let why = match refused {
+                    LoginRefused::Revoked => CloseReason::Revoked.explain(),
+                    LoginRefused::TooManyTopics => "more topics than a device may have",
+                };
+                self.tell_refused(slot, &why);
+                match (refused, is_stream) {
+                    (LoginRefused::Revoked, true) => {
+                        self.refuse_stream(slot, 401, "revoked", why);
+                    }
+                    (LoginRefused::Revoked, false) => self.begin_close(slot, CloseReason::Revoked),
+                    (LoginRefused::TooManyTopics, true) => {
+                        self.refuse_stream(slot, 400, "too_many_topics", why);
+                    }
+                    (LoginRefused::TooManyTopics, false)
+                        if self.refuse_socket_io(slot, "too_many_topics", why) => {}
+                    (LoginRefused::TooManyTopics, false) => {
+                        // Reaches native clients only; others have the reason.
+                        self.tell_error(slot, "too_many_topics", why);
+                        self.begin_close(slot, CloseReason::BadMessage);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The store knows the device: attach, and from here on nothing can be missed.
+    fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
+        let shared = self.shared.clone();
+        let registry = &shared.registry;
+        let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
+        let may_resume = self.resumes_xmpp(slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(mut opening) = connection.opening.take() else { return };
+        let Some(login) = opening.login.as_mut() else { return };
+        let address = Address { shard: self.index, slot, generation };
+        let device = login.device.clone();
+        let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
+        let session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
+        session.set_of_jwt(login.user.is_some());
+        let session = Arc::new(session);
+        // Topics of a session that is gone, or another holder's by now: they were read for nothing.
+        if !login.session_topics.is_empty() && may_resume.is_some_and(|may_resume| !may_resume(&session)) {
+            login.session_topics.clear();
+            connection.opening = Some(opening);
+            return self.queue_log_in(slot, generation);
+        }
+        if self.delivery.rules().of(login.app).is_some() {
+            let known = Known { user: user.clone(), claims: opening.claims.clone() };
+            session.known.store(Some(Arc::new(known)));
+        }
+        let mut succeeds = false;
+        match registry.attach(&session) {
+            Attached::Displaced => {
+                connection.opening = Some(opening); // the answer names its request
+                return self.begin_close(slot, CloseReason::Replaced);
+            }
+            Attached::Now(Some(old)) => {
+                let successor = connection.talk.is_some().then_some(address);
+                succeeds = successor.is_some();
+                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                match successor.filter(|_| its_shard.is_gone()) {
+                    // Nothing comes from there any more.
+                    Some(address) => shared.mailboxes[usize::from(self.index)].succeed(address),
+                    None => its_shard.replace(old.address, successor),
+                }
+            }
+            Attached::Now(None) => {}
+        }
+        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
+            // Subscriptions or tokens changed after the read: what it said no longer holds.
+            registry.detach(&session);
+            connection.opening = Some(opening);
+            return self.queue_log_in(slot, generation);
+        }
+        let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
+        connection.session = Some(session.clone());
+        connection.as_of = noroshi_delivery::id_at(as_of);
+        tracing::debug!(
+            app = session.app.0,
+            device = session.device.as_str(),
+            session = %SessionId(generation),
+            protocol = connection.protocol.as_str(),
+            "a session began"
+        );
+        self.delivery.events().emit(self.now.wall, || {
+            Event::Connected(Box::new(Connected {
+                app: session.app,
+                device: session.num,
+                device_id: session.device.clone(),
+                user,
+                session: SessionId(generation),
+                protocol: connection.protocol.as_str(),
+            }))
+        });
+        connection.phase = Phase::Open;
+        connection.deadline_tick = u32::MAX;
+        let mut missed = behind
+            || shared.stamps.is_newer(session.device_key, asked)
+            || shared.stamps.is_newer(session.user_key, asked)
+            || shared.stamps.is_newer(registry.conditions_key(session.app), asked);
+        for topic in &topics {
+            let key = registry.topic_key(session.app, topic);
+            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
+            let (index, new) = self.topics.subscribe(registry, key, topic, slot);
+            if new {
+                connection.topics.push(kind(index));
+            }
+            missed |= shared.stamps.is_newer(key, asked);
+        }
+        shared.metrics.log_ins.inc();
+        self.schedule_pings(slot);
+        self.cork(slot);
+        let talks = self.connections.get(slot as usize).is_some_and(|connection| connection.talk.is_some());
+        if is_stream {
+            self.begin_stream(slot, opening.asks_gzip);
+        } else if !talks {
+            let mut ready = Vec::with_capacity(128);
+            native::ready(
+                &mut ready,
+                &session.device,
+                SessionId(generation),
+                shared.config.ping_interval.as_secs(),
+            );
+            self.send_json(slot, "ready", &ready);
+        }
+        let resumed = login.resume.is_some();
+        let mut catch_up = CatchUp::after_log_in(login.resume, login.session_topics.clone(), missed);
+        catch_up.ask_at(as_of);
+        if !resumed {
+            // Pages reach further than what is held, so they bring what it hears from here on too.
+            catch_up.hear_from(noroshi_delivery::id_at(as_of));
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.catch_up = Some(Box::new(catch_up));
+        }
+        if talks {
+            let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+            let complete = page.heads.iter().all(|head| head.complete);
+            let permitted = opening.permitted;
+            let begun = Begun { session, topics, complete, kept, as_of, permitted };
+            match succeeds {
+                true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
+                false => self.begin_session(slot, &begun, page),
+            }
+            self.tell_denied(slot, &opening.denied);
+            return self.arm(slot);
+        }
+        self.tell_denied(slot, &opening.denied);
+        self.handle_page(slot, page);
+        for text in opening.early {
+            if self.is_alive(slot) {
+                self.handle_text(slot, &text);
+            }
+        }
+        self.write_tail(slot);
+        self.arm(slot);
+    }
+
+    fn tell_denied(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
+        for (topic, reason, text) in denied {
+            self.tell_topic(slot, "topic_forbidden", topic, reason, text);
+        }
+    }
+
+    /// The predecessor of a session is gone.
+    pub(crate) fn succeed(&mut self, address: Address) {
+        let slot = address.slot;
+        if self.at(slot, address.generation).is_none_or(|connection| !connection.is_alive()) {
+            return;
+        }
+        // It asks for a session, and has none yet.
+        if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
+            return self.look_for_session(slot);
+        }
+        if let Some(Succession { begun, page, .. }) =
+            self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
+        {
+            self.cork(slot);
+            self.begin_session(slot, &begun, page);
+            self.arm(slot);
+        }
+    }
+
+    /// The client of another protocol is told, and gets what it missed.
+    fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
+        let early = self.begin_talk(slot, begun);
+        self.handle_page(slot, page);
+        if !early.is_empty() && self.is_alive(slot) {
+            self.feed_talk(slot, &early);
+        }
+        self.write_tail(slot);
+    }
+
+    /// Whose limits the connection's failures count for.
+    pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
+        let network = self.client_network(slot);
+        if network == ClientNetwork::NONE {
+            // A session that polls has no socket of its own.
+            return self.opener(slot);
+        }
+        if self.shared.config.proxies.networks.is_empty() {
+            return Some(network);
+        }
+        // A trusted proxy that named no client stands for many.
+        let peer = self.peer(slot)?.ip();
+        let proxies = &self.shared.config.proxies;
+        (network != ClientNetwork::of(peer) || !proxies.trusts(peer)).then_some(network)
+    }
+
+    /// Finds out whose token a log-in brought. A refusal is counted and told.
+    pub(crate) fn identify(
+        &mut self,
+        slot: u32,
+        token: Option<&str>,
+        app: Option<&str>,
+        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
+    ) {
+        let client = self.client(slot);
+        let told = move |shard: &mut Shard, slot: u32, answer: Answer| {
+            if let Err(refused) = &answer {
+                shard.tell_refused(slot, refused);
+                shard.note_retry(slot, refused);
+            }
+            then(shard, slot, answer);
+        };
+        // What the log-in itself says goes first; else the request that opened the connection may have named the app.
+        let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
+        let of_request = opening.and_then(|opening| opening.app.clone());
+        let app = app.or(of_request.as_deref());
+        let Some(token) = token else { return told(self, slot, Err(Refused::Missing)) };
+        match self.shared.auth.check(Credential { token, app, client }, self.now.wall) {
+            Checked::Known(answer) => told(self, slot, answer),
+            // The app would refuse the log-in after the verification too.
+            Checked::Costly(costly) => {
+                match self.delivery.quotas().check_rate(costly.app(), Quota::ConnectsPerSecond) {
+                    Ok(()) => self.submit(slot, costly, told),
+                    Err(over) => self.refuse_over_quota(slot, &over),
+                }
+            }
+        }
+    }
+
+    /// Verifies a token, and goes on with `then`.
+    pub(crate) fn verify(
+        &mut self,
+        slot: u32,
+        credential: Credential<'_>,
+        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
+    ) {
+        match self.shared.auth.check(credential, self.now.wall) {
+            Checked::Known(answer) => then(self, slot, answer),
+            Checked::Costly(costly) => self.submit(slot, costly, then),
+        }
+    }
+
+    /// Gives a token to the pool.
+    fn submit(
+        &mut self,
+        slot: u32,
+        costly: Box<Costly>,
+        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
+    ) {
+        if self.verifying == VERIFYING_MAX {
+            return then(self, slot, Err(Refused::Busy));
+        }
+        let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.session.is_none() && connection.protocol != Protocol::Xmpp {
+            connection.phase = Phase::LoggingIn;
+            connection.deadline_tick = deadline;
+        }
+        let to = (slot, connection.generation);
+        self.verifying += 1;
+        let (shared, index) = (self.shared.clone(), usize::from(self.index));
+        self.shared.auth.submit(costly, move |answer| {
+            #[cfg(debug_assertions)]
+            noroshi_supervision::fault::strike("verified");
+            shared.mailboxes[index].reply(Reply::Verified { to, answer, then: Box::new(then) });
+        });
+    }
+
+    /// The pool's answer.
+    pub(crate) fn handle_verified(&mut self, (slot, generation): (u32, u64), answer: Answer, then: Then) {
+        self.verifying -= 1;
+        if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
+            self.guard(Some(slot), |shard| {
+                then(shard, slot, answer);
+                shard.arm(slot);
+            });
+        }
+    }
+
+    /// The client is told when to come back.
+    fn note_retry(&mut self, slot: u32, refused: &Refused) {
+        if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
+            (refused, self.connection(slot))
+        {
+            connection.opening().retry_after_s = *retry_after_s;
+        }
+    }
+
+    /// A new token for the session that is. `then` is told what came of it, in a later turn if the token has to be
+    /// verified with a public key; the session goes on meanwhile.
+    pub(crate) fn renew(
+        &mut self,
+        slot: u32,
+        token: &str,
+        then: impl FnOnce(&mut Shard, u32, Result<(), NotRenewed>) + Send + 'static,
+    ) {
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return then(self, slot, Ok(())) };
+        let name = self.shared.auth.app_name(session.app);
+        let credential =
+            Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
+        let number = self.renewals.entry(slot).or_default().begin();
+        self.verify(slot, credential, move |shard, slot, answer| {
+            let renewed = match answer {
+                Ok(identity) => shard.take_renewed(slot, number, identity),
+                Err(Refused::Expired) => Err(NotRenewed::Expired),
+                Err(refused) => Err(NotRenewed::Refused(refused)),
+            };
+            shard.end_renewal(slot);
+            // Topic rules may allow less by the new claims.
+            let has_other_claims = renewed == Ok(true);
+            then(shard, slot, renewed.map(drop));
+            if has_other_claims {
+                shard.recheck_now(slot);
+            }
+        });
+    }
+
+    fn end_renewal(&mut self, slot: u32) {
+        // Its session may have ended, and the renewals with it.
+        let Some(renewals) = self.renewals.get_mut(&slot) else { return };
+        renewals.under_way -= 1;
+        if renewals.under_way == 0 {
+            self.renewals.remove(&slot);
+        }
+    }
+
+    /// Returns whether the session has other claims now.
+    fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return Ok(false) };
+        if identity.app != session.app || identity.device != session.device {
+            return Err(NotRenewed::OtherDevice);
+        }
+        if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return Err(NotRenewed::Revoked);
+        }
+        // A later revocation ends the session.
+        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
+            return Err(NotRenewed::Revoked);
+        }
+        let is_of_jwt = identity.user.is_some();
+        // The session hears the notifications of the user it began with.
+        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
+        if user.is_some_and(|user| user != session.user_key) {
+            return Err(NotRenewed::OtherUser);
+        }
+        if let Some(renewals) = self.renewals.get_mut(&slot) {
+            if number < renewals.applied {
+                return Ok(false);
+            }
+            renewals.applied = number;
+        }
+        let has_other_claims = self.renew_claims(&session, is_of_jwt, identity.claims);
+        if let Some(connection) = self.connection(slot) {
+            connection.expires_at = identity.expires_at;
+        }
+        self.arm(slot);
+        Ok(has_other_claims)
+    }
+}

@@ -1,0 +1,206 @@
+//! Bytes to sockets.
+
+use crate::io::tail::Tail;
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::refusal::drawn_id;
+use crate::shard::Shard;
+use crate::wire::gzip::Packed;
+use crate::wire::{Framing, Protocol};
+use bytes::Bytes;
+use noroshi_protocol::http::{self};
+use noroshi_protocol::ws::{self};
+use noroshi_types::CloseReason;
+use std::time::Duration;
+
+/// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
+/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
+/// connection then, and hears that.
+const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
+
+impl Shard {
+    /// Sends bytes behind whatever is marked at the connection.
+    pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
+        self.send_unbounded(slot, bytes);
+        self.check_tail(slot);
+    }
+
+    /// [`Shard::send`] of what was compressed for an event stream under gzip.
+    pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
+        self.send_piece(slot, packed);
+        self.check_tail(slot);
+    }
+
+    fn send_piece(&mut self, slot: u32, packed: &Packed) {
+        self.flush(slot);
+        if let Some(trailer) = self.trailers.get_mut(&slot) {
+            trailer.add(packed);
+        }
+        self.send_as_it_is(slot, packed.bytes.clone());
+    }
+
+    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
+    /// is unsent and followed by nothing until it is.
+    pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
+        let connection = self.connections.get(slot as usize);
+        match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
+            true => self.send_piece(slot, &Packed::of(&bytes)),
+            false => self.send_as_it_is(slot, bytes),
+        }
+    }
+
+    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
+        self.flush(slot);
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead || connection.ended {
+            return;
+        }
+        let mut written = 0;
+        if connection.tail.is_none() {
+            match connection.transport.write(&mut [std::io::IoSlice::new(&bytes)]) {
+                Ok(count) => written = count,
+                Err(_) => return self.doom(slot, CloseReason::PeerReset),
+            }
+        }
+        self.tally.bytes_out += written as u64;
+        if written < bytes.len() {
+            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+            match written {
+                0 => tail.push(bytes),
+                begun => tail.push_begun(bytes.slice(begun..)),
+            }
+            self.arm(slot);
+        }
+    }
+
+    /// What is sent from now on waits, so that it leaves with one write: [`Shard::write_tail`] ends that.
+    pub(crate) fn cork(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        if let Some(connection) = self.connection(slot) {
+            connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+        }
+    }
+
+    /// The socket takes more.
+    pub(crate) fn write_tail(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead {
+            return;
+        }
+        match connection.transport.flush() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        let Some(tail) = &mut connection.tail else {
+            if connection.phase == Phase::Closing {
+                self.end_writing(slot);
+            }
+            return;
+        };
+        match tail.write_to(&mut connection.transport, now_tick) {
+            Ok(count) => self.tally.bytes_out += count as u64,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        if !tail.is_empty() {
+            return;
+        }
+        connection.tail = None;
+        match (connection.phase, connection.protocol) {
+            (Phase::Closing, _) => self.end_writing(slot),
+            (_, Protocol::Echo) => self.again.push(slot),
+            _ => self.advance(slot),
+        }
+    }
+
+    /// Ends a consumer that does not take what is sent.
+    pub(crate) fn check_tail(&mut self, slot: u32) {
+        let limit = self.shared.config.send_queue_bytes;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
+        // While it catches up a whole page may wait besides.
+        let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
+        match connection.unsent_bytes() {
+            0 => {}
+            bytes if bounded && bytes > limit + page_bytes => {
+                self.begin_close(slot, CloseReason::SlowConsumer)
+            }
+            _ => self.arm(slot),
+        }
+    }
+
+    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol, framing: Framing) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        shared.metrics.connections(connection.protocol, connection.framing).dec();
+        shared.metrics.connections(protocol, framing).inc();
+        (connection.protocol, connection.framing) = (protocol, framing);
+    }
+
+    /// The last word is written: only the peer's end is missing.
+    pub(crate) fn end_writing(&mut self, slot: u32) {
+        let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.ended || !connection.transport.flush().unwrap_or(true) {
+            return;
+        }
+        connection.ended = true;
+        connection.transport.end();
+        if connection.framing.is_websocket() {
+            connection.deadline_tick = connection.deadline_tick.min(answer_due);
+            self.arm(slot);
+        }
+    }
+
+    /// A whole HTTP answer, which ends the connection.
+    pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
+        self.send(slot, answer.into());
+        self.begin_close(slot, reason);
+    }
+
+    /// No room, or none for devices while a drain moves them away: come back in a moment, not all at
+    /// once.
+    pub(crate) fn refuse(&mut self, slot: u32) {
+        let (code, reason, spread_s) = match self.shared.drain.is_active() {
+            true => {
+                ("unavailable", CloseReason::Drain, u64::from(self.shared.drain.spread_ms().div_ceil(1_000)))
+            }
+            false => ("overloaded", CloseReason::Overloaded, 0),
+        };
+        let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
+        // Counted as turned away, whatever for: `drain` is the reason of those that were let in once.
+        let counted = CloseReason::Overloaded;
+        self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
+    }
+
+    pub(crate) fn send_frame(&mut self, slot: u32, opcode: ws::Opcode, payload: &[u8]) {
+        self.send(slot, ws::frame(opcode, payload));
+    }
+
+    /// Answers with a problem; the connection ends for `reason`.
+    pub(crate) fn answer_problem(
+        &mut self,
+        slot: u32,
+        status: u16,
+        code: &str,
+        detail: &str,
+        headers: &[(&str, &str)],
+        reason: CloseReason,
+    ) {
+        debug_assert!(
+            http::REFUSALS.iter().any(|refusal| (refusal.code, refusal.status) == (code, status)),
+            "{status} {code} is in no table"
+        );
+        let given =
+            self.connection(slot).and_then(|connection| connection.opening.as_mut()?.request_id.take());
+        let id = given.map_or_else(|| drawn_id(self.shared.next_number()), String::from);
+        tracing::debug!(request = id, status, code, "a request was refused");
+        let mut all = vec![("X-Request-Id", id.as_str()), ("Access-Control-Allow-Origin", "*")];
+        all.push(("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"));
+        all.extend_from_slice(headers);
+        let mut answer = Vec::new();
+        http::push_problem(&mut answer, status, code, detail, &all);
+        self.answer(slot, answer, reason);
+    }
+}

@@ -1,0 +1,112 @@
+//! What all threads of the gateway see.
+
+use crate::config::Config;
+use crate::io::bridge::Bridges;
+use crate::io::handover::Handover;
+use crate::lifecycle::clients::{Clients, Seat};
+use crate::lifecycle::drain::Drain;
+use crate::metrics::Metrics;
+use crate::protocol::mqtt::session::Lefts;
+use crate::rate::Rate;
+use crate::session::registry::Registry;
+use crate::session::stamp::Stamps;
+use crate::shard::mailbox::{Arrival, Mailbox};
+use noroshi_auth::{Auth, ClientNetwork};
+use noroshi_types::Timestamp;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
+pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
+
+/// What all threads of the gateway see.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) metrics: Metrics,
+    pub(crate) handover: HandoverFn,
+    pub(crate) registry: Registry,
+    pub(crate) stamps: Stamps,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) accepting: AtomicBool,
+    pub(crate) drain: Drain,
+    pub(crate) xmpp: crate::protocol::xmpp::Service,
+    /// Sessions of MQTT without a connection.
+    pub(crate) lefts: Lefts,
+    /// For pages of retained messages ([`crate::protocol::mqtt::scan`]).
+    pub(crate) scan_pages: tokio::sync::Semaphore,
+    /// Of log-ins that are refused.
+    pub(crate) refusals: crate::lifecycle::sparing::Sparing,
+    /// How many connections each client has.
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) bridges: Bridges,
+    pub(crate) generations: AtomicU64,
+}
+
+impl Shared {
+    /// Grows for as long as the node lives, from one run to the next, and with the clock, so that of two
+    /// log-ins at two nodes the later one has the greater.
+    pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
+        let next = |last: u64| (last + 1).max(now.0 << 20);
+        let last =
+            self.generations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        last.map_or_else(next, next)
+    }
+
+    /// As unique as a generation, for who has no clock at hand.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_generation(Timestamp(0))
+    }
+
+    /// The next ones are greater: another node's clock is ahead.
+    pub(crate) fn outrun(&self, generation: u64) {
+        self.generations.fetch_max(generation, Ordering::Relaxed);
+    }
+
+    pub(crate) fn frame_rate(&self) -> Rate {
+        Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
+    }
+
+    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
+    pub(crate) fn connections(&self) -> usize {
+        self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
+    }
+
+    /// Descriptors in use for devices.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.connections().saturating_add(self.bridges.descriptors())
+    }
+
+    /// None, and counted, if the client has as many connections as it may.
+    pub(crate) fn seat(&self, address: IpAddr) -> Option<Seat> {
+        let network = ClientNetwork::of(address);
+        let seat = match self.config.proxies.trusts(address) {
+            // Of which client it is shows its request.
+            true => Some(Seat::take_anyway(&self.clients, network)),
+            false => Seat::take(&self.clients, network),
+        };
+        if seat.is_none() {
+            self.metrics.refused_client.inc();
+        }
+        seat
+    }
+
+    /// The shard with the most connections without a credential; none where there are none.
+    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
+        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
+        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
+    }
+
+    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
+            Some(mailbox) => mailbox.arrive(arrival),
+            None => Err(arrival),
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Mailbox> {
+        self.mailboxes.iter().filter(|mailbox| !mailbox.is_gone())
+    }
+}

@@ -1,0 +1,131 @@
+//! Writes to many connections with one system call.
+
+use crate::fanout::marks::Fanout;
+use crate::fanout::offering::Outbound;
+use crate::io::uring::BATCH;
+use crate::io::uring::Uring;
+use crate::io::uring::taken;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+impl Shard {
+    /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
+    pub(crate) fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+        let mut left = count;
+        while left > 0 && self.uring.is_some() {
+            let mut slots: SmallVec<[u32; BATCH]> = SmallVec::new();
+            while slots.len() < left.min(BATCH)
+                && let Some(slot) = self.next_marked(queue)
+            {
+                // The second time nothing is left to do, but it would be sent to twice.
+                if !slots.contains(&slot) {
+                    slots.push(slot);
+                }
+            }
+            if slots.is_empty() {
+                return;
+            }
+            left -= slots.len();
+            self.write_together(&slots);
+        }
+        self.write_each(queue, left);
+    }
+
+    fn write_together(&mut self, slots: &[u32]) {
+        let outbounds = self.offer_together(slots);
+        let uring = self.uring.take();
+        // No connection's own guard is around this. A panic costs the ring, with whatever it was given
+        // and was not told to send, and each connection is written to by itself.
+        let sent = catch_unwind(AssertUnwindSafe(|| {
+            let mut uring = uring?;
+            let sent = self.send_together(&mut uring, slots, &outbounds);
+            Some((uring, sent))
+        }));
+        let (uring, sent) = sent.ok().flatten().unzip();
+        let sent = sent.unwrap_or_default();
+        let mut results = uring.iter().flat_map(|uring| &uring.results);
+        let mut outbounds = outbounds.into_iter().peekable();
+        for (index, slot) in slots.iter().enumerate() {
+            let result = if sent.get(index) == Some(&true) { results.next() } else { None };
+            let written = result.and_then(|result| taken(*result));
+            let outbound = outbounds.next_if(|(at, _)| at == slot);
+            self.guard(Some(*slot), |shard| match outbound {
+                Some((_, outbound)) => shard.write_outbound(*slot, outbound, written),
+                None => shard.flush_written(*slot, written),
+            });
+        }
+        self.uring = uring;
+    }
+
+    /// What those with a conversation make of their messages, where that may be sent together: by slot, in the order
+    /// of the slots.
+    fn offer_together(&mut self, slots: &[u32]) -> Vec<(u32, Outbound)> {
+        let mut outbounds = Vec::new();
+        for slot in slots {
+            let connection = self.connections.get(*slot as usize);
+            if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
+                self.guard(Some(*slot), |shard| {
+                    let Some((_, bits)) = shard.take_marked(*slot) else { return };
+                    let places = shard.fanout.ring.in_order(bits);
+                    outbounds.push((*slot, shard.offer_marked(*slot, &places)));
+                });
+            }
+        }
+        outbounds
+    }
+
+    /// Which of the slots were sent to: the results are theirs, in their order.
+    fn send_together(
+        &self,
+        uring: &mut Uring,
+        slots: &[u32],
+        outbounds: &[(u32, Outbound)],
+    ) -> SmallVec<[bool; BATCH]> {
+        let mut joined = std::mem::take(&mut uring.joined);
+        joined.clear();
+        let mut ends: SmallVec<[(u32, usize); BATCH]> = SmallVec::new();
+        for (slot, outbound) in outbounds {
+            outbound.join(&mut joined);
+            ends.push((*slot, joined.len()));
+        }
+        let mut sent: SmallVec<[bool; BATCH]> = SmallVec::new();
+        let mut sends: SmallVec<[(BorrowedFd<'_>, &[u8]); BATCH]> = SmallVec::new();
+        let (mut ends, mut begin) = (ends.into_iter().peekable(), 0);
+        for slot in slots {
+            let connection = self.connections.get(*slot as usize);
+            let send = match ends.next_if(|(at, _)| at == slot) {
+                Some((_, end)) => {
+                    let own = &joined[std::mem::replace(&mut begin, end)..end];
+                    connection.and_then(free_socket).zip((!own.is_empty()).then_some(own))
+                }
+                None => connection.and_then(|connection| self.only_frame(connection)),
+            };
+            sent.push(send.is_some());
+            sends.extend(send);
+        }
+        uring.send_all(&sends);
+        drop(sends);
+        uring.joined = joined;
+        sent
+    }
+
+    /// The one frame that a connection waits for and can be sent right now.
+    fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
+        if connection.talk.is_some() || connection.pending.count_ones() != 1 {
+            return None;
+        }
+        let fd = free_socket(connection)?;
+        let frame = self.fanout.ring.frame(connection.pending.trailing_zeros() as usize)?;
+        Some((fd, frame.dispatch.encoded(connection.framing)))
+    }
+}
+
+/// Of a connection that can be sent something right now.
+fn free_socket(connection: &Connection) -> Option<BorrowedFd<'_>> {
+    let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
+    connection.transport.plain().filter(|_| free)
+}
