@@ -11,25 +11,23 @@
 //! Invariant: `offer` is the hot path. It appends the connection's own bytes to a shared buffer and allocates nothing.
 
 use std::collections::HashSet;
-use std::convert::Infallible;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use noroshi_delivery::Delivery;
-use noroshi_protocol::mqtt::Owed;
+use noroshi_protocol::mqtt::{Owed, TopicFilter};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::rule::Action;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
-use super::requests::PendingRequests;
+use super::requests::{Completed, Turn};
 use super::services::Services;
 use crate::config::Config;
-use crate::fanout::dispatch::Dispatch;
+use crate::rate::Rate;
 use crate::session::login::Begun;
+use crate::session::operation::Operation;
 use crate::session::registry::Session;
+use crate::wire::dispatch::Dispatch;
 
 /// Why a message is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,92 +57,21 @@ pub(crate) struct Matched {
     pub(crate) before_name: bool,
 }
 
-/// What a name takes besides its text while a request waits.
-const NAME_BYTES: usize = 48;
-
-/// Bytes that topics hold in a request.
-pub(crate) fn names_bytes<'a>(topics: impl IntoIterator<Item = &'a Topic>) -> usize {
-    topics.into_iter().map(|topic| name_bytes(topic.as_str())).sum()
-}
-
-pub(crate) fn name_bytes(name: &str) -> usize {
-    NAME_BYTES + name.len()
-}
-
-/// A request of a client that waits for an outcome: topic rules, a token check, a subscription.
-pub(crate) trait Operation: Send + 'static {
-    /// What topic rules decide about.
-    fn action(&self) -> Action {
-        Action::Subscribe
-    }
-
-    /// The topics and filters that need a permission, in order.
-    fn names(&self) -> Vec<Box<str>> {
-        Vec::new()
-    }
-
-    /// Bytes that the request holds while it waits.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-
-    /// Whether it may name topics that only a rule opens (`noroshi_types::topic::needs_rule`).
-    fn may_need_rule(&self) -> bool {
-        false
-    }
-}
-
-/// Work outside the shard, for which a client waits.
-pub(crate) trait Job: Send + 'static {
-    type Done: Send + 'static;
-
-    /// Runs on the runtime of `delivery`. Does not panic: the shard counts on an answer.
-    fn run(self) -> impl Future<Output = Self::Done> + Send;
-
-    /// Frees the place that the job had among those of its shard. Returns the result if its connection still exists, and
-    /// otherwise deals with it here.
-    fn settle(done: Self::Done, outside: &mut Outside<'_>) -> Option<Self::Done>;
-}
-
-/// What a job's end may need beyond its connection.
-pub(crate) struct Outside<'a> {
-    pub(crate) services: &'a Arc<Services>,
-    pub(crate) delivery: &'a Arc<Delivery>,
-    pub(crate) requests: &'a mut PendingRequests,
-    pub(crate) session: &'a Arc<Session>,
-    /// The connection that the job was for.
-    pub(crate) at: At,
-    pub(crate) is_connected: bool,
-}
-
-/// A connection and its generation.
-pub(crate) type At = (u32, u64);
-
-/// The requests, or the jobs, of a protocol that has none.
-impl Operation for Infallible {}
-
-impl Job for Infallible {
-    type Done = Infallible;
-
-    async fn run(self) -> Infallible {
-        self
-    }
-
-    fn settle(done: Infallible, _: &mut Outside<'_>) -> Option<Infallible> {
-        Some(done)
-    }
-}
-
 /// A protocol on one connection.
 pub(crate) trait Adapter: Sized {
     /// Requests whose outcome the adapter waits for.
     type Request: Operation;
-    /// Jobs that it runs outside the shard.
-    type Job: Job;
+    /// Results of jobs that it runs outside the shard ([`Context::run`]).
+    type Done: Completed;
 
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
     /// what it sends (XEP-0198 §4).
     const WRITES_MARKED_FIRST: bool = false;
+
+    /// The connection begins to speak this protocol.
+    fn handle_open(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
 
     /// Bytes of a stream. Returns how many bytes it consumed, at least one: the shard carries out the effects before it
     /// passes the rest.
@@ -155,6 +82,11 @@ pub(crate) trait Adapter: Sized {
 
     /// A text or binary message of a WebSocket.
     fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+
+    /// TLS protects what follows ([`super::effect::Effect::StartTls`]).
+    fn handle_tls(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
 
     /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
     /// the first page of the backlog.
@@ -169,13 +101,14 @@ pub(crate) trait Adapter: Sized {
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Self::Request, reply: Reply);
 
     /// The result of a job.
-    fn handle_done(&mut self, cx: &mut Context<'_>, done: <Self::Job as Job>::Done) {
+    fn handle_done(&mut self, cx: &mut Context<'_>, done: Self::Done) {
         let _ = (cx, done);
     }
 
-    /// It is this connection's turn ([`super::effect::Effect::AwaitTurn`]): starts its next job.
-    fn start_job(&mut self, cx: &mut Context<'_>) {
-        let _ = cx;
+    /// It is this connection's turn ([`super::requests::PendingRequests`]). Returns whether its next job starts.
+    fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
+        let _ = (cx, turn);
+        false
     }
 
     /// The time set with [`Context::set_timeout`] has come.
@@ -186,6 +119,16 @@ pub(crate) trait Adapter: Sized {
     /// The deadline of an open connection ([`Context::set_deadline`]) has come.
     fn handle_deadline(&mut self, cx: &mut Context<'_>) {
         cx.clear_deadline();
+    }
+
+    /// A stanza of another session of this protocol.
+    fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes) {
+        let _ = (cx, stanza);
+    }
+
+    /// The connection that had the session which this one asks for has left it ([`super::effect::Effect::Resume`]).
+    fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
     }
 
     /// The shard finished reading the messages behind a position that the client named for a topic.
@@ -231,6 +174,40 @@ pub(crate) trait Adapter: Sized {
     /// Up to where filters with wildcards were served; `None` if there are no such filters.
     fn wildcards_since(&self) -> Option<Place> {
         None
+    }
+
+    /// Filters that the client subscribed to.
+    fn client_filters(&self) -> Vec<&TopicFilter> {
+        Vec::new()
+    }
+
+    /// Filters of the stored session that the client continues, without those that name a topic.
+    fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter> {
+        let _ = stored;
+        Vec::new()
+    }
+
+    /// Whether the session that logged in may have the topics of the one that the client asked to resume.
+    fn may_resume(&self, services: &Services, session: &Session) -> bool {
+        let _ = (services, session);
+        true
+    }
+
+    /// Whether a client resumes this connection's session with an id.
+    fn is_resumable_as(&self, id: &str) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// The allowance of frames, if it is not that of all connections.
+    fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
+        let _ = (services, has_session);
+        None
+    }
+
+    /// Whether a close frame of a WebSocket would hide the end from the client.
+    fn misses_close_frames(&self) -> bool {
+        false
     }
 
     /// Whether the client wants the retained messages of its topics after a log-in.

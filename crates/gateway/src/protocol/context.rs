@@ -5,24 +5,26 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use noroshi_delivery::Delivery;
+use noroshi_delivery::rules::Verdict;
 use noroshi_store::Place;
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Quota, Timestamp, Topic, limits};
 
 use super::effect::Effect;
-use super::requests::PendingRequests;
+use super::requests::{At, Completed, Inbox, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::ring::Ring;
-use crate::lifecycle::admission::{Bucket, Rate};
+use crate::io::timer::Now;
+use crate::lifecycle::phase::Phase;
+use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Decided;
 use crate::session::registry::{Address, Session};
-use crate::session::topic_index::TopicIndex;
-use crate::shard::Now;
-use crate::shard::connection::{Framing, Phase, Protocol, Subscription};
-use noroshi_delivery::rules::Verdict;
+use crate::session::topic_index::{Subscription, TopicIndex};
+use crate::wire::{Framing, Protocol};
 
 /// What an adapter needs to encode a message.
 pub(crate) struct Encoding<'a> {
@@ -45,6 +47,12 @@ pub(crate) struct Facts {
     pub(crate) close_reason: Option<CloseReason>,
     /// Why no device may log in now.
     pub(crate) turns_away: Option<CloseReason>,
+}
+
+impl Facts {
+    pub(crate) fn at(&self) -> At {
+        (self.slot, self.generation)
+    }
 }
 
 /// When the shard calls the adapter next, and whether the client answers pings.
@@ -91,6 +99,18 @@ impl Progress<'_> {
         self.before_marked(to).max(floor)
     }
 
+    /// The connection no longer receives a topic by its name, which delivered the messages behind `behind`. Filters with
+    /// wildcards still match it.
+    pub(crate) fn end_name(&mut self, topic: &Topic, behind: Place) {
+        let offered = self.before_marked(self.offered());
+        let mut own_topics = self.own_topics();
+        own_topics.retain(|own| own != topic);
+        if let Some(catch_up) = self.catch_up.as_mut() {
+            catch_up.end_name(topic, behind, offered, self.watermark);
+            catch_up.await_gaps(own_topics, noroshi_delivery::id_at(offered));
+        }
+    }
+
     /// Topics that the connection itself subscribed to.
     pub(crate) fn own_topics(&self) -> Vec<Topic> {
         let own = self.subscriptions.iter().filter(|subscription| subscription.is_own());
@@ -104,10 +124,18 @@ impl Progress<'_> {
     }
 }
 
-/// The way to sessions of other shards.
+/// The way to other shards.
+pub(crate) trait Network {
+    /// Queues a stanza for a session. Without room the stanza is lost.
+    fn relay(&self, to: Address, stanza: Bytes);
+
+    /// Wakes the shard that handles parked sessions.
+    fn wake_first_shard(&self);
+}
+
 pub(crate) struct Peers<'a> {
-    pub(crate) mailboxes: &'a [crate::fanout::mailbox::Mailbox],
-    /// Mail waits for this shard: what is sent to its own sessions has to queue behind it.
+    pub(crate) network: &'a dyn Network,
+    /// Mail waits for this shard: a stanza for one of its own sessions has to queue behind it.
     pub(crate) has_mail: bool,
 }
 
@@ -121,6 +149,7 @@ pub(crate) struct Context<'a> {
     pub(crate) progress: Progress<'a>,
     pub(crate) peers: Peers<'a>,
     pub(crate) requests: &'a mut PendingRequests,
+    pub(crate) inbox: &'a Arc<dyn Inbox>,
     pub(crate) effects: &'a mut Vec<Effect>,
     pub(crate) frames: &'a mut Bucket,
     pub(crate) frames_in: &'a mut u64,
@@ -186,6 +215,22 @@ impl Context<'_> {
         self.set_deadline(u32::MAX);
     }
 
+    /// Runs a job outside the shard; it must not panic. `Adapter::handle_done` follows.
+    pub(crate) fn run<D: Completed>(&self, job: impl Future<Output = D> + Send + 'static) {
+        let (inbox, at) = (self.inbox.clone(), self.facts.at());
+        self.delivery.work(async move {
+            let done = job.await;
+            inbox.complete(at, Box::new(done));
+        });
+    }
+
+    /// Counts a subscription that only the app's quota refuses.
+    pub(crate) fn count_over_subscriptions(&self, app: AppId, most: usize) {
+        if most < limits::TOPICS_PER_DEVICE_MAX {
+            let _ = self.delivery.quotas().refused(app, Quota::SubscriptionsPerDevice);
+        }
+    }
+
     /// A number below `below`, to spread load. Not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
         crate::shard::jitter(self.random, below)
@@ -206,7 +251,4 @@ impl Context<'_> {
         }
     }
 
-    pub(crate) fn address(&self) -> Address {
-        Address { shard: self.facts.shard, slot: self.facts.slot, generation: self.facts.generation }
-    }
 }

@@ -1,13 +1,18 @@
 //! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, confirms,
 //! publishes and asks the store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use noroshi_auth::{Identity, Refused};
+use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::engine_io::session::Output;
 use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
 
-use super::registry::{Job, Request};
+use super::legs::Legs;
+use crate::io::tls::TlsSession;
+use crate::session::operation::Operation;
 use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
@@ -20,11 +25,11 @@ pub(crate) enum Effect {
     Close(CloseReason),
     /// End the connection without a close packet.
     Abort(CloseReason),
-    /// What follows on the socket is TLS. `clean`: no plaintext follows the request.
-    StartTls { clean: bool },
+    /// What follows on the socket is TLS. `Adapter::handle_tls` follows.
+    StartTls(Box<TlsSession>),
 
     /// Check a token. Outcome: [`Reply::Verified`].
-    Verify { token: Option<Box<str>>, app: Option<Box<str>>, request: Request },
+    Verify { token: Option<Box<str>>, app: Option<Box<str>>, request: Box<dyn Operation> },
     /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
     Attach(Box<Attach>),
     /// End the session; the connection waits for another log-in.
@@ -33,15 +38,15 @@ pub(crate) enum Effect {
     AwaitLogin,
     /// Count and log a refused log-in.
     ReportRefusal(Box<str>),
-    /// The session of this connection resumes the one of `at` if that has the id; `at` is closed for it.
+    /// Ask the connection of `at` to leave its session if that has the id. `Adapter::handle_predecessor_gone` follows.
     Resume { at: Address, id: Box<str> },
-    /// Check a credential against the store without changing anything. Outcome: `Adapter::handle_done`.
+    /// Close another session.
     CloseSession { at: Address, reason: CloseReason },
 
     /// Let topic rules decide. Outcome: [`Reply::Decided`].
-    Authorize(Request),
+    Authorize(Box<dyn Operation>),
     /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, request: Option<Request> },
+    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, request: Option<Box<dyn Operation>> },
     /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
     /// topic's retained message, for a topic that is subscribed already too.
     SubscribeTopic { topic: Topic, durable: bool, retained: Option<bool> },
@@ -49,10 +54,8 @@ pub(crate) enum Effect {
     /// Deliver messages of all topics that a filter matches.
     AddFilter(Box<str>),
     RemoveFilter(Box<str>),
-    /// The connection no longer receives a topic by its name, which it did behind a place.
-    EndName { topic: Topic, behind: noroshi_store::Place },
     /// Topic rules may have changed since they allowed something.
-    Recheck(Option<std::sync::Arc<noroshi_delivery::rules::AppRules>>),
+    Recheck(Option<Arc<AppRules>>),
 
     /// The device has these messages.
     Confirm(Vec<NotificationId>),
@@ -64,12 +67,10 @@ pub(crate) enum Effect {
     Reread(Option<NotificationId>),
     SetPresence(Presence),
     /// Replace the session's token. Outcome: [`Reply::Renewed`].
-    RenewToken { token: Box<str>, request: Request },
+    RenewToken { token: Box<str>, request: Box<dyn Operation> },
 
-    /// Run a job outside the shard. Outcome: `Adapter::handle_done`.
-    Run(Job),
-    /// The adapter has a job that waits for its turn (`Adapter::next_job`).
-    AwaitTurn,
+    /// Go on behind the effects before this one. Outcome: [`Reply::Continue`].
+    Continue(Box<dyn Operation>),
 
     /// A stanza for another session of this shard.
     Relay { to: Address, stanza: Bytes },
@@ -85,7 +86,7 @@ pub(crate) enum Effect {
     /// The session has something for the poll that waits.
     PollReady,
     /// A polling session ended: answer its poll and close its probe.
-    EndLegs(Box<super::polling::Legs>),
+    EndLegs(Box<Legs>),
 }
 
 impl Effect {
@@ -123,6 +124,7 @@ pub(crate) enum Reply {
     /// An error has a stable code and a text for people.
     Subscribed(Result<(), (&'static str, String)>),
     Renewed(Result<(), NotRenewed>),
+    Continue,
 }
 
 /// A log-in that is refused although its token is valid.

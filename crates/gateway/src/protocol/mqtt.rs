@@ -14,16 +14,16 @@ use std::time::Duration;
 use noroshi_protocol::mqtt::{Conversation, Decoder, Subscription, TopicFilter};
 use noroshi_protocol::ws::{self, Opcode};
 use noroshi_store::Place;
-use noroshi_types::Timestamp;
+use noroshi_types::{CloseReason, Timestamp};
 use tokio::sync::Semaphore;
 
-use crate::lifecycle::parking::Capacity;
-use crate::lifecycle::pulse::ticks;
+use crate::session::parking::Capacity;
+use crate::io::timer::ticks;
 use crate::metrics::Metrics;
 use crate::protocol::context::Context;
+use crate::protocol::services::Services;
 use crate::session::registry::Session;
-use crate::shard::connection::Protocol;
-use noroshi_types::CloseReason;
+use crate::wire::Protocol;
 
 mod adapter;
 mod close;
@@ -33,13 +33,12 @@ mod login;
 mod message;
 mod publish;
 mod requests;
-pub(crate) mod scan;
+mod scan;
 pub(crate) mod session;
 mod stored;
 mod subscribe;
 mod will;
 
-pub(crate) use job::{JOBS_MAX, Job, Task};
 use job::Queue;
 pub(crate) use requests::Request;
 use session::ParkedSessions;
@@ -64,6 +63,10 @@ impl Service {
         metrics.mqtt_suspended.set(i64::try_from(sessions).unwrap_or(i64::MAX));
         metrics.observe_parked(Protocol::Mqtt, bytes);
     }
+}
+
+fn service(services: &Services) -> &Service {
+    services.of::<Service>()
 }
 
 pub(crate) struct Mqtt {

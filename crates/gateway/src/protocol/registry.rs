@@ -3,21 +3,26 @@
 //! [`protocols!`] makes an enum of all adapters, so that a call costs a branch and no virtual dispatch, and a connection
 //! holds one pointer. Adapters without state of their own (`stateless`) are made for each call and never stored.
 
+use std::any::Any;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use noroshi_protocol::mqtt::Owed;
+use noroshi_protocol::mqtt::{Owed, TopicFilter};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::rule::Action;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use super::adapter::{Adapter, Cause, Job as _, Matched, Offered, Operation, Outside};
+use super::adapter::{Adapter, Cause, Matched, Offered};
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
+use super::requests::Turn;
+use super::services::Services;
 use crate::config::Config;
-use crate::fanout::dispatch::Dispatch;
+use crate::rate::Rate;
 use crate::session::login::Begun;
+use crate::session::operation::Operation;
+use crate::session::registry::Session;
+use crate::wire::dispatch::Dispatch;
 
 macro_rules! protocols {
     ($d:tt $($(#[$attribute:meta])* $name:ident: $adapter:ty;)*) => {
@@ -26,48 +31,37 @@ macro_rules! protocols {
             $($(#[$attribute])* $name($adapter),)*
         }
 
-        /// A request of a client that waits for an outcome.
-        pub(crate) enum Request {
-            $($(#[$attribute])* $name(<$adapter as Adapter>::Request),)*
-        }
-
-        /// Work outside the shard.
-        pub(crate) enum Job {
-            $($(#[$attribute])* $name(<$adapter as Adapter>::Job),)*
-        }
-
-        /// The result of a [`Job`].
-        pub(crate) enum Done {
-            $($(#[$attribute])* $name(<<$adapter as Adapter>::Job as super::adapter::Job>::Done),)*
-        }
-
         macro_rules! each {
-            ($d value:expr, $d of:ident, $d it:ident => $d body:expr) => {
+            ($d value:expr, $d it:ident => $d body:expr) => {
                 match $d value {
-                    $($(#[$attribute])* $d of::$name($d it) => $d body,)*
+                    $($(#[$attribute])* Conversation::$name($d it) => $d body,)*
                 }
             };
         }
 
         impl Conversation {
-            /// See [`Adapter::handle_reply`].
-            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
-                match (self, request) {
+            /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another connection.
+            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Box<dyn Operation>, reply: Reply) {
+                let request = request.into_any();
+                match self {
                     $($(#[$attribute])*
-                    (Self::$name(it), Request::$name(request)) => it.handle_reply(cx, request, reply),)*
-                    // The slot has another connection by now.
-                    #[allow(unreachable_patterns)]
-                    _ => {}
+                    Self::$name(it) => {
+                        if let Ok(request) = request.downcast::<<$adapter as Adapter>::Request>() {
+                            it.handle_reply(cx, *request, reply);
+                        }
+                    })*
                 }
             }
 
             /// See [`Adapter::handle_done`].
-            pub(crate) fn handle_done(&mut self, cx: &mut Context<'_>, done: Done) {
-                match (self, done) {
+            pub(crate) fn handle_done(&mut self, cx: &mut Context<'_>, done: Box<dyn Any>) {
+                match self {
                     $($(#[$attribute])*
-                    (Self::$name(it), Done::$name(done)) => it.handle_done(cx, done),)*
-                    #[allow(unreachable_patterns)]
-                    _ => {}
+                    Self::$name(it) => {
+                        if let Ok(done) = done.downcast::<<$adapter as Adapter>::Done>() {
+                            it.handle_done(cx, *done);
+                        }
+                    })*
                 }
             }
 
@@ -82,25 +76,6 @@ macro_rules! protocols {
             pub(crate) fn end(self, cx: &mut Context<'_>) -> Option<Self> {
                 match self {
                     $($(#[$attribute])* Self::$name(it) => it.end(cx).map(Self::$name),)*
-                }
-            }
-        }
-
-        impl Job {
-            pub(crate) async fn run(self) -> Done {
-                match self {
-                    $($(#[$attribute])* Self::$name(job) => Done::$name(job.run().await),)*
-                }
-            }
-        }
-
-        impl Done {
-            /// See [`super::adapter::Job::settle`].
-            pub(crate) fn settle(self, outside: &mut Outside<'_>) -> Option<Self> {
-                match self {
-                    $($(#[$attribute])* Self::$name(done) => {
-                        <<$adapter as Adapter>::Job as super::adapter::Job>::settle(done, outside).map(Self::$name)
-                    })*
                 }
             }
         }
@@ -123,39 +98,79 @@ protocols! { $
 /// See [`Adapter`] for each method.
 impl Conversation {
     pub(crate) fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
-        each!(self, Self, it => it.handle_bytes(cx, bytes))
+        each!(self, it => it.handle_bytes(cx, bytes))
     }
 
     pub(crate) fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        each!(self, Self, it => it.handle_message(cx, input))
+        each!(self, it => it.handle_message(cx, input))
     }
 
     pub(crate) fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
-        each!(self, Self, it => it.handle_login(cx, begun))
+        each!(self, it => it.handle_login(cx, begun))
     }
 
     pub(crate) fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
-        each!(self, Self, it => it.handle_refusal(cx, refusal))
+        each!(self, it => it.handle_refusal(cx, refusal))
     }
 
-    pub(crate) fn start_job(&mut self, cx: &mut Context<'_>) {
-        each!(self, Self, it => it.start_job(cx))
+    pub(crate) fn handle_open(&mut self, cx: &mut Context<'_>) {
+        each!(self, it => it.handle_open(cx))
+    }
+
+    pub(crate) fn handle_tls(&mut self, cx: &mut Context<'_>) {
+        each!(self, it => it.handle_tls(cx))
+    }
+
+    pub(crate) fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
+        each!(self, it => it.start_job(cx, turn))
+    }
+
+    pub(crate) fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes) {
+        each!(self, it => it.handle_stanza(cx, stanza))
+    }
+
+    pub(crate) fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
+        each!(self, it => it.handle_predecessor_gone(cx))
+    }
+
+    pub(crate) fn client_filters(&self) -> Vec<&TopicFilter> {
+        each!(self, it => it.client_filters())
+    }
+
+    pub(crate) fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter> {
+        each!(self, it => it.stored_filters(stored))
+    }
+
+    pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
+        each!(self, it => it.may_resume(services, session))
+    }
+
+    pub(crate) fn is_resumable_as(&self, id: &str) -> bool {
+        each!(self, it => it.is_resumable_as(id))
+    }
+
+    pub(crate) fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
+        each!(self, it => it.frame_rate(services, has_session))
+    }
+
+    pub(crate) fn misses_close_frames(&self) -> bool {
+        each!(self, it => it.misses_close_frames())
     }
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        each!(self, Self, it => it.handle_timeout(cx))
+        each!(self, it => it.handle_timeout(cx))
     }
 
     pub(crate) fn handle_deadline(&mut self, cx: &mut Context<'_>) {
-        each!(self, Self, it => it.handle_deadline(cx))
+        each!(self, it => it.handle_deadline(cx))
     }
 
     pub(crate) fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        each!(self, Self, it => it.handle_recovered(cx, topic, complete))
+        each!(self, it => it.handle_recovered(cx, topic, complete))
     }
 
     pub(crate) fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        each!(self, Self, it => it.handle_topic_notice(cx, notice))
+        each!(self, it => it.handle_topic_notice(cx, notice))
     }
 
     pub(crate) fn offer(
@@ -165,68 +180,50 @@ impl Conversation {
         cause: Cause,
         head: &mut Vec<u8>,
     ) -> Offered {
-        each!(self, Self, it => it.offer(encoding, dispatch, cause, head))
+        each!(self, it => it.offer(encoding, dispatch, cause, head))
     }
 
     pub(crate) fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
-        each!(self, Self, it => it.finish_offers(config, out))
+        each!(self, it => it.finish_offers(config, out))
     }
 
     pub(crate) fn handle_caught_up(&mut self) -> Vec<NotificationId> {
-        each!(self, Self, it => it.handle_caught_up())
+        each!(self, it => it.handle_caught_up())
     }
 
     pub(crate) fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
-        each!(self, Self, it => it.handle_outstanding(found))
+        each!(self, it => it.handle_outstanding(found))
     }
 
     pub(crate) fn matched(&self, topic: &Topic, at: Place) -> Matched {
-        each!(self, Self, it => it.matched(topic, at))
+        each!(self, it => it.matched(topic, at))
     }
 
     pub(crate) fn wildcards_since(&self) -> Option<Place> {
-        each!(self, Self, it => it.wildcards_since())
+        each!(self, it => it.wildcards_since())
     }
 
     pub(crate) fn wants_retained(&self) -> bool {
-        each!(self, Self, it => it.wants_retained())
+        each!(self, it => it.wants_retained())
     }
 
     pub(crate) fn frames_granted(&self) -> u32 {
-        each!(self, Self, it => it.frames_granted())
+        each!(self, it => it.frames_granted())
     }
 
     pub(crate) fn message_bytes_max(&self, config: &Config) -> usize {
-        each!(self, Self, it => it.message_bytes_max(config))
+        each!(self, it => it.message_bytes_max(config))
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {
-        each!(self, Self, it => it.queued_bytes())
+        each!(self, it => it.queued_bytes())
     }
 
     pub(crate) fn queue(&mut self, packet: Bytes) {
-        each!(self, Self, it => it.queue(packet))
+        each!(self, it => it.queue(packet))
     }
 
     pub(crate) fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
-        each!(self, Self, it => it.close(cx, reason, reconnect_after_ms))
-    }
-}
-
-impl Operation for Request {
-    fn action(&self) -> Action {
-        each!(self, Self, it => it.action())
-    }
-
-    fn names(&self) -> Vec<Box<str>> {
-        each!(self, Self, it => it.names())
-    }
-
-    fn held_bytes(&self) -> usize {
-        each!(self, Self, it => it.held_bytes())
-    }
-
-    fn may_need_rule(&self) -> bool {
-        each!(self, Self, it => it.may_need_rule())
+        each!(self, it => it.close(cx, reason, reconnect_after_ms))
     }
 }

@@ -1,5 +1,6 @@
 //! What all adapters of the node share: configuration, tokens, the session registry, and each protocol's own service.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +10,8 @@ use noroshi_store::App;
 use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, Timestamp, Topic};
 
-use super::{mqtt, xmpp};
 use crate::config::Config;
-use crate::lifecycle::admission::Rate;
+use crate::rate::Rate;
 use crate::metrics::Metrics;
 use crate::session::registry::Registry;
 
@@ -20,12 +20,18 @@ pub(crate) struct Services {
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) mqtt: mqtt::Service,
-    pub(crate) xmpp: xmpp::Service,
     pub(crate) generations: Generations,
+    /// What single protocols share among their connections, one value of each type.
+    pub(crate) of_protocols: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl Services {
+    /// What the connections of one protocol share.
+    pub(crate) fn of<T: Any>(&self) -> &T {
+        let found = self.of_protocols.iter().find_map(|service| service.downcast_ref());
+        found.expect("`registry::services` makes a value of each type")
+    }
+
     pub(crate) fn frame_rate(&self) -> Rate {
         Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
     }

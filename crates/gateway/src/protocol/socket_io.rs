@@ -17,8 +17,8 @@ use noroshi_types::SessionId;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
-use crate::protocol::polling::Legs;
-use crate::shard::connection::Protocol;
+use crate::protocol::legs::Legs;
+use crate::wire::Protocol;
 use crate::shard::route::{Credentials, Mount, Opener};
 
 mod adapter;
@@ -131,11 +131,6 @@ impl SocketIo {
             Mount::Devices => Protocol::SocketIo,
             Mount::Namespaces | Mount::Raw => Protocol::Echo,
         }
-    }
-
-    /// The client learns of the end only from the end of the TCP connection: a close frame would hide it.
-    pub(crate) fn misses_close_frames(&self) -> bool {
-        self.misses_close_frames
     }
 }
 

@@ -14,7 +14,7 @@ use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 
 use super::Shard;
 use super::connection::{Connection, Origin, Phase, Subscription};
-use crate::fanout::mailbox::Reply as Mailed;
+use crate::shard::mailbox::Reply as Mailed;
 use crate::protocol::adapter::{At, Outside};
 use crate::protocol::context::{Context, Facts, Peers, Progress, Timers};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};

@@ -8,19 +8,20 @@ use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use super::job::{Done, Turn};
-use super::{Job, Mqtt, Request, send};
+use super::job::Done;
+use super::{Mqtt, Request, send};
 use crate::config::Config;
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
+use crate::protocol::requests::Turn;
 use crate::session::login::Begun;
-use crate::shard::connection::Framing;
+use crate::wire::Framing;
 
 impl Adapter for Mqtt {
     type Request = Request;
-    type Job = Job;
+    type Done = Done;
 
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
         self.heard_tick = cx.now.tick;
@@ -41,7 +42,9 @@ impl Adapter for Mqtt {
 
     fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match input {
-            Input::Binary(bytes) => drop(self.handle_bytes(cx, bytes)),
+            Input::Binary(bytes) => {
+                self.handle_bytes(cx, bytes);
+            }
             // [MQTT-6.0.0-1]
             _ => cx.close(CloseReason::BadMessage),
         }

@@ -6,14 +6,14 @@ use noroshi_protocol::mqtt::{Subscription as Held, TopicFilter};
 use noroshi_store::Leave;
 use noroshi_types::{CloseReason, Topic};
 
-use super::Mqtt;
 use super::job::Task;
+use super::{Mqtt, service};
 use super::session::{ParkedSession, Progress, owed};
 use super::stored::StoredSession;
 use super::will::{self, When};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::shard::connection::Protocol;
+use crate::wire::Protocol;
 
 impl Mqtt {
     /// The connection is over: parks the session, or ends it.
@@ -45,7 +45,7 @@ impl Mqtt {
         let expiry_s = if goes_on { parting.session_expiry_s } else { 0 };
         let in_flight = parting.saved.iter().flat_map(|saved| saved.in_flight());
         let owed = owed(in_flight, &unsent);
-        let sessions = &cx.services.mqtt.sessions;
+        let sessions = &service(cx.services).sessions;
         let announce = |ends| {
             let (key, generation) = (session.device_key, session.address.generation);
             sessions.final_writes().announce(key, generation, ends)
@@ -100,7 +100,7 @@ fn park(cx: &Context<'_>, mut parked: ParkedSession) {
     {
         will::publish(services, delivery, &parked.session, *will, When::Now);
     }
-    let evicted = services.mqtt.sessions.put(parked);
+    let evicted = service(services).sessions.put(parked);
     services.metrics.count_evicted(Protocol::Mqtt, evicted.len());
     for mut parked in evicted {
         // The will would be lost: it is published before its delay is over.
@@ -109,5 +109,5 @@ fn park(cx: &Context<'_>, mut parked: ParkedSession) {
         }
     }
     // The shard that handles parked sessions may sleep.
-    cx.peers.mailboxes[0].wake();
+    cx.peers.network.wake_first_shard();
 }

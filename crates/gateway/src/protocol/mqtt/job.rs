@@ -1,10 +1,11 @@
 //! What an MQTT client asks of the store: publications, and subscriptions that outlast its connection. The jobs of one
 //! connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`JOBS_MAX`] jobs of a shard at once. What a client
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a shard at once. What a client
 //! published before it left is published all the same. The exception is a message that has to be published exactly once
 //! and whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,24 +23,18 @@ use super::final_write::FinalWrite;
 use super::session::owed;
 use super::stored::StoredSession;
 use super::subscribe::share;
-use super::{Mqtt, Request, scan};
-use crate::protocol::adapter::{At, Job as _, Outside};
+use super::{Mqtt, Request, scan, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::protocol::registry;
-use crate::protocol::requests::PendingRequests;
+use crate::protocol::requests::{Completed, Outside, PendingRequests, Turn};
 use crate::protocol::services::Services;
 use crate::session::registry::Session;
-use crate::shard::connection::Phase;
+use crate::lifecycle::phase::Phase;
 
-/// Jobs of one shard that run at once.
-pub(crate) const JOBS_MAX: usize = 64;
 /// Jobs of one connection that wait.
 const QUEUED_MAX: usize = 256;
 /// Bytes of their publications.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
-
-pub(crate) use crate::protocol::requests::Turn;
 
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -128,7 +123,7 @@ pub(crate) enum Outcome {
 }
 
 /// A task with what it needs.
-pub(crate) struct Job {
+struct Job {
     services: Arc<Services>,
     delivery: Arc<Delivery>,
     session: Arc<Session>,
@@ -144,42 +139,27 @@ pub(crate) struct Done {
     outcome: Outcome,
 }
 
-impl crate::protocol::adapter::Job for Job {
-    type Done = Done;
-
-    async fn run(self) -> Done {
-        let (services, session) = (self.services.clone(), self.session.clone());
-        let scans = matches!(self.task, Task::Retained { .. });
-        let outcome = AssertUnwindSafe(self.carry_out()).catch_unwind().await.unwrap_or_else(|_| {
-            services.metrics.panics.inc();
-            match scans {
-                true => Outcome::Retained(Err(StoreError::Overloaded)),
-                false => Outcome::Failed,
-            }
-        });
-        Done { session, outcome }
-    }
-
-    fn settle(done: Done, outside: &mut Outside<'_>) -> Option<Done> {
-        let Done { session, outcome } = done;
+impl Completed for Done {
+    fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>> {
         let Outside { services, delivery, requests, at, is_connected } = outside;
-        match &outcome {
-            Outcome::Retained(_) => requests.scans.done(session.app),
+        match &self.outcome {
+            Outcome::Retained(_) => requests.scans.done(self.session.app),
             _ => requests.running -= 1,
         }
-        let mut orphans = requests.orphans.remove(at).unwrap_or_default();
+        let orphans = requests.orphans.remove(at).and_then(|orphans| orphans.downcast().ok());
+        let mut orphans: Box<VecDeque<Task>> = orphans.unwrap_or_default();
         if !*is_connected {
-            undo(&outcome, &mut orphans);
+            undo(&self.outcome, &mut orphans);
         }
         if !orphans.is_empty() {
-            run_all(services, delivery, session.clone(), orphans);
+            run_all(services, delivery, self.session.clone(), *orphans);
         }
         if *is_connected {
-            return Some(Done { session, outcome });
+            return Some(self);
         }
         // If the session's next connection sends it again, it is the same message (§4.3.3).
-        if let Outcome::Published { answer: Some(answer), result: Ok(()) } = outcome {
-            services.mqtt.sessions.published(&session, answer);
+        if let Outcome::Published { answer: Some(answer), result: Ok(()) } = self.outcome {
+            service(services).sessions.published(&self.session, answer);
         }
         None
     }
@@ -248,7 +228,7 @@ impl Mqtt {
         let Some(session) = cx.session.cloned() else { return false };
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.scans_next()) else { return false };
         let Some(task) = queue.pop() else { return false };
-        cx.push(Effect::Run(job(cx, session, task, None, 0)));
+        run(cx, session, task, None, 0);
         true
     }
 
@@ -304,7 +284,7 @@ impl Mqtt {
             _ => None,
         };
         cx.requests.running += 1;
-        cx.push(Effect::Run(job(cx, session, task, stored, expiry_s)));
+        run(cx, session, task, stored, expiry_s);
         true
     }
 
@@ -340,15 +320,26 @@ impl Mqtt {
     }
 }
 
-fn job(
+fn run(
     cx: &Context<'_>,
     session: Arc<Session>,
     task: Task,
     stored: Option<StoredSession>,
     expiry_s: u32,
-) -> registry::Job {
+) {
     let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
-    registry::Job::Mqtt(Job { services, delivery, session, task, stored, expiry_s })
+    let scans = matches!(task, Task::Retained { .. });
+    cx.run(async move {
+        let job = Job { services: services.clone(), delivery, session: session.clone(), task, stored, expiry_s };
+        let outcome = AssertUnwindSafe(job.carry_out()).catch_unwind().await.unwrap_or_else(|_| {
+            services.metrics.panics.inc();
+            match scans {
+                true => Outcome::Retained(Err(StoreError::Overloaded)),
+                false => Outcome::Failed,
+            }
+        });
+        Done { session, outcome }
+    });
 }
 
 /// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session does
@@ -372,7 +363,7 @@ pub(super) fn leave(
     let waits = waiting.iter().any(|waiting| *waiting == at) || scans.remove(session.app, at);
     match queue.busy && !waits {
         _ if tasks.is_empty() => {}
-        true => drop(orphans.insert(at, tasks)),
+        true => drop(orphans.insert(at, Box::new(tasks))),
         false => run_all(cx.services, cx.delivery, session.clone(), tasks),
     }
 }
@@ -394,7 +385,7 @@ impl Job {
         let (delivery, session) = (&delivery, &*session);
         // It continues from what the device's connection before writes.
         if !matches!(task, Task::Publish { .. } | Task::Retained { .. }) {
-            let writes = services.mqtt.sessions.final_writes();
+            let writes = service(&services).sessions.final_writes();
             writes.wait_for_earlier(session.device_key, session.address.generation).await;
         }
         match task {

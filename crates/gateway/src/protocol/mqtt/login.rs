@@ -16,7 +16,7 @@ use super::session::{ParkedSession, ParkedSessions};
 use super::stored::StoredSession;
 use super::subscribe::{may_keep_filter, share};
 use super::will::{self, When};
-use super::{Mqtt, Request, origin, send};
+use super::{Mqtt, Request, origin, send, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Attach, Effect};
 use crate::session::login::Begun;
@@ -123,7 +123,7 @@ impl Mqtt {
     pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
         let (services, session) = (cx.services, &begun.session);
         // What another holder of the device left ends here, its will unpublished.
-        let parked = services.mqtt.sessions.take(session.device_key);
+        let parked = service(services).sessions.take(session.device_key);
         let (mut parked, other) = match parked {
             Some(parked) if parked.session.holder() == session.holder() => (Some(parked), None),
             parked => (None, parked),
@@ -195,7 +195,7 @@ impl Mqtt {
         owed: &mut Vec<noroshi_protocol::mqtt::Owed>,
     ) -> Continued {
         let (session, now) = (&begun.session, cx.now.wall);
-        let sessions: &ParkedSessions = &cx.services.mqtt.sessions;
+        let sessions: &ParkedSessions = &service(cx.services).sessions;
         let (stored, has_ended) = begun.kept.as_deref().and_then(StoredSession::parse).unzip();
         let has_ended = has_ended.unwrap_or(false);
         // SUBACK granted a subscription that topic rules deny now. The session begins anew, so that the client subscribes

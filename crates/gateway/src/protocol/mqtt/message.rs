@@ -6,10 +6,10 @@ use noroshi_store::Place;
 use noroshi_types::Topic;
 
 use super::Mqtt;
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Cause, Matched, Offered};
 use crate::protocol::context::Encoding;
-use crate::shard::connection::Framing;
+use crate::wire::Framing;
 
 impl Mqtt {
     pub(super) fn offer_message(

@@ -8,10 +8,9 @@ use noroshi_types::rule::Action;
 
 use super::Mqtt;
 use super::publish::Published;
-use crate::protocol::adapter::{Operation, name_bytes};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Reply;
-use crate::protocol::registry;
+use crate::session::operation::{Operation, name_bytes};
 use crate::session::renewal::NotRenewed;
 
 pub(crate) enum Request {
@@ -27,9 +26,9 @@ pub(crate) enum Request {
     RunJob,
 }
 
-impl From<Request> for registry::Request {
+impl From<Request> for Box<dyn Operation> {
     fn from(request: Request) -> Self {
-        registry::Request::Mqtt(request)
+        Box::new(request)
     }
 }
 

@@ -1,13 +1,12 @@
-//! What topics retain, for new filters with wildcards.
+//! Retained messages for new filters with wildcards.
 //!
-//! A scan reads the topics of an app that the filters can match, in the order of their names: the literal beginning of
-//! a filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with
-//! the first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
+//! A scan reads the topics of an app that the filters can match, in the order of their names: the literal prefix of a
+//! filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with the
+//! first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
 //!
-//! Bounds: an app has one scan at a time on each shard and further ones wait behind it, apps take turns, and the whole
-//! node reads [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
+//! Bounds: an app has one scan at a time on each shard ([`crate::protocol::requests::Scans`]), and the whole node reads
+//! [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_delivery::Delivery;
@@ -21,8 +20,6 @@ use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::shard::shared::Shared;
 
-/// Scans of one shard that are out at once, each of another app.
-pub(crate) const SCANS_MAX: usize = 16;
 /// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
 pub(crate) const PAGES_AT_ONCE: usize = 2;
 /// Retained messages for one SUBSCRIBE.
@@ -32,58 +29,6 @@ const BYTES_MAX: usize = 4 << 20;
 /// Topics that one page looks at: about a millisecond of a reader.
 const PAGE_TOPICS: usize = 1_000;
 const PAGE_MESSAGES: usize = 256;
-
-/// Scans of one shard. An app is in `turn` if it has scans in `waiting` and none in `out`.
-#[derive(Default)]
-pub(crate) struct Scans {
-    waiting: HashMap<AppId, VecDeque<At>>,
-    turn: VecDeque<AppId>,
-    out: HashSet<AppId>,
-}
-
-impl Scans {
-    pub(crate) fn push(&mut self, app: AppId, at: At) {
-        let waiting = self.waiting.entry(app).or_default();
-        waiting.push_back(at);
-        if waiting.len() == 1 && !self.out.contains(&app) {
-            self.turn.push_back(app);
-        }
-    }
-
-    /// The scan whose turn it is; it is out then.
-    pub(crate) fn pop(&mut self) -> Option<(AppId, At)> {
-        if self.out.len() >= SCANS_MAX {
-            return None;
-        }
-        let app = self.turn.pop_front()?;
-        let waiting = self.waiting.get_mut(&app)?;
-        let at = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-        }
-        self.out.insert(app);
-        Some((app, at))
-    }
-
-    pub(crate) fn done(&mut self, app: AppId) {
-        if self.out.remove(&app) && self.waiting.contains_key(&app) {
-            self.turn.push_back(app);
-        }
-    }
-
-    /// True if it was there.
-    pub(crate) fn remove(&mut self, app: AppId, at: At) -> bool {
-        let Some(waiting) = self.waiting.get_mut(&app) else { return false };
-        let before = waiting.len();
-        waiting.retain(|waits| *waits != at);
-        let removed = waiting.len() < before;
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-            self.turn.retain(|waits| *waits != app);
-        }
-        removed
-    }
-}
 
 /// In the order of the topics' names.
 pub(super) async fn scan(
@@ -110,7 +55,7 @@ pub(super) async fn scan(
             let any_of = wanted.clone();
             let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
             // Closed never: it lives as long as the gateway.
-            let turn = services.mqtt.scan_pages.acquire().await;
+            let turn = service(services).scan_pages.acquire().await;
             let page = store.retained_page(page, Arc::new(matches)).await?;
             drop(turn);
             services.metrics.retained_topics_scanned.inc_by(page.topics as u64);
@@ -226,28 +171,5 @@ mod tests {
         assert_eq!(successor("a\u{10FFFF}").as_deref(), Some("b"));
         assert_eq!(successor("\u{10FFFF}"), None);
         assert_eq!(successor(""), None);
-    }
-
-    #[test]
-    fn apps_take_turns_and_have_one_scan_out() {
-        let (loud, quiet) = (AppId(1), AppId(2));
-        let mut scans = Scans::default();
-        (0..5).for_each(|slot| scans.push(loud, (slot, 0)));
-        scans.push(quiet, (9, 0));
-        assert_eq!(scans.pop(), Some((loud, (0, 0))));
-        assert_eq!(scans.pop(), Some((quiet, (9, 0))), "behind one, not behind all");
-        assert_eq!(scans.pop(), None);
-        assert!(scans.remove(loud, (1, 0)) && !scans.remove(loud, (1, 0)));
-        scans.done(loud);
-        scans.push(quiet, (8, 0));
-        assert_eq!(scans.pop(), Some((loud, (2, 0))));
-        scans.done(quiet);
-        assert_eq!(scans.pop(), Some((quiet, (8, 0))));
-        for slot in [3, 4] {
-            assert!(scans.remove(loud, (slot, 0)));
-        }
-        scans.done(loud);
-        scans.done(quiet);
-        assert!(scans.waiting.is_empty() && scans.turn.is_empty() && scans.out.is_empty());
     }
 }

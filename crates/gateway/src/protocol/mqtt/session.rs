@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::stored::{OWED_MAX, StoredSession};
 use super::final_write::{FinalWrite, FinalWrites};
-use crate::lifecycle::parking::{Capacity, Lot};
+use crate::session::parking::{Capacity, Lot};
 use crate::session::catch_up::{Ended, Gap};
 use crate::session::registry::{Key, Session};
 

@@ -12,16 +12,16 @@ use noroshi_types::{CloseReason, Topic};
 
 use super::{Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
 use crate::config::Config;
-use crate::fanout::dispatch::Dispatch;
+use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::session::login::Begun;
-use crate::shard::connection::Framing;
+use crate::wire::Framing;
 
 impl Adapter for SocketIo {
     type Request = Request;
-    type Job = Infallible;
+    type Done = Infallible;
 
     fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match engine_packet(input) {
@@ -84,6 +84,10 @@ impl Adapter for SocketIo {
     /// The shard bounds the queue (`Shard::check_tail`).
     fn queue(&mut self, packet: Bytes) {
         self.engine.push_unbounded(Outgoing::Text(packet), &mut Vec::new());
+    }
+
+    fn misses_close_frames(&self) -> bool {
+        self.misses_close_frames
     }
 
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {

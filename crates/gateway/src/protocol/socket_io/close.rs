@@ -7,7 +7,8 @@ use super::adapter::push_outputs;
 use super::{App, SocketIo};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::shard::connection::{Framing, Phase};
+use crate::lifecycle::phase::Phase;
+use crate::wire::Framing;
 
 impl SocketIo {
     /// Sends `close` and DISCONNECT, or CONNECT_ERROR to a client that is not let in. A poll receives them too.

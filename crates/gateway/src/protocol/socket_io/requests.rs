@@ -5,10 +5,10 @@ use noroshi_protocol::socket_io::{LogIn, Reply as Callback};
 use noroshi_types::{Position, Topic};
 
 use super::SocketIo;
-use crate::protocol::adapter::{Adapter as _, Operation, names_bytes};
+use crate::protocol::adapter::Adapter as _;
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Effect, Reply, TopicNotice};
-use crate::protocol::registry;
+use crate::session::operation::{Operation, names_bytes};
 
 /// Code of an error about a topic that rules deny.
 const FORBIDDEN: &str = "topic_forbidden";
@@ -22,9 +22,9 @@ pub(crate) enum Request {
     RenewToken { reply: Callback },
 }
 
-impl From<Request> for registry::Request {
+impl From<Request> for Box<dyn Operation> {
     fn from(request: Request) -> Self {
-        registry::Request::SocketIo(request)
+        Box::new(request)
     }
 }
 

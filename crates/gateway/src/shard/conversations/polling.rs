@@ -15,13 +15,15 @@ use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_types::CloseReason;
 
 use crate::io::transport::Transport;
-use crate::lifecycle::admission::{Bucket, Rate};
+use crate::rate::{Bucket, Rate};
 use crate::protocol::context::Context;
 use crate::protocol::polling::{Kind, Legs, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::{SocketIo, Start, websocket_frame};
 use crate::shard::Shard;
-use crate::shard::connection::{Connection, Framing, Phase, Protocol};
+use crate::lifecycle::phase::Phase;
+use crate::shard::connection::Connection;
+use crate::wire::{Framing, Protocol};
 use crate::shard::route::Opener;
 
 mod request;

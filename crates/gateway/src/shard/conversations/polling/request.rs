@@ -14,13 +14,14 @@ use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestErr
 use noroshi_types::CloseReason;
 
 use super::headers;
-use crate::fanout::mailbox::{Arrival, ArrivalKind, Moved};
+use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::lifecycle::clients::Seat;
 use crate::protocol::adapter::At;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::lifecycle::phase::Phase;
+use crate::wire::{Framing, Protocol};
 use crate::shard::route::EngineRequest;
 
 /// How long a connection may rest between two requests: longer than a client is silent that polls.

@@ -12,7 +12,8 @@ use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::{SocketIo, engine_packet};
 use crate::shard::Shard;
-use crate::shard::connection::{Framing, Phase, Protocol};
+use crate::lifecycle::phase::Phase;
+use crate::wire::{Framing, Protocol};
 
 /// A WebSocket has to take its session over within this time, as in the JavaScript server.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
