@@ -3,8 +3,7 @@
 //! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
 //! one clear error; [`Bound::start`] starts the shards and the accepting thread.
 
-use crate::shard::shared::HandoverFn;
-use crate::shard::shared::Shared;
+use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +18,7 @@ use noroshi_delivery::Delivery;
 use noroshi_supervision::Kind;
 use parking_lot::Mutex;
 
-use crate::config::Config;
+use crate::config::{Config, Listener};
 use crate::gateway::acceptor::{Acceptor, OVER_MAX};
 use crate::io::bridge::Bridges;
 use crate::io::handover::{Handover, Io};
@@ -153,9 +152,12 @@ impl Gateway {
     pub fn bind(config: Config) -> Result<Bound, Error> {
         let mut listening = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            listening.push(Listening::bind(listener, config.tcp_keepalive)?);
+            let Listener { speaks, address, tls } = listener.clone();
+            let bound = Listening::bind(address, speaks, tls, config.tcp_keepalive);
+            listening.push(bound.map_err(|source| Error::Listen { speaks, address, source })?);
         }
-        let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
+        let local_addrs =
+            listening.iter().map(Listening::local_addr).collect::<Result<_, _>>().map_err(Error::Start)?;
         Ok(Bound { config, listening, local_addrs })
     }
 

@@ -3,7 +3,8 @@
 pub(crate) mod bridge;
 pub mod handover;
 pub(crate) mod listener;
-pub(crate) mod tail;
+pub(crate) mod socket;
+mod tail;
 pub(crate) mod timer;
 pub mod tls;
 pub(crate) mod transport;

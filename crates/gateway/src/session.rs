@@ -3,6 +3,7 @@
 pub(crate) mod catch_up;
 pub(crate) mod gate;
 pub(crate) mod login;
+pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod parking;
 pub(crate) mod permission;

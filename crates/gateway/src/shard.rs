@@ -408,10 +408,10 @@ impl Shard {
     pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
         let registry = self.poll.registry();
-        let Some(stream) = connection.transport.stream() else { return Ok(()) };
+        let Some(stream) = connection.socket.stream() else { return Ok(()) };
         registry.deregister(stream)?;
-        connection.transport.begin_tls(session)?;
-        let Some(stream) = connection.transport.stream() else { return Ok(()) };
+        connection.socket.begin_tls(session)?;
+        let Some(stream) = connection.socket.stream() else { return Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         registry.register(stream, Token(slot as usize), interest)
     }
@@ -465,7 +465,7 @@ impl Shard {
                 }
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
-            Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
+            Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Outstanding { to, result } => self.handle_outstanding(to, result),

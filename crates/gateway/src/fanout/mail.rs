@@ -1,8 +1,9 @@
 //! What a shard does for its sessions, in the order in which it came.
 
 use crate::session::registry::{Address, Key};
-use crate::wire::dispatch::{Audience, Dispatch};
+use crate::wire::dispatch::Dispatch;
 use bytes::Bytes;
+use noroshi_types::Condition;
 use noroshi_types::{NotificationId, Position, Topic};
 use std::sync::Arc;
 
@@ -71,4 +72,13 @@ impl Mail {
             | Mail::Reread { .. } => None,
         }
     }
+}
+
+/// A condition with the keys of its topics, computed once for all shards.
+pub(crate) struct Audience {
+    pub(crate) condition: Condition,
+    /// In the order of `Condition::topics`.
+    pub(crate) topics: Vec<(Topic, Key)>,
+    /// Of the topic that every connection of the app hears.
+    pub(crate) everyone: Key,
 }

@@ -18,9 +18,7 @@ use bytes::Bytes;
 use noroshi_types::NotificationId;
 use smallvec::SmallVec;
 
-use crate::io::tail::Tail;
-use crate::shard::connection::Connection;
-use crate::wire::Framing;
+use crate::io::socket::Socket;
 use crate::wire::deflate::Saving;
 
 /// What is prepared before the socket is asked: about what it takes at once.
@@ -69,38 +67,38 @@ impl Batch {
         }
     }
 
-    /// Writes as much as the socket takes and keeps the rest; how much it took. `written`: how much it took already,
-    /// of a batch that was sent.
+    /// Writes as much as the socket takes and keeps the rest. Returns how much it took. `written`: how much it took
+    /// already, where the batch was sent together with others.
     pub(crate) fn write(
         &mut self,
-        connection: &mut Connection,
+        socket: &mut Socket,
         now_tick: u32,
         written: Option<usize>,
     ) -> io::Result<usize> {
         let mut taken = written.unwrap_or(0);
-        if connection.framing == Framing::Polling {
-            self.queue(connection);
-            return Ok(0);
-        }
-        if connection.tail.is_none() && written.is_none() {
+        if !socket.has_unsent() && written.is_none() {
             let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
             for (head, shared) in self.heads() {
                 slices.extend((!head.is_empty()).then(|| IoSlice::new(head)));
                 slices.extend((!shared.is_empty()).then(|| IoSlice::new(shared)));
             }
-            taken = connection.transport.write(&mut slices)?;
+            taken = socket.write(&mut slices)?;
         }
         if taken < self.bytes() {
-            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
             for (packet, begun) in self.left(taken) {
-                match begun {
-                    0 => tail.push(packet),
-                    begun => tail.push_begun(packet.slice(begun..)),
-                }
+                socket.keep(packet, begun, now_tick);
             }
         }
         self.clear();
         Ok(taken)
+    }
+
+    /// Passes each whole packet to `queue`, for a session that polls.
+    pub(crate) fn queue(&mut self, mut queue: impl FnMut(Bytes)) {
+        for (packet, _) in self.left(0) {
+            queue(packet);
+        }
+        self.clear();
     }
 
     /// The packets that were not `taken` whole, and how much of each was. One chunk a packet, so that what was not begun
@@ -115,15 +113,6 @@ impl Batch {
             let packet = if head.is_empty() { shared.clone() } else { [head, shared].concat().into() };
             Some((packet, std::mem::take(&mut taken)))
         })
-    }
-
-    /// [`Batch::write`] where packets wait for a poll.
-    fn queue(&mut self, connection: &mut Connection) {
-        let Some(talk) = &mut connection.talk else { return };
-        for (head, shared) in self.heads() {
-            talk.queue(if head.is_empty() { shared.clone() } else { [head, shared].concat().into() });
-        }
-        self.clear();
     }
 
     fn clear(&mut self) {

@@ -60,7 +60,20 @@ impl Recent {
         self.is_kept && self.seen.contains(&of_topic(id))
     }
 
-    pub(crate) fn add(&mut self, number: u64) -> bool {
+    /// Whether a connection has a message already: pages of its backlog, which reach up to `watermark`, brought it; or it
+    /// is offered again, and was there when the log-in read the store (`as_of`) or was offered before.
+    pub(crate) fn is_known(
+        &self,
+        dispatch: &Dispatch,
+        watermark: NotificationId,
+        as_of: NotificationId,
+        generation: u64,
+    ) -> bool {
+        let id = dispatch.message.id;
+        dispatch.is_paged(watermark) || dispatch.again && (id <= as_of || self.has(id, generation))
+    }
+
+    fn add(&mut self, number: u64) -> bool {
         let new = self.seen.insert(number);
         if new {
             self.order.push_back(number);

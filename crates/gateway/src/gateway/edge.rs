@@ -12,11 +12,11 @@ use noroshi_types::{
     UserId, When,
 };
 
-use crate::fanout::mail::{Mail, Undelivered};
+use crate::fanout::mail::{Audience, Mail, Undelivered};
 use crate::gateway::Gateway;
 use crate::session::registry::{Address, Key, Registry, Session};
 use crate::shard::mailbox::Mailbox;
-use crate::wire::dispatch::{Audience, Dispatch};
+use crate::wire::dispatch::Dispatch;
 
 impl Edge for Gateway {
     fn deliver(&self, message: Arc<Message>, target: &Target) {

@@ -19,8 +19,6 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use crate::config::Listener;
-use crate::gateway::Error;
 use crate::io::tls;
 use crate::wire::Speaks;
 
@@ -40,27 +38,27 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    pub(crate) fn bind(listener: &Listener, keepalive: Duration) -> Result<Self, Error> {
-        let address = listener.address;
-        let bind = || -> io::Result<TcpListener> {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-            // A restart does not wait for the old connections' TIME_WAIT.
-            socket.set_reuse_address(true)?;
-            socket.set_nonblocking(true)?;
-            let probes =
-                TcpKeepalive::new().with_time(keepalive).with_interval(PROBE_INTERVAL).with_retries(PROBES);
-            socket.set_tcp_keepalive(&probes)?;
-            // Without it unacknowledged data is sent again for a quarter of an hour, and no probe goes out meanwhile.
-            socket.set_tcp_user_timeout(Some(keepalive + PROBE_INTERVAL * PROBES))?;
-            socket.bind(&address.into())?;
-            socket.listen(BACKLOG)?;
-            Ok(socket.into())
-        };
-        let bound = bind().map_err(|source| Error::Listen { speaks: listener.speaks, address, source })?;
-        Ok(Self { listener: bound, tls: listener.tls.clone(), speaks: listener.speaks })
+    pub(crate) fn bind(
+        address: SocketAddr,
+        speaks: Speaks,
+        tls: Option<tls::Acceptor>,
+        keepalive: Duration,
+    ) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // A restart does not wait for the old connections' TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        let probes =
+            TcpKeepalive::new().with_time(keepalive).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+        socket.set_tcp_keepalive(&probes)?;
+        // Without it unacknowledged data is sent again for a quarter of an hour, and no probe goes out meanwhile.
+        socket.set_tcp_user_timeout(Some(keepalive + PROBE_INTERVAL * PROBES))?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Self { listener: socket.into(), tls, speaks })
     }
 
-    pub(crate) fn local_addr(&self) -> Result<SocketAddr, Error> {
-        self.listener.local_addr().map_err(Error::Start)
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 }

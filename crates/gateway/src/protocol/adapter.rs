@@ -23,11 +23,13 @@ use super::effect::{Refusal, Reply, TopicNotice};
 use super::requests::{Completed, Turn};
 use super::services::Services;
 use crate::config::Config;
+use crate::io::timer::Now;
 use crate::rate::Rate;
 use crate::session::login::Begun;
 use crate::session::operation::Operation;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
 
 /// Why a message is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,14 @@ pub(crate) struct Matched {
     pub(crate) before_name: bool,
 }
 
+/// What a new connection is.
+pub(crate) struct Opening<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) framing: Framing,
+    pub(crate) is_tls: bool,
+    pub(crate) now: Now,
+}
+
 /// A protocol on one connection.
 pub(crate) trait Adapter: Sized {
     /// Requests whose outcome the adapter waits for.
@@ -64,9 +74,18 @@ pub(crate) trait Adapter: Sized {
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
 
+    /// The protocol whose connections it opens by itself, if any.
+    const PROTOCOL: Option<Protocol> = None;
+
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
     /// what it sends (XEP-0198 §4).
     const WRITES_MARKED_FIRST: bool = false;
+
+    /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
+    fn open(opening: &Opening<'_>) -> Option<Self> {
+        let _ = opening;
+        None
+    }
 
     /// The connection begins to speak this protocol.
     fn handle_open(&mut self, cx: &mut Context<'_>) {
@@ -141,14 +160,18 @@ pub(crate) trait Adapter: Sized {
         let _ = (cx, notice);
     }
 
-    /// Appends the connection's own bytes of a message to `head`.
+    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call: the
+    /// shard writes [`Dispatch::encoded`], which all its connections share.
     fn offer(
         &mut self,
         encoding: &Encoding<'_>,
         dispatch: &Dispatch,
         cause: Cause,
         head: &mut Vec<u8>,
-    ) -> Offered;
+    ) -> Offered {
+        let _ = (encoding, dispatch, cause, head);
+        Offered::Pass { confirmed: false }
+    }
 
     /// Appends what follows messages that were offered together.
     fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
@@ -203,6 +226,12 @@ pub(crate) trait Adapter: Sized {
     fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
         let _ = (services, has_session);
         None
+    }
+
+    /// Messages that a device confirms after it was asked to move elsewhere.
+    fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
+        let _ = input;
+        Vec::new()
     }
 
     /// Whether a close frame of a WebSocket would hide the end from the client.

@@ -75,6 +75,18 @@ pub(crate) enum Effect {
     /// A stanza for another session of this shard.
     Relay { to: Address, stanza: Bytes },
 
+    /// Keep a text frame until the log-in has its outcome.
+    KeepEarly(Box<str>),
+    /// What follows on an event stream is compressed.
+    BeginGzip,
+    /// The client sends nothing, so TCP has to find out if it vanished.
+    DetectVanishedPeer,
+    SendKeepAlive,
+    /// Answer in HTTP instead of an event stream.
+    RefuseInHttp(Box<HttpRefusal>),
+    /// Answer in HTTP that the node is overloaded or drains.
+    RefuseBusy,
+
     /// Wake the adapter at a millisecond rather than at a tick.
     WakeAt(u64),
     /// What the engine of a polling session asks for.
@@ -115,6 +127,14 @@ pub(crate) struct Attach {
     pub(crate) topics: Vec<Topic>,
     /// The last message that the client has.
     pub(crate) resume: Option<NotificationId>,
+}
+
+/// A problem as the answer to the request for an event stream.
+pub(crate) struct HttpRefusal {
+    pub(crate) status: u16,
+    pub(crate) code: &'static str,
+    pub(crate) detail: Box<str>,
+    pub(crate) after_s: Option<u64>,
 }
 
 /// The outcome of a request.

@@ -14,12 +14,11 @@ use noroshi_protocol::engine_io::payload::Decoder;
 use noroshi_protocol::ws::Input;
 use noroshi_types::CloseReason;
 
-use super::adapter::{Adapter, Cause, Offered};
-use super::context::{Context, Encoding};
+use super::adapter::Adapter;
+use super::context::Context;
 use super::effect::Reply;
 use crate::config::Config;
 use crate::session::login::Begun;
-use crate::wire::dispatch::Dispatch;
 
 /// What a connection does for a session of another slot.
 pub(crate) struct PollingRequest {
@@ -55,10 +54,6 @@ impl Adapter for PollingRequest {
 
     fn handle_reply(&mut self, _: &mut Context<'_>, request: Infallible, _: Reply) {
         match request {}
-    }
-
-    fn offer(&mut self, _: &Encoding<'_>, _: &Dispatch, _: Cause, _: &mut Vec<u8>) -> Offered {
-        Offered::Pass { confirmed: false }
     }
 
     fn message_bytes_max(&self, config: &Config) -> usize {

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use noroshi_protocol::mqtt::{Owed, TopicFilter};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 
-use super::adapter::{Adapter, Cause, Matched, Offered};
+use super::adapter::{Adapter, Cause, Matched, Offered, Opening};
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
 use super::requests::Turn;
@@ -21,8 +21,10 @@ use crate::config::Config;
 use crate::rate::Rate;
 use crate::session::login::Begun;
 use crate::session::operation::Operation;
+use crate::session::parking::Capacity;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
 
 macro_rules! protocols {
     ($d:tt $($(#[$attribute:meta])* $name:ident: $adapter:ty;)*) => {
@@ -72,6 +74,15 @@ macro_rules! protocols {
                 }
             }
 
+            /// The adapter of a new connection, if connections of the protocol store one.
+            pub(crate) fn open(protocol: Protocol, opening: &Opening<'_>) -> Option<Self> {
+                $($(#[$attribute])*
+                if <$adapter>::PROTOCOL == Some(protocol) {
+                    return <$adapter>::open(opening).map(Self::$name);
+                })*
+                None
+            }
+
             /// See [`Adapter::end`].
             pub(crate) fn end(self, cx: &mut Context<'_>) -> Option<Self> {
                 match self {
@@ -91,8 +102,26 @@ protocols! { $
     PollingRequest: super::polling::PollingRequest;
     Xmpp: super::xmpp::Xmpp;
     Echo: super::echo::Echo;
-    #[cfg(test)]
-    Line: super::line::Line;
+}
+
+/// What the connections of single protocols share.
+pub(crate) fn services(config: &mut Config, now: Timestamp, capacity: Capacity) -> Vec<Box<dyn Any + Send + Sync>> {
+    vec![
+        Box::new(super::mqtt::Service::new(now, capacity)),
+        Box::new(super::xmpp::Service::new(&mut config.xmpp, capacity)),
+    ]
+}
+
+impl Conversation {
+    /// The adapter of a connection that stores none: it has no state of its own.
+    pub(crate) fn stateless(protocol: Protocol, framing: Framing) -> Option<Self> {
+        match (protocol, framing) {
+            (Protocol::Native, Framing::Events | Framing::GzipEvents) => Some(Self::Events(super::sse::Events)),
+            (Protocol::Native, framing) if framing.is_websocket() => Some(Self::Native(super::native::Native)),
+            (Protocol::Echo, framing) if framing.is_websocket() => Some(Self::Echo(super::echo::Echo)),
+            _ => None,
+        }
+    }
 }
 
 /// See [`Adapter`] for each method.
@@ -151,6 +180,10 @@ impl Conversation {
 
     pub(crate) fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
         each!(self, it => it.frame_rate(services, has_session))
+    }
+
+    pub(crate) fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
+        each!(self, it => it.late_confirmations(input))
     }
 
     pub(crate) fn misses_close_frames(&self) -> bool {

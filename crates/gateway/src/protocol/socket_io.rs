@@ -17,9 +17,9 @@ use noroshi_types::SessionId;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
+use crate::protocol::credentials::Credentials;
 use crate::protocol::legs::Legs;
 use crate::wire::Protocol;
-use crate::shard::route::{Credentials, Mount, Opener};
 
 mod adapter;
 mod close;
@@ -28,6 +28,25 @@ mod message;
 mod requests;
 
 pub(crate) use requests::Request;
+
+/// What is spoken over Engine.IO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mount {
+    /// Socket.IO, by devices.
+    Devices,
+    /// Socket.IO as the conformance suite expects it.
+    Namespaces,
+    /// Messages that are sent back as they are: for the conformance suite.
+    Raw,
+}
+
+/// The request that opens a session of Engine.IO.
+pub(crate) struct Opener {
+    pub(crate) mount: Mount,
+    pub(crate) credentials: Credentials,
+    /// The client's WebSocket library reads nothing behind a close frame, and does not report it to the Socket.IO library.
+    pub(crate) misses_close_frames: bool,
+}
 
 /// The first pings of sessions that began together are spread where the interval is long enough for a storm of them.
 /// Shorter intervals are kept to the millisecond ([`crate::io::timer::Precise`]), longer ones to a tick of the wheel.

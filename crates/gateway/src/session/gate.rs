@@ -16,7 +16,8 @@ use noroshi_store::Error as StoreError;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, Topic};
 
-use crate::session::permission::{Op, Verdicts};
+use crate::session::operation::Operation;
+use crate::session::permission::Verdicts;
 
 /// Questions of one shard that are out at once: no more connections than that wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
@@ -53,7 +54,7 @@ impl Asking {
 /// What has to be decided with the help of a webhook.
 pub(crate) struct Asked {
     /// None: a log-in waits.
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<Box<dyn Operation>>,
     pub(crate) rules: Arc<AppRules>,
     pub(crate) holder: Holder,
     pub(crate) action: Action,
@@ -72,8 +73,8 @@ pub(crate) struct Gate {
     /// By which the webhook is asked.
     pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waits.
-    pub(crate) op: Option<Op>,
-    pub(crate) waiting: VecDeque<Op>,
+    pub(crate) op: Option<Box<dyn Operation>>,
+    pub(crate) waiting: VecDeque<Box<dyn Operation>>,
     /// Dropped with the gate.
     pub(crate) _question: noroshi_delivery::AbortOnDrop,
 }

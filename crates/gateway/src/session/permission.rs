@@ -6,97 +6,15 @@
 //! Without rules of the app all of this is one look-up. The way of a delivery has no check: a connection hears only
 //! what it was allowed to subscribe to ([`crate::session::recheck`] sees to it when rules change).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{AppRules, Holder, Reason, Verdict};
-use noroshi_protocol::mqtt::{Answer, SubscribeRequest, UnsubscribeRequest};
-use noroshi_protocol::socket_io;
-use noroshi_protocol::xmpp::{self};
-use noroshi_types::rule::{Action, Denied, Needs};
-use noroshi_types::topic::needs_rule;
-use noroshi_types::{JsonText, NotificationId, Position, Topic};
+use noroshi_types::Topic;
+use noroshi_types::rule::Needs;
 
-use crate::protocol::mqtt::publishing::Published;
 use crate::session::registry::Session;
-
-/// What a name takes besides its text, and an operation besides its names.
-const NAME_BYTES: usize = 48;
-
-/// What a client asks for.
-pub(crate) enum Op {
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, reply: Option<socket_io::Reply> },
-    Unsubscribe { topics: Vec<Topic> },
-    MqttSubscribe(SubscribeRequest),
-    MqttUnsubscribe(UnsubscribeRequest),
-    MqttPublish { published: Box<Published>, answer: Option<Answer> },
-    XmppSubscribe { topic: Topic, durable: bool, request: xmpp::Request },
-    XmppUnsubscribe { topic: Topic, durable: bool, request: xmpp::Request },
-    XmppItems { topic: Topic, id: Option<NotificationId>, max: usize, request: xmpp::Request },
-    XmppPublish { topic: Topic, data: JsonText, request: xmpp::Request },
-    XmppCreate { topic: Topic, request: xmpp::Request },
-}
-
-impl Op {
-    pub(crate) fn action(&self) -> Action {
-        match self {
-            Op::MqttPublish { .. } | Op::XmppPublish { .. } | Op::XmppCreate { .. } => Action::Publish,
-            _ => Action::Subscribe,
-        }
-    }
-
-    /// What it holds while it waits: what the client sent, and what each name and the operation itself take.
-    pub(crate) fn bytes(&self) -> usize {
-        let name = |name: &str| NAME_BYTES + name.len();
-        let names = |topics: &[Topic]| topics.iter().map(|topic| name(topic.as_str())).sum::<usize>();
-        let sent = match self {
-            Op::Subscribe { topics, since, .. } => {
-                names(topics) + since.iter().map(|(topic, _)| name(topic.as_str())).sum::<usize>()
-            }
-            Op::Unsubscribe { topics } => names(topics),
-            Op::MqttSubscribe(request) => request.subscriptions(0).map(|one| name(one.filter.as_str())).sum(),
-            Op::MqttUnsubscribe(request) => request.filters().map(|filter| name(filter.as_str())).sum(),
-            Op::MqttPublish { published, .. } => {
-                name(published.topic.as_str()) + published.data.as_str().len()
-            }
-            Op::XmppPublish { topic, data, request } => {
-                name(topic.as_str()) + data.as_str().len() + request.held_bytes()
-            }
-            Op::XmppSubscribe { topic, request, .. }
-            | Op::XmppUnsubscribe { topic, request, .. }
-            | Op::XmppCreate { topic, request }
-            | Op::XmppItems { topic, request, .. } => name(topic.as_str()) + request.held_bytes(),
-        };
-        NAME_BYTES + sent
-    }
-
-    /// What no app without rules opens. Other protocols than MQTT cannot name it.
-    pub(crate) fn denied_without_rules(&self) -> Verdicts {
-        let denied = Verdict::Denied(Reason::Rule(Denied::NoRule));
-        match self {
-            Op::MqttSubscribe(_) => {
-                let names = self.names().into_iter();
-                names.filter(|name| needs_rule(name)).map(|name| (name, denied)).collect()
-            }
-            _ => Verdicts::new(),
-        }
-    }
-
-    /// The topics and filters that need a permission, in order.
-    pub(crate) fn names(&self) -> Vec<Box<str>> {
-        match self {
-            Op::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),
-            Op::MqttSubscribe(request) => {
-                request.subscriptions(0).map(|one| one.filter.plain().into()).collect()
-            }
-            Op::MqttPublish { published, .. } => vec![published.topic.as_str().into()],
-            Op::XmppSubscribe { topic, .. }
-            | Op::XmppItems { topic, .. }
-            | Op::XmppCreate { topic, .. }
-            | Op::XmppPublish { topic, .. } => vec![topic.as_str().into()],
-            Op::Unsubscribe { .. } | Op::MqttUnsubscribe(_) | Op::XmppUnsubscribe { .. } => Vec::new(),
-        }
-    }
-}
 
 /// What the rules say to the names of an operation. Empty where the app has none.
 pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
@@ -106,6 +24,37 @@ pub(crate) struct Decided {
     /// None where the app has none.
     pub(crate) rules: Option<Arc<AppRules>>,
     pub(crate) verdicts: Verdicts,
+}
+
+impl Decided {
+    /// What is denied, by name: a client names up to 1,000 topics at once.
+    pub(crate) fn denied(&self) -> HashMap<&str, Reason> {
+        let denied = self.verdicts.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::Denied(reason) => Some((&**name, *reason)),
+            Verdict::Allowed | Verdict::Ask => None,
+        });
+        denied.collect()
+    }
+
+    pub(crate) fn denies(&self, name: &str) -> bool {
+        let denied = |(named, verdict): &(Box<str>, Verdict)| {
+            **named == *name && matches!(verdict, Verdict::Denied(_))
+        };
+        self.verdicts.iter().any(denied)
+    }
+
+    /// Divides topics into those that are allowed, and those that are denied with the reasons.
+    pub(crate) fn split(&self, topics: Vec<Topic>) -> (Vec<Topic>, Vec<(Topic, Reason)>) {
+        let denied = self.denied();
+        let (mut allowed, mut refused) = (Vec::with_capacity(topics.len()), Vec::new());
+        for topic in topics {
+            match denied.get(topic.as_str()) {
+                Some(reason) => refused.push((topic, *reason)),
+                None => allowed.push(topic),
+            }
+        }
+        (allowed, refused)
+    }
 }
 
 /// Topics and filters that a webhook allowed for a log-in. They are valid only under the rules that asked the webhook.
@@ -136,6 +85,15 @@ pub(crate) enum Ruling {
     By(Arc<AppRules>, Holder),
     /// The session kept too little of its token: it has to log in again.
     Unknown,
+}
+
+/// The rules of a session's app, and what they know of the session.
+pub(crate) fn ruling(delivery: &Delivery, session: &Session) -> Ruling {
+    match delivery.rules().of(session.app) {
+        None => Ruling::None,
+        Some(rules) if !knows(session, rules.rules.needs()) => Ruling::Unknown,
+        Some(rules) => Ruling::By(rules, holder_of(session)),
+    }
 }
 
 /// Whether a session kept enough for the rules of its app.

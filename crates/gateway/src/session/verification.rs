@@ -1,17 +1,14 @@
-//! Finds out whose token a log-in or a renewal brings, for every protocol.
+//! What waits for a token to be verified.
 //!
-//! The caller passes a closure that goes on with the answer. It runs at once where the check takes microseconds. A token
-//! that needs a public key goes to the pool of `auth`; its answer comes by the mailbox, and the closure runs in that later
-//! turn. The shard drops the answer if the connection has ended.
-//!
-//! While the pool verifies the token of a log-in, the connection is in [`Phase::LoggingIn`], so the shard keeps what the
-//! client sends early. An XMPP connection stays in its phase: its conversation keeps early stanzas itself and continues
-//! the negotiation after the answer.
+//! A token that needs a public key goes to the pool of `auth`; its answer reaches the shard in a later turn, together with
+//! the [`Pending`] request, which the shard then continues. The shard drops the answer if the connection has ended.
 //!
 //! A shard has at most [`VERIFYING_MAX`] verifications under way. It refuses further ones and advises the client to retry.
 
 use noroshi_auth::Refused;
 use noroshi_types::CloseReason;
+
+use crate::session::operation::Operation;
 
 /// Verifications that one shard has out: the pool's whole queue and answers that the shard has not handled yet. The pool
 /// shares its queue among apps; a smaller bound here would let one app take the room of the others.
@@ -25,4 +22,10 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
         Refused::Busy => CloseReason::Overloaded,
         _ => CloseReason::Unauthorized,
     }
+}
+
+/// Continues when the token is verified.
+pub(crate) enum Pending {
+    LogIn(Box<dyn Operation>),
+    Renewal { number: u64, request: Box<dyn Operation> },
 }

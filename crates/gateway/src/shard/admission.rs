@@ -1,14 +1,13 @@
 //! Sockets that arrive.
 
+use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::io::transport::Transport;
 use crate::lifecycle::clients::Seat;
 use crate::lifecycle::phase::{Origin, Phase};
 use crate::rate::Bucket;
-use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
-use crate::shard::slot_of;
+use crate::shard::{Shard, slot_of};
 use crate::wire::{Framing, Speaks};
 use mio::{Interest, Token};
 use noroshi_auth::ClientNetwork;
@@ -68,7 +67,7 @@ impl Shard {
         let config = &self.shared.config;
         let generation = self.shared.next_generation(self.now.wall);
         let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
-        let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
+        let mut connection = Connection::new(Socket::new(stream, tls), generation, frames);
         connection.origin = origin;
         connection.deadline_tick = self.now.tick_after(config.head_timeout);
         if refused {
@@ -208,6 +207,6 @@ impl Shard {
         if let Some(peer) = self.bridged.get(&slot) {
             return Some(*peer);
         }
-        self.connection(slot)?.transport.stream()?.peer_addr().ok()
+        self.connection(slot)?.socket.stream()?.peer_addr().ok()
     }
 }

@@ -134,7 +134,7 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
+        if late || logged || !fresh || connection.knows(dispatch, &self.fanout.recent) {
             return;
         }
         if session.holds_back(message) {

@@ -1,7 +1,6 @@
 //! Every way out of a connection.
 
-use crate::lifecycle::drain::MOVES_PER_TURN;
-use crate::lifecycle::drain::Round;
+use crate::lifecycle::drain::{MOVES_PER_TURN, Round};
 use crate::lifecycle::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -38,13 +37,8 @@ impl Shard {
         connection.phase = Phase::Closing;
         connection.close_reason = Some(reason);
         connection.deadline_tick = deadline;
-        if reason == CloseReason::SlowConsumer
-            && let Some(tail) = &mut connection.tail
-        {
-            tail.cut();
-            if tail.is_empty() {
-                connection.tail = None;
-            }
+        if reason == CloseReason::SlowConsumer {
+            connection.socket.discard_unsent();
         }
         let (protocol, framing) = (connection.protocol, connection.framing);
         if reason == CloseReason::SlowConsumer {
@@ -74,10 +68,10 @@ impl Shard {
         }
         self.leave(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        match connection.tail {
+        match connection.socket.has_unsent() {
             _ if connection.phase == Phase::Dead => {}
-            None => self.end_writing(slot),
-            Some(_) => self.write_tail(slot),
+            false => self.end_writing(slot),
+            true => self.write_tail(slot),
         }
         self.arm(slot);
     }
@@ -185,7 +179,7 @@ impl Shard {
             let Some(mut connection) = self.release(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             let mut counts = true;
-            match connection.transport.stream() {
+            match connection.socket.stream() {
                 Some(stream) => self.deregister(stream),
                 // What it was went on in another place ([`crate::protocol::polling`]), or it was a session that polled.
                 None => counts = connection.protocol != Protocol::Http,

@@ -1,11 +1,13 @@
 //! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
 //! timer or a channel while the connection is idle, and the size is asserted.
 
+use crate::fanout::recent::Recent;
 use crate::lifecycle::phase::Origin;
 use crate::lifecycle::phase::Phase;
 use crate::session::topic_index::Subscription;
 use crate::wire::Framing;
 use crate::wire::Protocol;
+use crate::wire::dispatch::Dispatch;
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
@@ -15,8 +17,7 @@ use noroshi_types::rule::Claims;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
 use smallvec::SmallVec;
 
-use crate::io::tail::Tail;
-use crate::io::transport::Transport;
+use crate::io::socket::Socket;
 use crate::protocol::conversation::Talk;
 use crate::rate::Bucket;
 use crate::session::catch_up::CatchUp;
@@ -51,7 +52,7 @@ pub(crate) struct Opening {
 }
 
 pub(crate) struct Connection {
-    pub(crate) transport: Transport,
+    pub(crate) socket: Socket,
     /// Unique on the node; drawn anew when a log-in begins, so of two of one device the later
     /// log-in is the newer.
     pub(crate) generation: u64,
@@ -64,7 +65,6 @@ pub(crate) struct Connection {
     pub(crate) decoder: Decoder,
     /// What a protocol other than the native one remembers.
     pub(crate) talk: Option<Box<Talk>>,
-    pub(crate) tail: Option<Box<Tail>>,
     pub(crate) catch_up: Option<Box<CatchUp>>,
     /// Most devices have `$everyone` and few more: those fit inside.
     pub(crate) topics: SmallVec<[Subscription; 4]>,
@@ -103,9 +103,9 @@ const _: () = assert!(size_of::<Connection>() <= 208);
 const _: () = assert!(size_of::<Session>() <= 112);
 
 impl Connection {
-    pub(crate) fn new(transport: Transport, generation: u64, frames: Bucket) -> Self {
+    pub(crate) fn new(socket: Socket, generation: u64, frames: Bucket) -> Self {
         Self {
-            transport,
+            socket,
             generation,
             pending: 0,
             opening: None,
@@ -113,7 +113,6 @@ impl Connection {
             permit: None,
             decoder: Decoder::new(),
             talk: None,
-            tail: None,
             catch_up: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
@@ -146,14 +145,19 @@ impl Connection {
         matches!(self.framing, Framing::Events | Framing::GzipEvents)
     }
 
+    /// Whether it has a message already.
+    pub(crate) fn knows(&self, dispatch: &Dispatch, recent: &Recent) -> bool {
+        recent.is_known(dispatch, self.watermark, self.as_of, self.generation)
+    }
+
     pub(crate) fn unsent_bytes(&self) -> usize {
         let queued = self.talk.as_ref().map_or(0, |talk| talk.queued_bytes());
-        queued + self.tail.as_ref().map_or(0, |tail| tail.bytes())
+        queued + self.socket.unsent_bytes()
     }
 
     /// What comes next has to wait for the peer.
     pub(crate) fn is_behind(&self) -> bool {
-        self.tail.is_some() || (self.framing == Framing::Polling && self.unsent_bytes() > 0)
+        self.socket.has_unsent() || (self.framing == Framing::Polling && self.unsent_bytes() > 0)
     }
 
     pub(crate) fn opening(&mut self) -> &mut Opening {

@@ -1,17 +1,11 @@
 //! From mail to sockets.
 
-use crate::fanout::mail::Mail;
-use crate::fanout::marks::Fanout;
-use crate::fanout::marks::gate;
-use crate::fanout::offering::BATCH_BYTES;
-use crate::fanout::offering::Batch;
-use crate::fanout::offering::Outbound;
-use crate::fanout::overtake::Keys;
-use crate::fanout::overtake::STALLED_MAX;
-use crate::fanout::overtake::Stalled;
+use crate::fanout::mail::{Audience, Mail};
+use crate::fanout::marks::{Fanout, gate};
+use crate::fanout::offering::{BATCH_BYTES, Batch, Outbound};
+use crate::fanout::overtake::{Keys, STALLED_MAX, Stalled};
 use crate::fanout::recent::Recent;
 use crate::fanout::ring::Frame;
-use crate::io::tail::Tail;
 use crate::lifecycle::phase::Phase;
 use crate::protocol::conversation::{Cause, Context, Offered};
 use crate::session::catch_up::{CatchUp, Hold, Paged};
@@ -20,8 +14,7 @@ use crate::session::topic_index::{Entry, Pass, Subscription};
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::Framing;
-use crate::wire::deflate::{self};
-use crate::wire::dispatch::{Audience, Dispatch};
+use crate::wire::dispatch::Dispatch;
 use bytes::Bytes;
 use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topic};
 use smallvec::SmallVec;
@@ -268,7 +261,7 @@ impl Shard {
         if gate(&dispatch.message, session.presence()).is_some() {
             return frame.inactive.push(session.num);
         }
-        if dispatch.is_known(connection, &self.fanout.recent) {
+        if connection.knows(dispatch, &self.fanout.recent) {
             return;
         }
         if session.holds_back(&dispatch.message) {
@@ -313,11 +306,11 @@ impl Shard {
             return self.write_outbound(slot, outbound, None);
         }
         let mut taken = 0;
-        if connection.tail.is_none() {
+        if !connection.socket.has_unsent() {
             let frames = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
             let mut slices: SmallVec<[IoSlice<'_>; 8]> =
                 frames.map(|frame| IoSlice::new(frame.dispatch.encoded(framing))).collect();
-            let written = written.map_or_else(|| connection.transport.write(&mut slices), Ok);
+            let written = written.map_or_else(|| connection.socket.write(&mut slices), Ok);
             drop(slices);
             let Ok(count) = written else {
                 self.fanout.ring.forget(bits, Some(device));
@@ -341,11 +334,7 @@ impl Shard {
                 frame.slow.push(device);
                 continue;
             } else {
-                let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(self.now.tick)));
-                match std::mem::take(&mut taken) {
-                    0 => tail.push(bytes.clone()),
-                    begun => tail.push_begun(bytes.slice(begun..)),
-                }
+                connection.socket.keep(bytes.clone(), std::mem::take(&mut taken), self.now.tick);
             }
             if framing == Framing::GzipEvents
                 && let Some(trailer) = self.trailers.get_mut(&slot)
@@ -529,7 +518,12 @@ impl Shard {
             self.polled.push(slot);
         }
         self.tally.deflate.merge(std::mem::take(&mut batch.saving));
-        let written = batch.write(connection, now_tick, written);
+        if connection.framing == Framing::Polling {
+            let Some(talk) = &mut connection.talk else { return true };
+            batch.queue(|packet| talk.queue(packet));
+            return true;
+        }
+        let written = batch.write(&mut connection.socket, now_tick, written);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
         written.is_ok()
     }
@@ -750,7 +744,7 @@ fn offer(
         Offered::Send { mut shared, confirmed } => {
             if let Framing::Deflated(window_bits) = connection.framing {
                 let plain_bytes = batch.heads.len() - begin + shared.len();
-                shared = deflate::pack(dispatch, window_bits, &mut batch.heads, begin, shared);
+                shared = dispatch.pack(window_bits, &mut batch.heads, begin, shared);
                 batch.saving.add(plain_bytes, batch.heads.len() - begin + shared.len());
             }
             batch.push(shared);

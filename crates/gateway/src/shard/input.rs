@@ -32,7 +32,7 @@ impl Shard {
         for turn in 0..=READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(slot as usize) else { break };
             // An echo that cannot be sent is not added to.
-            let full = connection.protocol == Protocol::Echo && connection.tail.is_some();
+            let full = connection.protocol == Protocol::Echo && connection.socket.has_unsent();
             if connection.phase == Phase::Dead || full {
                 break;
             }
@@ -40,15 +40,15 @@ impl Shard {
                 self.again.push(slot);
                 break;
             }
-            let handshaking = connection.transport.is_handshaking();
+            let handshaking = connection.socket.is_handshaking();
             if handshaking && self.handshake_left.is_zero() {
-                if connection.transport.wait() {
+                if connection.socket.defer_handshake() {
                     self.handshakes.push_back(slot);
                 }
                 break;
             }
             let begun = handshaking.then(Instant::now);
-            let received = connection.transport.read(&mut scratch);
+            let received = connection.socket.read(&mut scratch);
             if let Some(begun) = begun {
                 self.handshake_left = self.handshake_left.saturating_sub(begun.elapsed());
             }
@@ -71,7 +71,7 @@ impl Shard {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    if connection.transport.is_handshaking() {
+                    if connection.socket.is_handshaking() {
                         self.shared.metrics.handshake_failures.inc();
                         tracing::debug!(%error, "a TLS handshake failed");
                     }
@@ -195,7 +195,7 @@ impl Shard {
                     false => self.hand_over(slot, bytes),
                 };
             }
-            if self.connection(slot).is_some_and(|connection| connection.transport.speaks_http2()) {
+            if self.connection(slot).is_some_and(|connection| connection.socket.speaks_http2()) {
                 return self.doom(slot, CloseReason::ProtocolError); // RFC 9113 §3.4
             }
         }
@@ -285,7 +285,7 @@ impl Shard {
     /// Gives the socket to the API.
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
         let Some(connection) = self.release(slot) else { return };
-        let handover = connection.transport.into_parts().and_then(|(mut stream, tls)| {
+        let handover = connection.socket.into_parts().and_then(|(mut stream, tls)| {
             self.deregister(&mut stream);
             let peer = stream.peer_addr().ok()?;
             Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })

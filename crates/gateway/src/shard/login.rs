@@ -2,19 +2,13 @@
 
 use crate::lifecycle::phase::{Origin, Phase};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::BATCH_MAX;
-use crate::session::login::BATCHES_MAX;
-use crate::session::login::Begun;
-use crate::session::login::LINGER_MS;
-use crate::session::login::LOG_IN_TIMEOUT;
-use crate::session::login::Succession;
-use crate::session::login::login_of;
+use crate::session::login::{BATCH_MAX, BATCHES_MAX, Begun, LINGER_MS, LOG_IN_TIMEOUT, Succession, login_of};
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
 use crate::session::renewal::NotRenewed;
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
-use crate::session::verification::VERIFYING_MAX;
-use crate::session::verification::close_reason;
+use crate::session::verification::{LogInRequest, Pending, RenewalRequest};
+use crate::session::verification::{VERIFYING_MAX, close_reason};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
@@ -28,18 +22,13 @@ use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
 use std::sync::Arc;
 
+/// Whose token it is.
 type Answer = Result<Identity, Refused>;
-
-/// Goes on with a log-in or a renewal.
-pub(crate) type Then = Box<dyn FnOnce(&mut Shard, u32, Answer) + Send>;
 
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
-        self.identify(slot, Some(token), None, |shard, slot, answer| match answer {
-            Ok(identity) => shard.start_log_in(slot, identity, Vec::new(), None),
-            Err(refused) => shard.begin_close(slot, close_reason(&refused)),
-        });
+        self.identify(slot, Some(token), None, LogInRequest::Native);
     }
 
     /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
@@ -416,55 +405,60 @@ impl Shard {
         slot: u32,
         token: Option<&str>,
         app: Option<&str>,
-        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
+        request: LogInRequest,
     ) {
         let client = self.client(slot);
-        let told = move |shard: &mut Shard, slot: u32, answer: Answer| {
-            if let Err(refused) = &answer {
-                shard.tell_refused(slot, refused);
-                shard.note_retry(slot, refused);
-            }
-            then(shard, slot, answer);
-        };
         // What the log-in itself says goes first; else the request that opened the connection may have named the app.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());
-        let Some(token) = token else { return told(self, slot, Err(Refused::Missing)) };
+        let Some(token) = token else { return self.continue_log_in(slot, request, Err(Refused::Missing)) };
         match self.shared.auth.check(Credential { token, app, client }, self.now.wall) {
-            Checked::Known(answer) => told(self, slot, answer),
+            Checked::Known(answer) => self.continue_log_in(slot, request, answer),
             // The app would refuse the log-in after the verification too.
             Checked::Costly(costly) => {
                 match self.delivery.quotas().check_rate(costly.app(), Quota::ConnectsPerSecond) {
-                    Ok(()) => self.submit(slot, costly, told),
+                    Ok(()) => self.submit(slot, costly, Pending::LogIn(request)),
                     Err(over) => self.refuse_over_quota(slot, &over),
                 }
             }
         }
     }
 
-    /// Verifies a token, and goes on with `then`.
-    pub(crate) fn verify(
-        &mut self,
-        slot: u32,
-        credential: Credential<'_>,
-        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
-    ) {
-        match self.shared.auth.check(credential, self.now.wall) {
-            Checked::Known(answer) => then(self, slot, answer),
-            Checked::Costly(costly) => self.submit(slot, costly, then),
+    /// The token of a log-in is verified, or refused.
+    fn continue_log_in(&mut self, slot: u32, request: LogInRequest, answer: Answer) {
+        if let Err(refused) = &answer {
+            self.tell_refused(slot, refused);
+            self.note_retry(slot, refused);
+        }
+        match request {
+            LogInRequest::Native => match answer {
+                Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
+                Err(refused) => self.begin_close(slot, close_reason(&refused)),
+            },
+            LogInRequest::EventStream { topics, resume } => match answer {
+                Ok(identity) => self.start_log_in(slot, identity, topics, resume),
+                Err(refused) => self.refuse_log_in_of_stream(slot, refused),
+            },
+            LogInRequest::Mqtt { device, will } => {
+                self.identified_mqtt(slot, answer, device.as_deref(), will)
+            }
+            LogInRequest::SocketIo(log_in) => self.identified_socket_io(slot, answer, *log_in),
+            LogInRequest::Xmpp => self.identified_xmpp(slot, answer),
+        }
+    }
+
+    fn continue_pending(&mut self, slot: u32, pending: Pending, answer: Answer) {
+        match pending {
+            Pending::LogIn(request) => self.continue_log_in(slot, request, answer),
+            Pending::Renewal { number, request } => self.continue_renewal(slot, number, request, answer),
         }
     }
 
     /// Gives a token to the pool.
-    fn submit(
-        &mut self,
-        slot: u32,
-        costly: Box<Costly>,
-        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
-    ) {
+    fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
         if self.verifying == VERIFYING_MAX {
-            return then(self, slot, Err(Refused::Busy));
+            return self.continue_pending(slot, pending, Err(Refused::Busy));
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
@@ -478,16 +472,21 @@ impl Shard {
         self.shared.auth.submit(costly, move |answer| {
             #[cfg(debug_assertions)]
             noroshi_supervision::fault::strike("verified");
-            shared.mailboxes[index].reply(Reply::Verified { to, answer, then: Box::new(then) });
+            shared.mailboxes[index].reply(Reply::Verified { to, answer, pending });
         });
     }
 
     /// The pool's answer.
-    pub(crate) fn handle_verified(&mut self, (slot, generation): (u32, u64), answer: Answer, then: Then) {
+    pub(crate) fn handle_verified(
+        &mut self,
+        (slot, generation): (u32, u64),
+        answer: Answer,
+        pending: Pending,
+    ) {
         self.verifying -= 1;
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| {
-                then(shard, slot, answer);
+                shard.continue_pending(slot, pending, answer);
                 shard.arm(slot);
             });
         }
@@ -502,34 +501,46 @@ impl Shard {
         }
     }
 
-    /// A new token for the session that is. `then` is told what came of it, in a later turn if the token has to be
-    /// verified with a public key; the session goes on meanwhile.
-    pub(crate) fn renew(
-        &mut self,
-        slot: u32,
-        token: &str,
-        then: impl FnOnce(&mut Shard, u32, Result<(), NotRenewed>) + Send + 'static,
-    ) {
+    /// Replaces the token of the session, in a later turn if it has to be verified with a public key. The session
+    /// continues meanwhile.
+    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: RenewalRequest) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
-        let Some(session) = session else { return then(self, slot, Ok(())) };
+        let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
         let name = self.shared.auth.app_name(session.app);
         let credential =
             Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
         let number = self.renewals.entry(slot).or_default().begin();
-        self.verify(slot, credential, move |shard, slot, answer| {
-            let renewed = match answer {
-                Ok(identity) => shard.take_renewed(slot, number, identity),
-                Err(Refused::Expired) => Err(NotRenewed::Expired),
-                Err(refused) => Err(NotRenewed::Refused(refused)),
-            };
-            shard.end_renewal(slot);
-            // Topic rules may allow less by the new claims.
-            let has_other_claims = renewed == Ok(true);
-            then(shard, slot, renewed.map(drop));
-            if has_other_claims {
-                shard.recheck_now(slot);
+        match self.shared.auth.check(credential, self.now.wall) {
+            Checked::Known(answer) => self.continue_renewal(slot, number, request, answer),
+            Checked::Costly(costly) => self.submit(slot, costly, Pending::Renewal { number, request }),
+        }
+    }
+
+    /// The new token is verified, or refused.
+    fn continue_renewal(&mut self, slot: u32, number: u64, request: RenewalRequest, answer: Answer) {
+        let renewed = match answer {
+            Ok(identity) => self.take_renewed(slot, number, identity),
+            Err(Refused::Expired) => Err(NotRenewed::Expired),
+            Err(refused) => Err(NotRenewed::Refused(refused)),
+        };
+        self.end_renewal(slot);
+        // Topic rules may allow less by the new claims.
+        let has_other_claims = renewed == Ok(true);
+        self.finish_renewal(slot, request, renewed.map(drop));
+        if has_other_claims {
+            self.recheck_now(slot);
+        }
+    }
+
+    fn finish_renewal(&mut self, slot: u32, request: RenewalRequest, renewed: Result<(), NotRenewed>) {
+        match (request, renewed) {
+            (RenewalRequest::Native, Ok(())) => {}
+            (RenewalRequest::Native, Err(why)) => self.tell_error(slot, why.code(), &why.to_string()),
+            (RenewalRequest::Mqtt { answer }, renewed) => self.renewed_mqtt(slot, answer, renewed),
+            (RenewalRequest::SocketIo { reply }, renewed) => {
+                self.reply(slot, reply, renewed.map_err(|why| (why.code(), why.to_string())));
             }
-        });
+        }
     }
 
     fn end_renewal(&mut self, slot: u32) {

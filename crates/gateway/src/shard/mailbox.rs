@@ -15,8 +15,7 @@
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
 
-use crate::fanout::mail::Mail;
-use crate::fanout::mail::Undelivered;
+use crate::fanout::mail::{Mail, Undelivered};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ use crate::protocol::mqtt::work::Done;
 use crate::session::gate::Permitted;
 use crate::session::registry::{Address, Session};
 use crate::session::stamp::Moment;
-use crate::shard::login::Then;
+use crate::session::verification::Pending;
 use crate::wire::Speaks;
 
 pub(crate) const ARRIVALS: usize = 4_096;
@@ -98,7 +97,7 @@ pub(crate) enum Reply {
     Verified {
         to: (u32, u64),
         answer: Result<Identity, Refused>,
-        then: Then,
+        pending: Pending,
     },
     LoggedIn {
         to: Vec<(u32, u64)>,

@@ -1,6 +1,6 @@
 //! Bytes to sockets.
 
-use crate::io::tail::Tail;
+use crate::io::socket::Flushed;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal::drawn_id;
 use crate::shard::Shard;
@@ -55,20 +55,12 @@ impl Shard {
         if connection.phase == Phase::Dead || connection.ended {
             return;
         }
-        let mut written = 0;
-        if connection.tail.is_none() {
-            match connection.transport.write(&mut [std::io::IoSlice::new(&bytes)]) {
-                Ok(count) => written = count,
-                Err(_) => return self.doom(slot, CloseReason::PeerReset),
-            }
-        }
+        let len = bytes.len();
+        let Ok(written) = connection.socket.send(bytes, now_tick) else {
+            return self.doom(slot, CloseReason::PeerReset);
+        };
         self.tally.bytes_out += written as u64;
-        if written < bytes.len() {
-            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
-            match written {
-                0 => tail.push(bytes),
-                begun => tail.push_begun(bytes.slice(begun..)),
-            }
+        if written < len {
             self.arm(slot);
         }
     }
@@ -77,7 +69,7 @@ impl Shard {
     pub(crate) fn cork(&mut self, slot: u32) {
         let now_tick = self.now.tick;
         if let Some(connection) = self.connection(slot) {
-            connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+            connection.socket.cork(now_tick);
         }
     }
 
@@ -88,29 +80,18 @@ impl Shard {
         if connection.phase == Phase::Dead {
             return;
         }
-        match connection.transport.flush() {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(_) => return self.doom(slot, CloseReason::PeerReset),
-        }
-        let Some(tail) = &mut connection.tail else {
-            if connection.phase == Phase::Closing {
-                self.end_writing(slot);
-            }
-            return;
+        let Ok(flushed) = connection.socket.flush(now_tick) else {
+            return self.doom(slot, CloseReason::PeerReset);
         };
-        match tail.write_to(&mut connection.transport, now_tick) {
-            Ok(count) => self.tally.bytes_out += count as u64,
-            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        if let Flushed::Blocked(count) | Flushed::Drained(count) = flushed {
+            self.tally.bytes_out += count as u64;
         }
-        if !tail.is_empty() {
-            return;
-        }
-        connection.tail = None;
-        match (connection.phase, connection.protocol) {
-            (Phase::Closing, _) => self.end_writing(slot),
-            (_, Protocol::Echo) => self.again.push(slot),
-            _ => self.advance(slot),
+        match (flushed, connection.phase, connection.protocol) {
+            (Flushed::Blocked(_), ..) => {}
+            (_, Phase::Closing, _) => self.end_writing(slot),
+            (Flushed::Idle, ..) => {}
+            (Flushed::Drained(_), _, Protocol::Echo) => self.again.push(slot),
+            (Flushed::Drained(_), ..) => self.advance(slot),
         }
     }
 
@@ -142,11 +123,10 @@ impl Shard {
     pub(crate) fn end_writing(&mut self, slot: u32) {
         let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
-        if connection.ended || !connection.transport.flush().unwrap_or(true) {
+        if connection.ended || !connection.socket.end_writing() {
             return;
         }
         connection.ended = true;
-        connection.transport.end();
         if connection.framing.is_websocket() {
             connection.deadline_tick = connection.deadline_tick.min(answer_due);
             self.arm(slot);

@@ -1,15 +1,10 @@
 //! Topic rules where they are enforced.
 
 use crate::lifecycle::phase::Phase;
-use crate::session::gate::Answering;
-use crate::session::gate::Gate;
-use crate::session::gate::{Asked, Permitted, end_durable};
-use crate::session::permission::Permissions;
-use crate::session::permission::Ruling;
-use crate::session::permission::needs_claims;
-use crate::session::permission::{Decided, Op, Verdicts, holder_of, knows};
-use crate::session::recheck::RETURNS;
-use crate::session::recheck::Recheck;
+use crate::session::gate::{Answering, Asked, Gate, Permitted, end_durable};
+use crate::session::operation::Op;
+use crate::session::permission::{Decided, Permissions, Ruling, Verdicts, holder_of, knows, needs_claims};
+use crate::session::recheck::{RETURNS, Recheck};
 use crate::session::registry::Session;
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
@@ -47,19 +42,10 @@ const TOPICS_PER_TURN: usize = 512;
 const PLACES_PER_TURN: usize = 4_096;
 
 impl Shard {
-    fn ruling(&self, session: &Session) -> Ruling {
-        let Some(rules) = self.delivery.rules().of(session.app) else { return Ruling::None };
-        if !knows(session, rules.rules.needs()) {
-            return Ruling::Unknown;
-        }
-        let holder = holder_of(session);
-        Ruling::By(rules, holder)
-    }
-
     /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
-    pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
+    pub(crate) fn run_op(&mut self, slot: u32, op: Box<dyn Operation>) {
         if let Some(gate) = self.gates.get_mut(&slot) {
-            let bytes: usize = gate.waiting.iter().chain([&op]).map(Op::bytes).sum();
+            let bytes: usize = gate.waiting.iter().chain([&op]).map(|op| op.bytes()).sum();
             let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
             if is_over || gate.waiting.len() >= WAITING_MAX {
                 return self.begin_close(slot, CloseReason::RateLimited);
@@ -69,9 +55,9 @@ impl Shard {
         self.try_op(slot, op);
     }
 
-    pub(crate) fn try_op(&mut self, slot: u32, op: Op) {
+    pub(crate) fn try_op(&mut self, slot: u32, op: Box<dyn Operation>) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
-        let (rules, holder) = match self.ruling(&session) {
+        let (rules, holder) = match ruling(&self.delivery, &session) {
             Ruling::None => {
                 let verdicts = op.denied_without_rules();
                 return self.perform(slot, op, Decided { rules: None, verdicts });
@@ -106,138 +92,13 @@ impl Shard {
         self.ask_webhooks(slot, Asked { op, rules, holder, action, verdicts, needed, durable });
     }
 
-    pub(crate) fn perform(&mut self, slot: u32, op: Op, Decided { rules, verdicts }: Decided) {
-        // A client names up to 1,000 topics at once.
-        let reason = |verdict: &Verdict| match verdict {
-            Verdict::Denied(reason) => Some(*reason),
-            Verdict::Allowed | Verdict::Ask => None,
-        };
-        let denied: HashMap<&str, Reason> =
-            verdicts.iter().filter_map(|(name, verdict)| Some((&**name, reason(verdict)?))).collect();
-        let denied = |name: &str| denied.get(name).copied();
-        match op {
-            Op::Subscribe { topics, since, reply } => {
-                let is_denied = |topic: &Topic| denied(topic.as_str()).is_some();
-                let (refused, topics): (Vec<Topic>, Vec<Topic>) = topics.into_iter().partition(is_denied);
-                let mut result = self.subscribe_all(slot, topics, since);
-                for topic in &refused {
-                    let Some(reason) = denied(topic.as_str()) else { continue };
-                    self.tell_topic(slot, "topic_forbidden", topic, reason.code(), reason.text());
-                    let text = format!("{topic}: {}", reason.text());
-                    result = result.and(Err(("topic_forbidden", text)));
-                }
-                match (reply, result) {
-                    (Some(reply), result) => self.reply(slot, reply, result),
-                    (None, Err((code, text))) if code != "topic_forbidden" => {
-                        self.tell_error(slot, code, &text)
-                    }
-                    (None, _) => {}
-                }
-            }
-            Op::Unsubscribe { topics } => {
-                if let Some(app) = self.app_of_session(slot) {
-                    self.unsubscribe_all(slot, app, &topics);
-                }
-            }
-            Op::MqttSubscribe(mut request) => {
-                request.refuse(|filter| denied(filter.plain()).map(|_| SubscribeRefused::NotAllowed));
-                self.make_mqtt_subscriptions(slot, request, rules);
-            }
-            Op::MqttUnsubscribe(request) => self.end_mqtt_subscriptions(slot, request),
-            Op::MqttPublish { published, answer } => {
-                let allowed = self.publishes(slot, &published.topic, rules.as_deref(), &verdicts);
-                self.publish_mqtt_allowed(slot, *published, answer, allowed);
-            }
-            Op::XmppSubscribe { topic, durable, request } => match denied(topic.as_str()) {
-                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
-                None => self.subscribe_xmpp(slot, topic, durable, rules, request),
-            },
-            Op::XmppUnsubscribe { topic, durable, request } => {
-                self.unsubscribe_xmpp(slot, topic, durable, request);
-            }
-            Op::XmppItems { topic, id, max, request } => match denied(topic.as_str()) {
-                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
-                None => self.tell_items(slot, topic, id, max, request),
-            },
-            Op::XmppPublish { topic, data, request } => {
-                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
-                self.publish_xmpp(slot, topic, data, request, allowed);
-            }
-            Op::XmppCreate { topic, request } => {
-                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
-                self.create_xmpp(slot, topic, request, allowed);
-            }
-        }
-    }
-
-    /// Where the app has rules for publishing they alone decide, else its filters do.
-    fn publishes(&mut self, slot: u32, topic: &Topic, rules: Option<&AppRules>, verdicts: &Verdicts) -> bool {
-        let Some(app) = self.app_of_session(slot) else { return false };
-        match rules.is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {
-            true => verdicts.first().is_some_and(|(_, verdict)| *verdict == Verdict::Allowed),
-            false => self.may_publish(app, topic),
-        }
-    }
-
-    /// What the rules make a device to a topic, in the words of XEP-0060 §4.1. Where a webhook decides it is not asked: the
-    /// device is nothing in particular until it tries.
-    pub(crate) fn affiliation(&mut self, slot: u32, topic: &Topic) -> Option<&'static str> {
-        let session = self.connection(slot)?.session.clone()?;
-        let filtered = self.may_publish(session.app, topic);
-        let (rules, holder) = match self.ruling(&session) {
-            Ruling::None => return Some(if filtered { "publisher" } else { "none" }),
-            Ruling::Unknown => return Some("none"),
-            Ruling::By(rules, holder) => (rules, holder),
-        };
-        let check = |action| match Delivery::is_ruled(topic.as_str()) {
-            true => self.delivery.check_topic(&rules, &holder, action, topic.as_str()),
-            false => Verdict::Allowed,
-        };
-        let publish = match rules.rules.rules(Action::Publish) {
-            Some(_) => check(Action::Publish),
-            None if filtered => Verdict::Allowed,
-            None => Verdict::Denied(Reason::Rule(Denied::NoRule)),
-        };
-        Some(match (check(Action::Subscribe), publish) {
-            (Verdict::Allowed, Verdict::Allowed) => "publisher",
-            (Verdict::Denied(_), Verdict::Allowed) => "publish-only",
-            (Verdict::Allowed, _) => "member",
-            (Verdict::Denied(_), Verdict::Denied(_)) => "outcast",
-            (Verdict::Ask, _) | (_, Verdict::Ask) => "none",
-        })
-    }
-
-    pub(crate) fn has_publish_rules(&self, app: AppId) -> bool {
-        self.delivery.rules().of(app).is_some_and(|rules| rules.rules.rules(Action::Publish).is_some())
-    }
-
-    fn app_of_session(&mut self, slot: u32) -> Option<AppId> {
-        Some(self.connection(slot)?.session.as_ref()?.app)
-    }
-
-    /// Whether a session may publish its will, by rules or filters; with [`Verdict::Ask`] whom to ask.
-    pub(crate) fn may_leave_will(
-        &self,
-        session: &Session,
-        topic: &Topic,
-    ) -> (Verdict, Option<(Arc<AppRules>, Holder)>) {
-        if !self.has_publish_rules(session.app) {
-            let allowed = self.may_publish(session.app, topic);
-            let denied = Verdict::Denied(Reason::Unanswered);
-            return (if allowed { Verdict::Allowed } else { denied }, None);
-        }
-        match self.ruling(session) {
-            Ruling::By(rules, holder) => {
-                let verdict = self.delivery.check_topic(&rules, &holder, Action::Publish, topic.as_str());
-                (verdict, Some((rules, holder)))
-            }
-            Ruling::None | Ruling::Unknown => (Verdict::Denied(Reason::Unanswered), None),
-        }
+    fn perform(&mut self, slot: u32, op: Box<dyn Operation>, decided: Decided) {
+        self.reply_to_adapter(slot, op, Reply::Decided(decided));
     }
 
     /// Whether a durable subscription that was made elsewhere may be heard: rules may have changed since it was allowed.
     pub(crate) fn may_hear(&self, session: &Session, topic: &Topic) -> bool {
-        match self.ruling(session) {
+        match ruling(&self.delivery, session) {
             Ruling::By(rules, holder) if Delivery::is_ruled(topic.as_str()) => {
                 !matches!(self.delivery.check_durable(&rules, &holder, topic), Verdict::Denied(_))
             }
@@ -245,21 +106,6 @@ impl Shard {
             Ruling::None => !needs_rule(topic.as_str()),
             Ruling::Unknown => false,
         }
-    }
-
-    /// Whether a session that goes on may keep a filter that its client subscribed to. What a webhook decides about was
-    /// asked for the log-in.
-    pub(crate) fn may_keep_filter(&self, session: &Session, permitted: &Permissions, filter: &str) -> bool {
-        if !Delivery::is_ruled(filter) {
-            return true;
-        }
-        let (rules, holder) = match self.ruling(session) {
-            Ruling::None => return !needs_rule(filter),
-            Ruling::Unknown => return false,
-            Ruling::By(rules, holder) => (rules, holder),
-        };
-        permitted.has(&rules, filter)
-            || self.delivery.check_topic(&rules, &holder, Action::Subscribe, filter) == Verdict::Allowed
     }
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends: what is denied is taken out of it, ended in
@@ -299,7 +145,9 @@ impl Shard {
             verdicts.push((topic.as_str().into(), verdict));
         }
         // A filter that the rules themselves deny ends its session when that would go on.
-        for filter in self.kept_filters(slot, logged_in.kept.as_deref()) {
+        let conversation = self.conversation(slot);
+        let stored = conversation.map(|conversation| conversation.stored_filters(logged_in.kept.as_deref()));
+        for filter in stored.unwrap_or_default() {
             let name = filter.plain();
             let is_known = opening.permitted.has(&rules, name)
                 || opening.denied.iter().any(|(denied, ..)| denied.as_str() == name)
@@ -351,23 +199,6 @@ impl Shard {
         match permitted.failed {
             true => self.fail_log_in(slot),
             false => self.queue_log_in(slot, generation),
-        }
-    }
-
-    /// Tells a client of a topic that it may not use, or not any more, where its protocol has words for it.
-    pub(crate) fn tell_topic(&mut self, slot: u32, code: &str, topic: &Topic, reason: &str, text: &str) {
-        let Some(protocol) = self.connection(slot).map(|connection| connection.protocol) else { return };
-        match protocol {
-            Protocol::Native => {
-                let mut json = Vec::new();
-                native::topic_error(&mut json, code, topic, reason, text);
-                self.send_json(slot, "error", &json);
-            }
-            Protocol::SocketIo => {
-                let packet = socket_io::encode::topic_error(code, topic, reason, text);
-                self.send_packet(slot, packet);
-            }
-            Protocol::Http | Protocol::Mqtt | Protocol::Xmpp | Protocol::Echo => {}
         }
     }
 
@@ -500,7 +331,7 @@ impl Shard {
                 continue;
             }
             let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
-            let cost = topics + self.mqtt_filters(slot).count();
+            let cost = topics + self.client_filters(slot).len();
             self.guard(Some(slot), |shard| {
                 if !shard.recheck_session(slot) {
                     recheck.returning.push(app, (slot, generation));
@@ -554,7 +385,8 @@ impl Shard {
         let mut ended: Vec<(Topic, Reason)> = Vec::new();
         let mut durable = Vec::new();
         // An API key may have made other durable subscriptions.
-        let of_client: HashSet<&str> = self.mqtt_filters(slot).map(|filter| filter.as_str()).collect();
+        let filters = self.client_filters(slot);
+        let of_client: HashSet<&str> = filters.iter().map(|filter| filter.as_str()).collect();
         for subscription in &connection.topics {
             let Some(topic) = self.topics.entry(subscription.index()).map(|entry| &entry.topic) else {
                 continue;
@@ -571,7 +403,7 @@ impl Shard {
         }
         let is_lost = |filter: &TopicFilter| matches!(check(filter.plain()), Verdict::Denied(_));
         let has_lost_filter =
-            self.mqtt_filters(slot).any(|filter| filter.topic().is_none() && is_lost(filter));
+            filters.iter().any(|filter| filter.topic().is_none() && is_lost(filter));
         if ended.is_empty() && !has_lost_filter {
             return true;
         }
@@ -588,11 +420,13 @@ impl Shard {
         match protocol {
             Protocol::Native | Protocol::SocketIo => {
                 for (topic, reason) in ended {
-                    self.tell_topic(slot, "topic_revoked", &topic, reason.code(), reason.text());
+                    let (code, text) = (reason.code(), reason.text());
+                    let notice = TopicNotice { code: "topic_revoked", topic: &topic, reason: code, text };
+                    self.send_topic_notice(slot, &notice);
                 }
             }
-            Protocol::Mqtt | Protocol::Xmpp => self.begin_close(slot, CloseReason::Unauthorized),
             Protocol::Http | Protocol::Echo => {}
+            _ => self.begin_close(slot, CloseReason::Unauthorized),
         }
         true
     }

@@ -53,8 +53,8 @@ impl Shard {
             let left = connection.expires_at.saturating_since(now.wall);
             due = due.min(now.tick_after(left));
         }
-        if let Some(tail) = &connection.tail {
-            due = due.min(tail.moved_tick.saturating_add(ticks(stall)).saturating_add(1));
+        if let Some(blocked_since) = connection.socket.blocked_since() {
+            due = due.min(blocked_since.saturating_add(ticks(stall)).saturating_add(1));
         }
         let due = due.max(now.tick + 1);
         if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
@@ -79,10 +79,8 @@ impl Shard {
         let late_post = self.is_late_post(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.timer = 0;
-        let stalled = connection
-            .tail
-            .as_ref()
-            .is_some_and(|tail| now.tick.saturating_sub(tail.moved_tick) > ticks(stall));
+        let blocked_since = connection.socket.blocked_since();
+        let stalled = blocked_since.is_some_and(|since| now.tick.saturating_sub(since) > ticks(stall));
         let expired = connection.session.is_some() && connection.expires_at <= now.wall;
         let over = connection.deadline_tick <= now.tick;
         match connection.phase {
@@ -106,7 +104,7 @@ impl Shard {
 
     fn time_out_head(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        if connection.transport.is_handshaking() {
+        if connection.socket.is_handshaking() {
             self.shared.metrics.handshake_failures.inc();
             return self.doom(slot, CloseReason::AuthTimeout);
         }

@@ -126,6 +126,6 @@ impl Shard {
 
 /// Of a connection that can be sent something right now.
 fn free_socket(connection: &Connection) -> Option<BorrowedFd<'_>> {
-    let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
-    connection.transport.plain().filter(|_| free)
+    let is_recipient = connection.is_alive() && connection.session.is_some();
+    connection.socket.idle_descriptor().filter(|_| is_recipient)
 }

@@ -16,13 +16,12 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress};
-use noroshi_protocol::ws::deflate::{FLUSH_END, STORED_BYTES_MAX, STORED_HEAD_BYTES, push_stored};
+use noroshi_protocol::ws::deflate::FLUSH_END;
 use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
 use noroshi_protocol::ws::{self};
 use noroshi_types::limits;
 
 use crate::wire::Framing;
-use crate::wire::dispatch::Dispatch;
 
 /// What a sync flush adds, and a stored block's head, with room to spare.
 pub(crate) const OVERHEAD_BYTES: usize = 64;
@@ -127,44 +126,12 @@ pub(crate) fn packed(framing: Framing, frame: Bytes) -> Bytes {
     }
 }
 
-/// Compresses the frame that `heads[begin..]` and `shared` make, where that pays: changes the head in place and returns what
-/// follows it.
-pub(crate) fn pack(
-    dispatch: &Dispatch,
-    window_bits: u8,
-    heads: &mut Vec<u8>,
-    begin: usize,
-    shared: Bytes,
-) -> Bytes {
-    let frame_bytes = heads.len() - begin + shared.len();
-    if !is_worth(frame_bytes, window_bits) {
-        return shared;
-    }
-    let is_frame = heads.len() == begin;
-    let Some(packed) = dispatch.deflated(&shared, is_frame).cloned() else { return shared };
-    if is_frame {
-        return packed;
-    }
-    let Some((opcode, head_bytes)) = ws::frame_head(&heads[begin..]) else { return shared };
-    let own = heads[begin + head_bytes..].to_vec();
-    let stored_bytes = if own.is_empty() { 0 } else { STORED_HEAD_BYTES + own.len() };
-    let payload_bytes = stored_bytes + packed.len();
-    if own.len() > STORED_BYTES_MAX || payload_bytes + head_bytes >= frame_bytes {
-        return shared;
-    }
-    heads.truncate(begin);
-    ws::push_deflated_head(heads, opcode, payload_bytes);
-    if !own.is_empty() {
-        push_stored(heads, &own);
-    }
-    packed
-}
-
 #[cfg(test)]
 mod tests {
     use noroshi_protocol::ws::{Inflater, Input, Opcode};
 
     use super::*;
+    use crate::wire::dispatch::Dispatch;
 
     /// What a frame says that a client reads, and whether it is compressed.
     fn read(frame: &[u8]) -> (Vec<u8>, bool) {
@@ -237,14 +204,14 @@ mod tests {
             let mut heads = b"before".to_vec();
             ws::push_frame_head(&mut heads, Opcode::Text, own.len() + shared.len());
             heads.extend_from_slice(own);
-            let rest = pack(&dispatch, 15, &mut heads, 6, shared.clone());
+            let rest = dispatch.pack(15, &mut heads, 6, shared.clone());
             assert_eq!(rest.as_ptr(), dispatch.deflated(&shared, false).expect("shorter").as_ptr());
             assert_eq!(&heads[..6], b"before");
             assert_eq!(read(&[&heads[6..], &rest].concat()), ([own, &shared].concat(), true));
         }
         let frame = ws::text_frame(&words(1_000));
         let mut heads = Vec::new();
-        let rest = pack(&dispatch, 15, &mut heads, 0, frame.clone());
+        let rest = dispatch.pack(15, &mut heads, 0, frame.clone());
         assert!(heads.is_empty());
         assert_eq!(read(&rest), (words(1_000), true));
     }
@@ -256,7 +223,7 @@ mod tests {
         let packed = frames.iter().filter(|frame| dispatch.deflated(frame, true).is_some()).count();
         assert!((12..40).contains(&packed), "{packed}");
         for frame in &frames {
-            assert_eq!(read(&pack(&dispatch, 15, &mut Vec::new(), 0, frame.clone())).0, words(1_000));
+            assert_eq!(read(&dispatch.pack(15, &mut Vec::new(), 0, frame.clone())).0, words(1_000));
         }
     }
 }

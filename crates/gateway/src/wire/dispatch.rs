@@ -5,12 +5,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use noroshi_protocol::mqtt::Outgoing;
 use noroshi_protocol::socket_io::{Notification, Variant};
+use noroshi_protocol::ws::deflate::{STORED_BYTES_MAX, STORED_HEAD_BYTES, push_stored};
 use noroshi_protocol::{native, sse, ws, xmpp};
-use noroshi_types::{Condition, Message, NotificationId, Topic, When};
+use noroshi_types::{Message, NotificationId, When};
 
-use crate::fanout::recent::Recent;
-use crate::session::registry::Key;
-use crate::shard::connection::Connection;
 use crate::wire::Framing;
 use crate::wire::deflate::{self, Form};
 use crate::wire::gzip::Packed;
@@ -61,13 +59,6 @@ impl Dispatch {
         })
     }
 
-    /// Whether pages of the backlog brought it to the connection, or its device had confirmed it before it came.
-    pub(crate) fn is_known(&self, connection: &Connection, recent: &Recent) -> bool {
-        let id = self.message.id;
-        let offered_before = || id <= connection.as_of || recent.has(id, connection.generation);
-        self.is_paged(connection.watermark) || self.again && offered_before()
-    }
-
     /// Whether pages of a backlog that reach up to `watermark` brought it.
     pub(crate) fn is_paged(&self, watermark: NotificationId) -> bool {
         !self.again && self.is_ordered() && self.message.id <= watermark
@@ -95,6 +86,33 @@ impl Dispatch {
         let forms = self.deflated.get_or_init(Box::default);
         let mut forms = forms.iter().map(|form| form.get_or_init(|| Form::of(shared, is_frame)));
         forms.find(|form| form.is_of(shared))?.packed()
+    }
+
+    /// Compresses the frame that `heads[begin..]` and `shared` make, where that pays: changes the head in place and returns what
+    /// follows it.
+    pub(crate) fn pack(&self, window_bits: u8, heads: &mut Vec<u8>, begin: usize, shared: Bytes) -> Bytes {
+        let frame_bytes = heads.len() - begin + shared.len();
+        if !deflate::is_worth(frame_bytes, window_bits) {
+            return shared;
+        }
+        let is_frame = heads.len() == begin;
+        let Some(packed) = self.deflated(&shared, is_frame).cloned() else { return shared };
+        if is_frame {
+            return packed;
+        }
+        let Some((opcode, head_bytes)) = ws::frame_head(&heads[begin..]) else { return shared };
+        let own = heads[begin + head_bytes..].to_vec();
+        let stored_bytes = if own.is_empty() { 0 } else { STORED_HEAD_BYTES + own.len() };
+        let payload_bytes = stored_bytes + packed.len();
+        if own.len() > STORED_BYTES_MAX || payload_bytes + head_bytes >= frame_bytes {
+            return shared;
+        }
+        heads.truncate(begin);
+        ws::push_deflated_head(heads, opcode, payload_bytes);
+        if !own.is_empty() {
+            push_stored(heads, &own);
+        }
+        packed
     }
 
     /// What all event streams under gzip share.
@@ -151,13 +169,4 @@ impl Dispatch {
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_stored() || self.message.topic.is_some()
     }
-}
-
-/// A condition with the keys of its topics, computed once for all shards.
-pub(crate) struct Audience {
-    pub(crate) condition: Condition,
-    /// In the order of `Condition::topics`.
-    pub(crate) topics: Vec<(Topic, Key)>,
-    /// Of the topic that every connection of the app hears.
-    pub(crate) everyone: Key,
 }

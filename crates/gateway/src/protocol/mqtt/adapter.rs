@@ -12,16 +12,22 @@ use super::job::Done;
 use super::{Mqtt, Request, send};
 use crate::config::Config;
 use crate::wire::dispatch::Dispatch;
-use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
+use crate::protocol::adapter::{Adapter, Cause, Matched, Offered, Opening};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::Begun;
-use crate::wire::Framing;
+use crate::wire::{Framing, Protocol};
 
 impl Adapter for Mqtt {
     type Request = Request;
     type Done = Done;
+
+    const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
+
+    fn open(opening: &Opening<'_>) -> Option<Self> {
+        Some(Mqtt::new(opening.now.tick))
+    }
 
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
         self.heard_tick = cx.now.tick;

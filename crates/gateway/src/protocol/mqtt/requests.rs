@@ -1,5 +1,7 @@
 //! Requests of an MQTT client that wait for an outcome.
 
+use std::any::Any;
+
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Answer, Conversation, OfferedWill, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
@@ -33,6 +35,10 @@ impl From<Request> for Box<dyn Operation> {
 }
 
 impl Operation for Request {
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
     fn action(&self) -> Action {
         match self {
             Request::Publish { .. } => Action::Publish,

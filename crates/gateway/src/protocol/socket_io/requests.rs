@@ -1,5 +1,7 @@
 //! Requests of a Socket.IO client that wait for an outcome, and the answers.
 
+use std::any::Any;
+
 use noroshi_delivery::rules::Reason;
 use noroshi_protocol::socket_io::{LogIn, Reply as Callback};
 use noroshi_types::{Position, Topic};
@@ -29,6 +31,10 @@ impl From<Request> for Box<dyn Operation> {
 }
 
 impl Operation for Request {
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
     fn names(&self) -> Vec<Box<str>> {
         match self {
             Request::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),

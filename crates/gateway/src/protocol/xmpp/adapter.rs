@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::io::tls::TlsSession;
 use crate::io::timer::ticks;
 use crate::lifecycle::phase::Phase;
-use crate::protocol::adapter::{Adapter, Cause, Offered};
+use crate::protocol::adapter::{Adapter, Cause, Offered, Opening};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
@@ -21,13 +21,19 @@ use crate::rate::Rate;
 use crate::session::login::Begun;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::Speaks;
+use crate::wire::{Protocol, Speaks};
 
 impl Adapter for Xmpp {
     type Request = Request;
     type Done = Done;
 
+    const PROTOCOL: Option<Protocol> = Some(Protocol::Xmpp);
     const WRITES_MARKED_FIRST: bool = true;
+
+    fn open(opening: &Opening<'_>) -> Option<Self> {
+        let has_starttls = opening.config.xmpp.starttls.is_some();
+        Some(Xmpp::new(opening.framing, opening.is_tls, has_starttls))
+    }
 
     fn handle_open(&mut self, cx: &mut Context<'_>) {
         self.refill_frames(cx);

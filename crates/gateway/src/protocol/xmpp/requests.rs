@@ -1,5 +1,7 @@
 //! Requests of an XMPP client that wait for an outcome.
 
+use std::any::Any;
+
 use noroshi_protocol::xmpp::{Action, Answer, Refusal, Request as Query};
 use noroshi_types::rule::Action as Ruled;
 use noroshi_types::{JsonText, NotificationId, Topic};
@@ -29,6 +31,10 @@ impl From<Request> for Box<dyn Operation> {
 }
 
 impl Operation for Request {
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
     fn action(&self) -> Ruled {
         match self {
             Request::Publish { .. } | Request::Create { .. } => Ruled::Publish,

@@ -42,7 +42,7 @@ impl Shard {
         head_len: usize,
     ) {
         let Some(connection) = self.connection(slot) else { return };
-        if connection.tail.is_some() {
+        if connection.socket.has_unsent() {
             // The last answer is not taken yet: nobody who heard it asks so early.
             return self.begin_close(slot, CloseReason::BadMessage);
         }
@@ -98,7 +98,7 @@ impl Shard {
         let peer = self.bridged.get(&slot).copied();
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
-        if let Some((mut stream, tls)) = connection.transport.into_parts() {
+        if let Some((mut stream, tls)) = connection.socket.into_parts() {
             self.deregister(&mut stream);
             let moved = Moved { tls, origin, bytes: bytes.to_vec(), peer };
             let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)), seat };

@@ -7,10 +7,10 @@ use noroshi_protocol::engine_io::{RequestError, Session, Sid};
 use noroshi_protocol::ws::{self, Input, Upgrade};
 use noroshi_types::CloseReason;
 
-use crate::io::transport::Transport;
+use crate::io::socket::Socket;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
-use crate::protocol::socket_io::{SocketIo, engine_packet};
+use crate::protocol::socket_io::engine_packet;
 use crate::shard::Shard;
 use crate::lifecycle::phase::Phase;
 use crate::wire::{Framing, Protocol};
@@ -74,17 +74,16 @@ impl Shard {
         let Some(probe) = self.at(slot, generation) else {
             return self.doom(session, CloseReason::PeerReset);
         };
-        let mut transport = std::mem::replace(&mut probe.transport, Transport::NONE);
-        let (tail, framing) = (probe.tail.take(), probe.framing);
+        let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
+        let framing = probe.framing;
         if let Some(Conversation::PollingRequest(request)) = probe.talk.as_deref_mut() {
             request.kind = Kind::Moved(session);
         }
         self.move_seat(slot, session);
-        let registered = transport.stream().map(|stream| self.reregister(stream, session));
+        let registered = socket.stream().map(|stream| self.reregister(stream, session));
         let Some(connection) = self.connection(session) else { return };
         let protocol = connection.protocol;
-        connection.transport = transport;
-        connection.tail = tail;
+        connection.socket = socket;
         self.set_protocol(session, protocol, framing);
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "a socket could not be registered");
