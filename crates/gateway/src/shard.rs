@@ -17,6 +17,7 @@ mod admission;
 pub(crate) mod backlog;
 mod close;
 pub(crate) mod connection;
+pub(crate) mod conversations;
 mod delivery;
 mod input;
 pub(crate) mod login;
@@ -45,7 +46,6 @@ use noroshi_protocol::ws::Inflater;
 use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use slab::Slab;
-use tokio::sync::oneshot;
 
 use crate::fanout::marks::Fanout;
 use crate::fanout::recent::Recent;
@@ -54,8 +54,6 @@ use crate::io::timer::{Precise, TICK_MS, Wheel};
 use crate::io::tls::TlsSession;
 use crate::lifecycle::drain::Round;
 use crate::lifecycle::strangers::Strangers;
-use crate::protocol::mqtt::work::Works;
-use crate::protocol::polling::Polled;
 use crate::session::gate::{Asking, Gate};
 use crate::session::login::{LogIns, Succession};
 use crate::session::outcome::Outcomes;
@@ -64,10 +62,13 @@ use crate::session::recheck::Recheck;
 use crate::session::renewal::Renewals;
 use crate::session::topic_index::TopicIndex;
 use crate::session::wildcard::Wildcards;
+use crate::protocol::mqtt;
+use crate::rate::jitter;
 use crate::shard::connection::Connection;
+use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Inlet, Mailbox};
 use crate::shard::shared::Shared;
-use crate::shard::timers::LEFTS_EVERY_MS;
+use crate::shard::timers::PARKED_EVERY_MS;
 use crate::wire::Protocol;
 use crate::wire::deflate::Saving;
 use crate::wire::gzip::Trailer;
@@ -129,7 +130,7 @@ pub(crate) struct Shard {
     pub(crate) fanout: Fanout,
     pub(crate) log_ins: LogIns,
     pub(crate) reads: Reads,
-    pub(crate) works: Works,
+    pub(crate) conversations: Conversations,
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
     /// Connections that wait for a webhook of topic rules, by their slots.
@@ -143,11 +144,6 @@ pub(crate) struct Shard {
     pub(crate) verifying: usize,
     /// Of connections whose new token is being verified, by their slots.
     pub(crate) renewals: HashMap<u32, Renewals>,
-    /// Questions of conversations to the store that are out.
-    pub(crate) asked: usize,
-    /// The last message that each XMPP connection publishes, until it has its place in the order: the next one waits for
-    /// that.
-    pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
     pub(crate) tally: Tally,
     /// While a drain is under way.
     pub(crate) round: Option<Round>,
@@ -160,15 +156,13 @@ pub(crate) struct Shard {
     pub(crate) inflater: Inflater,
     /// Sockets whose handshake goes on in a later turn, first come first.
     pub(crate) handshakes: VecDeque<u32>,
-    /// Sessions that began with polling, by what their requests name them.
-    pub(crate) polled: Polled,
     /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
     pub(crate) handshake_left: Duration,
     /// Made on the shard's own thread, which alone may submit.
     #[cfg(feature = "io-uring")]
     pub(crate) uring: Option<crate::io::uring::Uring>,
-    /// When sessions without a connection are looked after next.
-    pub(crate) lefts_due_ms: u64,
+    /// When sessions without a connection are handled next.
+    pub(crate) parked_due_ms: u64,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -187,6 +181,7 @@ impl Shard {
         let recent = Recent::new(shared.registry.is_shared());
         Self {
             index,
+            conversations: Conversations::new(shared.clone(), index),
             shared,
             delivery,
             poll,
@@ -203,7 +198,6 @@ impl Shard {
             fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
-            works: Works::default(),
             succeeding: HashMap::new(),
             gates: HashMap::new(),
             gate_number: 0,
@@ -212,8 +206,6 @@ impl Shard {
             outcomes: Outcomes::default(),
             verifying: 0,
             renewals: HashMap::new(),
-            asked: 0,
-            publishing: HashMap::new(),
             tally: Tally::default(),
             round: None,
             again: Vec::new(),
@@ -221,11 +213,10 @@ impl Shard {
             scratch: Vec::new(),
             inflater: Inflater::default(),
             handshakes: VecDeque::new(),
-            polled: Polled::default(),
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
             uring: None,
-            lefts_due_ms: 0,
+            parked_due_ms: 0,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -308,7 +299,7 @@ impl Shard {
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
-        self.guard(None, Shard::send_works);
+        self.guard(None, Shard::start_jobs);
         self.pulse();
         self.answer_polls();
         self.settle();
@@ -345,7 +336,7 @@ impl Shard {
             || self.has_next_mail()
             || self.recheck.as_ref().is_some_and(Recheck::has_work)
             || !self.inlet.arrivals.is_empty()
-            || self.polled.has_work();
+            || self.conversations.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }
@@ -354,8 +345,8 @@ impl Shard {
         if let Some(at_ms) = self.precise.next_ms() {
             ms = ms.min(at_ms.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)));
         }
-        if self.index == 0 && !self.shared.lefts.is_empty() {
-            ms = ms.min(LEFTS_EVERY_MS);
+        if self.index == 0 && !self.shared.services.of::<mqtt::Service>().sessions.is_empty() {
+            ms = ms.min(PARKED_EVERY_MS);
         }
         if let Some(recheck) = &self.recheck {
             ms = ms.min(recheck.patience_ms(self.now.ms32()));
@@ -438,11 +429,7 @@ impl Shard {
 
     /// A number below `below`, for spreading things out: not for secrets (splitmix64).
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % below.max(1)
+        jitter(&mut self.random, below)
     }
 
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
@@ -466,13 +453,11 @@ impl Shard {
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
-            Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
+            Reply::Done { to, done } => self.handle_done(to, done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
-            Reply::Checked { to, result } => self.handle_checked(to, result),
-            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
 }

@@ -81,6 +81,9 @@ pub(crate) trait Adapter: Sized {
     /// what it sends (XEP-0198 §4).
     const WRITES_MARKED_FIRST: bool = false;
 
+    /// Whether the client sends a packet before it ends a stream, so that an end without one is a reset.
+    const ANNOUNCES_END: bool = false;
+
     /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
     fn open(opening: &Opening<'_>) -> Option<Self> {
         let _ = opening;

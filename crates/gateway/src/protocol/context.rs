@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::fanout::ring::Ring;
 use crate::io::timer::Now;
 use crate::lifecycle::phase::Phase;
-use crate::rate::{Bucket, Rate};
+use crate::rate::{Bucket, Rate, jitter};
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Decided;
 use crate::session::registry::{Address, Session};
@@ -42,7 +42,6 @@ pub(crate) struct Facts {
     pub(crate) protocol: Protocol,
     pub(crate) framing: Framing,
     pub(crate) phase: Phase,
-    pub(crate) is_tls: bool,
     /// Why it closes, if it does.
     pub(crate) close_reason: Option<CloseReason>,
     /// Why no device may log in now.
@@ -233,7 +232,7 @@ impl Context<'_> {
 
     /// A number below `below`, to spread load. Not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        crate::shard::jitter(self.random, below)
+        jitter(self.random, below)
     }
 
     /// Whether topic rules of an app decide who publishes.

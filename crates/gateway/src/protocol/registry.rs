@@ -83,6 +83,13 @@ macro_rules! protocols {
                 None
             }
 
+            /// See [`Adapter::ANNOUNCES_END`].
+            pub(crate) fn announces_end(&self) -> bool {
+                match self {
+                    $($(#[$attribute])* Self::$name(_) => <$adapter>::ANNOUNCES_END,)*
+                }
+            }
+
             /// See [`Adapter::end`].
             pub(crate) fn end(self, cx: &mut Context<'_>) -> Option<Self> {
                 match self {

@@ -9,8 +9,7 @@
 //! (`Config::conformance`), with the same input and output.
 
 use bytes::Bytes;
-use noroshi_protocol::engine_io::session::Output;
-use noroshi_protocol::engine_io::{self, Data, Outgoing, Packet, PacketError, Session, Sid};
+use noroshi_protocol::engine_io::{Data, Outgoing, Packet, PacketError, Session, Sid};
 use noroshi_protocol::socket_io::{Action, Conversation, Echo};
 use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_types::SessionId;

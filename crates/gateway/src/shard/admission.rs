@@ -84,10 +84,8 @@ impl Shard {
             self.bridged.insert(slot, peer);
         }
         self.begin_stranger(slot);
-        match speaks {
-            Speaks::Http => {}
-            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
-            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
+        if let Some(protocol) = speaks.protocol() {
+            self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);
         if let Some(mut bytes) = head {

@@ -7,7 +7,7 @@ use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_events::Event;
-use noroshi_protocol::{native, ws};
+use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
 /// Places for connections that are kept however few are in use: 25 KiB.
@@ -40,23 +40,13 @@ impl Shard {
         if reason == CloseReason::SlowConsumer {
             connection.socket.discard_unsent();
         }
-        let (protocol, framing) = (connection.protocol, connection.framing);
+        let framing = connection.framing;
         if reason == CloseReason::SlowConsumer {
             // What was cut is counted, so no trailer would be right.
             self.trailers.remove(&slot);
         }
         if let Some(code) = reason.websocket_code() {
-            match protocol {
-                Protocol::Native => {
-                    let mut json = Vec::new();
-                    native::close(&mut json, reason, after_ms);
-                    self.send_json(slot, "close", &json);
-                }
-                // Http and Echo have a word where they have a conversation.
-                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
-                    self.say_last_word(slot, reason, after_ms);
-                }
-            }
+            self.send_close(slot, reason, after_ms);
             if framing.is_websocket() && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
@@ -117,7 +107,7 @@ impl Shard {
     /// Takes a connection out of everything but the slab.
     pub(crate) fn leave(&mut self, slot: u32) {
         self.succeeding.remove(&slot);
-        self.end_talk(slot);
+        self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
         connection.permit = None;
@@ -128,7 +118,7 @@ impl Shard {
     pub(crate) fn part_session(&mut self, slot: u32) {
         self.gates.remove(&slot);
         self.renewals.remove(&slot);
-        self.publishing.remove(&slot);
+        self.conversations.requests.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
         let topics = std::mem::take(&mut connection.topics);

@@ -7,25 +7,32 @@
 //! Invariants: effects of a connection that ends meanwhile are dropped, except for those that concern others. The
 //! buffers of effects are reused, so a call of an adapter allocates nothing for them.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_protocol::ws::Input;
-use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
 
 use super::Shard;
-use super::connection::{Connection, Origin, Phase, Subscription};
-use crate::shard::mailbox::Reply as Mailed;
-use crate::protocol::adapter::{At, Outside};
-use crate::protocol::context::{Context, Facts, Peers, Progress, Timers};
+use super::mailbox::Reply as Mailed;
+use super::shared::Shared;
+use crate::fanout::mail::Mail;
+use crate::io::tls::TlsSession;
+use crate::lifecycle::phase::{Origin, Phase};
+use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
-use crate::protocol::polling::PollingSessions;
-use crate::protocol::registry::{Conversation, Done, Job, Request};
-use crate::protocol::requests::PendingRequests;
+use crate::protocol::legs::PollingSessions;
+use crate::protocol::registry::Conversation;
+use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::Begun;
-use crate::session::registry::Session;
+use crate::session::operation::Operation;
+use crate::session::registry::Address;
 
+mod event_stream;
 mod polling;
 mod subscription;
+mod websocket;
 
 /// Buffers of effects that are kept: an effect that calls the adapter again uses the next one.
 const BUFFERS_MAX: usize = 8;
@@ -33,11 +40,44 @@ const BUFFERS_MAX: usize = 8;
 const BUFFER_EFFECTS_MAX: usize = 64;
 
 /// What the adapters of one shard share.
-#[derive(Default)]
 pub(crate) struct Conversations {
     buffers: Vec<Vec<Effect>>,
+    inbox: Arc<dyn Inbox>,
     pub(crate) requests: PendingRequests,
     pub(crate) polled: PollingSessions,
+}
+
+impl Conversations {
+    pub(crate) fn new(shared: Arc<Shared>, index: u16) -> Self {
+        Self {
+            buffers: Vec::new(),
+            inbox: Arc::new(ShardInbox { shared, index: index.into() }),
+            requests: PendingRequests::default(),
+            polled: PollingSessions::default(),
+        }
+    }
+}
+
+/// Results of jobs reach the shard by its mailbox.
+struct ShardInbox {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Inbox for ShardInbox {
+    fn complete(&self, to: At, done: Box<dyn Completed>) {
+        self.shared.mailboxes[self.index].reply(Mailed::Done { to, done });
+    }
+}
+
+impl Network for Shared {
+    fn relay(&self, to: Address, stanza: Bytes) {
+        let _ = self.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+    }
+
+    fn wake_first_shard(&self) {
+        self.mailboxes[0].wake();
+    }
 }
 
 /// Which effects are carried out.
@@ -102,7 +142,6 @@ impl Shard {
             protocol: connection.protocol,
             framing: connection.framing,
             phase: connection.phase,
-            is_tls: connection.transport.is_tls(),
             close_reason: connection.close_reason,
             turns_away,
         };
@@ -128,10 +167,11 @@ impl Shard {
                 watermark: connection.watermark,
             },
             peers: Peers {
-                mailboxes: &shared.mailboxes,
+                network: &**shared,
                 has_mail: !inlet.mail.is_empty() || !fanout.stalled.is_empty(),
             },
             requests: &mut self.conversations.requests,
+            inbox: &self.conversations.inbox,
             effects,
             frames: &mut connection.frames,
             frames_in: &mut self.tally.frames_in,
@@ -157,9 +197,7 @@ impl Shard {
             Effect::Close(reason) => self.begin_close(slot, reason),
             Effect::Abort(reason) => self.doom(slot, reason),
             Effect::Verify { token, app, request } => {
-                self.identify(slot, token.as_deref(), app.as_deref(), move |shard, slot, answer| {
-                    shard.reply_to_adapter(slot, request, Reply::Verified(answer));
-                });
+                self.identify(slot, token.as_deref(), app.as_deref(), request);
             }
             Effect::Attach(attach) => {
                 let Attach { identity, topics, resume } = *attach;
@@ -189,11 +227,50 @@ impl Shard {
             }
             Effect::RenewToken { token, request } => {
                 if self.connection(slot).is_some_and(|connection| connection.session.is_some()) {
-                    self.renew(slot, &token, move |shard, slot, renewed| {
-                        shard.reply_to_adapter(slot, request, Reply::Renewed(renewed));
-                    });
+                    self.renew(slot, &token, request);
                 }
             }
+            Effect::StartTls(session) => self.start_tls(slot, *session),
+            Effect::Resume { at, id } => {
+                let Some(generation) = self.connection(slot).map(|connection| connection.generation) else {
+                    return;
+                };
+                let successor = Address { shard: self.index, slot, generation };
+                self.shared.mailboxes[usize::from(at.shard)].resume(at, id, successor);
+            }
+            Effect::CloseSession { at, reason } => {
+                self.shared.mailboxes[usize::from(at.shard)].close(at, reason);
+            }
+            Effect::SubscribeTopic { topic, durable, retained } => {
+                self.subscribe_topic(slot, topic, durable, retained);
+            }
+            Effect::AddFilter(filter) => {
+                if let Some(app) = self.app_of(slot) {
+                    self.wildcards.add(app, &filter, slot);
+                }
+            }
+            Effect::RemoveFilter(filter) => {
+                if let Some(app) = self.app_of(slot) {
+                    self.wildcards.remove(app, &filter, slot);
+                }
+            }
+            Effect::Recheck(rules) => self.recheck_if_changed(slot, rules.as_ref()),
+            Effect::MakeRoom => self.make_room(slot),
+            Effect::Advance => self.advance(slot),
+            Effect::Reread(after) => self.read_anew(slot, after),
+            Effect::Continue(request) => self.reply_to_adapter(slot, request, Reply::Continue),
+            Effect::Relay { to, stanza } => {
+                if self.at(to.slot, to.generation).is_some() {
+                    self.deliver_stanza(to.slot, &stanza);
+                    self.arm(to.slot);
+                }
+            }
+            Effect::KeepEarly(text) => self.keep_early(slot, text),
+            Effect::BeginGzip => self.begin_gzip(slot),
+            Effect::DetectVanishedPeer => self.detect_vanished_peer(slot),
+            Effect::SendKeepAlive => self.send_keep_alive(slot),
+            Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
+            Effect::RefuseBusy => self.refuse_busy(slot),
             Effect::WakeAt(at_ms) => self.precise.arm(slot, at_ms),
             Effect::Engine(output) => self.carry_out_engine(slot, output),
             Effect::EngineSettled => self.let_go(slot),
@@ -227,12 +304,26 @@ impl Shard {
         self.arm(slot);
     }
 
+    /// What follows on the socket is TLS.
+    fn start_tls(&mut self, slot: u32, session: TlsSession) {
+        let Some(connection) = self.connection(slot) else { return };
+        // The answer to the request is a few bytes: a client that does not take them takes nothing.
+        if connection.socket.has_unsent() {
+            return self.begin_close(slot, CloseReason::SlowConsumer);
+        }
+        if let Err(error) = self.begin_tls(slot, session) {
+            tracing::warn!(%error, "STARTTLS failed");
+            return self.doom(slot, CloseReason::Internal);
+        }
+        self.converse(slot, |conversation, cx| conversation.handle_tls(cx));
+    }
+
     /// The session is attached. Returns bytes that came early: they follow behind the first page.
     pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
     }
 
-    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Request, reply: Reply) {
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Box<dyn Operation>, reply: Reply) {
         self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
     }
 
@@ -252,10 +343,76 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_recovered(cx, topic, complete));
     }
 
+    /// A stanza of another session.
+    pub(crate) fn deliver_stanza(&mut self, slot: u32, stanza: &Bytes) {
+        self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
+    }
+
+    /// The connection that had the session which this one asks for has left it.
+    pub(crate) fn report_predecessor_gone(&mut self, slot: u32) {
+        self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
+    }
+
+    /// Filters that the client subscribed to.
+    pub(crate) fn client_filters(&self, slot: u32) -> Vec<&TopicFilter> {
+        self.conversation(slot).map(Conversation::client_filters).unwrap_or_default()
+    }
+
+    /// Whether the session of this connection is the one with this id.
+    pub(crate) fn is_resumed_by(&self, slot: u32, id: &str) -> bool {
+        self.conversation(slot).is_some_and(|conversation| conversation.is_resumable_as(id))
+    }
+
+    /// Whether a close frame would hide the end from the client.
+    pub(crate) fn misses_close_frames(&self, slot: u32) -> bool {
+        self.conversation(slot).is_some_and(Conversation::misses_close_frames)
+    }
+
+    /// Starts the jobs whose turn it is.
+    pub(crate) fn start_jobs(&mut self) {
+        while self.conversations.requests.running < JOBS_MAX {
+            let Some((slot, generation)) = self.conversations.requests.waiting.pop_front() else { break };
+            if self.at(slot, generation).is_some() {
+                self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Job));
+            }
+        }
+        while let Some((app, (slot, generation))) = self.conversations.requests.scans.pop() {
+            let is_there = self.at(slot, generation).is_some();
+            let started = is_there
+                && self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Scan)) == Some(true);
+            if !started {
+                self.conversations.requests.scans.done(app);
+            }
+        }
+    }
+
+    /// The result of a job.
+    pub(crate) fn handle_done(&mut self, at: At, done: Box<dyn Completed>) {
+        let (slot, generation) = at;
+        let is_connected = self.at(slot, generation).is_some();
+        let (services, delivery) = (&self.shared.services, &self.delivery);
+        let requests = &mut self.conversations.requests;
+        if let Some(done) = done.settle(&mut Outside { services, delivery, requests, at, is_connected }) {
+            self.guard(Some(slot), |shard| {
+                shard.converse(slot, |conversation, cx| conversation.handle_done(cx, done));
+                shard.arm(slot);
+            });
+        }
+    }
+
     /// The adapter's time has come (`Connection::ping_tick`).
     pub(crate) fn handle_timeout(&mut self, slot: u32) {
-        self.converse(slot, |conversation, cx| conversation.handle_timeout(cx));
+        if self.converse(slot, |conversation, cx| conversation.handle_timeout(cx)).is_none()
+            && let Some(connection) = self.connection(slot)
+        {
+            connection.ping_tick = u32::MAX;
+        }
         self.arm(slot);
+    }
+
+    /// The deadline of an open connection has come.
+    pub(crate) fn handle_deadline(&mut self, slot: u32) {
+        self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
     }
 
     /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
@@ -276,6 +433,10 @@ impl Shard {
             connection.talk = stays.map(Box::new);
         }
         self.carry_out(slot, Extent::All, effects);
+    }
+
+    fn app_of(&self, slot: u32) -> Option<AppId> {
+        Some(self.connections.get(slot as usize)?.session.as_ref()?.app)
     }
 
     /// A log-in is expected on an open connection; the adapter knows until when.

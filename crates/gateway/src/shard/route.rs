@@ -6,7 +6,7 @@ use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
 use noroshi_protocol::sse;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
-use noroshi_types::{NotificationId, Topic, limits};
+use noroshi_types::{Topic, limits};
 
 use crate::config::Config;
 use crate::protocol::credentials::Credentials;

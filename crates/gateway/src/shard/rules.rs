@@ -2,8 +2,9 @@
 
 use crate::lifecycle::phase::Phase;
 use crate::session::gate::{Answering, Asked, Gate, Permitted, end_durable};
-use crate::session::operation::Op;
-use crate::session::permission::{Decided, Permissions, Ruling, Verdicts, holder_of, knows, needs_claims};
+use crate::protocol::effect::{Reply as Outcome, TopicNotice};
+use crate::session::operation::Operation;
+use crate::session::permission::{Decided, Ruling, Verdicts, holder_of, knows, needs_claims, ruling};
 use crate::session::recheck::{RETURNS, Recheck};
 use crate::session::registry::Session;
 use crate::shard::Shard;
@@ -12,13 +13,11 @@ use crate::wire::Protocol;
 use futures_util::future::join_all;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
-use noroshi_protocol::mqtt::{SubscribeRefused, TopicFilter};
-use noroshi_protocol::xmpp::{self, Refusal};
-use noroshi_protocol::{native, socket_io};
+use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::LoggedIn;
-use noroshi_types::rule::{Action, Claims, Denied};
+use noroshi_types::rule::{Action, Claims};
 use noroshi_types::topic::needs_rule;
-use noroshi_types::{AppId, CloseReason, Topic, limits};
+use noroshi_types::{CloseReason, Topic, limits};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -93,7 +92,7 @@ impl Shard {
     }
 
     fn perform(&mut self, slot: u32, op: Box<dyn Operation>, decided: Decided) {
-        self.reply_to_adapter(slot, op, Reply::Decided(decided));
+        self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
     /// Whether a durable subscription that was made elsewhere may be heard: rules may have changed since it was allowed.

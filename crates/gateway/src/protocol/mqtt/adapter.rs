@@ -24,6 +24,8 @@ impl Adapter for Mqtt {
     type Done = Done;
 
     const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
+    /// An end without DISCONNECT is what a will is for.
+    const ANNOUNCES_END: bool = true;
 
     fn open(opening: &Opening<'_>) -> Option<Self> {
         Some(Mqtt::new(opening.now.tick))

@@ -16,7 +16,7 @@ use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
 };
-use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Place, Share};
+use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Share};
 use noroshi_types::{CloseReason, Message, NotificationId, Request as Publication, Target, Topic};
 
 use super::final_write::FinalWrite;
@@ -39,7 +39,7 @@ const QUEUED_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) enum Task {
     Publish {
-        request: Box<Request>,
+        request: Box<Publication>,
         clears: bool,
         answer: Option<Answer>,
     },

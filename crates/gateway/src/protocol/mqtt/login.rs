@@ -22,12 +22,6 @@ use crate::protocol::effect::{Attach, Effect};
 use crate::session::login::Begun;
 use crate::session::verification::close_reason;
 
-/// Why a client is not let in.
-enum NotIn {
-    For(CloseReason),
-    Refused(LogInRefused),
-}
-
 /// What a session continues with.
 #[derive(Default)]
 struct Continued {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos};
-use noroshi_types::{JsonText, Push, Request, Target, Topic, Ttl, Urgency, When, limits};
+use noroshi_types::{JsonText, Push, Request as Provided, Target, Topic, Ttl, Urgency, When, limits};
 
 use super::job::Task;
 use super::{Mqtt, Request, origin};
@@ -29,11 +29,11 @@ pub(crate) struct Published {
 
 impl Published {
     /// The second value: whether to delete the topic's retained message first ([MQTT-3.3.1-6]).
-    pub(crate) fn request(self) -> (Request, bool) {
+    pub(crate) fn request(self) -> (Provided, bool) {
         // Without an expiry it is stored for the longest time possible.
         let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
         let clears = self.retain && !self.has_payload;
-        let request = Request {
+        let request = Provided {
             target: Target::Topic(self.topic),
             // At most once: for connected devices only.
             when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },

@@ -12,13 +12,11 @@ use std::sync::Arc;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::{Error as StoreError, RetainedScan};
-use noroshi_types::{AppId, Message, NotificationId};
+use noroshi_types::{Message, NotificationId};
 
-use super::work::{Done, Job};
+use super::service;
+use crate::protocol::services::Services;
 use crate::session::registry::Session;
-use crate::shard::Shard;
-use crate::shard::mailbox::Reply;
-use crate::shard::shared::Shared;
 
 /// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
 pub(crate) const PAGES_AT_ONCE: usize = 2;

@@ -28,6 +28,8 @@ impl Adapter for Xmpp {
     type Done = Done;
 
     const PROTOCOL: Option<Protocol> = Some(Protocol::Xmpp);
+    /// An end without `</stream:stream>` suspends the session.
+    const ANNOUNCES_END: bool = true;
     const WRITES_MARKED_FIRST: bool = true;
 
     fn open(opening: &Opening<'_>) -> Option<Self> {

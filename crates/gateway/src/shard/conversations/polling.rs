@@ -14,17 +14,17 @@ use noroshi_protocol::engine_io::{self, Outgoing, RequestError, Session, Sid};
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_types::CloseReason;
 
-use crate::io::transport::Transport;
+use crate::io::socket::Socket;
 use crate::rate::{Bucket, Rate};
 use crate::protocol::context::Context;
-use crate::protocol::polling::{Kind, Legs, PollingRequest};
+use crate::protocol::legs::Legs;
+use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
-use crate::protocol::socket_io::{SocketIo, Start, websocket_frame};
+use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
 use crate::shard::Shard;
 use crate::lifecycle::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
-use crate::shard::route::Opener;
 
 mod request;
 mod upgrade;
@@ -87,11 +87,6 @@ impl Shard {
         })?
     }
 
-    /// Whether the client learns of the end only from the end of the TCP connection: a close frame would hide it.
-    pub(crate) fn misses_close_frames(&mut self, slot: u32) -> bool {
-        self.socket_io(slot).is_some_and(|socket_io| socket_io.misses_close_frames())
-    }
-
     /// Asks for a call when the session or its conversation needs one.
     fn await_socket_io(&mut self, slot: u32) {
         self.with_socket_io(slot, SocketIo::set_timeout);
@@ -109,7 +104,7 @@ impl Shard {
         socket_io.legs = Some(Box::new(Legs::new(sid, network)));
         let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
         let generation = shared.next_generation(self.now.wall);
-        let mut connection = Connection::new(Transport::NONE, generation, frames);
+        let mut connection = Connection::new(Socket::NONE, generation, frames);
         (connection.protocol, connection.framing) = (SocketIo::protocol_of(mount), Framing::Polling);
         begin_socket_io(&mut connection, socket_io);
         shared.metrics.connections(connection.protocol, connection.framing).inc();

@@ -38,6 +38,17 @@ impl Shard {
         Ok(())
     }
 
+    /// Subscribes to one topic. `retained`: also read its retained message, for a topic that is subscribed already too.
+    pub(super) fn subscribe_topic(&mut self, slot: u32, topic: Topic, durable: bool, retained: Option<bool>) {
+        let Some(app) = self.app_of(slot) else { return };
+        let key = self.shared.registry.topic_key(app, &topic);
+        let kind = if durable { Subscription::durable } else { Subscription::own };
+        match retained {
+            Some(retained) => self.hear(slot, topic, key, kind, retained),
+            None => self.subscribe(slot, topic, key, kind, None),
+        }
+    }
+
     /// Counts a subscription that only the app's quota refuses.
     pub(crate) fn over_subscriptions(&self, app: AppId, most: usize) -> Option<noroshi_delivery::OverQuota> {
         let is_quota = most < limits::TOPICS_PER_DEVICE_MAX;

@@ -16,7 +16,7 @@ use noroshi_types::CloseReason;
 use super::headers;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::lifecycle::clients::Seat;
-use crate::protocol::adapter::At;
+use crate::protocol::requests::At;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::shard::Shard;
