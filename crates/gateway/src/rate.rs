@@ -50,15 +50,6 @@ impl Bucket {
     }
 }
 
-/// A number below `below`, to spread load (splitmix64). Not for secrets.
-pub(crate) fn jitter(random: &mut u64, below: u64) -> u64 {
-    *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *random;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (z ^ (z >> 31)) % below.max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,9 +17,9 @@ use super::requests::{At, Completed, Inbox, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::ring::Ring;
-use crate::io::timer::Now;
+use crate::io::timer::{Jitter, Now};
 use crate::lifecycle::phase::Phase;
-use crate::rate::{Bucket, Rate, jitter};
+use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Decided;
 use crate::session::registry::{Address, Session};
@@ -112,10 +112,7 @@ impl Progress<'_> {
 
     /// Topics that the connection itself subscribed to.
     pub(crate) fn own_topics(&self) -> Vec<Topic> {
-        let own = self.subscriptions.iter().filter(|subscription| subscription.is_own());
-        own.filter_map(|subscription| self.topics.entry(subscription.index()))
-            .map(|entry| entry.topic.clone())
-            .collect()
+        self.topics.own(self.subscriptions)
     }
 
     pub(crate) fn catch_up(&mut self) -> &mut CatchUp {
@@ -152,7 +149,7 @@ pub(crate) struct Context<'a> {
     pub(crate) effects: &'a mut Vec<Effect>,
     pub(crate) frames: &'a mut Bucket,
     pub(crate) frames_in: &'a mut u64,
-    pub(crate) random: &'a mut u64,
+    pub(crate) jitter: &'a mut Jitter,
 }
 
 impl Context<'_> {
@@ -232,12 +229,7 @@ impl Context<'_> {
 
     /// A number below `below`, to spread load. Not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        jitter(self.random, below)
-    }
-
-    /// Whether topic rules of an app decide who publishes.
-    pub(crate) fn has_publish_rules(&self, app: AppId) -> bool {
-        self.delivery.rules().of(app).is_some_and(|rules| rules.rules.rules(Action::Publish).is_some())
+        self.jitter.draw(below)
     }
 
     /// Whether the client may publish to the topic of a request. Rules for publishing decide alone where the app has

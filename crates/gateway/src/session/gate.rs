@@ -1,47 +1,129 @@
-//! Where a connection waits for a webhook of topic rules: what it asked for waits at its *gate*, and what it asks for
-//! meanwhile waits behind that, so nothing changes its order. A log-in waits at a gate too.
+//! Where a connection waits for a webhook of topic rules: the operation waits at its *gate*, and what the client asks for
+//! meanwhile waits behind it, so the order stays. A log-in waits at a gate too.
 //!
-//! A gate ends with its session, and the question is dropped with it. Every question sends one answer, even if it is
-//! dropped or panics, so the shard knows how many are out.
+//! Owns the questions that one shard has asked; it does not decide what an answer means. A gate ends with its session, and
+//! the question is dropped with it. Every question sends one answer, even if it is dropped or panics, so the count of
+//! questions under way stays exact.
 //!
-//! An answer counts only while the rules are those that had it asked: after a change the operation is decided again.
+//! An answer counts only while the rules are those that were in force when it was asked: after a change the operation is
+//! decided again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Holder};
+use noroshi_delivery::rules::{AppRules, Holder, Reason, Verdict};
 use noroshi_store::Error as StoreError;
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, Topic};
+use noroshi_types::{AppId, Topic, limits};
 
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::permission::Verdicts;
 
-/// Questions of one shard that are out at once: no more connections than that wait for a webhook.
+/// Questions of one shard under way: at most so many connections wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
+/// Operations that wait at one gate.
+const WAITING_MAX: usize = 64;
+/// What they hold together, where several wait: with [`ASKING_MAX`] 64 MiB of a shard. One may wait in any case: its
+/// message was not too large.
+const WAITING_BYTES_MAX: usize = limits::CLIENT_MESSAGE_BYTES;
 
-/// Questions of one shard that are out, those of gates that ended among them. Apps share the places: an app may ask while
-/// it holds fewer than three for each free place, so an app whose webhook hangs leaves a quarter of the places to others.
+/// The gates of one shard.
 #[derive(Default)]
-pub(crate) struct Asking {
+pub(crate) struct Gates {
+    by_slot: HashMap<u32, Gate>,
+    /// The number of the last gate.
+    last: u64,
+    asking: Asking,
+}
+
+/// Questions of one shard under way, those of gates that ended included. Apps share the places: an app may ask while it
+/// holds fewer than three for each free place, so an app whose webhook hangs leaves a quarter of the places to others.
+#[derive(Default)]
+struct Asking {
     total: usize,
     by_app: HashMap<AppId, usize>,
 }
 
+/// What has to be decided with the help of a webhook.
+pub(crate) struct Asked {
+    /// None: a log-in waits.
+    pub(crate) op: Option<Op>,
+    pub(crate) rules: Arc<AppRules>,
+    pub(crate) holder: Holder,
+    pub(crate) action: Action,
+    pub(crate) verdicts: Verdicts,
+    /// Those among the verdicts that a log-in cannot continue without: durable subscriptions and filters of its session.
+    pub(crate) needed: Vec<Box<str>>,
+    /// Those among the verdicts that end in the store if they are denied.
+    pub(crate) durable: Vec<Topic>,
+}
+
+/// A connection that waits for a webhook.
+struct Gate {
+    /// Distinguishes it from a later one of the same slot.
+    number: u64,
+    /// By which the webhook is asked.
+    rules: Arc<AppRules>,
+    /// None: a log-in waits.
+    op: Option<Op>,
+    waiting: VecDeque<Op>,
+    /// Dropped with the gate.
+    _question: noroshi_delivery::AbortOnDrop,
+}
+
+/// What webhooks and the store answered for a gate.
+#[derive(Debug)]
+pub(crate) struct Permitted {
+    number: u64,
+    app: AppId,
+    verdicts: Verdicts,
+    failed: bool,
+}
+
+/// A gate that was answered.
+pub(crate) struct Answered {
+    pub(crate) app: AppId,
+    /// By which the webhook was asked.
+    pub(crate) rules: Arc<AppRules>,
+    /// None: a log-in waited.
+    pub(crate) op: Option<Op>,
+    /// What came behind the operation.
+    pub(crate) waiting: VecDeque<Op>,
+    pub(crate) verdicts: Verdicts,
+    /// Something a log-in needs is neither allowed nor ended, or the question panicked.
+    pub(crate) failed: bool,
+}
+
+/// What became of an operation at a gate.
+pub(crate) enum Entry {
+    /// No gate is there.
+    Pass(Op),
+    Waits,
+    /// Too much waits there already.
+    Full,
+}
+
+impl Asked {
+    /// Whether a webhook has to be asked, and not only something be ended.
+    pub(crate) fn needs_webhook(&self) -> bool {
+        self.verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Ask)
+    }
+}
+
 impl Asking {
-    pub(crate) fn has_room(&self, app: AppId) -> bool {
+    fn has_room(&self, app: AppId) -> bool {
         let held = self.by_app.get(&app).copied().unwrap_or(0);
         held < 3 * ASKING_MAX.saturating_sub(self.total)
     }
 
-    pub(crate) fn begin(&mut self, app: AppId) {
+    fn begin(&mut self, app: AppId) {
         self.total += 1;
         *self.by_app.entry(app).or_default() += 1;
     }
 
-    pub(crate) fn end(&mut self, app: AppId) {
+    fn end(&mut self, app: AppId) {
         let Some(held) = self.by_app.get_mut(&app) else { return };
         self.total -= 1;
         *held -= 1;
@@ -51,56 +133,117 @@ impl Asking {
     }
 }
 
-/// What has to be decided with the help of a webhook.
-pub(crate) struct Asked {
-    /// None: a log-in waits.
-    pub(crate) op: Option<Box<dyn Operation>>,
-    pub(crate) rules: Arc<AppRules>,
-    pub(crate) holder: Holder,
-    pub(crate) action: Action,
-    pub(crate) verdicts: Verdicts,
-    /// Those among the verdicts that a log-in cannot go on without: durable subscriptions and filters of its session.
-    pub(crate) needed: Vec<Box<str>>,
-    /// Those among the verdicts that end in the store if they are denied.
-    pub(crate) durable: Vec<Topic>,
+impl Gates {
+    /// Whether an app may ask another question now.
+    pub(crate) fn has_room(&self, app: AppId) -> bool {
+        self.asking.has_room(app)
+    }
+
+    /// Puts an operation behind the gate of its connection, if there is one.
+    pub(crate) fn enter(&mut self, slot: u32, op: Op) -> Entry {
+        let Some(gate) = self.by_slot.get_mut(&slot) else { return Entry::Pass(op) };
+        let bytes: usize = gate.waiting.iter().chain([&op]).map(|op| op.bytes()).sum();
+        let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
+        if is_over || gate.waiting.len() >= WAITING_MAX {
+            return Entry::Full;
+        }
+        gate.waiting.push_back(op);
+        Entry::Waits
+    }
+
+    /// Asks webhooks off the shard, then ends the durable subscriptions that are denied. The caller has checked that
+    /// there is room. `answer` gets what has to be passed to [`Gates::take`].
+    pub(crate) fn ask(
+        &mut self,
+        slot: u32,
+        protocol: &'static str,
+        delivery: &Arc<Delivery>,
+        asked: Asked,
+        answer: impl FnMut(Permitted) + Send + 'static,
+    ) {
+        let Asked { op, rules, holder, action, verdicts, needed, durable } = asked;
+        self.last += 1;
+        self.asking.begin(holder.app);
+        let (number, app, of_gate) = (self.last, holder.app, rules.clone());
+        let answering = Answering::new(number, app, answer);
+        let asking = delivery.clone();
+        let question = delivery.work_while_held(async move {
+            let answering = answering;
+            let delivery = asking;
+            let answer = |(name, verdict): (Box<str>, Verdict)| {
+                let (delivery, rules, holder) = (&delivery, &rules, &holder);
+                async move {
+                    match verdict {
+                        Verdict::Ask => {
+                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
+                            (name, verdict)
+                        }
+                        verdict => (name, verdict),
+                    }
+                }
+            };
+            let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
+            let by_name: HashMap<&str, Verdict> =
+                verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
+            let verdict = |name: &str| by_name.get(name).copied();
+            // Without an answer nothing ends for good, and nothing may be delivered: the device has to reconnect.
+            let unanswered =
+                needed.iter().any(|name| verdict(name) == Some(Verdict::Denied(Reason::Unanswered)));
+            let is_denied = |topic: &Topic| {
+                matches!(verdict(topic.as_str()), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
+            };
+            let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
+            drop(by_name);
+            // Rules that changed meanwhile end nothing: the log-in is decided again.
+            let is_current = delivery.rules().are_current(holder.app, Some(&rules));
+            let ended = if is_current { ended } else { Vec::new() };
+            let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
+            answering.answer(verdicts, failed);
+        });
+        let waiting = VecDeque::new();
+        self.by_slot.insert(slot, Gate { number, rules: of_gate, op, waiting, _question: question });
+    }
+
+    /// Takes the gate that was answered. None if it ended, or another one is there.
+    pub(crate) fn take(&mut self, slot: u32, permitted: Permitted) -> Option<Answered> {
+        let Permitted { number, app, verdicts, failed } = permitted;
+        self.asking.end(app);
+        if self.by_slot.get(&slot).is_none_or(|gate| gate.number != number) {
+            return None;
+        }
+        let Gate { rules, op, waiting, .. } = self.by_slot.remove(&slot)?;
+        Some(Answered { app, rules, op, waiting, verdicts, failed })
+    }
+
+    /// Puts operations behind the gate of a connection. Returns them where none is there.
+    pub(crate) fn wait_behind(&mut self, slot: u32, waiting: VecDeque<Op>) -> Option<VecDeque<Op>> {
+        match self.by_slot.get_mut(&slot) {
+            Some(gate) => {
+                gate.waiting = waiting;
+                None
+            }
+            None => Some(waiting),
+        }
+    }
+
+    /// Ends the gate of a connection, and what waits there.
+    pub(crate) fn end(&mut self, slot: u32) {
+        self.by_slot.remove(&slot);
+    }
 }
 
-/// A connection that waits for a webhook.
-pub(crate) struct Gate {
-    /// Tells it from a later one of the same slot.
-    pub(crate) number: u64,
-    pub(crate) app: AppId,
-    /// By which the webhook is asked.
-    pub(crate) rules: Arc<AppRules>,
-    /// None: a log-in waits.
-    pub(crate) op: Option<Box<dyn Operation>>,
-    pub(crate) waiting: VecDeque<Box<dyn Operation>>,
-    /// Dropped with the gate.
-    pub(crate) _question: noroshi_delivery::AbortOnDrop,
-}
-
-/// What webhooks and the store answered for a gate.
-#[derive(Debug)]
-pub(crate) struct Permitted {
-    pub(crate) number: u64,
-    pub(crate) app: AppId,
-    pub(crate) verdicts: Verdicts,
-    /// A log-in cannot go on: something it needs is neither allowed nor ended. Or the question panicked.
-    pub(crate) failed: bool,
-}
-
-/// Tells the shard what became of a question, whatever becomes of its task: without an answer it failed.
-pub(crate) struct Answering<F: FnMut(Permitted)> {
+/// Answers for a question, whatever becomes of its task: without an answer it failed.
+struct Answering<F: FnMut(Permitted)> {
     permitted: Permitted,
     tell: F,
 }
 
 impl<F: FnMut(Permitted)> Answering<F> {
-    pub(crate) fn new(number: u64, app: AppId, tell: F) -> Self {
+    fn new(number: u64, app: AppId, tell: F) -> Self {
         Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, tell }
     }
 
-    pub(crate) fn answer(mut self, verdicts: Verdicts, failed: bool) {
+    fn answer(mut self, verdicts: Verdicts, failed: bool) {
         (self.permitted.verdicts, self.permitted.failed) = (verdicts, failed);
     }
 }

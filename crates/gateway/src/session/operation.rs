@@ -12,6 +12,9 @@ use crate::session::permission::Verdicts;
 /// What a name takes besides its text, and a request besides its names.
 const NAME_BYTES: usize = 48;
 
+/// A request of any protocol.
+pub(crate) type Op = Box<dyn Operation>;
+
 /// A request of a protocol. Its adapter receives it again with the outcome.
 pub(crate) trait Operation: Any + Send {
     /// What topic rules decide about.

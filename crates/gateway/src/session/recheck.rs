@@ -21,30 +21,30 @@ use noroshi_types::AppId;
 use crate::rate::{Bucket, Rate};
 
 /// Sessions of one shard that are told to log in again. Log-ins cost some tens of microseconds each.
-pub(crate) const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
+const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 
 /// Connections of one shard that are checked again.
 pub(crate) struct Recheck {
-    pub(crate) laps: HashMap<AppId, Lap>,
+    laps: HashMap<AppId, Lap>,
     next_place: usize,
-    pub(crate) returning: Returning,
-    pub(crate) returns: Bucket,
+    returning: Returning,
+    returns: Bucket,
 }
 
 /// Queues of sessions that have to log in again (slot and generation), one for each app. The apps take turns.
 #[derive(Default)]
-pub(crate) struct Returning {
+struct Returning {
     sessions: HashMap<AppId, VecDeque<(u32, u64)>>,
     /// Each app that has sessions, once.
     turns: VecDeque<AppId>,
 }
 
 impl Returning {
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    pub(crate) fn push(&mut self, app: AppId, session: (u32, u64)) {
+    fn push(&mut self, app: AppId, session: (u32, u64)) {
         let sessions = self.sessions.entry(app).or_default();
         if sessions.is_empty() {
             self.turns.push_back(app);
@@ -52,7 +52,7 @@ impl Returning {
         sessions.push_back(session);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(u32, u64)> {
+    fn pop(&mut self) -> Option<(u32, u64)> {
         let app = self.turns.pop_front()?;
         let sessions = self.sessions.get_mut(&app)?;
         let session = sessions.pop_front();
@@ -63,7 +63,7 @@ impl Returning {
         session
     }
 
-    pub(crate) fn forget(&mut self, app: AppId) {
+    fn forget(&mut self, app: AppId) {
         self.sessions.remove(&app);
         self.turns.retain(|other| *other != app);
     }
@@ -71,7 +71,7 @@ impl Returning {
 
 /// How far around the shard is for one app.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lap {
+struct Lap {
     began_at: usize,
     /// The last place was passed.
     is_around: bool,
@@ -83,11 +83,18 @@ impl Recheck {
         Self { laps: HashMap::new(), next_place: 0, returning: Returning::default(), returns }
     }
 
+    /// The rules of an app changed. Sessions of it that have to log in again are found anew.
     pub(crate) fn begin(&mut self, app: AppId) {
         self.laps.insert(app, Lap { began_at: self.next_place, is_around: false });
+        self.returning.forget(app);
     }
 
-    /// The next place to look at. `None`: no lap is left.
+    /// Whether connections of an app are being checked.
+    pub(crate) fn concerns(&self, app: AppId) -> bool {
+        self.laps.contains_key(&app)
+    }
+
+    /// The next place to check. `None`: no lap is left.
     pub(crate) fn next_place(&mut self, places: usize) -> Option<usize> {
         if self.next_place >= places {
             self.next_place = 0;
@@ -102,9 +109,26 @@ impl Recheck {
         Some(next_place)
     }
 
+    /// A session (slot and generation) has to log in again.
+    pub(crate) fn log_in_again(&mut self, app: AppId, session: (u32, u64)) {
+        self.returning.push(app, session);
+    }
+
+    /// The next session that has to log in again, at their rate.
+    pub(crate) fn next_to_log_in(&mut self, now_ms: u32) -> Option<(u32, u64)> {
+        match !self.returning.is_empty() && self.returns.take(RETURNS, now_ms) {
+            true => self.returning.pop(),
+            false => None,
+        }
+    }
+
     /// Whether the next turn has something to do.
     pub(crate) fn has_work(&self) -> bool {
         !self.laps.is_empty()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.laps.is_empty() && self.returning.is_empty()
     }
 
     /// How long the shard may sleep.

@@ -3,9 +3,8 @@
 use crate::lifecycle::phase::Phase;
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
-use crate::session::reads::READS_MAX;
 use crate::session::registry::{Address, Key};
-use crate::session::topic_index::{Subscription, TopicIndex};
+use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
@@ -33,15 +32,15 @@ impl Shard {
         since: Option<Position>,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
             connection.topics.push(kind(index));
         } else if since.is_none() {
             return; // heard already
         }
-        self.reads.recoveries += 1;
+        let number = self.sessions.reads.next_recovery();
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.recover(self.reads.recoveries, index, topic, since, new);
+        catch_up.recover(number, index, topic, since, new);
     }
 
     /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
@@ -55,20 +54,20 @@ impl Shard {
         retained: bool,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
             connection.topics.push(kind(index));
         }
         if retained {
-            self.reads.recoveries += 1;
+            let number = self.sessions.reads.next_recovery();
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.copy_retained(self.reads.recoveries, index, topic);
+            catch_up.copy_retained(number, index, topic);
         }
     }
 
     /// Hears topics no more. One pass over what the connection hears, however many they are.
     pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
-        let named: HashSet<u32> = keys.iter().filter_map(|key| self.topics.find(*key)).collect();
+        let named: HashSet<u32> = keys.iter().filter_map(|key| self.sessions.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let mut left = Vec::new();
         connection.topics.retain(|subscription| {
@@ -83,7 +82,7 @@ impl Shard {
             catch_up.forget_topics(&named);
         }
         for index in left {
-            self.topics.unsubscribe(&self.shared.registry, index, slot);
+            self.sessions.topics.unsubscribe(&self.shared.registry, index, slot);
         }
         self.advance(slot);
     }
@@ -99,14 +98,14 @@ impl Shard {
             match catch_up.step() {
                 Step::Wait => return,
                 Step::Read => {
-                    self.reads.waiting.push_back((slot, connection.generation));
+                    self.sessions.reads.push((slot, connection.generation));
                     return;
                 }
                 Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
                 Step::Recovered { topic, complete, told, index, reached } => {
                     if reached != Reached::default() {
-                        self.topics.skip(index, slot, reached);
+                        self.sessions.topics.skip(index, slot, reached);
                     }
                     if told {
                         self.report_recovered(slot, &topic, complete);
@@ -161,14 +160,13 @@ impl Shard {
                 Outcome::Written
             }
         };
-        self.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
-        self.outcomes.one(message.id, outcome, session.num);
+        self.sessions.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
+        self.sessions.outcomes.one(message.id, outcome, session.num);
     }
 
     /// Sends the reads whose turn it is.
     pub(crate) fn send_reads(&mut self) {
-        while self.reads.out < READS_MAX {
-            let Some(to) = self.reads.waiting.pop_front() else { return };
+        while let Some(to) = self.sessions.reads.next() {
             let (slot, generation) = to;
             let now = self.now.wall;
             let connection = self.connections.get_mut(slot as usize);
@@ -215,7 +213,7 @@ impl Shard {
                 }
                 None => continue,
             }
-            self.reads.out += 1;
+            self.sessions.reads.begin();
             self.shared.metrics.backlog_reads.inc();
         }
     }
@@ -227,7 +225,7 @@ impl Shard {
         recovery: Option<u64>,
         result: Result<BacklogPage, Error>,
     ) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -244,7 +242,7 @@ impl Shard {
 
     /// A page of the logs of an app's topics, for filters with wildcards.
     pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -270,7 +268,7 @@ impl Shard {
         (slot, generation): (u32, u64),
         result: Result<Vec<Arc<Message>>, Error>,
     ) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -309,7 +307,7 @@ impl Shard {
 
     fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
         let key = |topic| self.shared.registry.topic_key(message.app, topic);
-        message.topic.as_ref().is_some_and(|place| self.topics.hears(key(&place.topic), slot))
+        message.topic.as_ref().is_some_and(|place| self.sessions.topics.hears(key(&place.topic), slot))
     }
 
     /// A place, or the one before what is marked at a connection and not offered.
@@ -367,8 +365,8 @@ impl Shard {
         let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
         let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
         for head in heads {
-            if let Some(index) = self.topics.find(registry.topic_key(app, &head.topic)) {
-                self.topics.begin(index, head.position);
+            if let Some(index) = self.sessions.topics.find(registry.topic_key(app, &head.topic)) {
+                self.sessions.topics.begin(index, head.position);
             }
         }
     }
@@ -401,8 +399,8 @@ impl Shard {
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
             encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
-            self.outcomes.wrote(message.app, 1);
-            self.outcomes.one(message.id, Outcome::Written, num);
+            self.sessions.outcomes.wrote(message.app, 1);
+            self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
         self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
@@ -422,7 +420,7 @@ impl Shard {
             if connection.generation != *generation || connection.phase != Phase::Open {
                 continue;
             }
-            let own_topics = own_topics(connection, &self.topics);
+            let own_topics = self.sessions.topics.own(&connection.topics);
             let after = connection.watermark.max(since);
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_again(after, own_topics);
@@ -447,7 +445,7 @@ impl Shard {
     /// device has not confirmed of the rest comes along, with the same ids.
     pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = own_topics(connection, &self.topics);
+        let own_topics = self.sessions.topics.own(&connection.topics);
         let offered = Place::of(connection.as_of.max(self.fanout.offered));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -469,20 +467,13 @@ impl Shard {
             .collect();
         for slot in slots {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = own_topics(connection, &self.topics);
+            let own_topics = self.sessions.topics.own(&connection.topics);
             let after = connection.watermark.max(offered);
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_on(after, own_topics);
             self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
         }
     }
-}
-
-pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
-    let own = connection.topics.iter().filter(|subscription| subscription.is_own());
-    own.filter_map(|subscription| topics.entry(subscription.index()))
-        .map(|entry| entry.topic.clone())
-        .collect()
 }
 
 fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>, saving: &mut Saving) {

@@ -160,7 +160,7 @@ impl Shard {
             progress: Progress {
                 catch_up: &mut connection.catch_up,
                 subscriptions: &connection.topics,
-                topics: &self.topics,
+                topics: &self.sessions.topics,
                 ring: &fanout.ring,
                 pending: connection.pending,
                 offered: connection.as_of.max(fanout.offered),
@@ -175,7 +175,7 @@ impl Shard {
             effects,
             frames: &mut connection.frames,
             frames_in: &mut self.tally.frames_in,
-            random: &mut self.random,
+            jitter: &mut self.jitter,
         };
         Some((connection.talk.as_deref_mut(), cx))
     }
@@ -204,7 +204,7 @@ impl Shard {
                 self.start_log_in(slot, identity, topics, resume);
             }
             Effect::LogOut => {
-                self.succeeding.remove(&slot);
+                self.sessions.successions.remove(slot);
                 self.part_session(slot);
                 self.await_login(slot);
             }
@@ -246,12 +246,12 @@ impl Shard {
             }
             Effect::AddFilter(filter) => {
                 if let Some(app) = self.app_of(slot) {
-                    self.wildcards.add(app, &filter, slot);
+                    self.sessions.wildcards.add(app, &filter, slot);
                 }
             }
             Effect::RemoveFilter(filter) => {
                 if let Some(app) = self.app_of(slot) {
-                    self.wildcards.remove(app, &filter, slot);
+                    self.sessions.wildcards.remove(app, &filter, slot);
                 }
             }
             Effect::Recheck(rules) => self.recheck_if_changed(slot, rules.as_ref()),
@@ -271,7 +271,7 @@ impl Shard {
             Effect::SendKeepAlive => self.send_keep_alive(slot),
             Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
             Effect::RefuseBusy => self.refuse_busy(slot),
-            Effect::WakeAt(at_ms) => self.precise.arm(slot, at_ms),
+            Effect::WakeAt(at_ms) => self.io.precise.arm(slot, at_ms),
             Effect::Engine(output) => self.carry_out_engine(slot, output),
             Effect::EngineSettled => self.let_go(slot),
             Effect::Queue(packet) => {

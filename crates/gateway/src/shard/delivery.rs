@@ -82,15 +82,15 @@ impl Shard {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
                 Mail::Topic { dispatch, key, .. } => self.topic_mail(dispatch, key),
                 Mail::Offered { key, position } => {
-                    if let Some(index) = self.topics.find(key) {
-                        self.topics.reach(index, position);
+                    if let Some(index) = self.sessions.topics.find(key) {
+                        self.sessions.topics.reach(index, position);
                     }
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
                     if let Some(session) = self.at(to.slot, to.generation).and_then(|it| it.session.clone()) {
                         for (topic, key) in topics {
-                            if !self.may_hear(&session, &topic) {
+                            if !self.rules().may_receive(&session, &topic) {
                                 continue;
                             }
                             self.subscribe(to.slot, topic, key, Subscription::durable, None);
@@ -138,7 +138,7 @@ impl Shard {
     }
 
     fn topic_mail(&mut self, dispatch: Arc<Dispatch>, key: Key) {
-        let index = self.topics.find(key);
+        let index = self.sessions.topics.find(key);
         let dispatch = match index {
             Some(index) => self.look_for_gap(dispatch, index),
             None => Some(dispatch),
@@ -162,7 +162,7 @@ impl Shard {
         if dispatch.again {
             return Some(dispatch);
         }
-        match self.topics.pass(index, place.position) {
+        match self.sessions.topics.pass(index, place.position) {
             Pass::Next => Some(dispatch),
             Pass::Gap { behind } => {
                 self.delivery.topic_gap(message.app, place.topic.clone(), behind);
@@ -176,12 +176,13 @@ impl Shard {
     fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: Option<u32>) {
         let message = &dispatch.message;
         let position = message.topic.as_ref().map(|place| place.position);
-        let skips = index.zip(position).map(|(index, position)| self.topics.take_skips(index, position));
+        let skips =
+            index.zip(position).map(|(index, position)| self.sessions.topics.take_skips(index, position));
         let skips = skips.unwrap_or_default();
-        let entry = index.and_then(|index| self.topics.entry(index));
+        let entry = index.and_then(|index| self.sessions.topics.entry(index));
         let subscribers = entry.into_iter().flat_map(|entry| entry.subscribers.iter().copied());
         let mut slots: Vec<u32> = subscribers.filter(|slot| !skips.contains(slot)).collect();
-        if let Some(place) = message.topic.as_ref().filter(|_| !self.wildcards.is_empty()) {
+        if let Some(place) = message.topic.as_ref().filter(|_| !self.sessions.wildcards.is_empty()) {
             self.add_wildcards(message.app, &place.topic, entry, &mut slots);
         }
         if slots.is_empty() {
@@ -202,7 +203,7 @@ impl Shard {
             return;
         }
         let mut wild = Vec::new();
-        self.wildcards.matching(app, topic.as_str(), &mut wild);
+        self.sessions.wildcards.matching(app, topic.as_str(), &mut wild);
         wild.sort_unstable();
         wild.dedup();
         wild.retain(|slot| entry.is_none_or(|entry| !entry.subscribers.contains(slot)));
@@ -211,18 +212,18 @@ impl Shard {
 
     fn mark_audience(&mut self, dispatch: &Arc<Dispatch>, audience: &Audience) {
         let indices: Vec<Option<u32>> =
-            audience.topics.iter().map(|(_, key)| self.topics.find(*key)).collect();
+            audience.topics.iter().map(|(_, key)| self.sessions.topics.find(*key)).collect();
         let hears = |slot: u32, topic: &noroshi_types::Topic| {
             let at = audience.topics.iter().position(|(named, _)| named == topic);
-            let entry = at.and_then(|at| indices[at]).and_then(|index| self.topics.entry(index));
+            let entry = at.and_then(|at| indices[at]).and_then(|index| self.sessions.topics.entry(index));
             entry.is_some_and(|entry| entry.subscribers.contains(&slot))
         };
         // Who hears none of the topics is meant only if the condition says so.
         let candidates = match audience.condition.matches_none() {
-            true => vec![self.topics.find(audience.everyone)],
+            true => vec![self.sessions.topics.find(audience.everyone)],
             false => indices.clone(),
         };
-        let entries = candidates.into_iter().flatten().filter_map(|index| self.topics.entry(index));
+        let entries = candidates.into_iter().flatten().filter_map(|index| self.sessions.topics.entry(index));
         let mut slots: Vec<u32> = entries.flat_map(|entry| entry.subscribers.iter().copied()).collect();
         slots.sort_unstable();
         slots.dedup();
@@ -337,10 +338,8 @@ impl Shard {
             } else {
                 connection.socket.keep(bytes.clone(), std::mem::take(&mut taken), self.now.tick);
             }
-            if framing == Framing::GzipEvents
-                && let Some(trailer) = self.trailers.get_mut(&slot)
-            {
-                trailer.add(frame.dispatch.gzip());
+            if framing == Framing::GzipEvents {
+                self.trailers.add(slot, frame.dispatch.gzip());
             }
             self.tally.messages_out[connection.protocol as usize] += 1;
             connection.frames.grant(1);
@@ -392,14 +391,14 @@ impl Shard {
         }
         // What is kept for who is away is not lost by being away.
         let gone = if frame.dispatch.is_stored() || message.topic.is_some() { 0 } else { frame.gone };
-        self.outcomes.wrote(message.app, frame.written.len());
+        self.sessions.outcomes.wrote(message.app, frame.written.len());
         for (outcome, devices, unknown) in [
             (Outcome::Written, frame.written, 0),
             (Outcome::Inactive, frame.inactive, 0),
             (Outcome::Slow, frame.slow, 0),
             (Outcome::Offline, frame.offline, gone),
         ] {
-            self.outcomes.many(message.id, outcome, devices, unknown, now);
+            self.sessions.outcomes.many(message.id, outcome, devices, unknown, now);
         }
     }
 
@@ -543,7 +542,7 @@ impl Shard {
     /// A live message has no room: from here on the connection hears what is held for it, when there is.
     fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = crate::shard::backlog::own_topics(connection, &self.topics);
+        let own_topics = self.sessions.topics.own(&connection.topics);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.park(dispatch, own_topics);
     }
@@ -571,8 +570,8 @@ impl Shard {
             Fate::Written { confirmed } => {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
-                self.outcomes.wrote(message.app, 1);
-                self.outcomes.one(message.id, Outcome::Written, session.num);
+                self.sessions.outcomes.wrote(message.app, 1);
+                self.sessions.outcomes.one(message.id, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch, None) {
                     true => self.check_tail(slot),
@@ -605,8 +604,8 @@ impl Shard {
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
                 Fate::Written { confirmed: nobody_will } => {
                     written += 1;
-                    self.outcomes.wrote(one.message.app, 1);
-                    self.outcomes.one(one.message.id, Outcome::Written, num);
+                    self.sessions.outcomes.wrote(one.message.app, 1);
+                    self.sessions.outcomes.one(one.message.id, Outcome::Written, num);
                     confirmed.extend((nobody_will && one.message.wants_ack()).then_some(one.message.id));
                 }
                 Fate::Passed { confirmed: true } if one.message.wants_ack() => confirmed.push(one.message.id),
@@ -716,9 +715,9 @@ impl Shard {
         }
         // Whichever are fewer: a device may hear 1,000 topics, and a request name 10,000 devices.
         if by_topic.len() < connection.topics.len() {
-            return by_topic.keys().any(|key| self.topics.hears(*key, to.slot));
+            return by_topic.keys().any(|key| self.sessions.topics.hears(*key, to.slot));
         }
-        let mut keys = connection.topics.iter().filter_map(|topic| self.topics.key(topic.index()));
+        let mut keys = connection.topics.iter().filter_map(|topic| self.sessions.topics.key(topic.index()));
         keys.any(|key| by_topic.contains_key(&key))
     }
 }

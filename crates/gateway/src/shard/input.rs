@@ -21,14 +21,11 @@ use std::time::Instant;
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;
-const SCRATCH_BYTES: usize = 64 << 10;
 
 impl Shard {
     /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
     pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        // Empty at first, and after a panic.
-        scratch.resize(SCRATCH_BYTES, 0);
+        let mut scratch = self.io.take_scratch();
         for turn in 0..=READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(slot as usize) else { break };
             // An echo that cannot be sent is not added to.
@@ -37,20 +34,20 @@ impl Shard {
                 break;
             }
             if turn == READS_PER_TURN {
-                self.again.push(slot);
+                self.io.read_later(slot);
                 break;
             }
             let handshaking = connection.socket.is_handshaking();
-            if handshaking && self.handshake_left.is_zero() {
+            if handshaking && !self.io.has_handshake_time() {
                 if connection.socket.defer_handshake() {
-                    self.handshakes.push_back(slot);
+                    self.io.defer_handshake(slot);
                 }
                 break;
             }
             let begun = handshaking.then(Instant::now);
             let received = connection.socket.read(&mut scratch);
             if let Some(begun) = begun {
-                self.handshake_left = self.handshake_left.saturating_sub(begun.elapsed());
+                self.io.spend_handshake_time(begun.elapsed());
             }
             match received {
                 Ok(Received { bytes: 0, .. }) => {
@@ -80,7 +77,7 @@ impl Shard {
                 }
             }
         }
-        self.scratch = scratch;
+        self.io.put_scratch(scratch);
     }
 
     fn handle_end(&mut self, slot: u32) {
@@ -225,7 +222,7 @@ impl Shard {
             }
         }
         if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
-            && !self.reseat(slot, client)
+            && !self.reassign_seat(slot, client)
         {
             return self.refuse(slot);
         }
@@ -285,7 +282,8 @@ impl Shard {
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
         let Some(connection) = self.release(slot) else { return };
         let handover = connection.socket.into_parts().and_then(|(mut stream, tls)| {
-            self.deregister(&mut stream);
+            // Fails only if it was not registered.
+            let _ = self.io.deregister(&mut stream);
             let peer = stream.peer_addr().ok()?;
             Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })
         });

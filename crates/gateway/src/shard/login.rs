@@ -2,12 +2,13 @@
 
 use crate::lifecycle::phase::{Origin, Phase};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{BATCH_MAX, BATCHES_MAX, Begun, LINGER_MS, LOG_IN_TIMEOUT, Succession, login_of};
+use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
-use crate::session::renewal::NotRenewed;
+use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
-use crate::session::verification::{Pending, VERIFYING_MAX};
+use crate::session::topic_rules::renew_claims;
+use crate::session::verification::Pending;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::operation::Operation;
 use crate::shard::Shard;
@@ -111,23 +112,12 @@ impl Shard {
     }
 
     pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
-        if self.log_ins.waiting.is_empty() {
-            self.log_ins.since_ms = self.now.ms;
-        }
-        self.log_ins.waiting.push((slot, generation));
+        self.sessions.log_ins.push((slot, generation), self.now.ms);
     }
 
     /// Sends the log-ins that are due.
     pub(crate) fn send_log_ins(&mut self) {
-        while !self.log_ins.waiting.is_empty() && self.log_ins.batches_out < BATCHES_MAX {
-            let due = self.log_ins.batches_out == 0
-                || self.log_ins.waiting.len() >= BATCH_MAX
-                || self.now.ms >= self.log_ins.since_ms + LINGER_MS;
-            if !due {
-                return;
-            }
-            let take = self.log_ins.waiting.len().min(BATCH_MAX);
-            let mut to: Vec<(u32, u64)> = self.log_ins.waiting.drain(..take).collect();
+        while let Some(mut to) = self.sessions.log_ins.next_batch(self.now.ms) {
             let mut logins = Vec::with_capacity(to.len());
             to.retain(|(slot, generation)| {
                 let connection = self.connections.get(*slot as usize);
@@ -141,7 +131,7 @@ impl Shard {
             if logins.is_empty() {
                 continue;
             }
-            self.log_ins.batches_out += 1;
+            self.sessions.log_ins.begin_batch();
             self.shared.metrics.log_in_batches.inc();
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let asked = shared.stamps.present();
@@ -277,7 +267,7 @@ impl Shard {
         for topic in &topics {
             let key = registry.topic_key(session.app, topic);
             let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
-            let (index, new) = self.topics.subscribe(registry, key, topic, slot);
+            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
             if new {
                 connection.topics.push(kind(index));
             }
@@ -306,7 +296,7 @@ impl Shard {
         }
         if talks {
             match succeeds {
-                true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
+                true => self.sessions.successions.insert(slot, generation, begun, page),
                 false => self.begin_session(slot, &begun, page),
             }
             self.tell_denied(slot, &opening.denied);
@@ -340,9 +330,7 @@ impl Shard {
         if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
             return self.report_predecessor_gone(slot);
         }
-        if let Some(Succession { begun, page, .. }) =
-            self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
-        {
+        if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
             self.cork(slot);
             self.begin_session(slot, &begun, page);
             self.arm(slot);
@@ -361,7 +349,7 @@ impl Shard {
 
     /// Whose limits the connection's failures count for.
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
-        let network = self.client_network(slot);
+        let network = self.lifecycle.seats.client(slot);
         if network == ClientNetwork::NONE {
             // A session that polls has no socket of its own.
             return self.opener(slot);
@@ -419,7 +407,7 @@ impl Shard {
 
     /// Gives a token to the pool.
     fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
-        if self.verifying == VERIFYING_MAX {
+        if self.sessions.verifications.is_full() {
             return self.continue_pending(slot, pending, Err(Refused::Busy));
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
@@ -429,7 +417,7 @@ impl Shard {
             connection.deadline_tick = deadline;
         }
         let to = (slot, connection.generation);
-        self.verifying += 1;
+        self.sessions.verifications.begin();
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
         self.shared.auth.submit(costly, move |answer| {
             #[cfg(debug_assertions)]
@@ -445,7 +433,7 @@ impl Shard {
         answer: Answer,
         pending: Pending,
     ) {
-        self.verifying -= 1;
+        self.sessions.verifications.end();
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| {
                 shard.continue_pending(slot, pending, answer);
@@ -471,7 +459,7 @@ impl Shard {
         let name = self.shared.auth.app_name(session.app);
         let credential =
             Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
-        let number = self.renewals.entry(slot).or_default().begin();
+        let number = self.sessions.renewals.begin(slot);
         match self.shared.auth.check(credential, self.now.wall) {
             Checked::Known(answer) => self.continue_renewal(slot, number, request, answer),
             Checked::Costly(costly) => self.submit(slot, costly, Pending::Renewal { number, request }),
@@ -485,7 +473,7 @@ impl Shard {
             Err(Refused::Expired) => Err(NotRenewed::Expired),
             Err(refused) => Err(NotRenewed::Refused(refused)),
         };
-        self.end_renewal(slot);
+        self.sessions.renewals.end(slot);
         // Topic rules may allow less by the new claims.
         let has_other_claims = renewed == Ok(true);
         self.finish_renewal(slot, request, renewed.map(drop));
@@ -498,42 +486,16 @@ impl Shard {
         self.reply_to_adapter(slot, request, Outcome::Renewed(renewed));
     }
 
-    fn end_renewal(&mut self, slot: u32) {
-        // Its session may have ended, and the renewals with it.
-        let Some(renewals) = self.renewals.get_mut(&slot) else { return };
-        renewals.under_way -= 1;
-        if renewals.under_way == 0 {
-            self.renewals.remove(&slot);
-        }
-    }
-
     /// Returns whether the session has other claims now.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return Ok(false) };
-        if identity.app != session.app || identity.device != session.device {
-            return Err(NotRenewed::OtherDevice);
-        }
-        if identity.token_version.is_some_and(|version| version < session.token_version) {
-            return Err(NotRenewed::Revoked);
-        }
-        // A later revocation ends the session.
-        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
-            return Err(NotRenewed::Revoked);
+        renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
+        if !self.sessions.renewals.apply(slot, number) {
+            return Ok(false);
         }
         let is_of_jwt = identity.user.is_some();
-        // The session hears the notifications of the user it began with.
-        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
-        if user.is_some_and(|user| user != session.user_key) {
-            return Err(NotRenewed::OtherUser);
-        }
-        if let Some(renewals) = self.renewals.get_mut(&slot) {
-            if number < renewals.applied {
-                return Ok(false);
-            }
-            renewals.applied = number;
-        }
-        let has_other_claims = self.renew_claims(&session, is_of_jwt, identity.claims);
+        let has_other_claims = renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;
         }

@@ -1,289 +1,111 @@
-//! Topic rules where they are enforced.
+//! Operations, log-ins and subscriptions where topic rules are enforced: carries out what [`TopicRules`] allows.
+//!
+//! Everything a client asks for that needs a permission passes [`Shard::run_op`]. The decisions are in
+//! [`crate::session::topic_rules`], the questions to webhooks in [`crate::session::gate`].
+
+use std::sync::Arc;
+
+use noroshi_delivery::rules::{AppRules, Verdict};
+use noroshi_store::LoggedIn;
+use noroshi_types::{CloseReason, Topic};
 
 use crate::lifecycle::phase::Phase;
-use crate::session::gate::{Answering, Asked, Gate, Permitted, end_durable};
 use crate::protocol::effect::{Reply as Outcome, TopicNotice};
-use crate::session::operation::Operation;
-use crate::session::permission::{Decided, Ruling, Verdicts, holder_of, knows, needs_claims, ruling};
-use crate::session::recheck::{RETURNS, Recheck};
-use crate::session::registry::Session;
+use crate::session::gate::{Answered, Asked, Entry, Permitted, end_durable};
+use crate::session::operation::Op;
+use crate::session::permission::Decided;
+use crate::session::recheck::Recheck;
+use crate::session::topic_rules::{Decision, LogIn, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::Protocol;
-use futures_util::future::join_all;
-use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
-use noroshi_protocol::mqtt::TopicFilter;
-use noroshi_store::LoggedIn;
-use noroshi_types::rule::{Action, Claims};
-use noroshi_types::topic::needs_rule;
-use noroshi_types::{CloseReason, Topic, limits};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
-
-/// Operations that wait at one gate.
-const WAITING_MAX: usize = 64;
-
-/// What they hold together, where several wait: with [`crate::session::gate::ASKING_MAX`] 64 MiB of a shard. One may wait in any
-/// case: its message was not too large.
-const WAITING_BYTES_MAX: usize = limits::CLIENT_MESSAGE_BYTES;
-
-/// Topics of one operation that a webhook is asked about; the others are denied.
-const ASKED_MAX: usize = 64;
-
-/// How often a log-in is read again: each time something was taken away from what it may hear.
-const LOG_IN_PASSES_MAX: u8 = 4;
 
 /// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
 const TOPICS_PER_TURN: usize = 512;
-
 /// Places looked at in one turn: most are of other apps, or empty.
 const PLACES_PER_TURN: usize = 4_096;
 
 impl Shard {
+    pub(crate) fn rules(&self) -> TopicRules<'_> {
+        TopicRules(&self.delivery)
+    }
+
     /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
-    pub(crate) fn run_op(&mut self, slot: u32, op: Box<dyn Operation>) {
-        if let Some(gate) = self.gates.get_mut(&slot) {
-            let bytes: usize = gate.waiting.iter().chain([&op]).map(|op| op.bytes()).sum();
-            let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
-            if is_over || gate.waiting.len() >= WAITING_MAX {
-                return self.begin_close(slot, CloseReason::RateLimited);
-            }
-            return gate.waiting.push_back(op);
+    pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
+        match self.sessions.gates.enter(slot, op) {
+            Entry::Pass(op) => self.try_op(slot, op),
+            Entry::Waits => {}
+            Entry::Full => self.begin_close(slot, CloseReason::RateLimited),
         }
-        self.try_op(slot, op);
     }
 
-    pub(crate) fn try_op(&mut self, slot: u32, op: Box<dyn Operation>) {
+    fn try_op(&mut self, slot: u32, op: Op) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
-        let (rules, holder) = match ruling(&self.delivery, &session) {
-            Ruling::None => {
-                let verdicts = op.denied_without_rules();
-                return self.perform(slot, op, Decided { rules: None, verdicts });
-            }
-            Ruling::Unknown => return self.begin_close(slot, CloseReason::RulesChanged),
-            Ruling::By(rules, holder) => (rules, holder),
-        };
-        let action = op.action();
-        let mut asked = 0;
-        let has_room = self.asking.has_room(session.app);
-        let check = |name: Box<str>| {
-            let verdict = match Delivery::is_ruled(&name) {
-                true => self.delivery.check_topic(&rules, &holder, action, &name),
-                false => Verdict::Allowed,
-            };
-            match verdict {
-                Verdict::Ask if !has_room || asked >= ASKED_MAX => {
-                    (name, Verdict::Denied(Reason::Unanswered))
-                }
-                Verdict::Ask => {
-                    asked += 1;
-                    (name, Verdict::Ask)
-                }
-                verdict => (name, verdict),
-            }
-        };
-        let verdicts: Verdicts = op.names().into_iter().map(check).collect();
-        if asked == 0 {
-            return self.perform(slot, op, Decided { rules: Some(rules), verdicts });
+        match self.rules().decide(&session, op, self.sessions.gates.has_room(session.app)) {
+            Decision::Perform(op, decided) => self.perform(slot, op, decided),
+            Decision::Ask(asked) => self.ask_webhooks(slot, asked),
+            Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),
         }
-        let (op, needed, durable) = (Some(op), Vec::new(), Vec::new());
-        self.ask_webhooks(slot, Asked { op, rules, holder, action, verdicts, needed, durable });
     }
 
-    fn perform(&mut self, slot: u32, op: Box<dyn Operation>, decided: Decided) {
+    fn perform(&mut self, slot: u32, op: Op, decided: Decided) {
         self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
-    /// Whether a durable subscription that was made elsewhere may be heard: rules may have changed since it was allowed.
-    pub(crate) fn may_hear(&self, session: &Session, topic: &Topic) -> bool {
-        match ruling(&self.delivery, session) {
-            Ruling::By(rules, holder) if Delivery::is_ruled(topic.as_str()) => {
-                !matches!(self.delivery.check_durable(&rules, &holder, topic), Verdict::Denied(_))
-            }
-            Ruling::By(..) => true,
-            Ruling::None => !needs_rule(topic.as_str()),
-            Ruling::Unknown => false,
-        }
-    }
-
-    /// Whether all topics of a log-in are allowed. If not, it waits or ends: what is denied is taken out of it, ended in
-    /// the store, and the log-in is read again. Where there is no room to wait, the device has to come back.
+    /// Whether all topics of a log-in are allowed. If not, it waits or ends. Where there is no room to wait, the device
+    /// has to reconnect.
     pub(crate) fn settle_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
         };
         let Some(login) = &opening.login else { return true };
-        let Some(rules) = self.delivery.rules().of(login.app) else { return true };
-        let known = Known { user: logged_in.user.clone(), claims: opening.claims.clone() };
-        let needs = rules.rules.needs();
-        // A JWT that was looked at before these rules were there.
-        let is_jwt = login.user.is_some();
-        let lacks_claims = is_jwt && known.claims.is_none() && needs_claims(needs);
-        if !known.covers(needs) || lacks_claims || opening.passes >= LOG_IN_PASSES_MAX {
-            self.fail_log_in(slot);
-            return false;
-        }
-        let Known { user, claims } = known;
-        let holder = Holder { app: login.app, device: login.device.clone(), user, claims };
-        let (mut verdicts, mut needed, mut durable) = (Verdicts::new(), Vec::new(), Vec::new());
-        for topic in logged_in.topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
-            let is_own = login.session_topics.contains(topic);
-            let verdict = match is_own {
-                _ if opening.permitted.has(&rules, topic.as_str()) => Verdict::Allowed,
-                true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, topic.as_str()),
-                false => self.delivery.check_durable(&rules, &holder, topic),
-            };
-            if verdict == Verdict::Allowed {
-                continue;
-            }
-            if !is_own {
-                needed.push(topic.as_str().into());
-                durable.push(topic.clone());
-            }
-            verdicts.push((topic.as_str().into(), verdict));
-        }
-        // A filter that the rules themselves deny ends its session when that would go on.
+        let log_in = LogIn {
+            login,
+            logged_in,
+            claims: &opening.claims,
+            permitted: &opening.permitted,
+            denied: &opening.denied,
+            passes: opening.passes,
+        };
+        let stored = logged_in.kept.as_deref();
         let conversation = self.conversation(slot);
-        let stored = conversation.map(|conversation| conversation.stored_filters(logged_in.kept.as_deref()));
-        for filter in stored.unwrap_or_default() {
-            let name = filter.plain();
-            let is_known = opening.permitted.has(&rules, name)
-                || opening.denied.iter().any(|(denied, ..)| denied.as_str() == name)
-                || !Delivery::is_ruled(name);
-            let check = || self.delivery.check_topic(&rules, &holder, Action::Subscribe, name);
-            if !is_known && check() == Verdict::Ask {
-                needed.push(name.into());
-                verdicts.push((name.into(), Verdict::Ask));
+        let filters = || conversation.map(|it| it.stored_filters(stored)).unwrap_or_default();
+        match self.rules().decide_log_in(log_in, filters) {
+            LogInDecision::Allowed => return true,
+            LogInDecision::Ask(asked)
+                if !asked.needs_webhook() || self.sessions.gates.has_room(asked.holder.app) =>
+            {
+                self.ask_webhooks(slot, asked);
             }
+            LogInDecision::Ask(_) | LogInDecision::Undecidable => self.fail_log_in(slot),
         }
-        if verdicts.is_empty() {
-            return true;
-        }
-        let asks = verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Ask);
-        if asks && !self.asking.has_room(holder.app) {
-            self.fail_log_in(slot);
-            return false;
-        }
-        let action = Action::Subscribe;
-        self.ask_webhooks(slot, Asked { op: None, rules, holder, action, verdicts, needed, durable });
         false
     }
 
-    pub(crate) fn go_on_with_log_in(
-        &mut self,
-        slot: u32,
-        generation: u64,
-        rules: &Arc<AppRules>,
-        permitted: Permitted,
-    ) {
-        let delivery = self.delivery.clone();
-        let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
-        let Some(login) = &mut opening.login else { return };
-        opening.passes += 1;
-        if !delivery.rules().are_current(login.app, Some(rules)) {
-            return self.queue_log_in(slot, generation);
-        }
-        for (name, verdict) in permitted.verdicts {
-            let topic = Topic::from_trusted(&name);
-            match verdict {
-                Verdict::Denied(reason) => {
-                    login.topics.retain(|named| *named != topic);
-                    login.session_topics.retain(|named| *named != topic);
-                    opening.denied.push((topic, reason.code(), reason.text()));
-                }
-                Verdict::Allowed | Verdict::Ask => opening.permitted.add(rules, name),
-            }
-        }
-        match permitted.failed {
-            true => self.fail_log_in(slot),
-            false => self.queue_log_in(slot, generation),
-        }
-    }
-
-    /// Replaces the claims of a session by those of its new token. Returns whether anything changed.
-    pub(crate) fn renew_claims(
-        &self,
-        session: &Session,
-        is_of_jwt: bool,
-        claims: Option<Arc<Claims>>,
-    ) -> bool {
-        let is_of_other_kind = session.set_of_jwt(is_of_jwt);
-        let known = session.known.load_full();
-        let Some(known) = known.filter(|known| known.claims != claims) else { return is_of_other_kind };
-        session.known.store(Some(Arc::new(Known { user: known.user.clone(), claims })));
-        true
-    }
-
-    /// Asks webhooks beside the shard, then ends the durable subscriptions that are denied. The caller has checked that
-    /// there is room for what it asks.
-    pub(crate) fn ask_webhooks(&mut self, slot: u32, asked: Asked) {
-        let Asked { op, rules, holder, action, verdicts, needed, durable } = asked;
-        let Some(connection) = self.connection(slot) else { return };
+    fn ask_webhooks(&mut self, slot: u32, asked: Asked) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
         let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
-        self.gate_number += 1;
-        self.asking.begin(holder.app);
-        let (number, app, of_gate) = (self.gate_number, holder.app, rules.clone());
-        let (shared, index, delivery) = (self.shared.clone(), usize::from(self.index), self.delivery.clone());
-        let answering = Answering::new(number, app, move |permitted| {
+        let (shared, index) = (self.shared.clone(), usize::from(self.index));
+        self.sessions.gates.ask(slot, protocol, &self.delivery, asked, move |permitted| {
             if std::thread::panicking() {
                 shared.metrics.panics.inc();
             }
             shared.mailboxes[index].reply(Reply::Permitted { to, permitted });
         });
-        let question = self.delivery.work_while_held(async move {
-            let answering = answering;
-            let answer = |(name, verdict): (Box<str>, Verdict)| {
-                let (delivery, rules, holder) = (&delivery, &rules, &holder);
-                async move {
-                    match verdict {
-                        Verdict::Ask => {
-                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
-                            (name, verdict)
-                        }
-                        verdict => (name, verdict),
-                    }
-                }
-            };
-            let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
-            let by_name: HashMap<&str, Verdict> =
-                verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
-            let verdict = |name: &str| by_name.get(name).copied();
-            // Without an answer nothing ends for good, and nothing may be delivered: the device has to come back.
-            let unanswered =
-                needed.iter().any(|name| verdict(name) == Some(Verdict::Denied(Reason::Unanswered)));
-            let is_denied = |topic: &Topic| {
-                matches!(verdict(topic.as_str()), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
-            };
-            let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
-            drop(by_name);
-            // By rules that changed meanwhile nothing ends: the log-in is decided again.
-            let is_current = delivery.rules().are_current(holder.app, Some(&rules));
-            let ended = if is_current { ended } else { Vec::new() };
-            let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
-            answering.answer(verdicts, failed);
-        });
-        let waiting = VecDeque::new();
-        self.gates.insert(slot, Gate { number, app, rules: of_gate, op, waiting, _question: question });
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        self.asking.end(permitted.app);
-        if self.gates.get(&slot).is_none_or(|gate| gate.number != permitted.number) {
-            return;
-        }
-        let Some(gate) = self.gates.remove(&slot) else { return };
+        let Some(answered) = self.sessions.gates.take(slot, permitted) else { return };
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
-            self.guard(Some(slot), |shard| match gate.op {
-                None => shard.go_on_with_log_in(slot, generation, &gate.rules, permitted),
-                Some(_) => shard.pass_gate(slot, gate, permitted),
+            self.guard(Some(slot), |shard| match answered.op {
+                None => shard.continue_ruled_log_in(slot, generation, answered),
+                Some(_) => shard.pass_gate(slot, answered),
             });
         }
     }
 
-    fn pass_gate(&mut self, slot: u32, gate: Gate, permitted: Permitted) {
-        let Gate { app, rules, op, mut waiting, .. } = gate;
-        let Permitted { verdicts, failed, .. } = permitted;
+    fn pass_gate(&mut self, slot: u32, answered: Answered) {
+        let Answered { app, rules, op, mut waiting, verdicts, failed } = answered;
         if failed {
             return self.begin_close(slot, CloseReason::Internal);
         }
@@ -300,40 +122,61 @@ impl Shard {
                 return;
             }
             self.try_op(slot, op);
-            if let Some(gate) = self.gates.get_mut(&slot) {
-                gate.waiting = waiting;
-                return;
+            match self.sessions.gates.wait_behind(slot, waiting) {
+                Some(rest) => waiting = rest,
+                None => return,
             }
         }
     }
 
-    /// Looks at the next connections whose app's rules changed.
-    pub(crate) fn go_on_with_recheck(&mut self) {
+    fn continue_ruled_log_in(&mut self, slot: u32, generation: u64, answered: Answered) {
+        let delivery = self.delivery.clone();
+        let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
+        let Some(login) = &mut opening.login else { return };
+        opening.passes += 1;
+        if !delivery.rules().are_current(login.app, Some(&answered.rules)) {
+            return self.queue_log_in(slot, generation);
+        }
+        for (name, verdict) in answered.verdicts {
+            let topic = Topic::from_trusted(&name);
+            match verdict {
+                Verdict::Denied(reason) => {
+                    login.topics.retain(|named| *named != topic);
+                    login.session_topics.retain(|named| *named != topic);
+                    opening.denied.push((topic, reason.code(), reason.text()));
+                }
+                Verdict::Allowed | Verdict::Ask => opening.permitted.add(&answered.rules, name),
+            }
+        }
+        match answered.failed {
+            true => self.fail_log_in(slot),
+            false => self.queue_log_in(slot, generation),
+        }
+    }
+
+    /// Checks the next connections whose app's rules changed.
+    pub(crate) fn continue_recheck(&mut self) {
         let changed = self.mailbox().take_rechecks();
-        if self.recheck.is_none() && changed.is_empty() {
+        if self.sessions.recheck.is_none() && changed.is_empty() {
             return;
         }
         let now_ms = self.now.ms32();
-        let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
-        for app in changed {
-            recheck.begin(app);
-            // The lap finds them again.
-            recheck.returning.forget(app);
-        }
+        let mut recheck = self.sessions.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
+        changed.into_iter().for_each(|app| recheck.begin(app));
         let mut topics_left = TOPICS_PER_TURN;
         for _ in 0..PLACES_PER_TURN {
             let Some(place) = recheck.next_place(self.connections.capacity()) else { break };
             let Some(connection) = self.connections.get(place) else { continue };
             let app = connection.session.as_ref().map(|session| session.app);
-            let Some(app) = app.filter(|app| recheck.laps.contains_key(app)) else { continue };
+            let Some(app) = app.filter(|app| recheck.concerns(*app)) else { continue };
             if connection.phase != Phase::Open {
                 continue;
             }
             let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
             let cost = topics + self.client_filters(slot).len();
             self.guard(Some(slot), |shard| {
-                if !shard.recheck_session(slot) {
-                    recheck.returning.push(app, (slot, generation));
+                if shard.recheck_session(slot) == Err(Undecidable) {
+                    recheck.log_in_again(app, (slot, generation));
                 }
             });
             topics_left = topics_left.saturating_sub(cost.max(1));
@@ -341,15 +184,12 @@ impl Shard {
                 break;
             }
         }
-        while !recheck.returning.is_empty() && recheck.returns.take(RETURNS, now_ms) {
-            let Some((slot, generation)) = recheck.returning.pop() else { break };
+        while let Some((slot, generation)) = recheck.next_to_log_in(now_ms) {
             if self.at(slot, generation).is_some_and(|connection| connection.phase == Phase::Open) {
                 self.guard(Some(slot), |shard| shard.recheck_now(slot));
             }
         }
-        if !recheck.laps.is_empty() || !recheck.returning.is_empty() {
-            self.recheck = Some(recheck);
-        }
+        self.sessions.recheck = (!recheck.is_done()).then_some(recheck);
     }
 
     /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
@@ -363,52 +203,20 @@ impl Shard {
 
     /// Checks one connection. If its session kept too little to decide, it has to log in again.
     pub(crate) fn recheck_now(&mut self, slot: u32) {
-        if !self.recheck_session(slot) {
+        if self.recheck_session(slot) == Err(Undecidable) {
             self.begin_close(slot, CloseReason::RulesChanged);
         }
     }
 
-    /// False if the session kept too little to decide.
-    fn recheck_session(&mut self, slot: u32) -> bool {
-        let Some(connection) = self.connections.get(slot as usize) else { return true };
-        let Some(session) = connection.session.clone() else { return true };
-        let Some(rules) = self.delivery.rules().of(session.app) else { return true };
-        if !knows(&session, rules.rules.needs()) {
-            return false;
-        }
-        let holder = holder_of(&session);
-        let check = |name: &str| match Delivery::is_ruled(name) {
-            true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, name),
-            false => Verdict::Allowed,
-        };
-        let mut ended: Vec<(Topic, Reason)> = Vec::new();
-        let mut durable = Vec::new();
-        // An API key may have made other durable subscriptions.
+    fn recheck_session(&mut self, slot: u32) -> Result<(), Undecidable> {
+        let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
+        let Some(session) = connection.session.clone() else { return Ok(()) };
         let filters = self.client_filters(slot);
-        let of_client: HashSet<&str> = filters.iter().map(|filter| filter.as_str()).collect();
-        for subscription in &connection.topics {
-            let Some(topic) = self.topics.entry(subscription.index()).map(|entry| &entry.topic) else {
-                continue;
-            };
-            let verdict = match subscription.is_own() || of_client.contains(topic.as_str()) {
-                true => check(topic.as_str()),
-                false if !Delivery::is_ruled(topic.as_str()) => Verdict::Allowed,
-                false => self.delivery.check_durable(&rules, &holder, topic),
-            };
-            if let Verdict::Denied(reason) = verdict {
-                durable.extend((!subscription.is_own()).then(|| topic.clone()));
-                ended.push((topic.clone(), reason));
-            }
-        }
-        let is_lost = |filter: &TopicFilter| matches!(check(filter.plain()), Verdict::Denied(_));
-        let has_lost_filter =
-            filters.iter().any(|filter| filter.topic().is_none() && is_lost(filter));
-        if ended.is_empty() && !has_lost_filter {
-            return true;
-        }
+        let lost = self.rules().lost(&session, &connection.topics, &self.sessions.topics, &filters)?;
+        let Some(Lost { topics, durable, holder }) = lost else { return Ok(()) };
         let protocol = connection.protocol;
         let keys: Vec<_> =
-            ended.iter().map(|(topic, _)| self.shared.registry.topic_key(session.app, topic)).collect();
+            topics.iter().map(|(topic, _)| self.shared.registry.topic_key(session.app, topic)).collect();
         self.unsubscribe(slot, &keys);
         if !durable.is_empty() {
             let delivery = self.delivery.clone();
@@ -418,15 +226,16 @@ impl Shard {
         }
         match protocol {
             Protocol::Native | Protocol::SocketIo => {
-                for (topic, reason) in ended {
+                for (topic, reason) in topics {
                     let (code, text) = (reason.code(), reason.text());
                     let notice = TopicNotice { code: "topic_revoked", topic: &topic, reason: code, text };
                     self.send_topic_notice(slot, &notice);
                 }
             }
             Protocol::Http | Protocol::Echo => {}
+            // Their clients learn of it when they subscribe again.
             _ => self.begin_close(slot, CloseReason::Unauthorized),
         }
-        true
+        Ok(())
     }
 }

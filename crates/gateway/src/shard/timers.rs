@@ -6,8 +6,6 @@ use crate::protocol::mqtt;
 use crate::shard::Shard;
 use noroshi_types::CloseReason;
 
-/// How often one shard handles sessions without a connection.
-pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
@@ -15,7 +13,7 @@ const SHRINK_TICKS: u32 = 640;
 impl Shard {
     /// Looks at everything that is due.
     pub(crate) fn pulse(&mut self) {
-        while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+        while let Some((tick, slots)) = self.io.wheel.take_due(self.now.tick) {
             if tick % SHRINK_TICKS == 0 {
                 self.shrink();
             }
@@ -25,13 +23,12 @@ impl Shard {
                 }
             }
         }
-        while let Some(slot) = self.precise.take_due(self.now.ms) {
+        while let Some(slot) = self.io.precise.take_due(self.now.ms) {
             if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
                 self.guard(Some(slot), |shard| shard.handle_timeout(slot));
             }
         }
-        if self.index == 0 && self.now.ms >= self.parked_due_ms {
-            self.parked_due_ms = self.now.ms + PARKED_EVERY_MS;
+        if self.index == 0 && self.lifecycle.is_parked_due(self.now.ms) {
             self.guard(None, |shard| {
                 let services = &shard.shared.services;
                 services.of::<mqtt::Service>().handle_due(services, &shard.delivery, shard.now.wall);
@@ -54,7 +51,7 @@ impl Shard {
         }
         let due = due.max(now.tick + 1);
         if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
-            connection.timer = self.wheel.arm(slot, due);
+            connection.timer = self.io.wheel.arm(slot, due);
         }
     }
 

@@ -16,7 +16,7 @@ impl Shard {
     /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
     pub(crate) fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
         let mut left = count;
-        while left > 0 && self.uring.is_some() {
+        while left > 0 && self.io.uring.is_some() {
             let mut slots: SmallVec<[u32; BATCH]> = SmallVec::new();
             while slots.len() < left.min(BATCH)
                 && let Some(slot) = self.next_marked(queue)
@@ -37,7 +37,7 @@ impl Shard {
 
     fn write_together(&mut self, slots: &[u32]) {
         let outbounds = self.offer_together(slots);
-        let uring = self.uring.take();
+        let uring = self.io.uring.take();
         // No connection's own guard is around this. A panic costs the ring, with whatever it was given
         // and was not told to send, and each connection is written to by itself.
         let sent = catch_unwind(AssertUnwindSafe(|| {
@@ -58,7 +58,7 @@ impl Shard {
                 None => shard.flush_written(*slot, written),
             });
         }
-        self.uring = uring;
+        self.io.uring = uring;
     }
 
     /// What those with a conversation make of their messages, where that may be sent together: by slot, in the order

@@ -14,12 +14,13 @@ use super::job::Task;
 use super::publish::data_bytes_max;
 use super::session::{ParkedSession, ParkedSessions};
 use super::stored::StoredSession;
-use super::subscribe::{may_keep_filter, share};
+use super::subscribe::share;
 use super::will::{self, When};
 use super::{Mqtt, Request, origin, send, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Attach, Effect};
 use crate::session::login::Begun;
+use crate::session::topic_rules::TopicRules;
 use crate::session::verification::close_reason;
 
 /// What a session continues with.
@@ -92,7 +93,7 @@ impl Mqtt {
     /// A will is a publication that waits, with the same limits.
     fn refuse_will(&self, cx: &Context<'_>, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
         // If the app has rules for publishing, they alone decide, when the will is published.
-        if !cx.has_publish_rules(app) && !cx.services.may_publish(app, &will.topic) {
+        if !TopicRules(cx.delivery).has_publish_rules(app) && !cx.services.may_publish(app, &will.topic) {
             return Some(LogInRefused::Will);
         }
         let limit = cx.config().publish_bytes_max;
@@ -196,7 +197,8 @@ impl Mqtt {
         // again and learns of it.
         let keeps_all = stored.as_ref().is_none_or(|stored: &StoredSession| {
             let mut own = stored.subscriptions.iter().filter(|held| held.is_of_client);
-            own.all(|held| may_keep_filter(cx.delivery, session, &begun.permitted, held.filter.plain()))
+            let rules = TopicRules(cx.delivery);
+            own.all(|held| rules.may_keep_filter(session, &begun.permitted, held.filter.plain()))
         });
         // What this node remembers knows when it ends.
         let goes_on = |stored: &StoredSession| {

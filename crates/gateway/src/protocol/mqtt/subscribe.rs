@@ -4,14 +4,11 @@
 
 use std::sync::Arc;
 
-use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Verdict};
+use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
 use noroshi_store::{Leave, Place, Share};
-use noroshi_types::rule::Action;
-use noroshi_types::topic::needs_rule;
 use noroshi_types::{CloseReason, Topic};
 
 use super::job::Task;
@@ -19,8 +16,6 @@ use super::{Mqtt, Request};
 use crate::protocol::adapter::Adapter as _;
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::session::permission::{Permissions, Ruling, ruling};
-use crate::session::registry::Session;
 
 /// The filter that the conformance suites expect to be refused, with the one code that all versions have (0x80).
 const REFUSED_FILTER: &str = "test/nosubscribe";
@@ -200,25 +195,4 @@ fn names_of(request: &UnsubscribeRequest) -> Vec<Topic> {
 pub(super) fn share(filter: &TopicFilter) -> Option<Share> {
     let (name, filter) = filter.share()?;
     Some(Share { name: name.into(), filter: filter.into() })
-}
-
-/// Whether a session that continues may keep a filter that its client subscribed to. If a webhook decides, it was asked
-/// for the log-in.
-pub(super) fn may_keep_filter(
-    delivery: &Delivery,
-    session: &Session,
-    permitted: &Permissions,
-    filter: &str,
-) -> bool {
-    if !Delivery::is_ruled(filter) {
-        return true;
-    }
-    match ruling(delivery, session) {
-        Ruling::None => !needs_rule(filter),
-        Ruling::Unknown => false,
-        Ruling::By(rules, holder) => {
-            permitted.has(&rules, filter)
-                || delivery.check_topic(&rules, &holder, Action::Subscribe, filter) == Verdict::Allowed
-        }
-    }
 }

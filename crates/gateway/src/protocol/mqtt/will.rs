@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Holder as Ruled, Reason, Verdict};
+use noroshi_delivery::rules::Verdict;
 use noroshi_protocol::mqtt::Will;
 use noroshi_types::rule::Action;
 use noroshi_types::{Timestamp, Topic};
@@ -13,7 +13,7 @@ use super::job;
 use super::publish::Published;
 use super::session::Due;
 use crate::protocol::services::Services;
-use crate::session::permission::{Ruling, ruling};
+use crate::session::topic_rules::TopicRules;
 use crate::session::registry::{Holder, Registry, Session};
 
 /// When a will is published: as its connection ends, or later.
@@ -68,7 +68,8 @@ pub(super) fn publish(
     will: Will,
     when: When,
 ) {
-    let (verdict, ask) = may_publish(services, delivery, session, &will.topic);
+    let is_filtered = services.may_publish(session.app, &will.topic);
+    let (verdict, ask) = TopicRules(delivery).may_leave_will(session, &will.topic, is_filtered);
     if matches!(verdict, Verdict::Denied(_)) {
         return count_withheld(services, true);
     }
@@ -97,28 +98,6 @@ pub(super) fn publish(
             tracing::debug!(?refused, "a will was not published");
         }
     });
-}
-
-/// Whether a session may publish its will, by topic rules or the app's filters. With [`Verdict::Ask`]: whom to ask.
-fn may_publish(
-    services: &Services,
-    delivery: &Delivery,
-    session: &Session,
-    topic: &Topic,
-) -> (Verdict, Option<(Arc<AppRules>, Ruled)>) {
-    let denied = Verdict::Denied(Reason::Unanswered);
-    let rules = delivery.rules().of(session.app);
-    if !rules.is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {
-        let allowed = services.may_publish(session.app, topic);
-        return (if allowed { Verdict::Allowed } else { denied }, None);
-    }
-    match ruling(delivery, session) {
-        Ruling::By(rules, holder) => {
-            let verdict = delivery.check_topic(&rules, &holder, Action::Publish, topic.as_str());
-            (verdict, Some((rules, holder)))
-        }
-        Ruling::None | Ruling::Unknown => (denied, None),
-    }
 }
 
 pub(super) fn count_withheld(services: &Services, has_will: bool) {

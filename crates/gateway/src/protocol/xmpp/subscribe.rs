@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Reason, Verdict};
+use noroshi_delivery::rules::{AppRules, Verdict};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
-use noroshi_types::rule::{Action, Denied};
+use noroshi_types::rule::Action;
 use noroshi_types::{AppId, Message, NotificationId, Position, Quota, Topic, limits};
 
 use super::Xmpp;
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::session::permission::{Ruling, holder_of, knows, ruling};
 use crate::session::registry::Session;
+use crate::session::topic_rules::{TopicRules, holder_of, knows};
 use crate::wire::Protocol;
 
 /// Payloads of the items in one answer, which is sent at once: half of what may be unsent.
@@ -128,35 +128,9 @@ impl Xmpp {
 
     pub(super) fn answer_affiliation(&mut self, cx: &mut Context<'_>, topic: &Topic, request: Request) {
         let Some(session) = cx.session else { return };
-        let affiliation = affiliation(cx, session, topic);
+        let is_filtered = cx.services.may_publish(session.app, topic);
+        let affiliation = TopicRules(cx.delivery).affiliation(session, topic, is_filtered);
         self.answer(cx, request, Answer::Affiliation(affiliation));
-    }
-}
-
-/// What a device may do with a topic, in the terms of XEP-0060 §4.1. If a webhook decides, it is not asked: the device is
-/// nothing in particular until it tries.
-fn affiliation(cx: &Context<'_>, session: &Session, topic: &Topic) -> &'static str {
-    let filtered = cx.services.may_publish(session.app, topic);
-    let (rules, holder) = match ruling(cx.delivery, session) {
-        Ruling::None => return if filtered { "publisher" } else { "none" },
-        Ruling::Unknown => return "none",
-        Ruling::By(rules, holder) => (rules, holder),
-    };
-    let check = |action| match Delivery::is_ruled(topic.as_str()) {
-        true => cx.delivery.check_topic(&rules, &holder, action, topic.as_str()),
-        false => Verdict::Allowed,
-    };
-    let publish = match rules.rules.rules(Action::Publish) {
-        Some(_) => check(Action::Publish),
-        None if filtered => Verdict::Allowed,
-        None => Verdict::Denied(Reason::Rule(Denied::NoRule)),
-    };
-    match (check(Action::Subscribe), publish) {
-        (Verdict::Allowed, Verdict::Allowed) => "publisher",
-        (Verdict::Denied(_), Verdict::Allowed) => "publish-only",
-        (Verdict::Allowed, _) => "member",
-        (Verdict::Denied(_), Verdict::Denied(_)) => "outcast",
-        (Verdict::Ask, _) | (_, Verdict::Ask) => "none",
     }
 }
 

@@ -11,7 +11,7 @@ use crate::protocol::credentials::Credentials;
 use crate::protocol::effect::HttpRefusal;
 use crate::protocol::sse::{Events, Stream};
 use crate::shard::Shard;
-use crate::wire::gzip::{Packed, Trailer};
+use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};
 
 /// How long a peer may leave data unacknowledged before TCP gives it up: an event stream receives nothing from it.
@@ -58,7 +58,7 @@ impl Shard {
 
     pub(super) fn begin_gzip(&mut self, slot: u32) {
         self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
-        self.trailers.insert(slot, Trailer::default());
+        self.trailers.begin(slot);
     }
 
     pub(super) fn detect_vanished_peer(&mut self, slot: u32) {

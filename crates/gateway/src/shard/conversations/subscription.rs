@@ -19,7 +19,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
-        let new = keys.iter().filter(|key| !self.topics.hears(**key, slot)).count();
+        let new = keys.iter().filter(|key| !self.sessions.topics.hears(**key, slot)).count();
         let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: the device does not choose `$everyone`.
         if new > 0 && connection.topics.len() + new > most + 1 {

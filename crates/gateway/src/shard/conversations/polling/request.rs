@@ -93,13 +93,14 @@ impl Shard {
 
     /// Gives the socket to the shard that has the session.
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
-        let network = self.client_network(slot);
+        let network = self.lifecycle.seats.client(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
-        let peer = self.bridged.get(&slot).copied();
+        let peer = self.io.peers.get(slot);
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.socket.into_parts() {
-            self.deregister(&mut stream);
+            // Fails only if it was not registered.
+            let _ = self.io.deregister(&mut stream);
             let moved = Moved { tls, origin, bytes: bytes.to_vec(), peer };
             let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)), seat };
             if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {

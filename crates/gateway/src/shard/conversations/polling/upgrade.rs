@@ -79,8 +79,8 @@ impl Shard {
         if let Some(Conversation::PollingRequest(request)) = probe.talk.as_deref_mut() {
             request.kind = Kind::Moved(session);
         }
-        self.move_seat(slot, session);
-        let registered = socket.stream().map(|stream| self.reregister(stream, session));
+        self.lifecycle.seats.move_to(slot, session, &self.shared.clients);
+        let registered = socket.stream().map(|stream| self.io.reregister(stream, session));
         let Some(connection) = self.connection(session) else { return };
         let protocol = connection.protocol;
         connection.socket = socket;
@@ -90,7 +90,7 @@ impl Shard {
             return self.doom(session, CloseReason::Internal);
         }
         // What came with the last packet is read already; what came since is not.
-        self.again.push(session);
+        self.io.read_later(session);
         self.advance(session);
     }
 
