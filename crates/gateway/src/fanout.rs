@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use noroshi_store::Place;
 use noroshi_telemetry::Histogram;
 use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, Timestamp, When};
 use smallvec::SmallVec;
@@ -187,6 +188,7 @@ impl Fanout {
         self.ring.put(dispatch, recipients)
     }
 
+    #[cfg(feature = "io-uring")]
     pub(crate) fn frame(&self, place: usize) -> Option<&Frame> {
         self.ring.frame(place)
     }
@@ -289,10 +291,12 @@ impl Fanout {
         self.ring.in_order(bits)
     }
 
-    /// The messages that are marked, in the order in which they arrived.
-    pub(crate) fn marked(&self, marks: Marks) -> impl Iterator<Item = &Arc<Dispatch>> {
+    /// A place in the order of commits, or the one before the first ordered message that is marked at a connection.
+    pub(crate) fn before_marked(&self, marks: Marks, to: Place) -> Place {
         let places = self.ring.in_order(marks.bits());
-        places.into_iter().filter_map(|place| self.ring.frame(place)).map(Frame::dispatch)
+        let marked = places.iter().filter_map(|place| self.ring.frame(*place)).map(Frame::dispatch);
+        let ordered = marked.filter(|dispatch| dispatch.is_ordered());
+        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
     }
 
     /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each that

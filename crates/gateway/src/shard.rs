@@ -17,6 +17,7 @@ mod admission;
 pub(crate) mod backlog;
 mod close;
 pub(crate) mod connection;
+pub(crate) mod conversations;
 mod delivery;
 mod input;
 pub(crate) mod login;
@@ -36,7 +37,6 @@ use crate::metrics::Tally;
 use crate::session::Sessions;
 use crate::shard::mailbox::Reply;
 use crate::wire::gzip::Trailers;
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -49,16 +49,15 @@ use noroshi_protocol::ws::Inflater;
 use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use slab::Slab;
-use tokio::sync::oneshot;
 
 use crate::fanout::Fanout;
 use crate::fanout::recent::Recent;
 use crate::io::timer::TICK_MS;
 use crate::io::tls::TlsSession;
 use crate::lifecycle::PARKED_EVERY_MS;
-use crate::protocol::mqtt::work::Works;
-use crate::protocol::polling::Polled;
+use crate::protocol::mqtt;
 use crate::shard::connection::Connection;
+use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Inlet, Mailbox};
 use crate::shard::shared::Shared;
 
@@ -94,18 +93,11 @@ pub(crate) struct Shard {
     pub(crate) sessions: Sessions,
     pub(crate) fanout: Fanout,
     pub(crate) lifecycle: Lifecycle,
+    pub(crate) conversations: Conversations,
     /// Of event streams under gzip.
     pub(crate) trailers: Trailers,
     /// Of compressed messages, of whatever connection.
     pub(crate) inflater: Inflater,
-    pub(crate) works: Works,
-    /// Questions of conversations to the store that are under way.
-    pub(crate) asked: usize,
-    /// The last message that each XMPP connection publishes, until it has its place in the order: the next one waits for
-    /// that.
-    pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
-    /// Sessions that began with polling.
-    pub(crate) polled: Polled,
     pub(crate) tally: Tally,
     pub(crate) now: Now,
     started: Instant,
@@ -125,6 +117,7 @@ impl Shard {
         let recent = Recent::new(shared.registry.is_shared());
         Self {
             index,
+            conversations: Conversations::new(shared.clone(), index),
             shared,
             delivery,
             inlet,
@@ -135,10 +128,6 @@ impl Shard {
             lifecycle: Lifecycle::default(),
             trailers: Trailers::default(),
             inflater: Inflater::default(),
-            works: Works::default(),
-            asked: 0,
-            publishing: HashMap::new(),
-            polled: Polled::default(),
             tally: Tally::default(),
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
@@ -221,7 +210,7 @@ impl Shard {
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
-        self.guard(None, Shard::send_works);
+        self.guard(None, Shard::start_jobs);
         self.pulse();
         self.answer_polls();
         self.settle();
@@ -240,7 +229,7 @@ impl Shard {
             || self.has_next_mail()
             || self.sessions.has_work()
             || !self.inlet.arrivals.is_empty()
-            || self.polled.has_work();
+            || self.conversations.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }
@@ -249,7 +238,7 @@ impl Shard {
         if let Some(at_ms) = self.io.precise.next_ms() {
             ms = ms.min(at_ms.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)));
         }
-        if self.index == 0 && !self.shared.lefts.is_empty() {
+        if self.index == 0 && !self.shared.services.of::<mqtt::Service>().sessions.is_empty() {
             ms = ms.min(PARKED_EVERY_MS);
         }
         ms = ms.min(self.sessions.patience_ms(self.now.ms32()));
@@ -337,13 +326,11 @@ impl Shard {
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
-            Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
+            Reply::Done { to, done } => self.handle_done(to, done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
-            Reply::Checked { to, result } => self.handle_checked(to, result),
-            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
 }

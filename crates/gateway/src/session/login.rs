@@ -36,6 +36,8 @@ pub(crate) struct Begun {
     pub(crate) as_of: Place,
     /// What a webhook allowed for the log-in.
     pub(crate) permitted: Permissions,
+    /// The client asked for an event stream under gzip.
+    pub(crate) asks_gzip: bool,
 }
 
 /// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves. What

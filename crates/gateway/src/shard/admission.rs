@@ -2,8 +2,9 @@
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
 use crate::rate::Bucket;
+use crate::session::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};
@@ -80,10 +81,8 @@ impl Shard {
             self.io.peers.insert(slot, peer);
         }
         self.begin_stranger(slot);
-        match speaks {
-            Speaks::Http => {}
-            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
-            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
+        if let Some(protocol) = speaks.protocol() {
+            self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);
         if let Some(mut bytes) = head {

@@ -1,9 +1,8 @@
 //! Reads for connections that catch up, and what they bring.
 
-use crate::fanout::marks::Marks;
-use crate::lifecycle::phase::Phase;
-use crate::protocol::conversation::Heard;
+use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
@@ -108,17 +107,13 @@ impl Shard {
                     if reached != Reached::default() {
                         self.sessions.topics.skip(index, slot, reached);
                     }
-                    if told && connection.talk.is_some() {
-                        self.tell_recovered(slot, &topic, complete);
-                    } else if told {
-                        let mut json = Vec::new();
-                        native::recovered(&mut json, &topic, complete);
-                        self.send_json(slot, "recovered", &json);
+                    if told {
+                        self.report_recovered(slot, &topic, complete);
                     }
                 }
                 Step::Done => {
                     connection.catch_up = None;
-                    let confirmed = connection.talk.as_mut().map(|talk| talk.caught_up());
+                    let confirmed = connection.talk.as_mut().map(|talk| talk.handle_caught_up());
                     self.confirm(slot, confirmed.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
@@ -184,7 +179,7 @@ impl Shard {
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
-            let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
+            let wild = connection.talk.as_ref().and_then(|talk| talk.wildcards_since());
             catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
@@ -284,7 +279,7 @@ impl Shard {
                 let Some(catch_up) = &mut connection.catch_up else { return };
                 let found = catch_up.take_again(&messages);
                 if let Some(talk) = &mut connection.talk {
-                    talk.looked_for(&found);
+                    talk.handle_outstanding(&found);
                 }
                 shard.advance(slot);
             }
@@ -306,9 +301,9 @@ impl Shard {
         self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
     }
 
-    fn heard(&self, slot: u32, message: &Message) -> Option<Heard> {
+    fn heard(&self, slot: u32, message: &Message) -> Option<Matched> {
         let talk = self.connections.get(slot as usize)?.talk.as_ref()?;
-        Some(talk.heard(&message.topic.as_ref()?.topic, Place::of(message.id)))
+        Some(talk.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
     }
 
     fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
@@ -316,36 +311,10 @@ impl Shard {
         message.topic.as_ref().is_some_and(|place| self.sessions.topics.hears(key(&place.topic), slot))
     }
 
-    /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
-    pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
-        let Some(connection) = self.connections.get(slot as usize) else { return floor };
-        let (offered, watermark) = (connection.offered_to(self.fanout.offered()), connection.watermark);
-        let offered = Place::of(offered);
-        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
-        let to = connection.catch_up.as_deref().map_or(offered, sent_to);
-        self.before_marked(slot, to).max(floor)
-    }
-
-    /// A topic that a connection stops hearing by its name, which it heard behind `behind`; filters with wildcards go on
-    /// matching it.
-    pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        let offered = self.before_marked(slot, Place::of(connection.offered_to(self.fanout.offered())));
-        let mut own_topics = self.sessions.topics.own(&connection.topics);
-        own_topics.retain(|own| own != topic);
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = &mut connection.catch_up {
-            catch_up.end_name(topic, behind, offered, connection.watermark);
-            catch_up.await_gaps(own_topics, noroshi_delivery::id_at(offered));
-        }
-    }
-
     /// A place, or the one before what is marked at a connection and not offered.
     pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let marks =
-            self.connections.get(slot as usize).map_or(Marks::default(), |connection| connection.marks);
-        let ordered = self.fanout.marked(marks).filter(|dispatch| dispatch.is_ordered());
-        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+        let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
+        self.fanout.before_marked(marks.unwrap_or_default(), to)
     }
 
     /// A page of the backlog.

@@ -1,13 +1,13 @@
 //! Every way out of a connection.
 
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::reconnect;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_events::Event;
-use noroshi_protocol::{native, ws};
+use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
 /// Places for connections that are kept however few are in use: 25 KiB.
@@ -41,23 +41,13 @@ impl Shard {
         if reason == CloseReason::SlowConsumer {
             connection.socket.discard_unsent();
         }
-        let (protocol, framing) = (connection.protocol, connection.framing);
+        let framing = connection.framing;
         if reason == CloseReason::SlowConsumer {
             // What was cut is counted, so no trailer would be right.
             self.trailers.end(slot);
         }
         if let Some(code) = reason.websocket_code() {
-            match protocol {
-                Protocol::Native => {
-                    let mut json = Vec::new();
-                    native::close(&mut json, reason, after_ms);
-                    self.send_json(slot, "close", &json);
-                }
-                // Http and Echo have a word where they have a conversation.
-                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
-                    self.say_last_word(slot, reason, after_ms);
-                }
-            }
+            self.send_close(slot, reason, after_ms);
             if framing.is_websocket() && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
@@ -97,7 +87,7 @@ impl Shard {
     /// Takes a connection out of everything but the slab.
     pub(crate) fn leave(&mut self, slot: u32) {
         self.sessions.successions.remove(slot);
-        self.end_talk(slot);
+        self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
         connection.permit = None;
@@ -107,7 +97,7 @@ impl Shard {
     /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
     pub(crate) fn part_session(&mut self, slot: u32) {
         self.sessions.end(slot);
-        self.publishing.remove(&slot);
+        self.conversations.requests.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
         let topics = std::mem::take(&mut connection.topics);

@@ -1,15 +1,12 @@
 //! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
 //! timer or a channel while the connection is idle, and the size is asserted.
 
-use crate::fanout::Received;
-use crate::fanout::Recipient;
 use crate::fanout::marks::Marks;
-use crate::lifecycle::phase::Origin;
-use crate::lifecycle::phase::Phase;
-use crate::lifecycle::phase::Ping;
+use crate::fanout::{Received, Recipient};
+use crate::lifecycle::origin::Origin;
+use crate::session::phase::{Phase, Ping};
 use crate::session::topic_index::Subscription;
-use crate::wire::Framing;
-use crate::wire::Protocol;
+use crate::wire::{Framing, Protocol};
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
@@ -20,7 +17,8 @@ use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
 use smallvec::SmallVec;
 
 use crate::io::socket::Socket;
-use crate::protocol::conversation::Talk;
+use crate::protocol::registry::Conversation;
+use crate::protocol::services::Services;
 use crate::rate::Bucket;
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Permissions;
@@ -63,8 +61,8 @@ pub(crate) struct Connection {
     /// Counts for the app's quota of connections, from the log-in on.
     pub(crate) permit: Option<Permit>,
     pub(crate) decoder: Decoder,
-    /// What a protocol other than the native one remembers.
-    pub(crate) talk: Option<Box<Talk>>,
+    /// The adapter of its protocol, if that has state of its own.
+    pub(crate) talk: Option<Box<Conversation>>,
     pub(crate) catch_up: Option<Box<CatchUp>>,
     /// Most devices have `$everyone` and few more: those fit inside.
     pub(crate) topics: SmallVec<[Subscription; 4]>,
@@ -128,6 +126,11 @@ impl Connection {
             ended: false,
             origin: Origin::Admitted,
         }
+    }
+
+    /// Whether the session that logged in may have the topics of the one that the client asked to resume.
+    pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
+        self.talk.as_ref().is_none_or(|conversation| conversation.may_resume(services, session))
     }
 
     /// Neither said its last word nor broken.

@@ -6,7 +6,8 @@ use crate::fanout::marks::Marks;
 use crate::fanout::recent::Recent;
 use crate::fanout::ring::Frame;
 use crate::fanout::{Output, Queue};
-use crate::protocol::conversation::{Cause, Context, Offered};
+use crate::protocol::adapter::{Cause, Offered};
+use crate::protocol::context::Encoding;
 use crate::session::catch_up::{CatchUp, Hold, Paged};
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::{Entry, Pass, Subscription};
@@ -424,7 +425,7 @@ impl Shard {
             return true;
         }
         if connection.framing == Framing::Polling {
-            self.polled.push(slot);
+            self.conversations.polled.push(slot);
         }
         self.tally.deflate.merge(std::mem::take(&mut batch.saving));
         if connection.framing == Framing::Polling {
@@ -442,7 +443,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(talk) = &mut connection.talk else { return };
         let before = batch.heads.len();
-        talk.follow(&self.shared.config, &mut batch.heads);
+        talk.finish_offers(&self.shared.config, &mut batch.heads);
         if batch.heads.len() > before {
             batch.push(Bytes::new());
         }
@@ -569,10 +570,10 @@ fn offer(
     cause: Cause,
     batch: &mut Batch,
 ) -> Fate {
-    let context = Context { config, framing: connection.framing, now };
+    let encoding = Encoding { config, framing: connection.framing, now };
     let Some(talk) = &mut connection.talk else { return Fate::Passed { confirmed: false } };
     let begin = batch.heads.len();
-    match talk.offer(&context, dispatch, cause, &mut batch.heads) {
+    match talk.offer(&encoding, dispatch, cause, &mut batch.heads) {
         Offered::Send { mut shared, confirmed } => {
             if let Framing::Deflated(window_bits) = connection.framing {
                 let plain_bytes = batch.heads.len() - begin + shared.len();

@@ -2,11 +2,13 @@
 
 use crate::io::handover::Handover;
 use crate::io::transport::Received;
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal;
+use crate::protocol::effect::HttpRefusal;
+use crate::protocol::registry::Conversation;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::route::{self, Route};
+use crate::shard::route::{self, BadQuery, Route};
 use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_protocol::http;
@@ -19,8 +21,6 @@ use std::time::Instant;
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;
-/// Messages of the conformance suite's case 9.
-const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Shard {
     /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
@@ -82,15 +82,10 @@ impl Shard {
 
     fn handle_end(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
-        let reason = match (connection.framing, connection.protocol) {
-            (Framing::WebSocket | Framing::Deflated(_), _) => CloseReason::PeerReset,
-            // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
-            (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
-            (Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling, _) => {
-                CloseReason::PeerClosed
-            }
-        };
+        // A WebSocket sends a close frame before it ends (RFC 6455 §7.1.5), and some protocols a packet.
+        let announces = connection.framing.is_websocket()
+            || connection.talk.as_ref().is_some_and(|conversation| conversation.announces_end());
+        let reason = if announces { CloseReason::PeerReset } else { CloseReason::PeerClosed };
         self.doom(slot, reason);
     }
 
@@ -100,10 +95,11 @@ impl Shard {
             (Phase::Head, _) => self.handle_head(slot, bytes),
             (Phase::Dead, _) => {}
             (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
+                let config = &self.shared.config;
                 let message_bytes_max = match &connection.talk {
-                    Some(talk) => talk.message_bytes_max(&self.shared.config),
-                    None if connection.protocol == Protocol::Echo => ECHO_MESSAGE_BYTES_MAX,
-                    None => self.shared.config.client_message_bytes,
+                    Some(conversation) => conversation.message_bytes_max(config),
+                    None => Conversation::stateless(connection.protocol, framing)
+                        .map_or(config.client_message_bytes, |it| it.message_bytes_max(config)),
                 };
                 let deflates = framing != Framing::WebSocket;
                 self.feed(slot, bytes, Terms { role: Role::Server, deflates, message_bytes_max });
@@ -111,7 +107,7 @@ impl Shard {
             // Said its last word: the rest is not wanted.
             (Phase::Closing, _) => {}
             (_, Framing::Stream | Framing::Polling) if connection.talk.is_some() => {
-                self.feed_talk(slot, bytes)
+                self.handle_stream(slot, bytes)
             }
             // A stream has nothing to say after its request; what it says is bounded like frames.
             (_, Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling) => {
@@ -242,12 +238,12 @@ impl Shard {
             }
             Route::Mqtt { upgrade: Ok(upgrade), app } => {
                 self.name_app(slot, app.as_deref());
-                self.upgrade_to_mqtt(slot, &upgrade);
+                self.upgrade_to(slot, Protocol::Mqtt, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::Xmpp { upgrade: Ok(upgrade), app } => {
                 self.name_app(slot, app.as_deref());
-                self.upgrade_to_xmpp(slot, &upgrade);
+                self.upgrade_to(slot, Protocol::Xmpp, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
@@ -256,7 +252,10 @@ impl Shard {
             | Route::Echo { upgrade: Err(error) }
             | Route::Mqtt { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
-            Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
+            Route::Sse { wanted: Err(BadQuery { code, detail }), .. } => {
+                let detail = detail.into();
+                self.refuse_stream(slot, &HttpRefusal { status: 400, code, detail, after_s: None });
+            }
             Route::Api => self.hand_over(slot, bytes),
         }
     }
@@ -300,9 +299,11 @@ impl Shard {
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
     pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
         self.tally.frames_in += 1;
-        let rate = self.conformance_rate(slot).unwrap_or_else(|| self.shared.frame_rate());
-        let now_ms = self.now.ms32();
-        let Some(connection) = self.connection(slot) else { return false };
+        let (shared, now_ms) = (&self.shared, self.now.ms32());
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
+        let has_session = connection.session.is_some();
+        let own_rate = connection.talk.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
+        let rate = own_rate.unwrap_or_else(|| shared.frame_rate());
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;
         }

@@ -1,4 +1,6 @@
-//! How far a connection is, and how it came.
+//! How far a connection is on its way to a session and out of it.
+//!
+//! The shard alone changes a phase; adapters of protocols see it.
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,14 +18,6 @@ pub(crate) enum Phase {
     Closing,
     /// To be removed at the end of this turn's handler.
     Dead,
-}
-
-/// How it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Admitted,
-    /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
-    OverRate,
 }
 
 /// The ping of a connection.
