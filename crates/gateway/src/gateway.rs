@@ -7,7 +7,7 @@ use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,9 +25,10 @@ use crate::io::handover::{Handover, Io};
 use crate::io::listener::Listening;
 use crate::lifecycle::clients::Clients;
 use crate::lifecycle::drain::{self, Drain, Stopping};
-use crate::lifecycle::phase::Origin;
+use crate::lifecycle::origin::Origin;
 use crate::metrics::Metrics;
-use crate::protocol::mqtt::session::Lefts;
+use crate::protocol::services::{Generations, Services};
+use crate::protocol::{self, mqtt, xmpp};
 use crate::session::parking::{self, Capacity};
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
@@ -83,25 +84,31 @@ impl Bound {
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
-        let xmpp = crate::protocol::xmpp::Service::new(&mut config.xmpp, capacity);
+        let now = delivery.clock().now();
+        let of_protocols = protocol::registry::services(&mut config, now, capacity);
+        let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.session_keys())));
+        let services = Arc::new(Services {
+            config: config.clone(),
+            auth: auth.clone(),
+            metrics: metrics.clone(),
+            registry: registry.clone(),
+            generations: Generations::new(now),
+            of_protocols,
+        });
         let shared = Arc::new(Shared {
             config,
-            xmpp,
             auth,
             metrics,
             handover,
-            registry: Registry::new(delivery.session_keys()),
+            registry,
+            services,
             stamps: Stamps::new(),
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
-            lefts: Lefts::new(delivery.clock().now(), capacity),
-            scan_pages: tokio::sync::Semaphore::new(crate::protocol::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             bridges: Bridges::new(),
-            // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
-            generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
         let poll = Poll::new().map_err(Error::Start)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(Error::Start)?;
@@ -338,8 +345,9 @@ impl Gateway {
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.drain_report();
         if let Some(delivery) = self.delivery.upgrade() {
-            self.shared.observe_xmpp(delivery.clock().now());
-            self.shared.observe_mqtt();
+            let services = &self.shared.services;
+            services.of::<xmpp::Service>().observe(&services.metrics, delivery.clock().now());
+            services.of::<mqtt::Service>().observe(&services.metrics);
         }
     }
 }

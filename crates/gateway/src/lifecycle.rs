@@ -1,8 +1,54 @@
 //! How connections are admitted, drained and closed.
+//!
+//! May use: everything below it ([`crate::wire`], [`crate::io`], [`crate::session`], [`crate::fanout`],
+//! [`crate::protocol`]). Decides about connections by what it is told of them, and touches none: the shard does.
+//!
+//! The node owns the [`drain`] and the counts of [`clients`]; a shard owns one [`Lifecycle`].
 
 pub(crate) mod clients;
 pub mod drain;
-pub(crate) mod phase;
+pub(crate) mod origin;
+pub(crate) mod reconnect;
 pub(crate) mod refusal;
 pub(crate) mod sparing;
 pub(crate) mod strangers;
+
+use clients::Seats;
+use drain::Round;
+use strangers::Strangers;
+
+/// How often one shard looks for parked sessions that are due.
+pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
+
+/// How far the connections of one shard are, beside what they own.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    pub(crate) strangers: Strangers,
+    pub(crate) seats: Seats,
+    /// While a drain is under way.
+    pub(crate) round: Option<Round>,
+    /// Connections that are removed when the handler is done.
+    ended: Vec<u32>,
+    /// When parked sessions are due next.
+    parked_due_ms: u64,
+}
+
+impl Lifecycle {
+    /// The connection is removed when the handler is done.
+    pub(crate) fn end(&mut self, slot: u32) {
+        self.ended.push(slot);
+    }
+
+    pub(crate) fn next_ended(&mut self) -> Option<u32> {
+        self.ended.pop()
+    }
+
+    /// Whether it is time to look for parked sessions that are due.
+    pub(crate) fn is_parked_due(&mut self, now_ms: u64) -> bool {
+        let is_due = now_ms >= self.parked_due_ms;
+        if is_due {
+            self.parked_due_ms = now_ms + PARKED_EVERY_MS;
+        }
+        is_due
+    }
+}

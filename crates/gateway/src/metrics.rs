@@ -1,5 +1,6 @@
 //! What the gateway counts. Counters of a label are looked up once, at the start.
 
+use crate::wire::deflate::Saving;
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::CloseReason;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -356,5 +357,38 @@ fn is_possible(protocol: Protocol, framing: Framing) -> bool {
         }
         Protocol::Mqtt | Protocol::Xmpp => framing.is_websocket() || framing == Framing::Stream,
         Protocol::SocketIo | Protocol::Echo => framing.is_websocket() || framing == Framing::Polling,
+    }
+}
+
+/// Counted for a turn and added to the metrics at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) frames_in: u64,
+    pub(crate) messages_out: [u64; Protocol::ALL.len()],
+    pub(crate) bytes_out: u64,
+    pub(crate) deflate: Saving,
+    pub(crate) slow_drops: u64,
+}
+
+impl Tally {
+    /// Adds the counts to the metrics, and begins anew.
+    pub(crate) fn settle(&mut self, metrics: &Metrics) {
+        let tally = std::mem::take(self);
+        for (counter, count) in [
+            (&metrics.frames_in, tally.frames_in),
+            (&metrics.bytes_out, tally.bytes_out),
+            (&metrics.deflate_plain_bytes, tally.deflate.plain_bytes),
+            (&metrics.deflate_sent_bytes, tally.deflate.sent_bytes),
+            (&metrics.slow_drops, tally.slow_drops),
+        ] {
+            if count > 0 {
+                counter.inc_by(count);
+            }
+        }
+        for (protocol, count) in Protocol::ALL.into_iter().zip(tally.messages_out) {
+            if count > 0 {
+                metrics.count_messages(protocol, count);
+            }
+        }
     }
 }

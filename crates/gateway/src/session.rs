@@ -1,4 +1,10 @@
-//! Sessions: who is connected, which topics each hears, how a log-in becomes a session, what it has to catch up with.
+//! Sessions: who is connected, which topics each receives, how a log-in becomes a session, what it has to catch up with.
+//!
+//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`]. Knows no protocol and writes to no socket: what a session
+//! receives is offered to it by [`crate::fanout`].
+//!
+//! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session and
+//! its [`catch_up`].
 
 pub(crate) mod catch_up;
 pub(crate) mod gate;
@@ -7,6 +13,7 @@ pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod parking;
 pub(crate) mod permission;
+pub(crate) mod phase;
 pub(crate) mod reads;
 pub(crate) mod recheck;
 pub(crate) mod registry;
@@ -16,3 +23,48 @@ pub(crate) mod topic_index;
 pub(crate) mod topic_rules;
 pub(crate) mod verification;
 pub(crate) mod wildcard;
+
+use gate::Gates;
+use login::{LogIns, Successions};
+use outcome::Outcomes;
+use reads::Reads;
+use recheck::Recheck;
+use renewal::Renewals;
+use topic_index::TopicIndex;
+use verification::Verifications;
+use wildcard::Wildcards;
+
+/// The sessions of one shard, beside what its connections own.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    pub(crate) topics: TopicIndex,
+    pub(crate) wildcards: Wildcards,
+    pub(crate) verifications: Verifications,
+    pub(crate) log_ins: LogIns,
+    pub(crate) successions: Successions,
+    pub(crate) renewals: Renewals,
+    pub(crate) reads: Reads,
+    pub(crate) gates: Gates,
+    /// While topic rules that changed are applied.
+    pub(crate) recheck: Option<Recheck>,
+    pub(crate) outcomes: Outcomes,
+}
+
+impl Sessions {
+    /// Whether the next turn has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.recheck.as_ref().is_some_and(Recheck::has_work)
+    }
+
+    /// How long the loop may sleep.
+    pub(crate) fn patience_ms(&self, now_ms: u32) -> u64 {
+        let recheck_ms = self.recheck.as_ref().map_or(u64::MAX, |recheck| recheck.patience_ms(now_ms));
+        recheck_ms.min(self.log_ins.patience_ms().unwrap_or(u64::MAX))
+    }
+
+    /// What waits for the session of a slot ends with it.
+    pub(crate) fn end(&mut self, slot: u32) {
+        self.gates.end(slot);
+        self.renewals.remove(slot);
+    }
+}

@@ -6,7 +6,7 @@
 //!
 //! The files beside this one are parts of the same machine, each for one subject: [`crate::shard::input`]
 //! (bytes to requests), [`crate::protocol::native`] and [`crate::protocol::sse`] (the conversation), [`crate::session::login`],
-//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::overtake`] (which mail comes next),
+//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::stalled`] (which mail comes next),
 //! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::shard::close`] (every way out), [`crate::shard::timers`]
 //! (what time brings), [`crate::lifecycle::drain`].
 //!
@@ -17,6 +17,7 @@ mod admission;
 pub(crate) mod backlog;
 mod close;
 pub(crate) mod connection;
+pub(crate) mod conversations;
 mod delivery;
 mod input;
 pub(crate) mod login;
@@ -29,48 +30,36 @@ mod timers;
 #[cfg(feature = "io-uring")]
 mod uring;
 
-use crate::io::timer::Now;
+use crate::io::Io;
+use crate::io::timer::{Jitter, Now};
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Tally;
+use crate::session::Sessions;
 use crate::shard::mailbox::Reply;
-use std::collections::{HashMap, VecDeque};
+use crate::wire::gzip::Trailers;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Interest, Poll, Token};
-use noroshi_auth::ClientNetwork;
+use mio::{Events, Poll, Token};
 use noroshi_delivery::Delivery;
 use noroshi_protocol::ws::Inflater;
 use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use slab::Slab;
-use tokio::sync::oneshot;
 
-use crate::fanout::marks::Fanout;
+use crate::fanout::Fanout;
 use crate::fanout::recent::Recent;
-use crate::io::bridge::Peers;
-use crate::io::timer::{Precise, TICK_MS, Wheel};
+use crate::io::timer::TICK_MS;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::drain::Round;
-use crate::lifecycle::strangers::Strangers;
-use crate::protocol::mqtt::work::Works;
-use crate::protocol::polling::Polled;
-use crate::session::gate::Gates;
-use crate::session::login::{LogIns, Succession};
-use crate::session::outcome::Outcomes;
-use crate::session::reads::Reads;
-use crate::session::recheck::Recheck;
-use crate::session::renewal::Renewals;
-use crate::session::topic_index::TopicIndex;
-use crate::session::wildcard::Wildcards;
+use crate::lifecycle::PARKED_EVERY_MS;
+use crate::protocol::mqtt;
 use crate::shard::connection::Connection;
+use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Inlet, Mailbox};
 use crate::shard::shared::Shared;
-use crate::shard::timers::LEFTS_EVERY_MS;
-use crate::wire::Protocol;
-use crate::wire::deflate::Saving;
-use crate::wire::gzip::Trailer;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -79,20 +68,6 @@ const EVENTS: usize = 1_024;
 
 /// How long the loop sleeps at most while there are connections.
 const IDLE_TICKS: u32 = 9;
-/// What the TLS handshakes of one turn may cost before the others wait for the next: a storm of them
-/// leaves room for deliveries between. Time and not a number, since the signature in one step costs
-/// 0.1 ms with a key of P-256, 1.5 ms with RSA-2048 and 12 ms with RSA-4096.
-const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(2);
-
-/// Counted for a turn and added to the metrics at its end.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) frames_in: u64,
-    pub(crate) messages_out: [u64; Protocol::ALL.len()],
-    pub(crate) bytes_out: u64,
-    pub(crate) deflate: Saving,
-    pub(crate) slow_drops: u64,
-}
 
 /// Gives the mailbox up when the shard panics outside the handlers that are guarded.
 struct Ends {
@@ -112,64 +87,21 @@ pub(crate) struct Shard {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
     pub(crate) delivery: Arc<Delivery>,
-    poll: Poll,
     pub(crate) inlet: Inlet,
     pub(crate) connections: Slab<Connection>,
-    /// By slot: whom a connection counts for.
-    pub(crate) seats: Vec<ClientNetwork>,
-    pub(crate) strangers: Strangers,
-    /// The peers of bridged HTTP/2 streams, by slot.
-    pub(crate) bridged: Peers,
-    pub(crate) topics: TopicIndex,
-    pub(crate) wildcards: Wildcards,
-    pub(crate) wheel: Wheel,
-    pub(crate) precise: Precise,
-    /// Of event streams under gzip, by their slots.
-    pub(crate) trailers: HashMap<u32, Trailer>,
+    pub(crate) io: Io,
+    pub(crate) sessions: Sessions,
     pub(crate) fanout: Fanout,
-    pub(crate) log_ins: LogIns,
-    pub(crate) reads: Reads,
-    pub(crate) works: Works,
-    /// Sessions that wait for what their predecessors leave, by their slots.
-    pub(crate) succeeding: HashMap<u32, Succession>,
-    /// Connections that wait for a webhook of topic rules, by their slots.
-    pub(crate) gates: Gates,
-    /// While topic rules that changed are applied.
-    pub(crate) recheck: Option<Recheck>,
-    pub(crate) outcomes: Outcomes,
-    /// Tokens that the threads of `auth` verify.
-    pub(crate) verifying: usize,
-    /// Of connections whose new token is being verified, by their slots.
-    pub(crate) renewals: HashMap<u32, Renewals>,
-    /// Questions of conversations to the store that are out.
-    pub(crate) asked: usize,
-    /// The last message that each XMPP connection publishes, until it has its place in the order: the next one waits for
-    /// that.
-    pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
-    pub(crate) tally: Tally,
-    /// While a drain is under way.
-    pub(crate) round: Option<Round>,
-    /// Sockets that had more to read than their share of a turn.
-    pub(crate) again: Vec<u32>,
-    /// Connections to be removed when the handler is done.
-    pub(crate) doomed: Vec<u32>,
-    pub(crate) scratch: Vec<u8>,
-    /// Of compressed messages, whosever they are.
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) conversations: Conversations,
+    /// Of event streams under gzip.
+    pub(crate) trailers: Trailers,
+    /// Of compressed messages, of whatever connection.
     pub(crate) inflater: Inflater,
-    /// Sockets whose handshake goes on in a later turn, first come first.
-    pub(crate) handshakes: VecDeque<u32>,
-    /// Sessions that began with polling, by what their requests name them.
-    pub(crate) polled: Polled,
-    /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
-    pub(crate) handshake_left: Duration,
-    /// Made on the shard's own thread, which alone may submit.
-    #[cfg(feature = "io-uring")]
-    pub(crate) uring: Option<crate::io::uring::Uring>,
-    /// When sessions without a connection are looked after next.
-    pub(crate) lefts_due_ms: u64,
+    pub(crate) tally: Tally,
     pub(crate) now: Now,
     started: Instant,
-    random: u64,
+    jitter: Jitter,
 }
 
 impl Shard {
@@ -185,46 +117,21 @@ impl Shard {
         let recent = Recent::new(shared.registry.is_shared());
         Self {
             index,
+            conversations: Conversations::new(shared.clone(), index),
             shared,
             delivery,
-            poll,
             inlet,
             connections: Slab::new(),
-            seats: Vec::new(),
-            strangers: Strangers::default(),
-            bridged: Peers::default(),
-            topics: TopicIndex::default(),
-            wildcards: Wildcards::default(),
-            wheel: Wheel::new(),
-            precise: Precise::default(),
-            trailers: HashMap::new(),
+            io: Io::new(poll),
+            sessions: Sessions::default(),
             fanout: Fanout::new(recent),
-            log_ins: LogIns::default(),
-            reads: Reads::default(),
-            works: Works::default(),
-            succeeding: HashMap::new(),
-            gates: Gates::default(),
-            recheck: None,
-            outcomes: Outcomes::default(),
-            verifying: 0,
-            renewals: HashMap::new(),
-            asked: 0,
-            publishing: HashMap::new(),
-            tally: Tally::default(),
-            round: None,
-            again: Vec::new(),
-            doomed: Vec::new(),
-            scratch: Vec::new(),
+            lifecycle: Lifecycle::default(),
+            trailers: Trailers::default(),
             inflater: Inflater::default(),
-            handshakes: VecDeque::new(),
-            polled: Polled::default(),
-            handshake_left: Duration::ZERO,
-            #[cfg(feature = "io-uring")]
-            uring: None,
-            lefts_due_ms: 0,
+            tally: Tally::default(),
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
-            random: seed,
+            jitter: Jitter::new(seed),
         }
     }
 
@@ -238,12 +145,13 @@ impl Shard {
         let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]
         {
-            self.uring = self.shared.config.io_uring.then(crate::io::uring::Uring::new).flatten();
+            self.io.uring = self.shared.config.io_uring.then(crate::io::uring::Uring::new).flatten();
         }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {
             pulse.waiting();
-            if let Err(error) = self.poll.poll(&mut events, self.patience())
+            let patience = self.patience();
+            if let Err(error) = self.io.wait(&mut events, patience)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(shard = self.index, %error, "waiting for events failed");
@@ -258,9 +166,9 @@ impl Shard {
     fn turn(&mut self, events: &Events) {
         self.mailbox().clear_wake();
         self.refresh_now();
-        self.handshake_left = HANDSHAKE_TIME_PER_TURN;
+        self.io.begin_turn();
         self.take_mail();
-        for slot in std::mem::take(&mut self.again) {
+        for slot in self.io.take_unread() {
             self.guard(Some(slot), |shard| shard.read(slot, true));
         }
         self.go_on_with_handshakes();
@@ -298,68 +206,43 @@ impl Shard {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
         self.continue_recheck();
-        // A flood tells of new bytes in each turn besides: its share stays one.
-        self.again.sort_unstable();
-        self.again.dedup();
+        self.io.dedup_unread();
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
-        self.guard(None, Shard::send_works);
+        self.guard(None, Shard::start_jobs);
         self.pulse();
         self.answer_polls();
         self.settle();
     }
 
-    /// Ends a turn: tells what happened.
+    /// Ends a turn: reports outcomes and counts.
     fn settle(&mut self) {
-        self.outcomes.tell(&self.delivery, self.now.wall);
-        let tally = std::mem::take(&mut self.tally);
-        let metrics = &self.shared.metrics;
-        for (counter, count) in [
-            (&metrics.frames_in, tally.frames_in),
-            (&metrics.bytes_out, tally.bytes_out),
-            (&metrics.deflate_plain_bytes, tally.deflate.plain_bytes),
-            (&metrics.deflate_sent_bytes, tally.deflate.sent_bytes),
-            (&metrics.slow_drops, tally.slow_drops),
-        ] {
-            if count > 0 {
-                counter.inc_by(count);
-            }
-        }
-        for (protocol, count) in Protocol::ALL.into_iter().zip(tally.messages_out) {
-            if count > 0 {
-                metrics.count_messages(protocol, count);
-            }
-        }
+        self.sessions.outcomes.tell(&self.delivery, self.now.wall);
+        self.tally.settle(&self.shared.metrics);
     }
 
     /// How long there is nothing to do by itself.
     fn patience(&self) -> Option<Duration> {
-        let at_once = !self.again.is_empty()
-            || !self.handshakes.is_empty()
+        let at_once = self.io.has_work()
             || self.fanout.has_work()
             || self.has_next_mail()
-            || self.recheck.as_ref().is_some_and(Recheck::has_work)
+            || self.sessions.has_work()
             || !self.inlet.arrivals.is_empty()
-            || self.polled.has_work();
+            || self.conversations.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }
         let since = self.started.elapsed().as_millis();
         let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
-        if let Some(at_ms) = self.precise.next_ms() {
+        if let Some(at_ms) = self.io.precise.next_ms() {
             ms = ms.min(at_ms.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)));
         }
-        if self.index == 0 && !self.shared.lefts.is_empty() {
-            ms = ms.min(LEFTS_EVERY_MS);
+        if self.index == 0 && !self.shared.services.of::<mqtt::Service>().sessions.is_empty() {
+            ms = ms.min(PARKED_EVERY_MS);
         }
-        if let Some(recheck) = &self.recheck {
-            ms = ms.min(recheck.patience_ms(self.now.ms32()));
-        }
-        if let Some(linger_ms) = self.log_ins.patience_ms() {
-            ms = ms.min(linger_ms);
-        }
-        if let Some(round) = self.round.as_ref().filter(|_| !self.connections.is_empty()) {
+        ms = ms.min(self.sessions.patience_ms(self.now.ms32()));
+        if let Some(round) = self.lifecycle.round.as_ref().filter(|_| !self.connections.is_empty()) {
             ms = ms.min(round.patience_ms(u64::try_from(since).unwrap_or(u64::MAX)));
         }
         (ms != u64::MAX).then(|| Duration::from_millis(ms))
@@ -368,7 +251,7 @@ impl Shard {
     /// Until the wheel has something to look at, and a second at most.
     fn to_next_tick_ms(&self, since_ms: u128) -> u64 {
         let to_tick = TICK_MS - u64::try_from(since_ms).unwrap_or_default() % TICK_MS;
-        to_tick + u64::from(self.wheel.quiet_ticks(self.now.tick, IDLE_TICKS)) * TICK_MS
+        to_tick + u64::from(self.io.wheel.quiet_ticks(self.now.tick, IDLE_TICKS)) * TICK_MS
     }
 
     fn refresh_now(&mut self) {
@@ -393,9 +276,7 @@ impl Shard {
     }
 
     fn go_on_with_handshakes(&mut self) {
-        while !self.handshake_left.is_zero()
-            && let Some(slot) = self.handshakes.pop_front()
-        {
+        while let Some(slot) = self.io.next_handshake() {
             self.guard(Some(slot), |shard| shard.read(slot, true));
         }
     }
@@ -403,13 +284,11 @@ impl Shard {
     /// What follows on a connection is under TLS.
     pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
-        let registry = self.poll.registry();
         let Some(stream) = connection.socket.stream() else { return Ok(()) };
-        registry.deregister(stream)?;
+        self.io.deregister(stream)?;
         connection.socket.begin_tls(session)?;
         let Some(stream) = connection.socket.stream() else { return Ok(()) };
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(stream, Token(slot as usize), interest)
+        self.io.register(stream, slot)
     }
 
     /// The connection in a slot, if it is still the one that is meant.
@@ -421,30 +300,15 @@ impl Shard {
         self.connections.get_mut(slot as usize)
     }
 
-    /// A socket goes on in another slot.
-    pub(crate) fn reregister(&self, stream: &mut mio::net::TcpStream, slot: u32) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().reregister(stream, Token(slot as usize), interest)
-    }
-
-    pub(crate) fn deregister(&self, stream: &mut mio::net::TcpStream) {
-        // Fails only if it was not registered.
-        let _ = self.poll.registry().deregister(stream);
-    }
-
-    /// A number below `below`, for spreading things out: not for secrets (splitmix64).
+    /// A number below `below`, for spreading things out: not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % below.max(1)
+        self.jitter.draw(below)
     }
 
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         match reply {
             Reply::LoggedIn { to, asked, result: Ok(answers) } => {
-                self.log_ins.batches_out -= 1;
+                self.sessions.log_ins.end_batch();
                 for ((slot, generation), answer) in to.into_iter().zip(answers) {
                     if self.at(slot, generation).is_some() {
                         self.guard(Some(slot), |shard| shard.handle_log_in(slot, generation, asked, answer));
@@ -452,7 +316,7 @@ impl Shard {
                 }
             }
             Reply::LoggedIn { to, result: Err(error), .. } => {
-                self.log_ins.batches_out -= 1;
+                self.sessions.log_ins.end_batch();
                 tracing::warn!(%error, count = to.len(), "log-ins failed");
                 for (slot, generation) in to {
                     if self.at(slot, generation).is_some() {
@@ -462,13 +326,11 @@ impl Shard {
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
-            Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
+            Reply::Done { to, done } => self.handle_done(to, done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
-            Reply::Checked { to, result } => self.handle_checked(to, result),
-            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
 }

@@ -14,6 +14,7 @@ use noroshi_types::{
 
 use crate::fanout::mail::{Audience, Mail, Undelivered};
 use crate::gateway::Gateway;
+use crate::protocol::{mqtt, xmpp};
 use crate::session::registry::{Address, Key, Registry, Session};
 use crate::shard::mailbox::Mailbox;
 use crate::wire::dispatch::Dispatch;
@@ -149,8 +150,8 @@ impl Edge for Gateway {
         self.stamp_change(device_key);
         if reason == CloseReason::Revoked {
             // Nobody may come back for what it left, here or under another credential.
-            self.shared.forget_xmpp(device_key);
-            let left = self.shared.lefts.take(device_key);
+            self.shared.services.of::<xmpp::Service>().forget(device_key);
+            let left = self.shared.services.of::<mqtt::Service>().sessions.take(device_key);
             self.shared
                 .metrics
                 .mqtt_wills_withheld
@@ -173,8 +174,8 @@ impl Edge for Gateway {
         for device in self.shared.registry.devices_of(app) {
             self.close(app, &device, reason);
         }
-        self.shared.forget_xmpp_app(app);
-        self.shared.lefts.forget_app(app);
+        self.shared.services.of::<xmpp::Service>().forget_app(app);
+        self.shared.services.of::<mqtt::Service>().sessions.forget_app(app);
     }
 
     fn rules_changed(&self, apps: &[AppId]) {

@@ -42,5 +42,27 @@ impl Bridges {
     }
 }
 
-/// By slot.
-pub(crate) type Peers = HashMap<u32, SocketAddr>;
+/// The peers of bridged streams, by slot: their sockets do not know them.
+#[derive(Default)]
+pub(crate) struct Peers(HashMap<u32, SocketAddr>);
+
+impl Peers {
+    pub(crate) fn insert(&mut self, slot: u32, peer: SocketAddr) {
+        self.0.insert(slot, peer);
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<SocketAddr> {
+        self.0.get(&slot).copied()
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.0.remove(&slot);
+    }
+
+    /// Gives memory back where most of it is unused.
+    pub(crate) fn shrink(&mut self, kept: usize) {
+        if self.0.capacity() > kept && self.0.len() * 8 < self.0.capacity() {
+            self.0.shrink_to_fit();
+        }
+    }
+}

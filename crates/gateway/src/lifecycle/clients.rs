@@ -43,7 +43,7 @@ impl Clients {
         enters
     }
 
-    pub(crate) fn leave(&self, network: ClientNetwork) {
+    fn leave(&self, network: ClientNetwork) {
         if self.max == 0 || network == ClientNetwork::NONE {
             return;
         }
@@ -82,7 +82,7 @@ impl Seat {
     }
 
     /// Leaves the place to a slot, until [`Shard::free_seat`] frees it.
-    pub(crate) fn keep(mut self) -> ClientNetwork {
+    fn keep(mut self) -> ClientNetwork {
         std::mem::replace(&mut self.network, ClientNetwork::NONE)
     }
 }
@@ -90,6 +90,56 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.clients.leave(self.network);
+    }
+}
+
+/// For which client each connection of a shard counts, by slot.
+#[derive(Default)]
+pub(crate) struct Seats(Vec<ClientNetwork>);
+
+impl Seats {
+    pub(crate) fn put(&mut self, slot: u32, seat: Seat) {
+        let index = slot as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, ClientNetwork::NONE);
+        }
+        self.0[index] = seat.keep();
+    }
+
+    /// For whom the connection counts.
+    pub(crate) fn client(&self, slot: u32) -> ClientNetwork {
+        self.0.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
+    }
+
+    pub(crate) fn free(&mut self, slot: u32, clients: &Clients) {
+        if let Some(network) = self.0.get_mut(slot as usize) {
+            clients.leave(std::mem::replace(network, ClientNetwork::NONE));
+        }
+    }
+
+    /// The socket of one slot moves to another.
+    pub(crate) fn move_to(&mut self, from: u32, to: u32, clients: &Arc<Clients>) {
+        let seat = Seat::take_anyway(clients, self.client(from));
+        self.free(from, clients);
+        self.free(to, clients);
+        self.put(to, seat);
+    }
+
+    /// From here on the connection counts for this client. False if that has as many as it may.
+    pub(crate) fn reassign(&mut self, slot: u32, network: ClientNetwork, clients: &Arc<Clients>) -> bool {
+        self.free(slot, clients);
+        let seat = Seat::take(clients, network);
+        let is_free = seat.is_some();
+        if let Some(seat) = seat {
+            self.put(slot, seat);
+        }
+        is_free
+    }
+
+    /// Gives memory back behind the first `len` slots.
+    pub(crate) fn shrink(&mut self, len: usize) {
+        self.0.truncate(len);
+        self.0.shrink_to_fit();
     }
 }
 

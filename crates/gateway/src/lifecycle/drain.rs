@@ -224,7 +224,7 @@ impl Drain {
     }
 
     /// How many connections may be told to leave now.
-    pub(crate) fn allowed(&self) -> usize {
+    fn allowed(&self) -> usize {
         let mut drip = self.drip.lock();
         let Some(drip) = &mut *drip else { return 0 };
         let now_ms = drip.now_ms();
@@ -235,7 +235,7 @@ impl Drain {
     }
 
     /// Takes from the allowance of all shards.
-    pub(crate) fn take(&self, wanted: usize) -> usize {
+    fn take(&self, wanted: usize) -> usize {
         let mut drip = self.drip.lock();
         let Some(drip) = &mut *drip else { return 0 };
         let (wanted, now_ms) = (wanted as u64, drip.now_ms());
@@ -253,7 +253,7 @@ pub(crate) struct Round {
     /// Places looked at since one was found.
     barren: usize,
     /// When to go on, by the shard's clock.
-    pub(crate) due_ms: u64,
+    due_ms: u64,
 }
 
 impl Round {
@@ -262,14 +262,29 @@ impl Round {
         self.due_ms.saturating_sub(now_ms)
     }
 
+    /// The places of the next connections to move away, as many as the drain allows by now.
+    pub(crate) fn next(
+        &mut self,
+        drain: &Drain,
+        now_ms: u64,
+        places: usize,
+        is_movable: impl Fn(usize, bool) -> bool,
+    ) -> Vec<usize> {
+        if now_ms < self.due_ms {
+            return Vec::new();
+        }
+        let ending = drain.is_ending();
+        let wanted = drain.allowed().min(MOVES_PER_TURN);
+        let mut found = self.look(places, wanted, |place| is_movable(place, ending));
+        self.schedule(now_ms, places, found.len(), wanted);
+        // Another shard may have been faster; what is left behind is found in the next round.
+        found.truncate(drain.take(found.len()));
+        found
+    }
+
     /// The next connections to be moved: at most `wanted`, and no more places looked at than a turn
     /// allows.
-    pub(crate) fn look(
-        &mut self,
-        places: usize,
-        wanted: usize,
-        is_movable: impl Fn(usize) -> bool,
-    ) -> Vec<usize> {
+    fn look(&mut self, places: usize, wanted: usize, is_movable: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut found = Vec::new();
         for _ in 0..places.min(PLACES_PER_TURN) {
             if found.len() == wanted {
@@ -287,7 +302,7 @@ impl Round {
     }
 
     /// Says when to go on: at once if the turn's slice was all that held it up.
-    pub(crate) fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
+    fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
         let wait_ms = match found < wanted {
             true if self.barren >= places => IDLE_STEP_MS,
             true => 0,

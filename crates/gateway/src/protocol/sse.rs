@@ -1,113 +1,146 @@
-//! Server-sent events: the same session as on a WebSocket, heard only. Acks, presence and
-//! subscriptions go through the consumer API.
+//! Server-sent events: the same session as on a WebSocket, in one direction. Acks, presence and subscriptions go through the
+//! consumer API.
+//!
+//! An adapter without state of its own, as [`super::native`]. A stream that cannot begin is answered in HTTP.
 
+use std::any::Any;
 use std::time::Duration;
 
 use noroshi_auth::Refused;
-use noroshi_delivery::OverQuota;
-use noroshi_protocol::{sse, ws};
-use noroshi_types::CloseReason;
+use noroshi_protocol::ws::Input;
+use noroshi_protocol::{native, sse};
+use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use crate::session::verification::LogInRequest;
-use crate::shard::Shard;
-use crate::shard::route::{Credentials, Stream};
-use crate::wire::gzip::{self, Trailer};
-use crate::wire::{Framing, Protocol};
+use super::adapter::Adapter;
+use super::context::Context;
+use super::effect::{Attach, Effect, HttpRefusal, Refusal, Reply, TopicNotice};
+use crate::config::Config;
+use crate::session::login::Begun;
+use crate::session::operation::Operation;
+use crate::wire::gzip;
 
-/// When a client shall come back by itself; each is told another delay.
+/// After which time a client shall reconnect; each gets a different one.
 const RETRY: Duration = Duration::from_secs(2);
 
-impl Shard {
-    pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
-        self.set_protocol(slot, Protocol::Native, Framing::Events);
-        let app = credentials.app;
-        if let Some(connection) = self.connection(slot) {
-            connection.opening().asks_gzip = stream.asks_gzip;
-        }
-        let request = LogInRequest::EventStream { topics: stream.topics, resume: stream.resume };
-        self.identify(slot, credentials.token.as_deref(), app.as_deref(), request);
-    }
+/// What the query of an event stream asks for.
+pub(crate) struct Stream {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) resume: Option<NotificationId>,
+    pub(crate) asks_gzip: bool,
+}
 
-    pub(crate) fn refuse_log_in_of_stream(&mut self, slot: u32, refused: Refused) {
-        match refused {
-            Refused::Missing => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
-            Refused::Expired => self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain()),
-            Refused::TooManyFailures { .. } => {
-                self.refuse_stream(slot, 429, "too_many_requests", &refused.to_string());
-            }
-            Refused::Busy => {
-                self.set_protocol(slot, Protocol::Http, Framing::Stream);
-                self.refuse(slot);
-            }
-            refused => self.refuse_stream(slot, 401, "unauthorized", &refused.to_string()),
-        }
-    }
+pub(crate) struct Events;
 
-    /// An HTTP answer instead of a stream.
-    pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, code: &str, detail: &str) {
-        let retry_after_s = self.retry_after_s(slot).max(1).to_string();
-        let headers: &[_] = match status {
-            401 => &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")], // RFC 9110 §11.6.1
-            429 => &[("Retry-After", &retry_after_s)],
-            _ => &[],
-        };
-        let reason = match code {
-            "expired" => CloseReason::Expired,
-            "revoked" => CloseReason::Revoked,
-            "unauthorized" => CloseReason::Unauthorized,
-            "too_many_requests" => CloseReason::RateLimited,
-            _ => CloseReason::BadMessage,
-        };
-        self.set_protocol(slot, Protocol::Http, Framing::Stream);
-        self.answer_problem(slot, status, code, detail, headers, reason);
-    }
+/// A log-in whose token is verified.
+pub(crate) struct Request {
+    topics: Vec<Topic>,
+    resume: Option<NotificationId>,
+}
 
-    /// The app has used up its quota.
-    pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
-        let after_s = over.after_s().to_string();
-        self.set_protocol(slot, Protocol::Http, Framing::Stream);
-        let (headers, reason) = ([("Retry-After", after_s.as_str())], CloseReason::QuotaExceeded);
-        self.answer_problem(slot, 429, "quota_exceeded", &over.to_string(), &headers, reason);
+impl Operation for Request {
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
+}
 
-    /// The log-in succeeded: the stream begins.
-    pub(crate) fn begin_stream(&mut self, slot: u32, gzip: bool) {
-        let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + self.jitter(1_000);
+impl Events {
+    /// The log-in of a request for a stream.
+    pub(crate) fn request(stream: Stream) -> Box<dyn Operation> {
+        Box::new(Request { topics: stream.topics, resume: stream.resume })
+    }
+}
+
+impl Adapter for Events {
+    type Request = Request;
+    type Done = std::convert::Infallible;
+
+    fn handle_message(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
+
+    /// The stream begins.
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+        let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + cx.jitter(1_000);
         let (mut head, mut retry) = (Vec::with_capacity(288), Vec::with_capacity(16));
-        sse::push_response_head(&mut head, gzip);
+        sse::push_response_head(&mut head, begun.asks_gzip);
         sse::push_retry(&mut retry, retry_ms);
-        if gzip {
-            head.extend_from_slice(&gzip::HEAD);
-            self.send(slot, head.into());
-            self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
-            self.trailers.insert(slot, Trailer::default());
-            self.send(slot, retry.into());
-        } else {
-            head.extend_from_slice(&retry);
-            self.send(slot, head.into());
-        }
-        if let Some(connection) = self.connection(slot) {
-            // A peer that vanished is found by the transport: nothing is ever heard from it.
-            if let Some(stream) = connection.socket.stream() {
-                let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
+        match begun.asks_gzip {
+            true => {
+                head.extend_from_slice(&gzip::HEAD);
+                cx.send(head);
+                cx.push(Effect::BeginGzip);
+                cx.send(retry);
             }
+            false => {
+                head.extend_from_slice(&retry);
+                cx.send(head);
+            }
+        }
+        cx.push(Effect::DetectVanishedPeer);
+        Vec::new()
+    }
+
+    fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
+        let status = match refusal.reason {
+            CloseReason::QuotaExceeded => 429,
+            CloseReason::Revoked => 401,
+            _ => 400,
+        };
+        refuse(cx, status, refusal.code, &refusal.text, refusal.after_s);
+    }
+
+    fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
+        let Reply::Verified(answer) = reply else { return };
+        match answer {
+            Ok(identity) => {
+                let Request { topics, resume } = request;
+                cx.push(Effect::Attach(Box::new(Attach { identity, topics, resume })));
+            }
+            Err(Refused::Busy) => cx.push(Effect::RefuseBusy),
+            Err(Refused::Missing) => refuse(cx, 401, "unauthorized", "a token is needed", None),
+            Err(Refused::Expired) => refuse(cx, 401, "expired", CloseReason::Expired.explain(), None),
+            Err(refused @ Refused::TooManyFailures { .. }) => {
+                refuse(cx, 429, "too_many_requests", &refused.to_string(), None);
+            }
+            Err(refused) => refuse(cx, 401, "unauthorized", &refused.to_string(), None),
         }
     }
 
-    /// A JSON object in the connection's own way: a text frame, or an event named by its type.
-    pub(crate) fn send_json(&mut self, slot: u32, event: &str, json: &[u8]) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        if connection.protocol != Protocol::Native {
-            return;
-        }
-        match connection.framing {
-            Framing::WebSocket | Framing::Deflated(_) => self.send(slot, ws::text_frame(json)),
-            Framing::Events | Framing::GzipEvents => {
-                let mut bytes = Vec::with_capacity(json.len() + 32);
-                sse::named(event, json, &mut bytes);
-                self.send(slot, bytes.into());
-            }
-            Framing::Stream | Framing::Polling => {}
-        }
+    fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.set_timeout(cx.now.tick_after(cx.config().ping_interval));
+        cx.push(Effect::SendKeepAlive);
     }
+
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
+        let mut json = Vec::new();
+        native::recovered(&mut json, topic, complete);
+        send(cx, "recovered", &json);
+    }
+
+    fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
+        let mut json = Vec::new();
+        native::topic_error(&mut json, notice.code, notice.topic, notice.reason, notice.text);
+        send(cx, "error", &json);
+    }
+
+    fn message_bytes_max(&self, config: &Config) -> usize {
+        config.client_message_bytes
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
+        let mut json = Vec::new();
+        native::close(&mut json, reason, reconnect_after_ms);
+        send(cx, "close", &json);
+    }
+}
+
+/// An HTTP answer instead of a stream.
+fn refuse(cx: &mut Context<'_>, status: u16, code: &'static str, detail: &str, after_s: Option<u64>) {
+    let detail = detail.into();
+    cx.push(Effect::RefuseInHttp(Box::new(HttpRefusal { status, code, detail, after_s })));
+}
+
+/// A JSON object as an event that is named by its type.
+fn send(cx: &mut Context<'_>, event: &str, json: &[u8]) {
+    let mut bytes = Vec::with_capacity(json.len() + 32);
+    sse::named(event, json, &mut bytes);
+    cx.send(bytes);
 }

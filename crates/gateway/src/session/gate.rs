@@ -142,7 +142,7 @@ impl Gates {
     /// Puts an operation behind the gate of its connection, if there is one.
     pub(crate) fn enter(&mut self, slot: u32, op: Op) -> Entry {
         let Some(gate) = self.by_slot.get_mut(&slot) else { return Entry::Pass(op) };
-        let bytes: usize = gate.waiting.iter().chain([&op]).map(Op::bytes).sum();
+        let bytes: usize = gate.waiting.iter().chain([&op]).map(|op| op.bytes()).sum();
         let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
         if is_over || gate.waiting.len() >= WAITING_MAX {
             return Entry::Full;

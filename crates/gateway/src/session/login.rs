@@ -1,16 +1,16 @@
-//! Log-ins: [`crate::session::verification`] says whose token it is, everything else is one read of the store for all
-//! that log in within the same few milliseconds.
+//! What a log-in is until its session begins, and how log-ins are batched.
 //!
-//! While no batch is out, a log-in leaves with the turn it came in. While one is out, the next
-//! gathers until the answer comes, it is large enough, or [`LINGER_MS`] have passed: the busier the
-//! node, the larger the batches.
+//! [`crate::session::verification`] tells whose token it is; everything else is one read of the store for all log-ins of
+//! the same few milliseconds. While no batch is under way, a log-in leaves with the turn it arrived in. While one is, the
+//! next gathers until the answer is there, it is large enough, or [`LINGER_MS`] have passed: the busier the node, the
+//! larger the batches.
 //!
-//! The order in [`Shard::open_session`] is what makes the way from the read to live delivery free of
-//! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::session::stamp`]).
+//! The shard reads and opens sessions (`shard::login`).
 
 use noroshi_auth::Identity;
 use noroshi_store::{BacklogPage, Login, Place};
 use noroshi_types::{Timestamp, Topic};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,26 +36,74 @@ pub(crate) struct Begun {
     pub(crate) as_of: Place,
     /// What a webhook allowed for the log-in.
     pub(crate) permitted: Permissions,
+    /// The client asked for an event stream under gzip.
+    pub(crate) asks_gzip: bool,
 }
 
-/// A session that is attached and begins when the one it displaced is gone, since it goes on with what
-/// that leaves. What comes meanwhile is held.
+/// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves. What
+/// arrives meanwhile is held.
 pub(crate) struct Succession {
-    pub(crate) generation: u64,
-    pub(crate) begun: Begun,
-    pub(crate) page: BacklogPage,
+    generation: u64,
+    begun: Begun,
+    page: BacklogPage,
 }
 
-/// Log-ins on their way to the store.
+/// Sessions that wait for their predecessors to end, by slot.
+#[derive(Default)]
+pub(crate) struct Successions(HashMap<u32, Succession>);
+
+impl Successions {
+    pub(crate) fn insert(&mut self, slot: u32, generation: u64, begun: Begun, page: BacklogPage) {
+        self.0.insert(slot, Succession { generation, begun, page });
+    }
+
+    pub(crate) fn take(&mut self, slot: u32, generation: u64) -> Option<(Begun, BacklogPage)> {
+        let succession = self.0.remove(&slot).filter(|succession| succession.generation == generation)?;
+        Some((succession.begun, succession.page))
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.0.remove(&slot);
+    }
+}
+
+/// Log-ins on their way to the store, in batches.
 #[derive(Default)]
 pub(crate) struct LogIns {
-    pub(crate) waiting: Vec<(u32, u64)>,
-    /// When the first of `waiting` came.
-    pub(crate) since_ms: u64,
-    pub(crate) batches_out: usize,
+    waiting: Vec<(u32, u64)>,
+    /// When the first of `waiting` was added.
+    since_ms: u64,
+    batches_out: usize,
 }
 
 impl LogIns {
+    /// Adds a connection (slot and generation).
+    pub(crate) fn push(&mut self, connection: (u32, u64), now_ms: u64) {
+        if self.waiting.is_empty() {
+            self.since_ms = now_ms;
+        }
+        self.waiting.push(connection);
+    }
+
+    /// The next batch that is due.
+    pub(crate) fn next_batch(&mut self, now_ms: u64) -> Option<Vec<(u32, u64)>> {
+        if self.waiting.is_empty() || self.batches_out >= BATCHES_MAX {
+            return None;
+        }
+        let is_due =
+            self.batches_out == 0 || self.waiting.len() >= BATCH_MAX || now_ms >= self.since_ms + LINGER_MS;
+        let take = self.waiting.len().min(BATCH_MAX);
+        is_due.then(|| self.waiting.drain(..take).collect())
+    }
+
+    pub(crate) fn begin_batch(&mut self) {
+        self.batches_out += 1;
+    }
+
+    pub(crate) fn end_batch(&mut self) {
+        self.batches_out -= 1;
+    }
+
     /// How long the loop may sleep if log-ins wait.
     pub(crate) fn patience_ms(&self) -> Option<u64> {
         (!self.waiting.is_empty() && self.batches_out < BATCHES_MAX).then_some(LINGER_MS)

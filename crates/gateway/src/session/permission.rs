@@ -1,8 +1,10 @@
 //! Verdicts of topic rules, and what a webhook permitted for a log-in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Verdict};
+use noroshi_delivery::rules::{AppRules, Reason, Verdict};
+use noroshi_types::Topic;
 
 /// What the rules say to the names of an operation. Empty where the app has none.
 pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
@@ -12,6 +14,37 @@ pub(crate) struct Decided {
     /// None where the app has none.
     pub(crate) rules: Option<Arc<AppRules>>,
     pub(crate) verdicts: Verdicts,
+}
+
+impl Decided {
+    /// What is denied, by name: a client names up to 1,000 topics at once.
+    pub(crate) fn denied(&self) -> HashMap<&str, Reason> {
+        let denied = self.verdicts.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::Denied(reason) => Some((&**name, *reason)),
+            Verdict::Allowed | Verdict::Ask => None,
+        });
+        denied.collect()
+    }
+
+    pub(crate) fn denies(&self, name: &str) -> bool {
+        let denied = |(named, verdict): &(Box<str>, Verdict)| {
+            **named == *name && matches!(verdict, Verdict::Denied(_))
+        };
+        self.verdicts.iter().any(denied)
+    }
+
+    /// Divides topics into those that are allowed, and those that are denied with the reasons.
+    pub(crate) fn split(&self, topics: Vec<Topic>) -> (Vec<Topic>, Vec<(Topic, Reason)>) {
+        let denied = self.denied();
+        let (mut allowed, mut refused) = (Vec::with_capacity(topics.len()), Vec::new());
+        for topic in topics {
+            match denied.get(topic.as_str()) {
+                Some(reason) => refused.push((topic, *reason)),
+                None => allowed.push(topic),
+            }
+        }
+        (allowed, refused)
+    }
 }
 
 /// Topics and filters that a webhook allowed for a log-in. They are valid only under the rules that asked the webhook.

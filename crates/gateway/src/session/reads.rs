@@ -1,15 +1,46 @@
-//! Reads of the store that connections which catch up wait for.
+//! Reads of the store that connections wait for while they catch up.
+//!
+//! Reads of one shard take turns, and the next one of a connection begins only when its socket took what the last one
+//! brought: a slow reader slows only itself. What is read is decided by [`crate::session::catch_up`].
 
 use std::collections::VecDeque;
 
-/// Reads of one shard out at once: log-ins of a storm take turns.
+/// Reads of one shard under way: log-ins of a storm take turns.
 pub(crate) const READS_MAX: usize = 64;
 
-/// Reads that wait for their turn.
 #[derive(Default)]
 pub(crate) struct Reads {
-    pub(crate) waiting: VecDeque<(u32, u64)>,
-    pub(crate) out: usize,
+    waiting: VecDeque<(u32, u64)>,
+    out: usize,
     /// The number of the last recovery.
-    pub(crate) recoveries: u64,
+    recoveries: u64,
+}
+
+impl Reads {
+    /// A connection (slot and generation) waits for its turn.
+    pub(crate) fn push(&mut self, connection: (u32, u64)) {
+        self.waiting.push_back(connection);
+    }
+
+    /// The connection whose turn it is.
+    pub(crate) fn next(&mut self) -> Option<(u32, u64)> {
+        match self.out < READS_MAX {
+            true => self.waiting.pop_front(),
+            false => None,
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.out += 1;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.out -= 1;
+    }
+
+    /// Numbers a read of one topic.
+    pub(crate) fn next_recovery(&mut self) -> u64 {
+        self.recoveries += 1;
+        self.recoveries
+    }
 }

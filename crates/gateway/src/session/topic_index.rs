@@ -51,6 +51,14 @@ impl TopicIndex {
         self.entries.get(index as usize)
     }
 
+    /// The topics that a connection subscribed to for its session only.
+    pub(crate) fn own(&self, subscriptions: &[Subscription]) -> Vec<Topic> {
+        let own = subscriptions.iter().filter(|subscription| subscription.is_own());
+        own.filter_map(|subscription| self.entry(subscription.index()))
+            .map(|entry| entry.topic.clone())
+            .collect()
+    }
+
     pub(crate) fn key(&self, index: u32) -> Option<Key> {
         self.entry(index).map(|entry| entry.key)
     }

@@ -6,10 +6,9 @@
 //! A shard has at most [`VERIFYING_MAX`] verifications under way. It refuses further ones and advises the client to retry.
 
 use noroshi_auth::Refused;
-use noroshi_protocol::mqtt::{Answer, OfferedWill};
-use noroshi_protocol::socket_io;
 use noroshi_types::CloseReason;
-use noroshi_types::{NotificationId, Topic};
+
+use crate::session::operation::Operation;
 
 /// Verifications that one shard has out: the pool's whole queue and answers that the shard has not handled yet. The pool
 /// shares its queue among apps; a smaller bound here would let one app take the room of the others.
@@ -27,29 +26,24 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
 
 /// Continues when the token is verified.
 pub(crate) enum Pending {
-    LogIn(LogInRequest),
-    Renewal { number: u64, request: RenewalRequest },
+    LogIn(Box<dyn Operation>),
+    Renewal { number: u64, request: Box<dyn Operation> },
 }
 
-/// Who asks for a log-in, and what the protocol has to remember until the answer.
-pub(crate) enum LogInRequest {
-    Native,
-    EventStream {
-        topics: Vec<Topic>,
-        resume: Option<NotificationId>,
-    },
-    /// `device`: what the client calls itself besides its token.
-    Mqtt {
-        device: Option<Box<str>>,
-        will: Option<OfferedWill>,
-    },
-    SocketIo(Box<socket_io::LogIn>),
-    Xmpp,
-}
+/// How many verifications a shard has under way.
+#[derive(Default)]
+pub(crate) struct Verifications(usize);
 
-/// Who is told how a renewal ended.
-pub(crate) enum RenewalRequest {
-    Native,
-    Mqtt { answer: Option<Answer> },
-    SocketIo { reply: socket_io::Reply },
+impl Verifications {
+    pub(crate) fn is_full(&self) -> bool {
+        self.0 == VERIFYING_MAX
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.0 += 1;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.0 -= 1;
+    }
 }

@@ -2,14 +2,14 @@
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::clients::Seat;
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
 use crate::rate::Bucket;
+use crate::session::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};
 use crate::wire::{Framing, Speaks};
-use mio::{Interest, Token};
+use mio::Token;
 use noroshi_auth::ClientNetwork;
 use noroshi_protocol::http::Head;
 use noroshi_types::CloseReason;
@@ -56,10 +56,7 @@ impl Shard {
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key());
-        // Edge-triggered and registered once: no call to epoll for the rest of the connection's life.
-        if let Err(error) =
-            self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
-        {
+        if let Err(error) = self.io.register(&mut stream, slot_of(token)) {
             tracing::warn!(%error, "a socket could not be registered");
             self.mailbox().left();
             return;
@@ -79,50 +76,29 @@ impl Shard {
         self.shared.metrics.connections(connection.protocol, connection.framing).inc();
         let slot = slot_of(token);
         entry.insert(connection);
-        self.seat(slot, arrival.seat);
+        self.lifecycle.seats.put(slot, arrival.seat);
         if let Some(peer) = peer {
-            self.bridged.insert(slot, peer);
+            self.io.peers.insert(slot, peer);
         }
         self.begin_stranger(slot);
-        match speaks {
-            Speaks::Http => {}
-            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
-            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
+        if let Some(protocol) = speaks.protocol() {
+            self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
             // Of what came since, part may have left the socket already: TLS reads whole records.
-            self.again.push(slot);
+            self.io.read_later(slot);
         }
     }
 
-    pub(crate) fn seat(&mut self, slot: u32, seat: Seat) {
-        let index = slot as usize;
-        if self.seats.len() <= index {
-            self.seats.resize(index + 1, ClientNetwork::NONE);
+    /// From here on the connection counts for this client. False if that has as many as it may.
+    pub(crate) fn reassign_seat(&mut self, slot: u32, client: ClientNetwork) -> bool {
+        let has_seat = self.lifecycle.seats.reassign(slot, client, &self.shared.clients);
+        if !has_seat {
+            self.shared.metrics.refused_client.inc();
         }
-        self.seats[index] = seat.keep();
-    }
-
-    /// Whom the connection counts for.
-    pub(crate) fn client_network(&self, slot: u32) -> ClientNetwork {
-        self.seats.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
-    }
-
-    pub(crate) fn free_seat(&mut self, slot: u32) {
-        if let Some(network) = self.seats.get_mut(slot as usize) {
-            self.shared.clients.leave(std::mem::replace(network, ClientNetwork::NONE));
-        }
-    }
-
-    /// The socket of one slot goes on in another.
-    pub(crate) fn move_seat(&mut self, from: u32, to: u32) {
-        let network = self.client_network(from);
-        let seat = Seat::take_anyway(&self.shared.clients, network);
-        self.free_seat(from);
-        self.free_seat(to);
-        self.seat(to, seat);
+        has_seat
     }
 
     /// The client that a trusted proxy names in a request's head; none where the peer is the client.
@@ -138,21 +114,6 @@ impl Shard {
         Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
     }
 
-    /// From here on the connection counts for this client. False if that has as many as it may.
-    pub(crate) fn reseat(&mut self, slot: u32, network: ClientNetwork) -> bool {
-        self.free_seat(slot);
-        match Seat::take(&self.shared.clients, network) {
-            Some(seat) => {
-                self.seat(slot, seat);
-                true
-            }
-            None => {
-                self.shared.metrics.refused_client.inc();
-                false
-            }
-        }
-    }
-
     /// A connection begins. Where there is no room for it, the oldest stranger goes; where there is none, it is
     /// turned away if it turns out to be a device.
     pub(crate) fn begin_stranger(&mut self, slot: u32) {
@@ -160,8 +121,8 @@ impl Shard {
         let shards = self.shared.mailboxes.len().max(1);
         let strangers_max = config.strangers_max().div_ceil(shards);
         let is_full = self.shared.descriptors() > config.connections_max;
-        if is_full || self.strangers.len() >= strangers_max {
-            match self.strangers.take_oldest() {
+        if is_full || self.lifecycle.strangers.len() >= strangers_max {
+            match self.lifecycle.strangers.take_oldest() {
                 Some(oldest) => {
                     self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
                     self.shared.metrics.evicted.inc();
@@ -174,18 +135,18 @@ impl Shard {
                 }
             }
         }
-        self.strangers.insert(slot);
+        self.lifecycle.strangers.insert(slot);
         self.mailbox().strangers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it has not shown a valid credential.
     pub(crate) fn is_stranger(&self, slot: u32) -> bool {
-        self.strangers.contains(slot)
+        self.lifecycle.strangers.contains(slot)
     }
 
     /// It showed a valid credential, or is over.
     pub(crate) fn end_stranger(&mut self, slot: u32) {
-        if self.strangers.remove(slot) {
+        if self.lifecycle.strangers.remove(slot) {
             self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -194,7 +155,7 @@ impl Shard {
     /// only for a request that opens a session, since each poll of a session is a stream of its own.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
-        if self.bridged.contains_key(&slot)
+        if self.io.peers.get(slot).is_some()
             && !bridges.is_within_rate(per_second)
             && let Some(connection) = self.connections.get_mut(slot as usize)
         {
@@ -204,8 +165,8 @@ impl Shard {
 
     /// The other end of a connection.
     pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
-        if let Some(peer) = self.bridged.get(&slot) {
-            return Some(*peer);
+        if let Some(peer) = self.io.peers.get(slot) {
+            return Some(peer);
         }
         self.connection(slot)?.socket.stream()?.peer_addr().ok()
     }

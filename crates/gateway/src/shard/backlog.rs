@@ -1,11 +1,10 @@
 //! Reads for connections that catch up, and what they bring.
 
-use crate::lifecycle::phase::Phase;
-use crate::protocol::conversation::Heard;
+use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
-use crate::session::reads::READS_MAX;
+use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
-use crate::session::topic_index::{Subscription, TopicIndex};
+use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
@@ -33,15 +32,15 @@ impl Shard {
         since: Option<Position>,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
             connection.topics.push(kind(index));
         } else if since.is_none() {
             return; // heard already
         }
-        self.reads.recoveries += 1;
+        let number = self.sessions.reads.next_recovery();
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.recover(self.reads.recoveries, index, topic, since, new);
+        catch_up.recover(number, index, topic, since, new);
     }
 
     /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
@@ -55,20 +54,20 @@ impl Shard {
         retained: bool,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
             connection.topics.push(kind(index));
         }
         if retained {
-            self.reads.recoveries += 1;
+            let number = self.sessions.reads.next_recovery();
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.copy_retained(self.reads.recoveries, index, topic);
+            catch_up.copy_retained(number, index, topic);
         }
     }
 
     /// Hears topics no more. One pass over what the connection hears, however many they are.
     pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
-        let named: HashSet<u32> = keys.iter().filter_map(|key| self.topics.find(*key)).collect();
+        let named: HashSet<u32> = keys.iter().filter_map(|key| self.sessions.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let mut left = Vec::new();
         connection.topics.retain(|subscription| {
@@ -83,7 +82,7 @@ impl Shard {
             catch_up.forget_topics(&named);
         }
         for index in left {
-            self.topics.unsubscribe(&self.shared.registry, index, slot);
+            self.sessions.topics.unsubscribe(&self.shared.registry, index, slot);
         }
         self.advance(slot);
     }
@@ -99,26 +98,22 @@ impl Shard {
             match catch_up.step() {
                 Step::Wait => return,
                 Step::Read => {
-                    self.reads.waiting.push_back((slot, connection.generation));
+                    self.sessions.reads.push((slot, connection.generation));
                     return;
                 }
                 Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
                 Step::Recovered { topic, complete, told, index, reached } => {
                     if reached != Reached::default() {
-                        self.topics.skip(index, slot, reached);
+                        self.sessions.topics.skip(index, slot, reached);
                     }
-                    if told && connection.talk.is_some() {
-                        self.tell_recovered(slot, &topic, complete);
-                    } else if told {
-                        let mut json = Vec::new();
-                        native::recovered(&mut json, &topic, complete);
-                        self.send_json(slot, "recovered", &json);
+                    if told {
+                        self.report_recovered(slot, &topic, complete);
                     }
                 }
                 Step::Done => {
                     connection.catch_up = None;
-                    let confirmed = connection.talk.as_mut().map(|talk| talk.caught_up());
+                    let confirmed = connection.talk.as_mut().map(|talk| talk.handle_caught_up());
                     self.confirm(slot, confirmed.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
@@ -134,13 +129,13 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || connection.knows(dispatch, &self.fanout.recent) {
+        if late || logged || !fresh || self.fanout.recent().is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
             return;
         }
-        let outcome = match crate::fanout::marks::gate(message, session.presence()) {
+        let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
             None if connection.talk.is_some() => {
                 let released = self.release_to_talk(slot, dispatch);
@@ -165,14 +160,13 @@ impl Shard {
                 Outcome::Written
             }
         };
-        self.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
-        self.outcomes.one(message.id, outcome, session.num);
+        self.sessions.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
+        self.sessions.outcomes.one(message.id, outcome, session.num);
     }
 
     /// Sends the reads whose turn it is.
     pub(crate) fn send_reads(&mut self) {
-        while self.reads.out < READS_MAX {
-            let Some(to) = self.reads.waiting.pop_front() else { return };
+        while let Some(to) = self.sessions.reads.next() {
             let (slot, generation) = to;
             let now = self.now.wall;
             let connection = self.connections.get_mut(slot as usize);
@@ -181,11 +175,12 @@ impl Shard {
             else {
                 continue;
             };
+            let offered = connection.offered_to(self.fanout.offered());
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
-            let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
-            catch_up.ask_at(Place::of(connection.as_of.max(self.fanout.offered)));
+            let wild = connection.talk.as_ref().and_then(|talk| talk.wildcards_since());
+            catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
@@ -219,7 +214,7 @@ impl Shard {
                 }
                 None => continue,
             }
-            self.reads.out += 1;
+            self.sessions.reads.begin();
             self.shared.metrics.backlog_reads.inc();
         }
     }
@@ -231,7 +226,7 @@ impl Shard {
         recovery: Option<u64>,
         result: Result<BacklogPage, Error>,
     ) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -248,7 +243,7 @@ impl Shard {
 
     /// A page of the logs of an app's topics, for filters with wildcards.
     pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -274,7 +269,7 @@ impl Shard {
         (slot, generation): (u32, u64),
         result: Result<Vec<Arc<Message>>, Error>,
     ) {
-        self.reads.out -= 1;
+        self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
@@ -284,7 +279,7 @@ impl Shard {
                 let Some(catch_up) = &mut connection.catch_up else { return };
                 let found = catch_up.take_again(&messages);
                 if let Some(talk) = &mut connection.talk {
-                    talk.looked_for(&found);
+                    talk.handle_outstanding(&found);
                 }
                 shard.advance(slot);
             }
@@ -306,47 +301,20 @@ impl Shard {
         self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
     }
 
-    fn heard(&self, slot: u32, message: &Message) -> Option<Heard> {
+    fn heard(&self, slot: u32, message: &Message) -> Option<Matched> {
         let talk = self.connections.get(slot as usize)?.talk.as_ref()?;
-        Some(talk.heard(&message.topic.as_ref()?.topic, Place::of(message.id)))
+        Some(talk.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
     }
 
     fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
         let key = |topic| self.shared.registry.topic_key(message.app, topic);
-        message.topic.as_ref().is_some_and(|place| self.topics.hears(key(&place.topic), slot))
-    }
-
-    /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
-    pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
-        let Some(connection) = self.connections.get(slot as usize) else { return floor };
-        let (offered, watermark) = (connection.as_of.max(self.fanout.offered), connection.watermark);
-        let offered = Place::of(offered);
-        let sent_to = |catch_up: &CatchUp| catch_up.sent_to(offered, watermark);
-        let to = connection.catch_up.as_deref().map_or(offered, sent_to);
-        self.before_marked(slot, to).max(floor)
-    }
-
-    /// A topic that a connection stops hearing by its name, which it heard behind `behind`; filters with wildcards go on
-    /// matching it.
-    pub(crate) fn end_name(&mut self, slot: u32, topic: &Topic, behind: Place) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        let offered = self.before_marked(slot, Place::of(connection.as_of.max(self.fanout.offered)));
-        let mut own_topics = own_topics(connection, &self.topics);
-        own_topics.retain(|own| own != topic);
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = &mut connection.catch_up {
-            catch_up.end_name(topic, behind, offered, connection.watermark);
-            catch_up.await_gaps(own_topics, noroshi_delivery::id_at(offered));
-        }
+        message.topic.as_ref().is_some_and(|place| self.sessions.topics.hears(key(&place.topic), slot))
     }
 
     /// A place, or the one before what is marked at a connection and not offered.
     pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
-        let places = self.fanout.ring.in_order(pending);
-        let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
-        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
-        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+        let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
+        self.fanout.before_marked(marks.unwrap_or_default(), to)
     }
 
     /// A page of the backlog.
@@ -361,7 +329,7 @@ impl Shard {
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let recent = &mut self.fanout.recent;
+        let recent = self.fanout.recent_mut();
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
@@ -395,8 +363,8 @@ impl Shard {
         let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
         let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
         for head in heads {
-            if let Some(index) = self.topics.find(registry.topic_key(app, &head.topic)) {
-                self.topics.begin(index, head.position);
+            if let Some(index) = self.sessions.topics.find(registry.topic_key(app, &head.topic)) {
+                self.sessions.topics.begin(index, head.position);
             }
         }
     }
@@ -407,7 +375,7 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.recent.note_page(message, connection.generation);
+                    self.fanout.recent_mut().note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
@@ -429,8 +397,8 @@ impl Shard {
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
             encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
-            self.outcomes.wrote(message.app, 1);
-            self.outcomes.one(message.id, Outcome::Written, num);
+            self.sessions.outcomes.wrote(message.app, 1);
+            self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
         self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
@@ -450,7 +418,7 @@ impl Shard {
             if connection.generation != *generation || connection.phase != Phase::Open {
                 continue;
             }
-            let own_topics = own_topics(connection, &self.topics);
+            let own_topics = self.sessions.topics.own(&connection.topics);
             let after = connection.watermark.max(since);
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_again(after, own_topics);
@@ -475,8 +443,8 @@ impl Shard {
     /// device has not confirmed of the rest comes along, with the same ids.
     pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = own_topics(connection, &self.topics);
-        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let own_topics = self.sessions.topics.own(&connection.topics);
+        let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
@@ -497,20 +465,13 @@ impl Shard {
             .collect();
         for slot in slots {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = own_topics(connection, &self.topics);
+            let own_topics = self.sessions.topics.own(&connection.topics);
             let after = connection.watermark.max(offered);
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_on(after, own_topics);
             self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
         }
     }
-}
-
-pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
-    let own = connection.topics.iter().filter(|subscription| subscription.is_own());
-    own.filter_map(|subscription| topics.entry(subscription.index()))
-        .map(|entry| entry.topic.clone())
-        .collect()
 }
 
 fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>, saving: &mut Saving) {

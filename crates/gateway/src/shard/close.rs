@@ -1,13 +1,13 @@
 //! Every way out of a connection.
 
-use crate::lifecycle::drain::{MOVES_PER_TURN, Round};
-use crate::lifecycle::phase::Phase;
+use crate::lifecycle::reconnect;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_events::Event;
-use noroshi_protocol::{native, ws};
+use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
 /// Places for connections that are kept however few are in use: 25 KiB.
@@ -23,7 +23,8 @@ impl Shard {
         if !self.is_alive(slot) {
             return;
         }
-        let after_ms = self.reconnect_after_ms(slot, reason);
+        let (retry_after_s, spread_ms) = (self.retry_after_s(slot), self.shared.drain.spread_ms());
+        let after_ms = reconnect::after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
         let leaves_unsaid = self.misses_close_frames(slot);
         let begun =
@@ -40,31 +41,21 @@ impl Shard {
         if reason == CloseReason::SlowConsumer {
             connection.socket.discard_unsent();
         }
-        let (protocol, framing) = (connection.protocol, connection.framing);
+        let framing = connection.framing;
         if reason == CloseReason::SlowConsumer {
             // What was cut is counted, so no trailer would be right.
-            self.trailers.remove(&slot);
+            self.trailers.end(slot);
         }
         if let Some(code) = reason.websocket_code() {
-            match protocol {
-                Protocol::Native => {
-                    let mut json = Vec::new();
-                    native::close(&mut json, reason, after_ms);
-                    self.send_json(slot, "close", &json);
-                }
-                // Http and Echo have a word where they have a conversation.
-                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
-                    self.say_last_word(slot, reason, after_ms);
-                }
-            }
+            self.send_close(slot, reason, after_ms);
             if framing.is_websocket() && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
             }
         }
-        if let Some(trailer) = self.trailers.remove(&slot) {
-            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer.end()));
+        if let Some(trailer) = self.trailers.end(slot) {
+            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer));
         }
         self.leave(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -85,27 +76,6 @@ impl Shard {
         self.answer_problem(slot, status, reason.as_str(), reason.explain(), &[], reason);
     }
 
-    /// When a client shall come back: later for what would hurt if all came at once.
-    fn reconnect_after_ms(&mut self, slot: u32, reason: CloseReason) -> u64 {
-        let retry_after_s = self.retry_after_s(slot);
-        match reason {
-            CloseReason::RateLimited if retry_after_s > 0 => {
-                u64::from(retry_after_s) * 1_000 + self.jitter(4_000)
-            }
-            CloseReason::Drain => {
-                let spread_ms = self.shared.drain.spread_ms();
-                self.jitter(u64::from(spread_ms) + 1)
-            }
-            // Sessions are told at a steady rate ([`crate::session::recheck`]); this spreads those of one moment.
-            CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
-                1_000 + self.jitter(4_000)
-            }
-            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
-            reason if reason.may_reconnect() => 500 + self.jitter(1_000),
-            _ => 0,
-        }
-    }
-
     /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
     pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
         let connection = self.connections.get(slot as usize);
@@ -116,8 +86,8 @@ impl Shard {
 
     /// Takes a connection out of everything but the slab.
     pub(crate) fn leave(&mut self, slot: u32) {
-        self.succeeding.remove(&slot);
-        self.end_talk(slot);
+        self.sessions.successions.remove(slot);
+        self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
         connection.permit = None;
@@ -126,9 +96,8 @@ impl Shard {
 
     /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
     pub(crate) fn part_session(&mut self, slot: u32) {
-        self.gates.end(slot);
-        self.renewals.remove(&slot);
-        self.publishing.remove(&slot);
+        self.sessions.end(slot);
+        self.conversations.requests.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
         let topics = std::mem::take(&mut connection.topics);
@@ -148,8 +117,7 @@ impl Shard {
                 session: session_id,
                 reason,
             });
-            let bits = std::mem::take(&mut connection.pending);
-            self.fanout.ring.forget(bits, Some(session.num));
+            self.fanout.forget(&mut connection.marks, session.num);
             self.shared.registry.detach(&session);
             // It got messages a moment ago, and may have confirmed them before it read that it is to go.
             let moves = matches!(
@@ -159,7 +127,7 @@ impl Shard {
             connection.leaving = moves.then_some(session.num);
         }
         for subscription in topics {
-            self.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);
+            self.sessions.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);
         }
     }
 
@@ -169,18 +137,19 @@ impl Shard {
         if connection.phase != Phase::Dead {
             connection.phase = Phase::Dead;
             connection.close_reason.get_or_insert(reason);
-            self.doomed.push(slot);
+            self.lifecycle.end(slot);
         }
     }
 
     /// Removes what is over.
     pub(crate) fn bury(&mut self) {
-        while let Some(slot) = self.doomed.pop() {
+        while let Some(slot) = self.lifecycle.next_ended() {
             let Some(mut connection) = self.release(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             let mut counts = true;
             match connection.socket.stream() {
-                Some(stream) => self.deregister(stream),
+                // Fails only if it was not registered.
+                Some(stream) => drop(self.io.deregister(stream)),
                 // What it was went on in another place ([`crate::protocol::polling`]), or it was a session that polled.
                 None => counts = connection.protocol != Protocol::Http,
             }
@@ -198,9 +167,9 @@ impl Shard {
         self.connections.get(slot as usize)?;
         self.leave(slot);
         self.end_stranger(slot);
-        self.free_seat(slot);
-        self.trailers.remove(&slot);
-        self.bridged.remove(&slot);
+        self.lifecycle.seats.free(slot, &self.shared.clients);
+        self.trailers.end(slot);
+        self.io.peers.remove(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -214,15 +183,10 @@ impl Shard {
         let capacity = self.connections.capacity();
         if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
             self.connections.shrink_to_fit();
-            self.seats.truncate(self.connections.capacity());
-            self.seats.shrink_to_fit();
+            self.lifecycle.seats.shrink(self.connections.capacity());
         }
-        if self.bridged.capacity() > PLACES_KEPT && self.bridged.len() * 8 < self.bridged.capacity() {
-            self.bridged.shrink_to_fit();
-        }
-        if self.trailers.capacity() > PLACES_KEPT && self.trailers.len() * 8 < self.trailers.capacity() {
-            self.trailers.shrink_to_fit();
-        }
+        self.io.peers.shrink(PLACES_KEPT);
+        self.trailers.shrink(PLACES_KEPT);
     }
 
     /// The gateway stops: what is left is told so, and not waited for.
@@ -235,43 +199,32 @@ impl Shard {
                 shard.doom(slot, CloseReason::Drain);
             });
         }
-        self.outcomes.tell(&self.delivery, self.now.wall);
+        self.sessions.outcomes.tell(&self.delivery, self.now.wall);
     }
 
     /// Moves as many connections away as a drain allows by now.
     pub(crate) fn drip(&mut self) {
         if !self.shared.drain.is_active() {
-            self.round = None;
+            self.lifecycle.round = None;
             return;
         }
-        let mut round = self.round.take().unwrap_or_default();
-        if self.now.ms >= round.due_ms {
-            for slot in self.next_to_move(&mut round) {
-                let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-                self.guard(Some(slot), |shard| {
-                    match shard.connection(slot).map(|connection| connection.protocol) {
-                        // Nothing was asked yet: nothing to tell.
-                        Some(Protocol::Http) => shard.drain_http(slot),
-                        _ => shard.begin_close(slot, CloseReason::Drain),
-                    }
-                });
-            }
-        }
-        self.round = Some(round);
-    }
-
-    fn next_to_move(&self, round: &mut Round) -> Vec<usize> {
-        let drain = &self.shared.drain;
-        let (ending, places) = (drain.is_ending(), self.connections.capacity());
-        let wanted = drain.allowed().min(MOVES_PER_TURN);
-        let mut slots = round.look(places, wanted, |place| {
-            self.connections.get(place).is_some_and(|connection| is_movable(connection, ending))
-        });
-        round.schedule(self.now.ms, places, slots.len(), wanted);
-        // Another shard may have been faster; what is left behind is found in the next round.
-        slots.truncate(drain.take(slots.len()));
+        let mut round = self.lifecycle.round.take().unwrap_or_default();
+        let slots =
+            round.next(&self.shared.drain, self.now.ms, self.connections.capacity(), |place, ending| {
+                self.connections.get(place).is_some_and(|connection| is_movable(connection, ending))
+            });
         self.shared.metrics.drain_moved.inc_by(slots.len() as u64);
-        slots
+        for slot in slots {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            self.guard(Some(slot), |shard| {
+                match shard.connection(slot).map(|connection| connection.protocol) {
+                    // It has not requested anything yet, so there is nobody to notify.
+                    Some(Protocol::Http) => shard.drain_http(slot),
+                    _ => shard.begin_close(slot, CloseReason::Drain),
+                }
+            });
+        }
+        self.lifecycle.round = Some(round);
     }
 }
 

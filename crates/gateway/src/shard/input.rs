@@ -2,11 +2,13 @@
 
 use crate::io::handover::Handover;
 use crate::io::transport::Received;
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal;
+use crate::protocol::effect::HttpRefusal;
+use crate::protocol::registry::Conversation;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::route::{self, Route};
+use crate::shard::route::{self, BadQuery, Route};
 use crate::wire::{Framing, Protocol};
 use bytes::Bytes;
 use noroshi_protocol::http;
@@ -19,16 +21,11 @@ use std::time::Instant;
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;
-const SCRATCH_BYTES: usize = 64 << 10;
-/// Messages of the conformance suite's case 9.
-const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Shard {
     /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
     pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        // Empty at first, and after a panic.
-        scratch.resize(SCRATCH_BYTES, 0);
+        let mut scratch = self.io.take_scratch();
         for turn in 0..=READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(slot as usize) else { break };
             // An echo that cannot be sent is not added to.
@@ -37,20 +34,20 @@ impl Shard {
                 break;
             }
             if turn == READS_PER_TURN {
-                self.again.push(slot);
+                self.io.read_later(slot);
                 break;
             }
             let handshaking = connection.socket.is_handshaking();
-            if handshaking && self.handshake_left.is_zero() {
+            if handshaking && !self.io.has_handshake_time() {
                 if connection.socket.defer_handshake() {
-                    self.handshakes.push_back(slot);
+                    self.io.defer_handshake(slot);
                 }
                 break;
             }
             let begun = handshaking.then(Instant::now);
             let received = connection.socket.read(&mut scratch);
             if let Some(begun) = begun {
-                self.handshake_left = self.handshake_left.saturating_sub(begun.elapsed());
+                self.io.spend_handshake_time(begun.elapsed());
             }
             match received {
                 Ok(Received { bytes: 0, .. }) => {
@@ -58,7 +55,7 @@ impl Shard {
                     break;
                 }
                 Ok(Received { bytes: count, drained }) => {
-                    connection.heard = true;
+                    connection.ping.receive();
                     // What was sent before the client spoke is written before it is answered.
                     if !self.inlet.mail.is_empty() {
                         self.take_mail();
@@ -80,20 +77,15 @@ impl Shard {
                 }
             }
         }
-        self.scratch = scratch;
+        self.io.put_scratch(scratch);
     }
 
     fn handle_end(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
-        let reason = match (connection.framing, connection.protocol) {
-            (Framing::WebSocket | Framing::Deflated(_), _) => CloseReason::PeerReset,
-            // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
-            (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
-            (Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling, _) => {
-                CloseReason::PeerClosed
-            }
-        };
+        // A WebSocket sends a close frame before it ends (RFC 6455 §7.1.5), and some protocols a packet.
+        let announces = connection.framing.is_websocket()
+            || connection.talk.as_ref().is_some_and(|conversation| conversation.announces_end());
+        let reason = if announces { CloseReason::PeerReset } else { CloseReason::PeerClosed };
         self.doom(slot, reason);
     }
 
@@ -103,10 +95,11 @@ impl Shard {
             (Phase::Head, _) => self.handle_head(slot, bytes),
             (Phase::Dead, _) => {}
             (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
+                let config = &self.shared.config;
                 let message_bytes_max = match &connection.talk {
-                    Some(talk) => talk.message_bytes_max(&self.shared.config),
-                    None if connection.protocol == Protocol::Echo => ECHO_MESSAGE_BYTES_MAX,
-                    None => self.shared.config.client_message_bytes,
+                    Some(conversation) => conversation.message_bytes_max(config),
+                    None => Conversation::stateless(connection.protocol, framing)
+                        .map_or(config.client_message_bytes, |it| it.message_bytes_max(config)),
                 };
                 let deflates = framing != Framing::WebSocket;
                 self.feed(slot, bytes, Terms { role: Role::Server, deflates, message_bytes_max });
@@ -114,7 +107,7 @@ impl Shard {
             // Said its last word: the rest is not wanted.
             (Phase::Closing, _) => {}
             (_, Framing::Stream | Framing::Polling) if connection.talk.is_some() => {
-                self.feed_talk(slot, bytes)
+                self.handle_stream(slot, bytes)
             }
             // A stream has nothing to say after its request; what it says is bounded like frames.
             (_, Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling) => {
@@ -229,7 +222,7 @@ impl Shard {
             }
         }
         if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
-            && !self.reseat(slot, client)
+            && !self.reassign_seat(slot, client)
         {
             return self.refuse(slot);
         }
@@ -245,12 +238,12 @@ impl Shard {
             }
             Route::Mqtt { upgrade: Ok(upgrade), app } => {
                 self.name_app(slot, app.as_deref());
-                self.upgrade_to_mqtt(slot, &upgrade);
+                self.upgrade_to(slot, Protocol::Mqtt, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::Xmpp { upgrade: Ok(upgrade), app } => {
                 self.name_app(slot, app.as_deref());
-                self.upgrade_to_xmpp(slot, &upgrade);
+                self.upgrade_to(slot, Protocol::Xmpp, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
@@ -259,7 +252,10 @@ impl Shard {
             | Route::Echo { upgrade: Err(error) }
             | Route::Mqtt { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
-            Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
+            Route::Sse { wanted: Err(BadQuery { code, detail }), .. } => {
+                let detail = detail.into();
+                self.refuse_stream(slot, &HttpRefusal { status: 400, code, detail, after_s: None });
+            }
             Route::Api => self.hand_over(slot, bytes),
         }
     }
@@ -286,7 +282,8 @@ impl Shard {
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
         let Some(connection) = self.release(slot) else { return };
         let handover = connection.socket.into_parts().and_then(|(mut stream, tls)| {
-            self.deregister(&mut stream);
+            // Fails only if it was not registered.
+            let _ = self.io.deregister(&mut stream);
             let peer = stream.peer_addr().ok()?;
             Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })
         });
@@ -302,9 +299,11 @@ impl Shard {
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
     pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
         self.tally.frames_in += 1;
-        let rate = self.conformance_rate(slot).unwrap_or_else(|| self.shared.frame_rate());
-        let now_ms = self.now.ms32();
-        let Some(connection) = self.connection(slot) else { return false };
+        let (shared, now_ms) = (&self.shared, self.now.ms32());
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
+        let has_session = connection.session.is_some();
+        let own_rate = connection.talk.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
+        let rate = own_rate.unwrap_or_else(|| shared.frame_rate());
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;
         }

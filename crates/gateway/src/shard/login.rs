@@ -1,14 +1,17 @@
 //! Log-ins: tokens, the store's answer, the session that begins, and new tokens.
 
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
+use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{BATCH_MAX, BATCHES_MAX, Begun, LINGER_MS, LOG_IN_TIMEOUT, Succession, login_of};
+use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
+use crate::session::operation::Operation;
+use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
-use crate::session::renewal::NotRenewed;
+use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
-use crate::session::verification::{LogInRequest, Pending, RenewalRequest, VERIFYING_MAX, close_reason};
+use crate::session::verification::Pending;
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
@@ -17,7 +20,7 @@ use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
-use noroshi_protocol::native;
+use noroshi_protocol::ws::Input;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
 use std::sync::Arc;
@@ -26,11 +29,6 @@ use std::sync::Arc;
 type Answer = Result<Identity, Refused>;
 
 impl Shard {
-    /// A token on a WebSocket.
-    pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
-        self.identify(slot, Some(token), None, LogInRequest::Native);
-    }
-
     /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
     pub(crate) fn tell_refused(&mut self, slot: u32, why: &dyn std::fmt::Display) {
         self.shared.metrics.log_ins_refused.inc();
@@ -94,15 +92,15 @@ impl Shard {
     pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
         self.tell_refused(slot, &why);
-        let Some(connection) = self.connection(slot) else { return };
-        if connection.is_event_stream() {
-            return self.refuse_stream_over_quota(slot, over);
-        }
-        if !self.refuse_socket_io(slot, CloseReason::QuotaExceeded.as_str(), &why) {
-            // Reaches native clients only; others have the reason.
-            self.tell_error(slot, CloseReason::QuotaExceeded.as_str(), &why);
-            self.begin_close(slot, CloseReason::QuotaExceeded);
-        }
+        self.refuse_login(
+            slot,
+            &Refusal {
+                code: CloseReason::QuotaExceeded.as_str(),
+                text: why,
+                reason: CloseReason::QuotaExceeded,
+                after_s: Some(over.after_s()),
+            },
+        );
     }
 
     /// Whether devices are let in now; if not, the reason.
@@ -118,23 +116,12 @@ impl Shard {
     }
 
     pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
-        if self.log_ins.waiting.is_empty() {
-            self.log_ins.since_ms = self.now.ms;
-        }
-        self.log_ins.waiting.push((slot, generation));
+        self.sessions.log_ins.push((slot, generation), self.now.ms);
     }
 
     /// Sends the log-ins that are due.
     pub(crate) fn send_log_ins(&mut self) {
-        while !self.log_ins.waiting.is_empty() && self.log_ins.batches_out < BATCHES_MAX {
-            let due = self.log_ins.batches_out == 0
-                || self.log_ins.waiting.len() >= BATCH_MAX
-                || self.now.ms >= self.log_ins.since_ms + LINGER_MS;
-            if !due {
-                return;
-            }
-            let take = self.log_ins.waiting.len().min(BATCH_MAX);
-            let mut to: Vec<(u32, u64)> = self.log_ins.waiting.drain(..take).collect();
+        while let Some(mut to) = self.sessions.log_ins.next_batch(self.now.ms) {
             let mut logins = Vec::with_capacity(to.len());
             to.retain(|(slot, generation)| {
                 let connection = self.connections.get(*slot as usize);
@@ -148,7 +135,7 @@ impl Shard {
             if logins.is_empty() {
                 continue;
             }
-            self.log_ins.batches_out += 1;
+            self.sessions.log_ins.begin_batch();
             self.shared.metrics.log_in_batches.inc();
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let asked = shared.stamps.present();
@@ -195,22 +182,14 @@ impl Shard {
                     LoginRefused::TooManyTopics => "more topics than a device may have",
                 };
                 self.tell_refused(slot, &why);
-                match (refused, is_stream) {
-                    (LoginRefused::Revoked, true) => {
-                        self.refuse_stream(slot, 401, "revoked", why);
+                let (code, reason) = match refused {
+                    LoginRefused::Revoked if !is_stream => {
+                        return self.begin_close(slot, CloseReason::Revoked);
                     }
-                    (LoginRefused::Revoked, false) => self.begin_close(slot, CloseReason::Revoked),
-                    (LoginRefused::TooManyTopics, true) => {
-                        self.refuse_stream(slot, 400, "too_many_topics", why);
-                    }
-                    (LoginRefused::TooManyTopics, false)
-                        if self.refuse_socket_io(slot, "too_many_topics", why) => {}
-                    (LoginRefused::TooManyTopics, false) => {
-                        // Reaches native clients only; others have the reason.
-                        self.tell_error(slot, "too_many_topics", why);
-                        self.begin_close(slot, CloseReason::BadMessage);
-                    }
-                }
+                    LoginRefused::Revoked => ("revoked", CloseReason::Revoked),
+                    LoginRefused::TooManyTopics => ("too_many_topics", CloseReason::BadMessage),
+                };
+                self.refuse_login(slot, &Refusal { code, text: why.to_owned(), reason, after_s: None });
             }
         }
     }
@@ -220,7 +199,6 @@ impl Shard {
         let shared = self.shared.clone();
         let registry = &shared.registry;
         let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
-        let may_resume = self.resumes_xmpp(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(mut opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_mut() else { return };
@@ -231,7 +209,7 @@ impl Shard {
         session.set_of_jwt(login.user.is_some());
         let session = Arc::new(session);
         // Topics of a session that is gone, or another holder's by now: they were read for nothing.
-        if !login.session_topics.is_empty() && may_resume.is_some_and(|may_resume| !may_resume(&session)) {
+        if !login.session_topics.is_empty() && !connection.may_resume(&shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
@@ -264,7 +242,7 @@ impl Shard {
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
         }
-        let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
+        let own_topics = &login.session_topics;
         connection.session = Some(session.clone());
         connection.as_of = noroshi_delivery::id_at(as_of);
         tracing::debug!(
@@ -293,7 +271,7 @@ impl Shard {
         for topic in &topics {
             let key = registry.topic_key(session.app, topic);
             let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
-            let (index, new) = self.topics.subscribe(registry, key, topic, slot);
+            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
             if new {
                 connection.topics.push(kind(index));
             }
@@ -302,18 +280,13 @@ impl Shard {
         shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
-        let talks = self.connections.get(slot as usize).is_some_and(|connection| connection.talk.is_some());
-        if is_stream {
-            self.begin_stream(slot, opening.asks_gzip);
-        } else if !talks {
-            let mut ready = Vec::with_capacity(128);
-            native::ready(
-                &mut ready,
-                &session.device,
-                SessionId(generation),
-                shared.config.ping_interval.as_secs(),
-            );
-            self.send_json(slot, "ready", &ready);
+        let talks = self.conversation(slot).is_some();
+        let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+        let complete = page.heads.iter().all(|head| head.complete);
+        let (permitted, asks_gzip) = (std::mem::take(&mut opening.permitted), opening.asks_gzip);
+        let begun = Begun { session, topics, complete, kept, as_of, permitted, asks_gzip };
+        if !talks {
+            self.begin_conversation(slot, &begun);
         }
         let resumed = login.resume.is_some();
         let mut catch_up = CatchUp::after_log_in(login.resume, login.session_topics.clone(), missed);
@@ -326,12 +299,8 @@ impl Shard {
             connection.catch_up = Some(Box::new(catch_up));
         }
         if talks {
-            let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
-            let complete = page.heads.iter().all(|head| head.complete);
-            let permitted = opening.permitted;
-            let begun = Begun { session, topics, complete, kept, as_of, permitted };
             match succeeds {
-                true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
+                true => self.sessions.successions.insert(slot, generation, begun, page),
                 false => self.begin_session(slot, &begun, page),
             }
             self.tell_denied(slot, &opening.denied);
@@ -341,7 +310,7 @@ impl Shard {
         self.handle_page(slot, page);
         for text in opening.early {
             if self.is_alive(slot) {
-                self.handle_text(slot, &text);
+                self.handle_websocket_message(slot, Input::Text(&text));
             }
         }
         self.write_tail(slot);
@@ -350,7 +319,8 @@ impl Shard {
 
     fn tell_denied(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
         for (topic, reason, text) in denied {
-            self.tell_topic(slot, "topic_forbidden", topic, reason, text);
+            let notice = TopicNotice { code: "topic_forbidden", topic, reason, text };
+            self.send_topic_notice(slot, &notice);
         }
     }
 
@@ -362,11 +332,9 @@ impl Shard {
         }
         // It asks for a session, and has none yet.
         if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
-            return self.look_for_session(slot);
+            return self.report_predecessor_gone(slot);
         }
-        if let Some(Succession { begun, page, .. }) =
-            self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
-        {
+        if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
             self.cork(slot);
             self.begin_session(slot, &begun, page);
             self.arm(slot);
@@ -375,17 +343,17 @@ impl Shard {
 
     /// The client of another protocol is told, and gets what it missed.
     fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
-        let early = self.begin_talk(slot, begun);
+        let early = self.begin_conversation(slot, begun);
         self.handle_page(slot, page);
         if !early.is_empty() && self.is_alive(slot) {
-            self.feed_talk(slot, &early);
+            self.handle_stream(slot, &early);
         }
         self.write_tail(slot);
     }
 
     /// Whose limits the connection's failures count for.
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
-        let network = self.client_network(slot);
+        let network = self.lifecycle.seats.client(slot);
         if network == ClientNetwork::NONE {
             // A session that polls has no socket of its own.
             return self.opener(slot);
@@ -405,7 +373,7 @@ impl Shard {
         slot: u32,
         token: Option<&str>,
         app: Option<&str>,
-        request: LogInRequest,
+        request: Box<dyn Operation>,
     ) {
         let client = self.client(slot);
         // What the log-in itself says goes first; else the request that opened the connection may have named the app.
@@ -426,26 +394,12 @@ impl Shard {
     }
 
     /// The token of a log-in is verified, or refused.
-    fn continue_log_in(&mut self, slot: u32, request: LogInRequest, answer: Answer) {
+    fn continue_log_in(&mut self, slot: u32, request: Box<dyn Operation>, answer: Answer) {
         if let Err(refused) = &answer {
             self.tell_refused(slot, refused);
             self.note_retry(slot, refused);
         }
-        match request {
-            LogInRequest::Native => match answer {
-                Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
-                Err(refused) => self.begin_close(slot, close_reason(&refused)),
-            },
-            LogInRequest::EventStream { topics, resume } => match answer {
-                Ok(identity) => self.start_log_in(slot, identity, topics, resume),
-                Err(refused) => self.refuse_log_in_of_stream(slot, refused),
-            },
-            LogInRequest::Mqtt { device, will } => {
-                self.identified_mqtt(slot, answer, device.as_deref(), will)
-            }
-            LogInRequest::SocketIo(log_in) => self.identified_socket_io(slot, answer, *log_in),
-            LogInRequest::Xmpp => self.identified_xmpp(slot, answer),
-        }
+        self.reply_to_adapter(slot, request, Outcome::Verified(answer));
     }
 
     fn continue_pending(&mut self, slot: u32, pending: Pending, answer: Answer) {
@@ -457,7 +411,7 @@ impl Shard {
 
     /// Gives a token to the pool.
     fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
-        if self.verifying == VERIFYING_MAX {
+        if self.sessions.verifications.is_full() {
             return self.continue_pending(slot, pending, Err(Refused::Busy));
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
@@ -467,7 +421,7 @@ impl Shard {
             connection.deadline_tick = deadline;
         }
         let to = (slot, connection.generation);
-        self.verifying += 1;
+        self.sessions.verifications.begin();
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
         self.shared.auth.submit(costly, move |answer| {
             #[cfg(debug_assertions)]
@@ -483,7 +437,7 @@ impl Shard {
         answer: Answer,
         pending: Pending,
     ) {
-        self.verifying -= 1;
+        self.sessions.verifications.end();
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| {
                 shard.continue_pending(slot, pending, answer);
@@ -503,13 +457,13 @@ impl Shard {
 
     /// Replaces the token of the session, in a later turn if it has to be verified with a public key. The session
     /// continues meanwhile.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: RenewalRequest) {
+    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
         let name = self.shared.auth.app_name(session.app);
         let credential =
             Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
-        let number = self.renewals.entry(slot).or_default().begin();
+        let number = self.sessions.renewals.begin(slot);
         match self.shared.auth.check(credential, self.now.wall) {
             Checked::Known(answer) => self.continue_renewal(slot, number, request, answer),
             Checked::Costly(costly) => self.submit(slot, costly, Pending::Renewal { number, request }),
@@ -517,13 +471,13 @@ impl Shard {
     }
 
     /// The new token is verified, or refused.
-    fn continue_renewal(&mut self, slot: u32, number: u64, request: RenewalRequest, answer: Answer) {
+    fn continue_renewal(&mut self, slot: u32, number: u64, request: Box<dyn Operation>, answer: Answer) {
         let renewed = match answer {
             Ok(identity) => self.take_renewed(slot, number, identity),
             Err(Refused::Expired) => Err(NotRenewed::Expired),
             Err(refused) => Err(NotRenewed::Refused(refused)),
         };
-        self.end_renewal(slot);
+        self.sessions.renewals.end(slot);
         // Topic rules may allow less by the new claims.
         let has_other_claims = renewed == Ok(true);
         self.finish_renewal(slot, request, renewed.map(drop));
@@ -532,52 +486,19 @@ impl Shard {
         }
     }
 
-    fn finish_renewal(&mut self, slot: u32, request: RenewalRequest, renewed: Result<(), NotRenewed>) {
-        match (request, renewed) {
-            (RenewalRequest::Native, Ok(())) => {}
-            (RenewalRequest::Native, Err(why)) => self.tell_error(slot, why.code(), &why.to_string()),
-            (RenewalRequest::Mqtt { answer }, renewed) => self.renewed_mqtt(slot, answer, renewed),
-            (RenewalRequest::SocketIo { reply }, renewed) => {
-                self.reply(slot, reply, renewed.map_err(|why| (why.code(), why.to_string())));
-            }
-        }
-    }
-
-    fn end_renewal(&mut self, slot: u32) {
-        // Its session may have ended, and the renewals with it.
-        let Some(renewals) = self.renewals.get_mut(&slot) else { return };
-        renewals.under_way -= 1;
-        if renewals.under_way == 0 {
-            self.renewals.remove(&slot);
-        }
+    fn finish_renewal(&mut self, slot: u32, request: Box<dyn Operation>, renewed: Result<(), NotRenewed>) {
+        self.reply_to_adapter(slot, request, Outcome::Renewed(renewed));
     }
 
     /// Returns whether the session has other claims now.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return Ok(false) };
-        if identity.app != session.app || identity.device != session.device {
-            return Err(NotRenewed::OtherDevice);
-        }
-        if identity.token_version.is_some_and(|version| version < session.token_version) {
-            return Err(NotRenewed::Revoked);
-        }
-        // A later revocation ends the session.
-        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
-            return Err(NotRenewed::Revoked);
+        renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
+        if !self.sessions.renewals.apply(slot, number) {
+            return Ok(false);
         }
         let is_of_jwt = identity.user.is_some();
-        // The session hears the notifications of the user it began with.
-        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
-        if user.is_some_and(|user| user != session.user_key) {
-            return Err(NotRenewed::OtherUser);
-        }
-        if let Some(renewals) = self.renewals.get_mut(&slot) {
-            if number < renewals.applied {
-                return Ok(false);
-            }
-            renewals.applied = number;
-        }
         let has_other_claims = renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;

@@ -25,17 +25,16 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
-use noroshi_protocol::xmpp;
-use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
+use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{AppId, CloseReason, Message};
 use parking_lot::Mutex;
 
 use crate::io::tls::TlsSession;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::phase::Origin;
-use crate::protocol::mqtt::work::Done;
+use crate::lifecycle::origin::Origin;
+use crate::protocol::requests::{self, Completed};
 use crate::session::gate::Permitted;
-use crate::session::registry::{Address, Session};
+use crate::session::registry::Address;
 use crate::session::stamp::Moment;
 use crate::session::verification::Pending;
 use crate::wire::Speaks;
@@ -43,10 +42,10 @@ use crate::wire::Speaks;
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX
     + crate::session::reads::READS_MAX
-    + crate::protocol::mqtt::work::OUT_MAX
-    + crate::protocol::mqtt::scan::OUT_MAX
+    + requests::JOBS_MAX
+    + requests::SCANS_MAX
+    + requests::QUERIES_MAX
     + crate::session::verification::VERIFYING_MAX
-    + crate::protocol::xmpp::ASKED_MAX
     + crate::session::gate::ASKING_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
@@ -117,27 +116,15 @@ pub(crate) enum Reply {
         to: (u32, u64),
         result: Result<Vec<Arc<Message>>, Error>,
     },
-    /// A client's job is done.
-    Worked {
+    /// The result of a job that an adapter ran.
+    Done {
         to: (u32, u64),
-        session: Arc<Session>,
-        done: Box<Done>,
+        done: Box<dyn Completed>,
     },
     Recovered {
         to: (u32, u64),
         recovery: u64,
         result: Result<BacklogPage, Error>,
-    },
-    /// Whose the session is that a client wants to resume, if its credential holds.
-    Checked {
-        to: (u32, u64),
-        result: Result<Result<LoggedIn, LoginRefused>, noroshi_store::Error>,
-    },
-    /// To a question of a client's.
-    Xmpp {
-        to: (u32, u64),
-        request: xmpp::Request,
-        answer: xmpp::Answer,
     },
 }
 

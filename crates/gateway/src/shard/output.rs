@@ -1,8 +1,8 @@
 //! Bytes to sockets.
 
 use crate::io::socket::Flushed;
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal::drawn_id;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};
@@ -32,9 +32,7 @@ impl Shard {
 
     fn send_piece(&mut self, slot: u32, packed: &Packed) {
         self.flush(slot);
-        if let Some(trailer) = self.trailers.get_mut(&slot) {
-            trailer.add(packed);
-        }
+        self.trailers.add(slot, packed);
         self.send_as_it_is(slot, packed.bytes.clone());
     }
 
@@ -90,7 +88,7 @@ impl Shard {
             (Flushed::Blocked(_), ..) => {}
             (_, Phase::Closing, _) => self.end_writing(slot),
             (Flushed::Idle, ..) => {}
-            (Flushed::Drained(_), _, Protocol::Echo) => self.again.push(slot),
+            (Flushed::Drained(_), _, Protocol::Echo) => self.io.read_later(slot),
             (Flushed::Drained(_), ..) => self.advance(slot),
         }
     }

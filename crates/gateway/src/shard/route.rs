@@ -6,9 +6,12 @@ use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
 use noroshi_protocol::sse;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
-use noroshi_types::{NotificationId, Topic, limits};
+use noroshi_types::{Topic, limits};
 
 use crate::config::Config;
+use crate::protocol::credentials::Credentials;
+use crate::protocol::socket_io::{Mount, Opener};
+use crate::protocol::sse::Stream;
 use crate::wire::gzip;
 
 /// What a request head asks for.
@@ -40,25 +43,6 @@ pub(crate) enum Route {
     Api,
 }
 
-/// What is spoken over Engine.IO.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mount {
-    /// Socket.IO, by devices.
-    Devices,
-    /// Socket.IO as the conformance suite expects it.
-    Namespaces,
-    /// Messages as they are, back to where they came from: for the conformance suite.
-    Raw,
-}
-
-/// Who opens a session of Engine.IO.
-pub(crate) struct Opener {
-    pub(crate) mount: Mount,
-    pub(crate) credentials: Credentials,
-    /// Its WebSocket library reads nothing behind a close frame, and does not tell the Socket.IO library of it.
-    pub(crate) misses_close_frames: bool,
-}
-
 /// A request on a path of Engine.IO.
 pub(crate) struct EngineRequest {
     pub(crate) opener: Opener,
@@ -75,19 +59,6 @@ impl EngineRequest {
     pub(crate) fn opens(&self) -> bool {
         matches!(self.wanted, Ok(engine_io::Request::Open(_))) && !self.is_preflight
     }
-}
-
-/// The token that came with the request, and the app that the request names.
-#[derive(Default)]
-pub(crate) struct Credentials {
-    pub(crate) token: Option<String>,
-    pub(crate) app: Option<String>,
-}
-
-pub(crate) struct Stream {
-    pub(crate) topics: Vec<Topic>,
-    pub(crate) resume: Option<NotificationId>,
-    pub(crate) asks_gzip: bool,
 }
 
 /// A query that cannot be served: the code and the public text of the answer.

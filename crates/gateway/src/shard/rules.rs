@@ -3,21 +3,17 @@
 //! Everything a client asks for that needs a permission passes [`Shard::run_op`]. The decisions are in
 //! [`crate::session::topic_rules`], the questions to webhooks in [`crate::session::gate`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Reason, Verdict};
-use noroshi_protocol::mqtt::SubscribeRefused;
-use noroshi_protocol::xmpp::{self, Refusal};
-use noroshi_protocol::{native, socket_io};
+use noroshi_delivery::rules::{AppRules, Verdict};
 use noroshi_store::LoggedIn;
-use noroshi_types::rule::Action;
-use noroshi_types::{AppId, CloseReason, Topic};
+use noroshi_types::{CloseReason, Topic};
 
-use crate::lifecycle::phase::Phase;
+use crate::protocol::effect::{Reply as Outcome, TopicNotice};
 use crate::session::gate::{Answered, Asked, Entry, Permitted, end_durable};
 use crate::session::operation::Op;
-use crate::session::permission::{Decided, Verdicts};
+use crate::session::permission::Decided;
+use crate::session::phase::Phase;
 use crate::session::recheck::Recheck;
 use crate::session::topic_rules::{Decision, LogIn, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;
@@ -36,7 +32,7 @@ impl Shard {
 
     /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
-        match self.gates.enter(slot, op) {
+        match self.sessions.gates.enter(slot, op) {
             Entry::Pass(op) => self.try_op(slot, op),
             Entry::Waits => {}
             Entry::Full => self.begin_close(slot, CloseReason::RateLimited),
@@ -45,88 +41,15 @@ impl Shard {
 
     fn try_op(&mut self, slot: u32, op: Op) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
-        match self.rules().decide(&session, op, self.gates.has_room(session.app)) {
+        match self.rules().decide(&session, op, self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.perform(slot, op, decided),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
             Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),
         }
     }
 
-    fn perform(&mut self, slot: u32, op: Op, Decided { rules, verdicts }: Decided) {
-        // A client names up to 1,000 topics at once.
-        let reason = |verdict: &Verdict| match verdict {
-            Verdict::Denied(reason) => Some(*reason),
-            Verdict::Allowed | Verdict::Ask => None,
-        };
-        let denied: HashMap<&str, Reason> =
-            verdicts.iter().filter_map(|(name, verdict)| Some((&**name, reason(verdict)?))).collect();
-        let denied = |name: &str| denied.get(name).copied();
-        match op {
-            Op::Subscribe { topics, since, reply } => {
-                let is_denied = |topic: &Topic| denied(topic.as_str()).is_some();
-                let (refused, topics): (Vec<Topic>, Vec<Topic>) = topics.into_iter().partition(is_denied);
-                let mut result = self.subscribe_all(slot, topics, since);
-                for topic in &refused {
-                    let Some(reason) = denied(topic.as_str()) else { continue };
-                    self.tell_topic(slot, "topic_forbidden", topic, reason.code(), reason.text());
-                    let text = format!("{topic}: {}", reason.text());
-                    result = result.and(Err(("topic_forbidden", text)));
-                }
-                match (reply, result) {
-                    (Some(reply), result) => self.reply(slot, reply, result),
-                    (None, Err((code, text))) if code != "topic_forbidden" => {
-                        self.tell_error(slot, code, &text)
-                    }
-                    (None, _) => {}
-                }
-            }
-            Op::Unsubscribe { topics } => {
-                if let Some(app) = self.app_of_session(slot) {
-                    self.unsubscribe_all(slot, app, &topics);
-                }
-            }
-            Op::MqttSubscribe(mut request) => {
-                request.refuse(|filter| denied(filter.plain()).map(|_| SubscribeRefused::NotAllowed));
-                self.make_mqtt_subscriptions(slot, request, rules);
-            }
-            Op::MqttUnsubscribe(request) => self.end_mqtt_subscriptions(slot, request),
-            Op::MqttPublish { published, answer } => {
-                let allowed = self.publishes(slot, &published.topic, rules.as_deref(), &verdicts);
-                self.publish_mqtt_allowed(slot, *published, answer, allowed);
-            }
-            Op::XmppSubscribe { topic, durable, request } => match denied(topic.as_str()) {
-                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
-                None => self.subscribe_xmpp(slot, topic, durable, rules, request),
-            },
-            Op::XmppUnsubscribe { topic, durable, request } => {
-                self.unsubscribe_xmpp(slot, topic, durable, request);
-            }
-            Op::XmppItems { topic, id, max, request } => match denied(topic.as_str()) {
-                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
-                None => self.tell_items(slot, topic, id, max, request),
-            },
-            Op::XmppPublish { topic, data, request } => {
-                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
-                self.publish_xmpp(slot, topic, data, request, allowed);
-            }
-            Op::XmppCreate { topic, request } => {
-                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
-                self.create_xmpp(slot, topic, request, allowed);
-            }
-        }
-    }
-
-    /// Where the app has rules for publishing they alone decide, else its filters do.
-    fn publishes(&mut self, slot: u32, topic: &Topic, rules: Option<&AppRules>, verdicts: &Verdicts) -> bool {
-        let Some(app) = self.app_of_session(slot) else { return false };
-        match rules.is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {
-            true => verdicts.first().is_some_and(|(_, verdict)| *verdict == Verdict::Allowed),
-            false => self.may_publish(app, topic),
-        }
-    }
-
-    fn app_of_session(&mut self, slot: u32) -> Option<AppId> {
-        Some(self.connection(slot)?.session.as_ref()?.app)
+    fn perform(&mut self, slot: u32, op: Op, decided: Decided) {
+        self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends. Where there is no room to wait, the device
@@ -144,10 +67,14 @@ impl Shard {
             denied: &opening.denied,
             passes: opening.passes,
         };
-        let filters = || self.kept_filters(slot, logged_in.kept.as_deref());
+        let stored = logged_in.kept.as_deref();
+        let conversation = self.conversation(slot);
+        let filters = || conversation.map(|it| it.stored_filters(stored)).unwrap_or_default();
         match self.rules().decide_log_in(log_in, filters) {
             LogInDecision::Allowed => return true,
-            LogInDecision::Ask(asked) if !asked.needs_webhook() || self.gates.has_room(asked.holder.app) => {
+            LogInDecision::Ask(asked)
+                if !asked.needs_webhook() || self.sessions.gates.has_room(asked.holder.app) =>
+            {
                 self.ask_webhooks(slot, asked);
             }
             LogInDecision::Ask(_) | LogInDecision::Undecidable => self.fail_log_in(slot),
@@ -159,7 +86,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
-        self.gates.ask(slot, protocol, &self.delivery, asked, move |permitted| {
+        self.sessions.gates.ask(slot, protocol, &self.delivery, asked, move |permitted| {
             if std::thread::panicking() {
                 shared.metrics.panics.inc();
             }
@@ -168,7 +95,7 @@ impl Shard {
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        let Some(answered) = self.gates.take(slot, permitted) else { return };
+        let Some(answered) = self.sessions.gates.take(slot, permitted) else { return };
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| match answered.op {
                 None => shard.continue_ruled_log_in(slot, generation, answered),
@@ -195,7 +122,7 @@ impl Shard {
                 return;
             }
             self.try_op(slot, op);
-            match self.gates.wait_behind(slot, waiting) {
+            match self.sessions.gates.wait_behind(slot, waiting) {
                 Some(rest) => waiting = rest,
                 None => return,
             }
@@ -230,11 +157,11 @@ impl Shard {
     /// Checks the next connections whose app's rules changed.
     pub(crate) fn continue_recheck(&mut self) {
         let changed = self.mailbox().take_rechecks();
-        if self.recheck.is_none() && changed.is_empty() {
+        if self.sessions.recheck.is_none() && changed.is_empty() {
             return;
         }
         let now_ms = self.now.ms32();
-        let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
+        let mut recheck = self.sessions.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
         changed.into_iter().for_each(|app| recheck.begin(app));
         let mut topics_left = TOPICS_PER_TURN;
         for _ in 0..PLACES_PER_TURN {
@@ -246,7 +173,7 @@ impl Shard {
                 continue;
             }
             let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
-            let cost = topics + self.mqtt_filters(slot).count();
+            let cost = topics + self.client_filters(slot).len();
             self.guard(Some(slot), |shard| {
                 if shard.recheck_session(slot) == Err(Undecidable) {
                     recheck.log_in_again(app, (slot, generation));
@@ -262,7 +189,7 @@ impl Shard {
                 self.guard(Some(slot), |shard| shard.recheck_now(slot));
             }
         }
-        self.recheck = (!recheck.is_done()).then_some(recheck);
+        self.sessions.recheck = (!recheck.is_done()).then_some(recheck);
     }
 
     /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
@@ -284,8 +211,8 @@ impl Shard {
     fn recheck_session(&mut self, slot: u32) -> Result<(), Undecidable> {
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
         let Some(session) = connection.session.clone() else { return Ok(()) };
-        let filters: Vec<_> = self.mqtt_filters(slot).collect();
-        let lost = self.rules().lost(&session, &connection.topics, &self.topics, &filters)?;
+        let filters = self.client_filters(slot);
+        let lost = self.rules().lost(&session, &connection.topics, &self.sessions.topics, &filters)?;
         let Some(Lost { topics, durable, holder }) = lost else { return Ok(()) };
         let protocol = connection.protocol;
         let keys: Vec<_> =
@@ -300,35 +227,15 @@ impl Shard {
         match protocol {
             Protocol::Native | Protocol::SocketIo => {
                 for (topic, reason) in topics {
-                    self.tell_topic(slot, "topic_revoked", &topic, reason.code(), reason.text());
+                    let (code, text) = (reason.code(), reason.text());
+                    let notice = TopicNotice { code: "topic_revoked", topic: &topic, reason: code, text };
+                    self.send_topic_notice(slot, &notice);
                 }
             }
-            Protocol::Mqtt | Protocol::Xmpp => self.begin_close(slot, CloseReason::Unauthorized),
             Protocol::Http | Protocol::Echo => {}
+            // Their clients learn of it when they subscribe again.
+            _ => self.begin_close(slot, CloseReason::Unauthorized),
         }
         Ok(())
-    }
-
-    /// Tells a client of a topic that it may not use, or not any more, where its protocol has words for it.
-    pub(crate) fn tell_topic(&mut self, slot: u32, code: &str, topic: &Topic, reason: &str, text: &str) {
-        let Some(protocol) = self.connection(slot).map(|connection| connection.protocol) else { return };
-        match protocol {
-            Protocol::Native => {
-                let mut json = Vec::new();
-                native::topic_error(&mut json, code, topic, reason, text);
-                self.send_json(slot, "error", &json);
-            }
-            Protocol::SocketIo => {
-                let packet = socket_io::encode::topic_error(code, topic, reason, text);
-                self.send_packet(slot, packet);
-            }
-            Protocol::Http | Protocol::Mqtt | Protocol::Xmpp | Protocol::Echo => {}
-        }
-    }
-
-    pub(crate) fn affiliation(&mut self, slot: u32, topic: &Topic) -> Option<&'static str> {
-        let session = self.connection(slot)?.session.clone()?;
-        let is_filtered = self.may_publish(session.app, topic);
-        Some(self.rules().affiliation(&session, topic, is_filtered))
     }
 }

@@ -6,7 +6,7 @@ use crate::io::handover::Handover;
 use crate::lifecycle::clients::{Clients, Seat};
 use crate::lifecycle::drain::Drain;
 use crate::metrics::Metrics;
-use crate::protocol::mqtt::session::Lefts;
+use crate::protocol::services::Services;
 use crate::rate::Rate;
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
@@ -15,53 +15,43 @@ use noroshi_auth::{Auth, ClientNetwork};
 use noroshi_types::Timestamp;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
 pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
 
 /// What all threads of the gateway see.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Metrics,
     pub(crate) handover: HandoverFn,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
+    /// What the adapters of protocols share.
+    pub(crate) services: Arc<Services>,
     pub(crate) stamps: Stamps,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
-    pub(crate) xmpp: crate::protocol::xmpp::Service,
-    /// Sessions of MQTT without a connection.
-    pub(crate) lefts: Lefts,
-    /// For pages of retained messages ([`crate::protocol::mqtt::scan`]).
-    pub(crate) scan_pages: tokio::sync::Semaphore,
     /// Of log-ins that are refused.
     pub(crate) refusals: crate::lifecycle::sparing::Sparing,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
     pub(crate) bridges: Bridges,
-    pub(crate) generations: AtomicU64,
 }
 
 impl Shared {
-    /// Grows for as long as the node lives, from one run to the next, and with the clock, so that of two
-    /// log-ins at two nodes the later one has the greater.
+    /// See [`crate::protocol::services::Generations::next`].
     pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
-        let next = |last: u64| (last + 1).max(now.0 << 20);
-        let last =
-            self.generations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        last.map_or_else(next, next)
+        self.services.generations.next(now)
     }
 
-    /// As unique as a generation, for who has no clock at hand.
     pub(crate) fn next_number(&self) -> u64 {
-        self.next_generation(Timestamp(0))
+        self.services.generations.next_number()
     }
 
-    /// The next ones are greater: another node's clock is ahead.
     pub(crate) fn outrun(&self, generation: u64) {
-        self.generations.fetch_max(generation, Ordering::Relaxed);
+        self.services.generations.outrun(generation);
     }
 
     pub(crate) fn frame_rate(&self) -> Rate {

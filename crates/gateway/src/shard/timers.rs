@@ -1,20 +1,10 @@
 //! What time brings.
 
 use crate::io::timer::ticks;
-use crate::lifecycle::phase::Phase;
+use crate::protocol::mqtt;
+use crate::session::phase::{Phase, Ping};
 use crate::shard::Shard;
-use crate::wire::gzip::Packed;
-use crate::wire::{Framing, Protocol};
-use noroshi_protocol::sse;
-use noroshi_protocol::ws::Opcode;
 use noroshi_types::CloseReason;
-use std::sync::OnceLock;
-
-/// The same for all event streams under gzip.
-static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
-
-/// How often one shard looks after sessions without a connection.
-pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
 
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
@@ -22,7 +12,7 @@ const SHRINK_TICKS: u32 = 640;
 impl Shard {
     /// Looks at everything that is due.
     pub(crate) fn pulse(&mut self) {
-        while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+        while let Some((tick, slots)) = self.io.wheel.take_due(self.now.tick) {
             if tick % SHRINK_TICKS == 0 {
                 self.shrink();
             }
@@ -32,14 +22,16 @@ impl Shard {
                 }
             }
         }
-        while let Some(slot) = self.precise.take_due(self.now.ms) {
+        while let Some(slot) = self.io.precise.take_due(self.now.ms) {
             if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
-                self.guard(Some(slot), |shard| shard.handle_socket_io_due(slot));
+                self.guard(Some(slot), |shard| shard.handle_timeout(slot));
             }
         }
-        if self.index == 0 && self.now.ms >= self.lefts_due_ms {
-            self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
-            self.guard(None, Shard::handle_lefts);
+        if self.index == 0 && self.lifecycle.is_parked_due(self.now.ms) {
+            self.guard(None, |shard| {
+                let services = &shard.shared.services;
+                services.of::<mqtt::Service>().handle_due(services, &shard.delivery, shard.now.wall);
+            });
         }
         self.drip();
     }
@@ -58,7 +50,7 @@ impl Shard {
         }
         let due = due.max(now.tick + 1);
         if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
-            connection.timer = self.wheel.arm(slot, due);
+            connection.timer = self.io.wheel.arm(slot, due);
         }
     }
 
@@ -70,7 +62,7 @@ impl Shard {
         let tick = self.now.tick_after(first);
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = tick;
-            connection.ping_out = false;
+            connection.ping = Ping::None;
         }
     }
 
@@ -95,8 +87,8 @@ impl Shard {
             Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
-            Phase::Open if over && connection.protocol == Protocol::Xmpp => self.handle_checkpoint_due(slot),
-            _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),
+            Phase::Open if over => self.handle_deadline(slot),
+            _ if connection.ping_tick <= now.tick => self.handle_timeout(slot),
             _ => {}
         }
         self.arm(slot);
@@ -113,39 +105,5 @@ impl Shard {
         }
         let detail = "the request head did not come in time";
         self.answer_problem(slot, 408, "request_timeout", detail, &[], CloseReason::AuthTimeout);
-    }
-
-    fn handle_ping_due(&mut self, slot: u32) {
-        let (now, timeout) = (self.now, self.shared.config.ping_timeout);
-        let next = now.tick_after(self.shared.config.ping_interval);
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        match (connection.protocol, connection.framing) {
-            // Its own time, the conformance suite's too.
-            _ if connection.talk.is_some() => self.handle_talk_due(slot),
-            (Protocol::Native, Framing::Events) => {
-                connection.ping_tick = next;
-                self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
-            }
-            (Protocol::Native, Framing::GzipEvents) => {
-                connection.ping_tick = next;
-                self.send_packed(slot, PACKED_KEEP_ALIVE.get_or_init(|| Packed::of(sse::keep_alive())));
-            }
-            (Protocol::Native, _) if connection.ping_out => {
-                if !connection.heard {
-                    return self.begin_close(slot, CloseReason::PingTimeout);
-                }
-                connection.ping_out = false;
-                connection.ping_tick = next.saturating_sub(ticks(timeout)).max(now.tick + 1);
-            }
-            (Protocol::Native, _) => {
-                connection.ping_out = true;
-                connection.heard = false;
-                connection.ping_tick = now.tick.saturating_add(ticks(timeout));
-                self.send_frame(slot, Opcode::Ping, &[]);
-            }
-            (Protocol::Http | Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Echo, _) => {
-                connection.ping_tick = u32::MAX;
-            }
-        }
     }
 }

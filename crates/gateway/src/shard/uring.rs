@@ -1,22 +1,19 @@
 //! Writes to many connections with one system call.
 
-use crate::fanout::marks::Fanout;
-use crate::fanout::offering::Outbound;
-use crate::io::uring::BATCH;
-use crate::io::uring::Uring;
-use crate::io::uring::taken;
+use crate::fanout::Queue;
+use crate::fanout::batch::Outbound;
+use crate::io::uring::{BATCH, Uring, taken};
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Shard {
     /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
-    pub(crate) fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+    pub(crate) fn write_queue(&mut self, queue: Queue, count: usize) {
         let mut left = count;
-        while left > 0 && self.uring.is_some() {
+        while left > 0 && self.io.uring.is_some() {
             let mut slots: SmallVec<[u32; BATCH]> = SmallVec::new();
             while slots.len() < left.min(BATCH)
                 && let Some(slot) = self.next_marked(queue)
@@ -37,7 +34,7 @@ impl Shard {
 
     fn write_together(&mut self, slots: &[u32]) {
         let outbounds = self.offer_together(slots);
-        let uring = self.uring.take();
+        let uring = self.io.uring.take();
         // No connection's own guard is around this. A panic costs the ring, with whatever it was given
         // and was not told to send, and each connection is written to by itself.
         let sent = catch_unwind(AssertUnwindSafe(|| {
@@ -58,7 +55,7 @@ impl Shard {
                 None => shard.flush_written(*slot, written),
             });
         }
-        self.uring = uring;
+        self.io.uring = uring;
     }
 
     /// What those with a conversation make of their messages, where that may be sent together: by slot, in the order
@@ -70,7 +67,7 @@ impl Shard {
             if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
-                    let places = shard.fanout.ring.in_order(bits);
+                    let places = shard.fanout.in_order(bits);
                     outbounds.push((*slot, shard.offer_marked(*slot, &places)));
                 });
             }
@@ -115,12 +112,10 @@ impl Shard {
 
     /// The one frame that a connection waits for and can be sent right now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
-        if connection.talk.is_some() || connection.pending.count_ones() != 1 {
-            return None;
-        }
+        let place = connection.marks.only().filter(|_| connection.talk.is_none())?;
         let fd = free_socket(connection)?;
-        let frame = self.fanout.ring.frame(connection.pending.trailing_zeros() as usize)?;
-        Some((fd, frame.dispatch.encoded(connection.framing)))
+        let frame = self.fanout.frame(place)?;
+        Some((fd, frame.dispatch().encoded(connection.framing)))
     }
 }
 

@@ -110,3 +110,14 @@ pub enum Speaks {
     Mqtt,
     Xmpp,
 }
+
+impl Speaks {
+    /// The protocol, if it is known before the first byte.
+    pub(crate) fn protocol(self) -> Option<Protocol> {
+        match self {
+            Speaks::Http => None,
+            Speaks::Mqtt => Some(Protocol::Mqtt),
+            Speaks::Xmpp => Some(Protocol::Xmpp),
+        }
+    }
+}

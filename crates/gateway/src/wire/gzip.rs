@@ -7,6 +7,8 @@
 //!
 //! The price is the ratio: what messages have in common is not found. Pages of a backlog are one piece.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use flate2::Crc;
 
@@ -57,6 +59,35 @@ impl Trailer {
         end[2..6].copy_from_slice(&self.crc.to_le_bytes());
         end[6..].copy_from_slice(&self.len.to_le_bytes());
         end
+    }
+}
+
+/// The trailers of event streams under gzip, by slot.
+#[derive(Default)]
+pub(crate) struct Trailers(HashMap<u32, Trailer>);
+
+impl Trailers {
+    pub(crate) fn begin(&mut self, slot: u32) {
+        self.0.insert(slot, Trailer::default());
+    }
+
+    /// A piece was sent on the stream, if the slot has one.
+    pub(crate) fn add(&mut self, slot: u32, piece: &Packed) {
+        if let Some(trailer) = self.0.get_mut(&slot) {
+            trailer.add(piece);
+        }
+    }
+
+    /// The stream ends with these bytes.
+    pub(crate) fn end(&mut self, slot: u32) -> Option<[u8; 10]> {
+        self.0.remove(&slot).map(Trailer::end)
+    }
+
+    /// Gives memory back where most of it is unused.
+    pub(crate) fn shrink(&mut self, kept: usize) {
+        if self.0.capacity() > kept && self.0.len() * 8 < self.0.capacity() {
+            self.0.shrink_to_fit();
+        }
     }
 }
 

@@ -1,30 +1,23 @@
-//! What topics retain, for new filters with wildcards.
+//! Retained messages for new filters with wildcards.
 //!
-//! A scan reads the topics of an app that the filters can match, in the order of their names: the literal beginning of
-//! a filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with
-//! the first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
+//! A scan reads the topics of an app that the filters can match, in the order of their names: the literal prefix of a
+//! filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with the
+//! first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
 //!
-//! Bounds: an app has one scan at a time on each shard and further ones wait behind it, apps take turns, and the whole
-//! node reads [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
+//! Bounds: an app has one scan at a time on each shard ([`crate::protocol::requests::Scans`]), and the whole node reads
+//! [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::{Error as StoreError, RetainedScan};
-use noroshi_types::{AppId, Message, NotificationId};
+use noroshi_types::{Message, NotificationId};
 
-use super::work::{Done, Job};
+use super::service;
+use crate::protocol::services::Services;
 use crate::session::registry::Session;
-use crate::shard::Shard;
-use crate::shard::mailbox::Reply;
-use crate::shard::shared::Shared;
 
-/// Scans of one shard that are out at once, each of another app.
-pub(crate) const OUT_MAX: usize = 16;
 /// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
 pub(crate) const PAGES_AT_ONCE: usize = 2;
 /// Retained messages for one SUBSCRIBE.
@@ -35,90 +28,10 @@ const BYTES_MAX: usize = 4 << 20;
 const PAGE_TOPICS: usize = 1_000;
 const PAGE_MESSAGES: usize = 256;
 
-/// A connection and its generation.
-type At = (u32, u64);
-
-/// Scans of one shard. An app is in `turn` if it has scans in `waiting` and none in `out`.
-#[derive(Default)]
-pub(super) struct Scans {
-    waiting: HashMap<AppId, VecDeque<At>>,
-    turn: VecDeque<AppId>,
-    out: HashSet<AppId>,
-}
-
-impl Scans {
-    pub(super) fn push(&mut self, app: AppId, at: At) {
-        let waiting = self.waiting.entry(app).or_default();
-        waiting.push_back(at);
-        if waiting.len() == 1 && !self.out.contains(&app) {
-            self.turn.push_back(app);
-        }
-    }
-
-    /// The scan whose turn it is; it is out then.
-    fn pop(&mut self) -> Option<(AppId, At)> {
-        if self.out.len() >= OUT_MAX {
-            return None;
-        }
-        let app = self.turn.pop_front()?;
-        let waiting = self.waiting.get_mut(&app)?;
-        let at = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-        }
-        self.out.insert(app);
-        Some((app, at))
-    }
-
-    pub(super) fn done(&mut self, app: AppId) {
-        if self.out.remove(&app) && self.waiting.contains_key(&app) {
-            self.turn.push_back(app);
-        }
-    }
-
-    /// True if it was there.
-    pub(super) fn remove(&mut self, app: AppId, at: At) -> bool {
-        let Some(waiting) = self.waiting.get_mut(&app) else { return false };
-        let before = waiting.len();
-        waiting.retain(|waits| *waits != at);
-        let removed = waiting.len() < before;
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-            self.turn.retain(|waits| *waits != app);
-        }
-        removed
-    }
-}
-
-impl Shard {
-    /// Sends the scans whose turn it is.
-    pub(super) fn send_scans(&mut self) {
-        while let Some((app, (slot, generation))) = self.works.scans.pop() {
-            let session = self.at(slot, generation).and_then(|connection| connection.session.clone());
-            let job = self.mqtt(slot).and_then(|mqtt| mqtt.queue.as_mut()?.pop());
-            let (Some(session), Some(Job::Retained { filters, up_to })) = (session, job) else {
-                self.works.scans.done(app);
-                continue;
-            };
-            let (shared, index) = (self.shared.clone(), usize::from(self.index));
-            let delivery = self.delivery.clone();
-            self.delivery.work(async move {
-                let scan = scan(&delivery, &shared, &session, &filters, up_to);
-                let found = AssertUnwindSafe(scan).catch_unwind().await.unwrap_or_else(|_| {
-                    shared.metrics.panics.inc();
-                    Err(StoreError::Overloaded)
-                });
-                let done = Box::new(Done::Retained(found));
-                shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), session, done });
-            });
-        }
-    }
-}
-
 /// In the order of the topics' names.
-async fn scan(
+pub(super) async fn scan(
+    services: &Services,
     delivery: &Delivery,
-    shared: &Shared,
     session: &Session,
     filters: &[Box<str>],
     up_to: NotificationId,
@@ -140,10 +53,10 @@ async fn scan(
             let any_of = wanted.clone();
             let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
             // Closed never: it lives as long as the gateway.
-            let turn = shared.scan_pages.acquire().await;
+            let turn = service(services).scan_pages.acquire().await;
             let page = store.retained_page(page, Arc::new(matches)).await?;
             drop(turn);
-            shared.metrics.retained_topics_scanned.inc_by(page.topics as u64);
+            services.metrics.retained_topics_scanned.inc_by(page.topics as u64);
             next = page.next;
             for message in page.messages.into_iter().filter(|message| message.id <= up_to) {
                 bytes += content_bytes(&message);
@@ -155,7 +68,7 @@ async fn scan(
                 }
                 found.extend(std::iter::repeat_n(message.clone(), copies));
             }
-            let present = shared.registry.device(session.device_key);
+            let present = services.registry.device(session.device_key);
             if present.is_none_or(|present| present.address != session.address) {
                 return Ok(found); // nobody waits for it
             }
@@ -256,28 +169,5 @@ mod tests {
         assert_eq!(successor("a\u{10FFFF}").as_deref(), Some("b"));
         assert_eq!(successor("\u{10FFFF}"), None);
         assert_eq!(successor(""), None);
-    }
-
-    #[test]
-    fn apps_take_turns_and_have_one_scan_out() {
-        let (loud, quiet) = (AppId(1), AppId(2));
-        let mut scans = Scans::default();
-        (0..5).for_each(|slot| scans.push(loud, (slot, 0)));
-        scans.push(quiet, (9, 0));
-        assert_eq!(scans.pop(), Some((loud, (0, 0))));
-        assert_eq!(scans.pop(), Some((quiet, (9, 0))), "behind one, not behind all");
-        assert_eq!(scans.pop(), None);
-        assert!(scans.remove(loud, (1, 0)) && !scans.remove(loud, (1, 0)));
-        scans.done(loud);
-        scans.push(quiet, (8, 0));
-        assert_eq!(scans.pop(), Some((loud, (2, 0))));
-        scans.done(quiet);
-        assert_eq!(scans.pop(), Some((quiet, (8, 0))));
-        for slot in [3, 4] {
-            assert!(scans.remove(loud, (slot, 0)));
-        }
-        scans.done(loud);
-        scans.done(quiet);
-        assert!(scans.waiting.is_empty() && scans.turn.is_empty() && scans.out.is_empty());
     }
 }

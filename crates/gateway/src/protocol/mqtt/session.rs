@@ -1,15 +1,15 @@
-//! What outlives an MQTT connection: the session's subscriptions, kept in the store with the device, and what
-//! is in flight, a will that is not due and when the session ends, kept in this node's memory.
+//! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what is
+//! in flight, a will that is not due, and when the session ends.
 //!
-//! A position of a durable subscription tells what of a topic is not confirmed. Filters with wildcards have none: what
-//! they brought and the client has not confirmed is kept with the session, by id, and everything behind a place in the
-//! order of commits was not sent. A session with such filters writes that when its connection ends, others write nothing.
-//! So a node that is killed forgets what was in flight, so that those messages come again with new packet ids and the
-//! same notification ids, and wills that were not due. It does not forget subscriptions, nor anything that is stored.
+//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have no
+//! position: the session has the ids of messages that they matched and the client has not confirmed, and messages behind a
+//! place in the order of commits were not sent. A session with such filters writes this when its connection ends; others
+//! write nothing. So a node that is killed forgets wills that were not due and what was in flight: those messages come
+//! again with new packet ids and the same notification ids. It forgets no subscription and no stored message.
 //!
-//! Invariants: a [`Lot`] bounds what is left; a session that had to make room goes on from the store alone. Only the
-//! holder that left a session goes on with it: a device that was revoked, deleted and made again, or given to another
-//! user since then begins anew.
+//! Invariants: a [`Lot`] bounds the parked sessions; one that was evicted continues from the store alone. Only the holder
+//! that left a session continues it: a device that was revoked, deleted and made again, or given to another user since
+//! then begins anew.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use noroshi_store::Place;
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
-use super::kept::{Kept, OWED_MAX};
-use super::last_words::{LastWords, Turn};
+use super::final_write::{FinalWrite, FinalWrites};
+use super::stored::{OWED_MAX, StoredSession};
 use crate::session::catch_up::{Ended, Gap};
 use crate::session::parking::{Capacity, Lot};
 use crate::session::registry::{Key, Session};
@@ -29,20 +29,20 @@ use crate::session::registry::{Key, Session};
 /// How far a session's messages were sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// See [`Kept::since`].
+    /// See [`StoredSession::since`].
     pub(crate) since: Place,
-    /// What was not sent and is not behind `since` either; at most [`OWED_MAX`].
+    /// Messages at or before `since` that were not sent; at most [`OWED_MAX`].
     pub(crate) unsent: Vec<Owed>,
-    /// Names that brought some of what is behind `since`.
+    /// Names that delivered some of the messages behind `since`.
     pub(crate) ended: Vec<Ended>,
-    /// What is owed of what stands before it, by topics.
+    /// Messages before `since` that are owed, by topics.
     pub(crate) gaps: Vec<Gap>,
-    /// Topics and filters that retained messages were not read for yet.
+    /// Topics and filters whose retained messages were not read yet.
     pub(crate) retained_due: Vec<Box<str>>,
 }
 
 /// What a connection left.
-pub(crate) struct Left {
+pub(crate) struct ParkedSession {
     pub(crate) session: Arc<Session>,
     pub(crate) saved: Option<Box<Saved>>,
     pub(crate) progress: Progress,
@@ -53,7 +53,7 @@ pub(crate) struct Left {
     topics: Vec<Topic>,
 }
 
-impl Left {
+impl ParkedSession {
     pub(crate) fn new(
         session: Arc<Session>,
         (saved, progress): (Option<Box<Saved>>, Progress),
@@ -69,7 +69,7 @@ impl Left {
         Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
     }
 
-    /// What the session owes its client beside what is behind [`Progress::since`].
+    /// What the session owes its client besides what is behind [`Progress::since`].
     pub(crate) fn owed(&self) -> Vec<Owed> {
         let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
         owed(in_flight, &self.progress.unsent)
@@ -102,7 +102,7 @@ impl Left {
     }
 }
 
-/// What was sent, and then what was not; each once.
+/// Messages that were sent, then those that were not; each once.
 pub(crate) fn owed(in_flight: impl Iterator<Item = Owed>, unsent: &[Owed]) -> Vec<Owed> {
     let mut owed: Vec<Owed> = in_flight.collect();
     let sent: HashSet<Owed> = owed.iter().copied().collect();
@@ -111,28 +111,28 @@ pub(crate) fn owed(in_flight: impl Iterator<Item = Owed>, unsent: &[Owed]) -> Ve
     owed
 }
 
-/// What time brought to a session without a connection.
+/// What is due for a session without a connection.
 pub(crate) enum Due {
     Will(Arc<Session>, Box<Will>),
-    /// Its durable subscriptions are to be forgotten.
-    Ended(Arc<Session>, Vec<Topic>, Turn),
+    /// Its durable subscriptions end.
+    Ended(Arc<Session>, Vec<Topic>, FinalWrite),
 }
 
-/// Of all shards: a device may come back on any. Locked for some instructions at the beginning and the end
-/// of a connection, and each second; nothing else is locked under it.
-pub(crate) struct Lefts(Mutex<Inner>, Arc<LastWords>);
+/// Shared by all shards: a device may come back on any. Locked for some instructions at the beginning and the end of a
+/// connection, and each second; nothing else is locked under it.
+pub(crate) struct ParkedSessions(Mutex<Inner>, Arc<FinalWrites>);
 
 /// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or
 /// the lot evicted it.
 struct Inner {
-    lot: Lot<Left>,
+    lot: Lot<ParkedSession>,
     /// When this process began.
     began: Timestamp,
     /// By app: when the last of its evicted sessions ends. At most one entry an app; an app's deletion removes it.
     evicted_until: HashMap<AppId, Timestamp>,
 }
 
-impl Lefts {
+impl ParkedSessions {
     pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
         let (lot, evicted_until) = (Lot::new(capacity), HashMap::new());
         Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
@@ -140,29 +140,29 @@ impl Lefts {
 
     /// Whether a session of the app that is not here has ended, where no other node could have had it. A connection of
     /// an earlier process ended at the latest when this one began.
-    pub(crate) fn has_ended(&self, app: AppId, kept: &Kept, now: Timestamp) -> bool {
+    pub(crate) fn has_ended(&self, app: AppId, stored: &StoredSession, now: Timestamp) -> bool {
         let inner = self.0.lock();
-        let ends_at = inner.began.saturating_add(Duration::from_secs(kept.expiry_s.into()));
+        let ends_at = inner.began.saturating_add(Duration::from_secs(stored.expiry_s.into()));
         let was_evicted = inner.evicted_until.get(&app).is_some_and(|until| *until > now);
         ends_at <= now && !was_evicted
     }
 
-    pub(crate) fn last_words(&self) -> &Arc<LastWords> {
+    pub(crate) fn final_writes(&self) -> &Arc<FinalWrites> {
         &self.1
     }
 
-    /// Returns what had to make room: perhaps `left` itself.
-    pub(crate) fn put(&self, left: Left) -> Vec<Left> {
+    /// Returns the sessions that were evicted for it: perhaps `parked` itself.
+    pub(crate) fn put(&self, parked: ParkedSession) -> Vec<ParkedSession> {
         let mut inner = self.0.lock();
-        let evicted = inner.put(left);
-        for left in &evicted {
-            let until = inner.evicted_until.entry(left.session.app).or_insert(left.ends_at);
-            *until = left.ends_at.max(*until);
+        let evicted = inner.put(parked);
+        for parked in &evicted {
+            let until = inner.evicted_until.entry(parked.session.app).or_insert(parked.ends_at);
+            *until = parked.ends_at.max(*until);
         }
         evicted
     }
 
-    pub(crate) fn take(&self, device_key: Key) -> Option<Left> {
+    pub(crate) fn take(&self, device_key: Key) -> Option<ParkedSession> {
         self.0.lock().lot.remove(device_key)
     }
 
@@ -173,12 +173,12 @@ impl Lefts {
         inner.evicted_until.remove(&app);
     }
 
-    /// What a connection published that is gone was accepted.
+    /// A message was accepted that a connection published which is gone.
     pub(crate) fn published(&self, session: &Session, answer: Answer) {
         let mut inner = self.0.lock();
-        let left = inner.lot.get_mut(session.device_key);
-        let left = left.filter(|left| left.session.address == session.address);
-        if let Some(saved) = left.and_then(|left| left.saved.as_mut()) {
+        let parked = inner.lot.get_mut(session.device_key);
+        let parked = parked.filter(|parked| parked.session.address == session.address);
+        if let Some(saved) = parked.and_then(|parked| parked.saved.as_mut()) {
             saved.published(answer);
         }
     }
@@ -187,31 +187,31 @@ impl Lefts {
         self.0.lock().lot.len() == 0
     }
 
-    /// How many there are, and their bytes.
+    /// How many sessions are parked, and their bytes.
     pub(crate) fn held(&self) -> (usize, usize) {
         let inner = self.0.lock();
         (inner.lot.len(), inner.lot.bytes())
     }
 
-    /// Takes out what is due, at most some hundreds at once.
+    /// Takes out what is due, at most 256 at once.
     pub(crate) fn take_due(&self, now: Timestamp) -> Vec<Due> {
         let mut inner = self.0.lock();
         let mut due = Vec::new();
         while due.len() < 256
-            && let Some((_, mut left)) = inner.lot.take_due(now)
+            && let Some((_, mut parked)) = inner.lot.take_due(now)
         {
-            if left.will_at <= now
-                && let Some(will) = left.take_will()
+            if parked.will_at <= now
+                && let Some(will) = parked.take_will()
             {
-                due.push(Due::Will(left.session.clone(), will));
+                due.push(Due::Will(parked.session.clone(), will));
             }
-            if left.ends_at <= now {
-                let (key, generation) = (left.session.device_key, left.session.address.generation);
-                let turn = self.1.announce(key, generation, true);
-                due.push(Due::Ended(left.session, left.topics, turn));
+            if parked.ends_at <= now {
+                let (key, generation) = (parked.session.device_key, parked.session.address.generation);
+                let write = self.1.announce(key, generation, true);
+                due.push(Due::Ended(parked.session, parked.topics, write));
             } else {
                 // It is smaller than before, so there is room.
-                inner.put(left);
+                inner.put(parked);
             }
         }
         due
@@ -219,9 +219,10 @@ impl Lefts {
 }
 
 impl Inner {
-    fn put(&mut self, left: Left) -> Vec<Left> {
-        let (key, app, due, bytes) = (left.session.device_key, left.session.app, left.due(), left.bytes());
-        self.lot.insert(key, app, due, bytes, left)
+    fn put(&mut self, parked: ParkedSession) -> Vec<ParkedSession> {
+        let (key, app, due, bytes) =
+            (parked.session.device_key, parked.session.app, parked.due(), parked.bytes());
+        self.lot.insert(key, app, due, bytes, parked)
     }
 }
 
@@ -242,28 +243,28 @@ mod tests {
     #[test]
     fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
         let capacity = Capacity { entries_max: 9, bytes_max: usize::MAX };
-        let lefts = Lefts::new(Timestamp(1_000), capacity);
-        let kept = Kept { since: Place(1), expiry_s: 60, ..Kept::default() };
-        let has_ended = |now| lefts.has_ended(AppId(1), &kept, Timestamp(now));
+        let sessions = ParkedSessions::new(Timestamp(1_000), capacity);
+        let stored = StoredSession { since: Place(1), expiry_s: 60, ..StoredSession::default() };
+        let has_ended = |now| sessions.has_ended(AppId(1), &stored, Timestamp(now));
         assert!(!has_ended(60_999) && has_ended(61_000));
     }
 
     #[test]
     fn an_eviction_holds_back_the_expiry_of_its_apps_sessions_only() {
         const NOW: Timestamp = Timestamp(1_000);
-        let lefts = Lefts::new(Timestamp(0), Capacity { entries_max: 1, bytes_max: usize::MAX });
-        let kept = Kept { since: Place(1), expiry_s: 1, ..Kept::default() };
+        let sessions = ParkedSessions::new(Timestamp(0), Capacity { entries_max: 1, bytes_max: usize::MAX });
+        let stored = StoredSession { since: Place(1), expiry_s: 1, ..StoredSession::default() };
         let put = |device, expiry_s| {
             let session = session(device, AppId(1));
             let nothing = (None, Progress::default());
-            lefts.put(Left::new(session, nothing, None, NOW, expiry_s, Vec::new())).len()
+            sessions.put(ParkedSession::new(session, nothing, None, NOW, expiry_s, Vec::new())).len()
         };
-        let has_ended = |app, now| lefts.has_ended(AppId(app), &kept, Timestamp(now));
+        let has_ended = |app, now| sessions.has_ended(AppId(app), &stored, Timestamp(now));
         assert_eq!([put("a", 60), put("b", 9), put("c", 9)], [0, 1, 1]);
         assert!(has_ended(2, 1_000), "no session of this app was evicted");
         assert!(!has_ended(1, 60_999), "one that was evicted may last until 61 s");
         assert!(has_ended(1, 61_000));
-        lefts.forget_app(AppId(1));
-        assert!(lefts.0.lock().evicted_until.is_empty());
+        sessions.forget_app(AppId(1));
+        assert!(sessions.0.lock().evicted_until.is_empty());
     }
 }

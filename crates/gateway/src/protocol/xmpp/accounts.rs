@@ -1,29 +1,28 @@
-//! Accounts with passwords, for conformance suites: given at the start or registered in band (XEP-0077), devices
-//! of one app like others, one for each resource. What they are to each other is `protocol::xmpp::accounts`'s;
-//! here it is asked, and what it tells is brought to the sessions.
+//! Accounts with passwords, for conformance suites: given at the start or registered in band (XEP-0077). They are devices of
+//! one app, one for each resource. `noroshi_protocol::xmpp::accounts` has the table of them; this asks it and relays its
+//! stanzas to sessions.
 //!
-//! Without an account nothing here does anything: none can be made unless the configuration says so.
+//! Without an account nothing here does anything: none can be made unless the configuration allows it.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{
-    ArchiveRules, Card, NodeError, NodeRequest, Outcome, PersonalItem, PushChange, Recipient, Relayed,
-    RosterChange, Told,
-};
+use noroshi_protocol::xmpp::accounts::{NodeError, NodeRequest, Outcome, Recipient, Relayed, Told};
 use noroshi_protocol::xmpp::error::StanzaError;
-use noroshi_protocol::xmpp::{self, Answer, ArchiveQuery, Refusal, Request};
+use noroshi_protocol::xmpp::{self, Action, Answer, ArchiveQuery, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
-use std::time::Duration;
 
+use super::{Service, Xmpp, service};
 use crate::config::xmpp as config;
-use crate::fanout::mail::Mail;
+use crate::protocol::context::Context;
+use crate::protocol::effect::Effect;
+use crate::protocol::services::Services;
 use crate::session::registry::Address;
-use crate::shard::Shard;
-use crate::shard::shared::Shared;
 
-/// A suite's connection that makes accounts for the others stays for as long as the suite may take.
+/// A suite's connection that registers accounts for the others stays for as long as the suite may take.
 const REGISTRAR_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Its lock guards the table only; nothing else is locked under it, and nothing waits.
@@ -53,276 +52,270 @@ fn device_at(user: &str, place: u8) -> Option<DeviceId> {
     }
 }
 
-impl Shared {
-    /// Who an account is; none if there is none of this name, or no app for accounts.
-    pub(super) fn account_identity(&self, user: &str) -> Option<Identity> {
-        if !self.xmpp.accounts.0.lock().has(user) {
+impl Service {
+    /// The identity of an account; none if there is no account of this name, or no app for accounts.
+    pub(super) fn account_identity(&self, services: &Services, user: &str) -> Option<Identity> {
+        if !self.accounts.0.lock().has(user) {
             return None;
         }
-        let app = self.auth.app_id(&self.config.xmpp.accounts_app)?;
+        let app = services.auth.app_id(&services.config.xmpp.accounts_app)?;
         Some(Identity::anonymous(app, DeviceId::parse(user).ok()?))
     }
 
-    /// The device that a resource of an account is; none if the account has no room for it.
+    /// The device of an account's resource; none if the account has no room for it.
     pub(super) fn account_device(&self, user: &str, resource: &str) -> Option<DeviceId> {
-        let place = self.xmpp.accounts.0.lock().reserve(user, resource)?;
+        let place = self.accounts.0.lock().reserve(user, resource)?;
         device_at(user, place)
     }
 
-    /// The same of one that it has or had.
+    /// The device of a resource that an account has or had.
     pub(super) fn known_device(&self, user: &str, resource: &str) -> Option<DeviceId> {
-        let place = self.xmpp.accounts.0.lock().place(user, resource)?;
+        let place = self.accounts.0.lock().place(user, resource)?;
         device_at(user, place)
     }
 }
 
-impl Shard {
-    /// The account that a connection belongs to, if it is one, and its session.
-    fn account_of(&mut self, slot: u32) -> Option<(Box<str>, Address)> {
-        let address = self.connection(slot)?.session.as_ref()?.address;
-        let name = self.xmpp(slot)?.conversation.account()?.into();
-        Some((name, address))
+/// Asks the table and relays its stanzas. Every session receives stanzas in the order in which the table changed: those for
+/// other shards are queued under the lock, and those for this shard behind what other shards queued before.
+fn ask_table<T>(
+    cx: &mut Context<'_>,
+    ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T,
+) -> T {
+    let mut stanzas = Told::new();
+    let mut accounts = service(cx.services).accounts.0.lock();
+    let answer = ask(&mut accounts, &mut stanzas);
+    for (to, stanza) in stanzas {
+        match to.shard == cx.facts.shard && !cx.peers.has_mail {
+            true => cx.effects.push(Effect::Relay { to, stanza }),
+            // Stanzas between accounts are not stored: without room, or without the shard, the stanza is lost.
+            false => cx.peers.network.relay(to, stanza),
+        }
+    }
+    drop(accounts);
+    answer
+}
+
+impl Xmpp {
+    /// The account that the connection belongs to, if any, and its session.
+    fn account(&self, cx: &Context<'_>) -> Option<(Box<str>, Address)> {
+        Some((self.conversation.account()?.into(), cx.session?.address))
     }
 
-    /// Asks the table, and brings what it tells to the sessions. None: the connection is no account's, or its account was
-    /// removed, and it is about to be closed for that.
-    fn with_accounts<T>(
-        &mut self,
-        slot: u32,
+    /// Asks the table for the connection's account. None: the connection has no account, or its account was removed and the
+    /// connection is about to be closed for that.
+    fn with_account<T>(
+        &self,
+        cx: &mut Context<'_>,
         ask: impl FnOnce(&mut xmpp::Accounts<Address>, &str, Address, &mut Told<Address>) -> T,
     ) -> Option<T> {
-        let (name, address) = self.account_of(slot)?;
-        self.ask_table(|accounts, told| {
+        let (name, address) = self.account(cx)?;
+        ask_table(cx, |accounts, told| {
             (!accounts.has_ended(address)).then(|| ask(accounts, &name, address, told))
         })
     }
 
-    /// Asks the table, and delivers what it tells. Every session receives stanzas in the order in which the table changed:
-    /// those for other shards are queued under the lock, and those for this one behind what other shards queued before.
-    fn ask_table<T>(&mut self, ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T) -> T {
-        let shared = self.shared.clone();
-        let mut told = Told::new();
-        let mut accounts = shared.xmpp.accounts.0.lock();
-        let answer = ask(&mut accounts, &mut told);
-        let has_mail = !self.inlet.mail.is_empty() || !self.fanout.stalled.is_empty();
-        told.retain(|(to, stanza)| {
-            let is_at_once = to.shard == self.index && !has_mail;
-            if !is_at_once {
-                let mail = Mail::Stanza { to: *to, stanza: stanza.clone() };
-                // Stanzas between accounts are not kept: without room, or without the shard, the stanza is lost.
-                let _ = shared.mailboxes[usize::from(to.shard)].deliver(mail);
-            }
-            is_at_once
-        });
-        drop(accounts);
-        for (to, stanza) in told {
-            if self.at(to.slot, to.generation).is_some() {
-                self.deliver_stanza(to.slot, &stanza);
-                self.arm(to.slot);
-            }
-        }
-        answer
-    }
-
-    /// A session began or goes on. It may be known already: what its client said at once was heard first.
-    pub(super) fn note_account(&mut self, slot: u32) {
-        let Some(xmpp) = self.xmpp(slot) else { return };
-        let (resumed, full) = (xmpp.resumed, xmpp.conversation.address());
+    /// A session began or continues. The table may know it already: what its client sent at once was handled first.
+    pub(super) fn attach_account(&self, cx: &mut Context<'_>) {
+        let (resumed, full) = (self.resumed, self.conversation.address());
         let resource = full.and_then(|full| full.split_once('/')).map(|(_, resource)| resource.to_owned());
         let Some(resource) = resource else { return };
-        self.with_accounts(slot, |accounts, user, session, told| {
+        self.with_account(cx, |accounts, user, session, told| {
             accounts.attach(user, session, &resource, resumed, told);
         });
     }
 
-    /// A session ends. Its client may come back for it.
-    pub(super) fn forget_account(&mut self, slot: u32, user: &str) {
-        let session = self.connections.get(slot as usize).and_then(|it| it.session.as_ref());
-        let Some(address) = session.map(|session| session.address) else { return };
-        self.ask_table(|accounts, told| accounts.detach(user, address, told));
+    /// The session ends. Its client may come back for it.
+    pub(super) fn detach_account(&self, cx: &mut Context<'_>) {
+        if let Some((user, address)) = self.account(cx) {
+            ask_table(cx, |accounts, told| accounts.detach(&user, address, told));
+        }
     }
 
-    pub(super) fn announce(&mut self, slot: u32, presence: Relayed) {
-        self.note_account(slot);
-        self.with_accounts(slot, |accounts, user, session, told| {
-            accounts.announce(user, session, presence, told);
-        });
+    /// Actions that only connections of accounts have.
+    pub(super) fn act_for_account(&mut self, cx: &mut Context<'_>, action: Action) {
+        match action {
+            Action::Register { user, password, request } => {
+                self.register_account(cx, &user, password.as_str(), request);
+            }
+            Action::Unregister { request } => self.unregister_account(cx, request),
+            Action::Archive { .. } => {}
+            Action::ArchiveRules { rules, request } => {
+                let rules = self.with_account(cx, |accounts, user, _, _| accounts.archive_rules(user, rules));
+                self.answer_content(cx, request, rules);
+            }
+            Action::PersonalItems { owner, node, request } => {
+                let items = self.with_account(cx, |accounts, user, _, _| accounts.items(user, &owner, &node));
+                self.answer_content(cx, request, items);
+            }
+            Action::Card { owner, request } => {
+                let owner = owner.as_deref();
+                let card = self.with_account(cx, |accounts, user, _, _| accounts.card(user, owner));
+                self.answer_content(cx, request, card);
+            }
+            Action::PutCard { card, request } => {
+                let put = self.with_account(cx, |accounts, user, _, _| accounts.put_card(user, card));
+                self.answer_done(cx, request, put);
+            }
+            Action::ChangePush { change, request } => {
+                let changed =
+                    self.with_account(cx, |accounts, user, _, _| accounts.change_push(user, change));
+                self.answer_done(cx, request, changed);
+            }
+            Action::Describe { owner, request } => {
+                let known = self.with_account(cx, |accounts, user, _, _| accounts.knows(user, &owner));
+                let known = known.map(|known| if known { Ok(()) } else { Err(Refusal::Unavailable) });
+                self.answer_done(cx, request, known);
+            }
+            Action::Want(nodes) => {
+                self.with_account(cx, |accounts, user, session, told| {
+                    accounts.want(user, session, nodes, told);
+                });
+            }
+            action => {
+                self.attach_account(cx);
+                self.act_for_attached(cx, action);
+            }
+        }
     }
 
-    pub(super) fn relay(&mut self, slot: u32, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
-        self.note_account(slot);
-        let now = self.now.wall;
-        let outcome = self.with_accounts(slot, |accounts, user, session, told| {
+    /// Actions before which the table has to know the session.
+    fn act_for_attached(&mut self, cx: &mut Context<'_>, action: Action) {
+        match action {
+            Action::Relay { to, stanza, request } => self.relay(cx, &to, &stanza, request),
+            Action::Announce(presence) => {
+                self.with_account(cx, |accounts, user, session, told| {
+                    accounts.announce(user, session, presence, told);
+                });
+            }
+            Action::Roster { known, request } => {
+                let known = known.as_deref();
+                let roster =
+                    self.with_account(cx, |accounts, user, session, _| accounts.roster(user, session, known));
+                if let Some(roster) = roster {
+                    self.answer_later(cx, request, roster.map_or(Answer::Done, Answer::Content));
+                }
+            }
+            Action::ChangeRoster { change, request } => {
+                let changed = self
+                    .with_account(cx, |accounts, user, _, told| accounts.change_roster(user, change, told));
+                self.answer_done(cx, request, changed);
+            }
+            Action::PublishPersonal { item, request } => {
+                let published =
+                    self.with_account(cx, |accounts, user, _, told| accounts.publish(user, item, told));
+                self.answer_content(cx, request, published);
+            }
+            Action::Copy { wanted, request } => {
+                let done =
+                    self.with_account(cx, |accounts, user, session, _| accounts.copy(user, session, wanted));
+                self.answer_done(cx, request, done.map(Ok));
+            }
+            Action::Node { command, topic, request } => self.ask_node(cx, command, topic, request),
+            _ => {}
+        }
+    }
+
+    fn relay(&mut self, cx: &mut Context<'_>, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
+        let now = cx.now.wall;
+        let outcome = self.with_account(cx, |accounts, user, session, told| {
             match stanza.is_presence() {
                 true => accounts.direct(user, session, to, stanza, told),
                 false => return accounts.route(user, session, to, stanza, now, told),
             }
             Outcome::Done
         });
-        match (outcome, request) {
-            (Some(Outcome::Refused), Some(request)) => {
-                self.answer_xmpp(slot, request, Answer::Refused(Refusal::Unavailable));
-            }
-            (Some(Outcome::Refused | Outcome::Done) | None, _) => {}
+        if let (Some(Outcome::Refused), Some(request)) = (outcome, request) {
+            self.answer_later(cx, request, Answer::Refused(Refusal::Unavailable));
         }
     }
 
-    pub(super) fn tell_roster(&mut self, slot: u32, known: Option<&str>, request: Request) {
-        self.note_account(slot);
-        let roster =
-            self.with_accounts(slot, |accounts, user, session, _| accounts.roster(user, session, known));
-        if let Some(roster) = roster {
-            self.answer_xmpp(slot, request, roster.map_or(Answer::Done, Answer::Content));
-        }
-    }
-
-    pub(super) fn change_roster(&mut self, slot: u32, change: RosterChange, request: Request) {
-        self.note_account(slot);
-        let changed =
-            self.with_accounts(slot, |accounts, user, _, told| accounts.change_roster(user, change, told));
-        self.answer_done(slot, request, changed);
-    }
-
-    pub(super) fn publish_personal(&mut self, slot: u32, item: PersonalItem, request: Request) {
-        self.note_account(slot);
-        let published =
-            self.with_accounts(slot, |accounts, user, _, told| accounts.publish(user, item, told));
-        self.answer_content(slot, request, published);
-    }
-
-    pub(super) fn tell_personal(&mut self, slot: u32, owner: &str, node: &str, request: Request) {
-        let items = self.with_accounts(slot, |accounts, user, _, _| accounts.items(user, owner, node));
-        self.answer_content(slot, request, items);
-    }
-
-    pub(super) fn tell_account_archive(&mut self, slot: u32, query: &ArchiveQuery, request: Request) {
-        let page = self.with_accounts(slot, |accounts, user, _, _| accounts.archived(user, query));
-        match page {
-            Some(Ok(page)) => self.answer_xmpp(slot, request, Answer::Archive(page)),
-            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
-            None => {}
-        }
-    }
-
-    pub(super) fn rule_archive(&mut self, slot: u32, rules: Option<ArchiveRules>, request: Request) {
-        let rules = self.with_accounts(slot, |accounts, user, _, _| accounts.archive_rules(user, rules));
-        self.answer_content(slot, request, rules);
-    }
-
-    pub(super) fn copy_messages(&mut self, slot: u32, wanted: bool, request: Request) {
-        self.note_account(slot);
-        let done =
-            self.with_accounts(slot, |accounts, user, session, _| accounts.copy(user, session, wanted));
-        self.answer_done(slot, request, done.map(Ok));
-    }
-
-    /// `topic`: what is to be done where no account made the node.
-    pub(super) fn ask_node(
+    pub(super) fn query_account_archive(
         &mut self,
-        slot: u32,
-        command: NodeRequest,
-        topic: Result<Box<xmpp::Action>, (StanzaError, &'static str)>,
+        cx: &mut Context<'_>,
+        query: &ArchiveQuery,
         request: Request,
     ) {
-        self.note_account(slot);
-        let answer =
-            self.with_accounts(slot, |accounts, user, _, told| accounts.ask_node(user, command, told));
+        let page = self.with_account(cx, |accounts, user, _, _| accounts.archived(user, query));
+        if let Some(page) = page {
+            self.answer_later(cx, request, page.map_or_else(Answer::Refused, Answer::Archive));
+        }
+    }
+
+    /// `topic`: what to do if no account made the node.
+    fn ask_node(
+        &mut self,
+        cx: &mut Context<'_>,
+        command: NodeRequest,
+        topic: Result<Box<Action>, (StanzaError, &'static str)>,
+        request: Request,
+    ) {
+        let answer = self.with_account(cx, |accounts, user, _, told| accounts.ask_node(user, command, told));
         let answer = match (answer, topic) {
             (None, _) => return,
             (Some(Ok(Some(content))), _) => Answer::Content(content),
             (Some(Ok(None)), _) => Answer::Done,
-            (Some(Err(NodeError::Absent)), Ok(topic)) => return self.handle_xmpp(slot, *topic),
+            (Some(Err(NodeError::Absent)), Ok(topic)) => {
+                return cx.push(Effect::Continue(super::Request::Act(topic).into()));
+            }
             (Some(Err(NodeError::Absent)), Err((error, detail))) => Answer::Error(error, detail),
             (Some(Err(NodeError::Refused(error, detail))), _) => Answer::Error(error, detail),
         };
-        self.answer_xmpp(slot, request, answer);
+        self.answer_later(cx, request, answer);
     }
 
-    /// Of an account: elements of its subscriptions that are no topics.
-    pub(super) fn node_subscriptions(&mut self, slot: u32) -> Option<Bytes> {
-        self.with_accounts(slot, |accounts, user, _, _| accounts.subscriptions(user))
+    /// Elements of an account's subscriptions that are no topics.
+    pub(super) fn node_subscriptions(&self, cx: &mut Context<'_>) -> Option<Bytes> {
+        self.with_account(cx, |accounts, user, _, _| accounts.subscriptions(user))
     }
 
-    pub(super) fn tell_card(&mut self, slot: u32, owner: Option<&str>, request: Request) {
-        let card = self.with_accounts(slot, |accounts, user, _, _| accounts.card(user, owner));
-        self.answer_content(slot, request, card);
-    }
-
-    pub(super) fn put_card(&mut self, slot: u32, card: Card, request: Request) {
-        let put = self.with_accounts(slot, |accounts, user, _, _| accounts.put_card(user, card));
-        self.answer_done(slot, request, put);
-    }
-
-    pub(super) fn change_push(&mut self, slot: u32, change: PushChange, request: Request) {
-        let changed = self.with_accounts(slot, |accounts, user, _, _| accounts.change_push(user, change));
-        self.answer_done(slot, request, changed);
-    }
-
-    pub(super) fn describe_account(&mut self, slot: u32, owner: &str, request: Request) {
-        let known = self.with_accounts(slot, |accounts, user, _, _| accounts.knows(user, owner));
-        match known {
-            Some(true) => self.answer_xmpp(slot, request, Answer::Done),
-            Some(false) => self.answer_xmpp(slot, request, Answer::Refused(Refusal::Unavailable)),
-            None => {}
+    fn answer_done(&mut self, cx: &mut Context<'_>, request: Request, done: Option<Result<(), Refusal>>) {
+        if let Some(done) = done {
+            self.answer_later(cx, request, done.map_or_else(Answer::Refused, |()| Answer::Done));
         }
     }
 
-    pub(super) fn want_personal(&mut self, slot: u32, nodes: Vec<Box<str>>) {
-        self.with_accounts(slot, |accounts, user, session, told| accounts.want(user, session, nodes, told));
-    }
-
-    fn answer_done(&mut self, slot: u32, request: Request, done: Option<Result<(), Refusal>>) {
-        match done {
-            Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
-            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
-            None => {}
+    fn answer_content(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: Request,
+        content: Option<Result<Bytes, Refusal>>,
+    ) {
+        if let Some(content) = content {
+            self.answer_later(cx, request, content.map_or_else(Answer::Refused, Answer::Content));
         }
     }
 
-    fn answer_content(&mut self, slot: u32, request: Request, content: Option<Result<Bytes, Refusal>>) {
-        match content {
-            Some(Ok(content)) => self.answer_xmpp(slot, request, Answer::Content(content)),
-            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
-            None => {}
-        }
-    }
-
-    pub(super) fn register_account(&mut self, slot: u32, user: &str, password: &str, request: Request) {
-        let own = self.account_of(slot);
+    fn register_account(&mut self, cx: &mut Context<'_>, user: &str, password: &str, request: Request) {
+        let own = self.account(cx);
         let user = user.to_lowercase();
-        // A slash is between an account and its further resources.
+        // A slash separates an account from its further resources.
         let answer = if DeviceId::parse(&user).is_err() || user.contains('/') {
             Answer::Refused(Refusal::TooBig)
         } else {
-            let mut accounts = self.shared.xmpp.accounts.0.lock();
+            let mut accounts = service(cx.services).accounts.0.lock();
             let own = own.as_ref().filter(|(_, address)| !accounts.has_ended(*address));
             match accounts.put(&user, password, own.map(|(name, _)| &**name)) {
                 Ok(()) => Answer::Done,
                 Err(refusal) => Answer::Refused(refusal),
             }
         };
-        let deadline = self.now.tick_after(REGISTRAR_TIMEOUT);
-        if own.is_none()
-            && matches!(answer, Answer::Done)
-            && let Some(connection) = self.connection(slot)
-        {
-            connection.deadline_tick = deadline;
-            self.arm(slot);
+        if own.is_none() && matches!(answer, Answer::Done) {
+            cx.set_deadline(cx.now.tick_after(REGISTRAR_TIMEOUT));
         }
-        self.answer_xmpp(slot, request, answer);
+        self.answer_later(cx, request, answer);
     }
 
-    pub(super) fn unregister_account(&mut self, slot: u32, request: Request) {
-        let own = self.account_of(slot).map(|(_, address)| address);
-        let sessions = self.with_accounts(slot, |accounts, user, _, told| accounts.remove(user, told));
+    fn unregister_account(&mut self, cx: &mut Context<'_>, request: Request) {
+        let own = self.account(cx).map(|(_, address)| address);
+        let sessions = self.with_account(cx, |accounts, user, _, told| accounts.remove(user, told));
         let Some(sessions) = sessions else {
-            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
+            return self.answer_later(cx, request, Answer::Refused(Refusal::Forbidden));
         };
-        self.answer_xmpp(slot, request, Answer::Done);
+        self.answer_later(cx, request, Answer::Done);
         // XEP-0077 §3.2
         for other in sessions.into_iter().filter(|session| Some(*session) != own) {
-            self.shared.mailboxes[usize::from(other.shard)].close(other, CloseReason::Revoked);
+            cx.push(Effect::CloseSession { at: other, reason: CloseReason::Revoked });
         }
-        self.begin_close(slot, CloseReason::Revoked);
+        cx.close(CloseReason::Revoked);
     }
 }

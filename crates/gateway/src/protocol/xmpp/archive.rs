@@ -1,11 +1,12 @@
-//! A device's archive is its inbox (XEP-0313): what it has not confirmed, read by the way. Reading confirms nothing.
+//! A device's archive is its inbox (XEP-0313): the messages that it has not confirmed. Reading confirms nothing.
 
 use noroshi_protocol::xmpp::{Answer, ArchivePage, ArchivePlace, ArchiveQuery, Archived, Refusal, Request};
 use noroshi_store::{InboxPage, InboxPlace, InboxRange};
 use noroshi_types::NotificationId;
 
-use super::topics::refusal;
-use crate::shard::Shard;
+use super::Xmpp;
+use super::subscribe::refusal;
+use crate::protocol::context::Context;
 
 /// Where a page begins; none if no notification has such an id.
 fn place(asked: &ArchivePlace) -> Option<InboxPlace> {
@@ -18,36 +19,35 @@ fn place(asked: &ArchivePlace) -> Option<InboxPlace> {
     })
 }
 
-impl Shard {
-    pub(super) fn tell_archive(&mut self, slot: u32, query: ArchiveQuery, request: Request) {
-        if self.xmpp(slot).is_some_and(|xmpp| xmpp.conversation.account().is_some()) {
-            return self.tell_account_archive(slot, &query, request);
+impl Xmpp {
+    pub(super) fn query_archive(&mut self, cx: &mut Context<'_>, query: ArchiveQuery, request: Request) {
+        if self.conversation.account().is_some() {
+            return self.query_account_archive(cx, &query, request);
         }
-        let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
-        let shared = self.shared.clone();
-        let domain = &shared.config.xmpp.protocol.domain;
+        let (Some(session), services) = (cx.session.cloned(), cx.services.clone()) else { return };
+        let domain = &services.config.xmpp.protocol.domain;
         let Some(place) = place(&query.place) else {
-            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::NotFound));
+            return self.answer(cx, request, Answer::Refused(Refusal::NotFound));
         };
-        // Nobody else says anything to a device.
+        // Only the server sends messages to a device.
         if !query.is_with(domain) {
             let page = ArchivePage::new(&query, Vec::new(), 0, 0);
-            return self.answer_xmpp(slot, request, Answer::Archive(page));
+            return self.answer(cx, request, Answer::Archive(page));
         }
-        let asked = InboxRange {
+        let range = InboxRange {
             app: session.app,
             device: session.device.clone(),
             since: query.since,
             until: query.until,
             place,
             limit: query.max,
-            now: self.now.wall,
+            now: cx.now.wall,
         };
-        let delivery = self.delivery.clone();
-        self.ask(slot, request, async move {
-            match delivery.store().inbox_range(asked).await {
+        let delivery = cx.delivery.clone();
+        self.query(cx, request, async move {
+            match delivery.store().inbox_range(range).await {
                 Ok(Some(InboxPage { messages, index, total })) => {
-                    let config = &shared.config.xmpp.protocol;
+                    let config = &services.config.xmpp.protocol;
                     let messages = messages.iter().map(|message| Archived::new(config, message)).collect();
                     Answer::Archive(ArchivePage::new(&query, messages, index, total))
                 }

@@ -1,5 +1,5 @@
 //! The GETs and POSTs that stand for the stream of a session, and the connections they come on: a client keeps those and
-//! uses them again. While one serves a request it has an [`Exchange`], between requests it has nothing. A request that came to
+//! uses them again. While one serves a request it has an [`PollingRequest`], between requests it has nothing. A request that came to
 //! another shard than its session's moves there, socket and all, and stays.
 //!
 //! Bounds: what came behind a request is kept up to the size of a head until that is answered; a body is read packet by
@@ -13,10 +13,12 @@ use noroshi_protocol::engine_io::payload::Decoder;
 use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestError, Session, Sid};
 use noroshi_types::CloseReason;
 
-use super::{At, Exchange, Kind, headers};
+use super::headers;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::phase::Phase;
-use crate::protocol::conversation::Talk;
+use crate::protocol::polling::{Kind, PollingRequest};
+use crate::protocol::registry::Conversation;
+use crate::protocol::requests::At;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::route::EngineRequest;
@@ -91,13 +93,14 @@ impl Shard {
 
     /// Gives the socket to the shard that has the session.
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
-        let network = self.client_network(slot);
+        let network = self.lifecycle.seats.client(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
-        let peer = self.bridged.get(&slot).copied();
+        let peer = self.io.peers.get(slot);
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.socket.into_parts() {
-            self.deregister(&mut stream);
+            // Fails only if it was not registered.
+            let _ = self.io.deregister(&mut stream);
             let moved = Moved { tls, origin, bytes: bytes.to_vec(), peer };
             let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)), seat };
             if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {
@@ -140,7 +143,7 @@ impl Shard {
         connection.phase = Phase::Head;
         connection.deadline_tick = deadline;
         match &connection.opening {
-            Some(opening) if !opening.head.is_empty() => self.polled.pipelined.push(slot),
+            Some(opening) if !opening.head.is_empty() => self.conversations.polled.pipelined.push(slot),
             _ => connection.opening = None,
         }
         self.arm(slot);
@@ -161,22 +164,30 @@ impl Shard {
     }
 
     /// The connection serves a session from here on.
-    pub(super) fn begin_exchange(&mut self, slot: u32, exchange: Exchange, deadline_tick: u32) -> Option<At> {
+    pub(super) fn begin_polling_request(
+        &mut self,
+        slot: u32,
+        request: PollingRequest,
+        deadline_tick: u32,
+    ) -> Option<At> {
         // Whoever speaks for a session that showed a credential has shown it.
-        let session = self.session_of(&exchange.sid);
+        let session = self.session_of(&request.sid);
         if session.is_some_and(|session| self.is_alive(session) && !self.is_stranger(session)) {
             self.end_stranger(slot);
         }
         let connection = self.connection(slot)?;
-        connection.talk = Some(Box::new(Talk::Exchange(exchange)));
+        connection.talk = Some(Box::new(Conversation::PollingRequest(request)));
         connection.phase = Phase::Open;
         connection.deadline_tick = deadline_tick;
         Some((slot, connection.generation))
     }
 
-    pub(super) fn exchange(&mut self, slot: u32) -> Option<&mut Exchange> {
+    pub(in crate::shard::conversations) fn polling_request(
+        &mut self,
+        slot: u32,
+    ) -> Option<&mut PollingRequest> {
         match self.connection(slot)?.talk.as_deref_mut()? {
-            Talk::Exchange(exchange) => Some(exchange),
+            Conversation::PollingRequest(request) => Some(request),
             _ => None,
         }
     }
@@ -189,7 +200,7 @@ impl Shard {
         }
         let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes, begun: false };
         let deadline = self.now.tick_after(self.shared.config.body_first_byte_timeout);
-        self.begin_exchange(slot, Exchange { sid, keeps, kind }, deadline);
+        self.begin_polling_request(slot, PollingRequest { sid, keeps, kind }, deadline);
         self.arm(slot);
         if body_bytes == 0 {
             self.feed_post(slot, &[]);
@@ -201,7 +212,9 @@ impl Shard {
         let config = &self.shared.config;
         let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
         let deadline = self.now.tick_after(rest);
-        let Some(Exchange { kind: Kind::Post { begun, .. }, .. }) = self.exchange(slot) else { return };
+        let Some(PollingRequest { kind: Kind::Post { begun, .. }, .. }) = self.polling_request(slot) else {
+            return;
+        };
         if !bytes.is_empty()
             && !std::mem::replace(begun, true)
             && let Some(connection) = self.connection(slot)
@@ -215,7 +228,10 @@ impl Shard {
         self.connections.get(slot as usize).is_some_and(|connection| {
             let talk = connection.talk.as_deref();
             connection.deadline_tick <= self.now.tick
-                && matches!(talk, Some(Talk::Exchange(Exchange { kind: Kind::Post { .. }, .. })))
+                && matches!(
+                    talk,
+                    Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. }))
+                )
         })
     }
 
@@ -226,8 +242,8 @@ impl Shard {
     }
 
     /// Bytes of a connection that serves a session.
-    pub(crate) fn feed_exchange(&mut self, slot: u32, bytes: &[u8]) {
-        match self.exchange(slot).map(|exchange| &exchange.kind) {
+    pub(in crate::shard::conversations) fn feed_polling_request(&mut self, slot: u32, bytes: &[u8]) {
+        match self.polling_request(slot).map(|request| &request.kind) {
             Some(Kind::Poll) => {
                 self.keep_pipelined(slot, bytes);
             }
@@ -239,7 +255,8 @@ impl Shard {
     fn feed_post(&mut self, slot: u32, bytes: &[u8]) {
         let payload_bytes_max = self.shared.config.socket_io.engine.payload_bytes_max;
         self.note_begun(slot, bytes);
-        let Some(Exchange { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) = self.exchange(slot)
+        let Some(PollingRequest { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) =
+            self.polling_request(slot)
         else {
             return;
         };
@@ -256,7 +273,9 @@ impl Shard {
             fed => fed,
         };
         if left_bytes > 0 && matches!(result, Ok(ControlFlow::Continue(()))) {
-            if let Some(Exchange { kind: Kind::Post { decoder: place, .. }, .. }) = self.exchange(slot) {
+            if let Some(PollingRequest { kind: Kind::Post { decoder: place, .. }, .. }) =
+                self.polling_request(slot)
+            {
                 *place = decoder;
             }
             return;
@@ -267,7 +286,8 @@ impl Shard {
     /// A packet of a body.
     fn handle_posted(&mut self, session: u32, packet: Packet<'_>) -> ControlFlow<()> {
         if self.is_alive(session) && self.take_frame(session) {
-            self.handle_engine_packet(session, packet);
+            self.with_socket_io(session, |socket_io, cx| socket_io.handle_packet(cx, packet));
+            self.arm(session);
         }
         match self.is_alive(session) {
             true => ControlFlow::Continue(()),
@@ -287,7 +307,7 @@ impl Shard {
             connection.talk = None;
         }
         let heard = self.ask_engine(session, |engine, _, _, out| engine.end_post(result, out));
-        self.polled.ready.push(session);
+        self.conversations.polled.ready.push(session);
         if !self.is_alive(slot) || (keeps && !self.keep_pipelined(slot, rest)) {
             return;
         }
@@ -312,8 +332,8 @@ impl Shard {
     /// The node ends, and with it a connection that is no device's own: the session that it serves is told so
     /// on it.
     pub(crate) fn drain_http(&mut self, slot: u32) {
-        let sid = match self.exchange(slot) {
-            Some(Exchange { sid, kind: Kind::Poll, .. }) => Some(*sid),
+        let sid = match self.polling_request(slot) {
+            Some(PollingRequest { sid, kind: Kind::Poll, .. }) => Some(*sid),
             _ => None,
         };
         if let Some(session) = sid.and_then(|sid| self.session_of(&sid)) {
@@ -324,11 +344,11 @@ impl Shard {
     }
 
     /// A connection ends while it serves a session.
-    pub(crate) fn part_exchange(&mut self, slot: u32, exchange: &Exchange) {
-        let Some(session) = self.session_of(&exchange.sid) else { return };
+    pub(crate) fn end_polling_request(&mut self, slot: u32, request: &PollingRequest) {
+        let Some(session) = self.session_of(&request.sid) else { return };
         let Some(legs) = self.legs(session) else { return };
         let is_here = |at: Option<At>| at.is_some_and(|(at, _)| at == slot);
-        match exchange.kind {
+        match request.kind {
             Kind::Poll if is_here(legs.poll) => {
                 legs.poll = None;
                 self.ask_engine(session, |engine, _, _, out| engine.handle_poll_gone(out));

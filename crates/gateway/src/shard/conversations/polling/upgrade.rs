@@ -7,11 +7,11 @@ use noroshi_protocol::engine_io::{RequestError, Session, Sid};
 use noroshi_protocol::ws::{self, Input, Upgrade};
 use noroshi_types::CloseReason;
 
-use super::{Exchange, Kind};
 use crate::io::socket::Socket;
-use crate::lifecycle::phase::Phase;
-use crate::protocol::conversation::Talk;
+use crate::protocol::polling::{Kind, PollingRequest};
+use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::engine_packet;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::{Framing, Protocol};
 
@@ -28,8 +28,8 @@ impl Shard {
         ws::push_upgrade_response(&mut answer, upgrade);
         self.set_protocol(slot, Protocol::Http, Framing::agreed(upgrade));
         let deadline = self.now.tick_after(UPGRADE_TIMEOUT);
-        let exchange = Exchange { sid, keeps: false, kind: Kind::Probe };
-        let at = self.begin_exchange(slot, exchange, deadline);
+        let request = PollingRequest { sid, keeps: false, kind: Kind::Probe };
+        let at = self.begin_polling_request(slot, request, deadline);
         if let Some(connection) = self.connection(slot) {
             connection.phase = Phase::AwaitToken;
             connection.opening = None;
@@ -46,7 +46,7 @@ impl Shard {
 
     /// A message of a WebSocket that probes.
     pub(crate) fn feed_probe(&mut self, slot: u32, input: Input<'_>) {
-        let Some(sid) = self.exchange(slot).map(|exchange| exchange.sid) else { return };
+        let Some(sid) = self.polling_request(slot).map(|request| request.sid) else { return };
         let (session, packet) = (self.session_of(&sid), engine_packet(input));
         match (session, packet) {
             (Some(session), Some(Ok(packet))) => {
@@ -76,11 +76,11 @@ impl Shard {
         };
         let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
         let framing = probe.framing;
-        if let Some(Talk::Exchange(exchange)) = probe.talk.as_deref_mut() {
-            exchange.kind = Kind::Moved(session);
+        if let Some(Conversation::PollingRequest(request)) = probe.talk.as_deref_mut() {
+            request.kind = Kind::Moved(session);
         }
-        self.move_seat(slot, session);
-        let registered = socket.stream().map(|stream| self.reregister(stream, session));
+        self.lifecycle.seats.move_to(slot, session, &self.shared.clients);
+        let registered = socket.stream().map(|stream| self.io.reregister(stream, session));
         let Some(connection) = self.connection(session) else { return };
         let protocol = connection.protocol;
         connection.socket = socket;
@@ -90,7 +90,7 @@ impl Shard {
             return self.doom(session, CloseReason::Internal);
         }
         // What came with the last packet is read already; what came since is not.
-        self.again.push(session);
+        self.io.read_later(session);
         self.advance(session);
     }
 
@@ -106,7 +106,7 @@ impl Shard {
     /// The slot that what comes on this one is for.
     pub(crate) fn moved_to(&self, slot: u32) -> u32 {
         match self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref()) {
-            Some(Talk::Exchange(Exchange { kind: Kind::Moved(session), .. })) => *session,
+            Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
             _ => slot,
         }
     }

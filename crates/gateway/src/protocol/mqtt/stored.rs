@@ -1,30 +1,30 @@
-//! What the store keeps of a session, in versions.
+//! A session as the store has it, in versions.
 //!
-//! Filters with wildcards have no position. What they brought and the client has not confirmed is kept by id; of what was
-//! accepted up to a place in the order of commits they bring nothing else. Nodes of other versions read what they know:
-//! see docs/cluster.md.
+//! Filters with wildcards have no position. Messages that they matched and the client has not confirmed are stored by id;
+//! of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other versions
+//! read the versions that they know: see docs/cluster.md.
 
 use noroshi_protocol::mqtt::{Owed, SubscribeOptions, Subscription, TopicFilter};
 use noroshi_store::{KEPT_ENDED, Place};
 use noroshi_types::NotificationId;
 
-/// Without what a session owes and where its subscriptions began. It is written where neither tells anything, so that
-/// nodes of the version before go on with most sessions.
+/// Without the messages that a session owes and the places where its subscriptions began. Written if both are empty, so
+/// that nodes of the version before can continue most sessions.
 const VERSION: u8 = 2;
 const VERSION_OWED: u8 = 3;
-/// Messages that a session owes beside those behind [`Kept::since`]: twice what may be in flight, and what topics retain.
-/// More retained messages are left out.
+/// Messages that a session owes in addition to those behind [`StoredSession::since`]: twice what may be in flight, and what topics retain.
+/// Further retained messages are left out.
 pub(crate) const OWED_MAX: usize = 1_024;
 const RETAINED: u8 = 1;
-/// Beside the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
+/// With the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
 const MADE_ELSEWHERE: u8 = 1 << 7;
-/// In the other one: what its topics retain is still to be read for it.
+/// In the other reserved bit: the retained messages of its topics are not read yet.
 const RETAINED_DUE: u8 = 1 << 6;
 
-/// A session as the store keeps it.
+/// What the store has of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// Of what was accepted up to here, filters with wildcards bring nothing but what is `owed`.
+pub(crate) struct StoredSession {
+    /// Of what was accepted up to here, filters with wildcards deliver only what is `owed`.
     pub(crate) since: Place,
     /// How long it outlives its connection.
     pub(crate) expiry_s: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     pub(crate) subscriptions: Vec<Subscription>,
 }
 
-impl Kept {
+impl StoredSession {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let is_late = |held: &Subscription| held.since > self.since.0;
         let is_plain = self.owed.is_empty() && !self.subscriptions.iter().any(is_late);
@@ -50,8 +50,8 @@ impl Kept {
         }
         for Subscription { filter, options, id, is_of_client, since, retained_due } in &self.subscriptions {
             let text = filter.as_str().as_bytes();
-            // One byte says the length, unless the operator allows longer filters: 0, and then two bytes. No filter is
-            // empty, so programs before that read it as another program's.
+            // One byte has the length. If the operator allows longer filters: 0, and then two bytes. No filter is
+            // empty, so earlier versions reject such a session as unknown.
             match u8::try_from(text.len()) {
                 Ok(len) => out.push(len),
                 Err(_) => {
@@ -71,8 +71,8 @@ impl Kept {
         out
     }
 
-    /// And whether the session has ended, because the device got another user or its tokens were revoked. `None` if
-    /// another program wrote it.
+    /// The second value: whether the session has ended, because the device got another user or its tokens were revoked.
+    /// `None` if another program wrote it.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
         let (bytes, ended) = match bytes.strip_prefix(&[KEPT_ENDED]) {
             Some(bytes) => (bytes, true),
@@ -127,21 +127,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back() {
-        let kept = kept();
-        let bytes = kept.encode();
+    fn a_stored_session_is_parsed_again() {
+        let stored = stored();
+        let bytes = stored.encode();
         assert_eq!(bytes[0], 2);
-        assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
+        assert_eq!(StoredSession::parse(&bytes), Some((stored.clone(), false)));
         let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
-        assert_eq!(Kept::parse(&ended), Some((kept, true)));
+        assert_eq!(StoredSession::parse(&ended), Some((stored, true)));
         for cut in (0..bytes.len()).filter(|cut| ![13, 22, 29].contains(cut)) {
-            assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
+            assert_eq!(StoredSession::parse(&bytes[..cut]), None, "{cut}");
         }
-        assert_eq!(Kept::parse(&[9]), None, "another program's");
+        assert_eq!(StoredSession::parse(&[9]), None, "another program's");
     }
 
-    /// As a session is kept that owes nothing: the second version.
-    fn kept() -> Kept {
+    /// A session that owes nothing: the second version.
+    fn stored() -> StoredSession {
         let held = |filter: &str, id, is_of_client| Subscription {
             filter: TopicFilter::parse(filter).expect("a filter"),
             options: SubscribeOptions::new(Qos::ExactlyOnce),
@@ -151,26 +151,27 @@ mod tests {
             retained_due: id == 9,
         };
         let subscriptions = vec![held("a/+", 0, true), held("b", 0, false), held("$noroshi/inbox", 9, true)];
-        Kept { since: Place(77), expiry_s: 60, owed: Vec::new(), subscriptions }
+        StoredSession { since: Place(77), expiry_s: 60, owed: Vec::new(), subscriptions }
     }
 
     #[test]
-    fn what_is_owed_and_where_a_subscription_began_come_back() {
+    fn owed_messages_and_places_of_subscriptions_are_parsed_again() {
         let owed = |byte, retained| Owed { id: NotificationId::from_bytes([byte; 16]), retained };
-        let mut later = kept();
+        let mut later = stored();
         later.subscriptions[1].since = 78;
-        for kept in [Kept { owed: vec![owed(1, false), owed(2, true)], ..kept() }, later] {
-            let bytes = kept.encode();
+        for stored in [StoredSession { owed: vec![owed(1, false), owed(2, true)], ..stored() }, later] {
+            let bytes = stored.encode();
             assert_eq!(bytes[0], 3);
-            assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
-            let ends = (0..bytes.len()).filter(|cut| Kept::parse(&bytes[..*cut]).is_some()).count();
-            assert_eq!(ends, kept.subscriptions.len(), "only between subscriptions");
+            assert_eq!(StoredSession::parse(&bytes), Some((stored.clone(), false)));
+            let ends = (0..bytes.len()).filter(|cut| StoredSession::parse(&bytes[..*cut]).is_some()).count();
+            assert_eq!(ends, stored.subscriptions.len(), "only between subscriptions");
         }
         let many = vec![owed(3, false); OWED_MAX + 1];
-        let (parsed, _) = Kept::parse(&Kept { owed: many, ..kept() }.encode()).expect("whole");
+        let (parsed, _) =
+            StoredSession::parse(&StoredSession { owed: many, ..stored() }.encode()).expect("whole");
         assert_eq!((parsed.owed.len(), parsed.subscriptions.len()), (OWED_MAX, 3));
-        let early = Subscription { since: 77, ..kept().subscriptions[0].clone() };
-        let bytes = Kept { subscriptions: vec![early], ..kept() }.encode();
+        let early = Subscription { since: 77, ..stored().subscriptions[0].clone() };
+        let bytes = StoredSession { subscriptions: vec![early], ..stored() }.encode();
         assert_eq!(bytes[0], 2, "it brings nothing less than the others");
     }
 }

@@ -1,0 +1,276 @@
+//! The one interface of a protocol: bytes or WebSocket messages in, messages to the device out, timeout, close.
+//!
+//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its own
+//! state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
+//! (`crate::shard::conversations`). An effect that has an outcome names a request of the adapter
+//! ([`Adapter::Request`]); the shard hands the request back with the outcome ([`Adapter::handle_reply`]).
+//!
+//! Order of calls: `handle_bytes` or `handle_message` until [`Effect::Attach`](super::effect::Effect::Attach), then
+//! `handle_login`, then any of them and `offer`, then `close` (if the server ends the connection) and `end` (always).
+//!
+//! Invariant: `offer` is the hot path. It appends the connection's own bytes to a shared buffer and allocates nothing.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use noroshi_protocol::mqtt::{Owed, TopicFilter};
+use noroshi_protocol::ws::Input;
+use noroshi_store::Place;
+use noroshi_types::{CloseReason, NotificationId, Topic};
+
+use super::context::{Context, Encoding};
+use super::effect::{Refusal, Reply, TopicNotice};
+use super::requests::{Completed, Turn};
+use super::services::Services;
+use crate::config::Config;
+use crate::io::timer::Now;
+use crate::rate::Rate;
+use crate::session::login::Begun;
+use crate::session::operation::Operation;
+use crate::session::registry::Session;
+use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
+
+/// Why a message is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It was published, now or while the session was away.
+    Published,
+    /// Its topic retains it.
+    Retained,
+}
+
+/// What an adapter does with a message.
+pub(crate) enum Offered {
+    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send no
+    /// confirmation, so the message counts as confirmed once it is written.
+    Send { shared: Bytes, confirmed: bool },
+    /// Not for this connection now. `confirmed`: and never will be.
+    Pass { confirmed: bool },
+    /// The client's window is full. The shard offers the message again after [`super::effect::Effect::MakeRoom`].
+    Full,
+}
+
+/// Which subscriptions of a connection match a topic's message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Matched {
+    pub(crate) by_wildcard: bool,
+    /// The client subscribed to the topic's name after the message was accepted.
+    pub(crate) before_name: bool,
+}
+
+/// What a new connection is.
+pub(crate) struct Opening<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) framing: Framing,
+    pub(crate) is_tls: bool,
+    pub(crate) now: Now,
+}
+
+/// A protocol on one connection.
+pub(crate) trait Adapter: Sized {
+    /// Requests whose outcome the adapter waits for.
+    type Request: Operation;
+    /// Results of jobs that it runs outside the shard ([`Context::run`]).
+    type Done: Completed;
+
+    /// The protocol whose connections it opens by itself, if any.
+    const PROTOCOL: Option<Protocol> = None;
+
+    /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
+    /// what it sends (XEP-0198 §4).
+    const WRITES_MARKED_FIRST: bool = false;
+
+    /// Whether the client sends a packet before it ends a stream, so that an end without one is a reset.
+    const ANNOUNCES_END: bool = false;
+
+    /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
+    fn open(opening: &Opening<'_>) -> Option<Self> {
+        let _ = opening;
+        None
+    }
+
+    /// The connection begins to speak this protocol.
+    fn handle_open(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// Bytes of a stream. Returns how many bytes it consumed, at least one: the shard carries out the effects before it
+    /// passes the rest.
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
+        let _ = cx;
+        bytes.len()
+    }
+
+    /// A text or binary message of a WebSocket.
+    fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+
+    /// TLS protects what follows ([`super::effect::Effect::StartTls`]).
+    fn handle_tls(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
+    /// the first page of the backlog.
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8>;
+
+    /// The log-in is refused for a reason that the client can act on.
+    fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
+        cx.close(refusal.reason);
+    }
+
+    /// The outcome of a request.
+    fn handle_reply(&mut self, cx: &mut Context<'_>, request: Self::Request, reply: Reply);
+
+    /// The result of a job.
+    fn handle_done(&mut self, cx: &mut Context<'_>, done: Self::Done) {
+        let _ = (cx, done);
+    }
+
+    /// It is this connection's turn ([`super::requests::PendingRequests`]). Returns whether its next job starts.
+    fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
+        let _ = (cx, turn);
+        false
+    }
+
+    /// The time set with [`Context::set_timeout`] has come.
+    fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.clear_timeout();
+    }
+
+    /// The deadline of an open connection ([`Context::set_deadline`]) has come.
+    fn handle_deadline(&mut self, cx: &mut Context<'_>) {
+        cx.clear_deadline();
+    }
+
+    /// A stanza of another session of this protocol.
+    fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes) {
+        let _ = (cx, stanza);
+    }
+
+    /// The connection that had the session which this one asks for has left it ([`super::effect::Effect::Resume`]).
+    fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// The shard finished reading the messages behind a position that the client named for a topic.
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
+        let _ = (cx, topic, complete);
+    }
+
+    /// Topic rules deny the client a topic.
+    fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
+        let _ = (cx, notice);
+    }
+
+    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call: the
+    /// shard writes [`Dispatch::encoded`], which all its connections share.
+    fn offer(
+        &mut self,
+        encoding: &Encoding<'_>,
+        dispatch: &Dispatch,
+        cause: Cause,
+        head: &mut Vec<u8>,
+    ) -> Offered {
+        let _ = (encoding, dispatch, cause, head);
+        Offered::Pass { confirmed: false }
+    }
+
+    /// Appends what follows messages that were offered together.
+    fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
+        let _ = (config, out);
+    }
+
+    /// The whole backlog was written. Returns messages that the device has already.
+    fn handle_caught_up(&mut self) -> Vec<NotificationId> {
+        Vec::new()
+    }
+
+    /// Of the messages that the session had in flight only these still exist.
+    fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
+        let _ = found;
+    }
+
+    /// Which subscriptions match a topic's message at a place in the order of commits.
+    fn matched(&self, topic: &Topic, at: Place) -> Matched {
+        let _ = (topic, at);
+        Matched::default()
+    }
+
+    /// Up to where filters with wildcards were served; `None` if there are no such filters.
+    fn wildcards_since(&self) -> Option<Place> {
+        None
+    }
+
+    /// Filters that the client subscribed to.
+    fn client_filters(&self) -> Vec<&TopicFilter> {
+        Vec::new()
+    }
+
+    /// Filters of the stored session that the client continues, without those that name a topic.
+    fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter> {
+        let _ = stored;
+        Vec::new()
+    }
+
+    /// Whether the session that logged in may have the topics of the one that the client asked to resume.
+    fn may_resume(&self, services: &Services, session: &Session) -> bool {
+        let _ = (services, session);
+        true
+    }
+
+    /// Whether a client resumes this connection's session with an id.
+    fn is_resumable_as(&self, id: &str) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// The allowance of frames, if it is not that of all connections.
+    fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
+        let _ = (services, has_session);
+        None
+    }
+
+    /// Messages that a device confirms after it was asked to move elsewhere.
+    fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
+        let _ = input;
+        Vec::new()
+    }
+
+    /// Whether a close frame of a WebSocket would hide the end from the client.
+    fn misses_close_frames(&self) -> bool {
+        false
+    }
+
+    /// Whether the client wants the retained messages of its topics after a log-in.
+    fn wants_retained(&self) -> bool {
+        true
+    }
+
+    /// Frames that the client may send for each message it receives.
+    fn frames_granted(&self) -> u32 {
+        1
+    }
+
+    /// The longest message of a WebSocket.
+    fn message_bytes_max(&self, config: &Config) -> usize;
+
+    /// Bytes that wait for a poll.
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    /// Queues a message for the next poll.
+    fn queue(&mut self, packet: Bytes) {
+        let _ = packet;
+    }
+
+    /// The server ends the connection or refuses the client. Sends the protocol's close packet.
+    fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
+
+    /// The connection is over. Returns itself if it has more to send to polls.
+    fn end(self, cx: &mut Context<'_>) -> Option<Self> {
+        let _ = cx;
+        None
+    }
+}

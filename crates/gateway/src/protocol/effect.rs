@@ -1,0 +1,189 @@
+//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, confirms,
+//! publishes and asks the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_auth::{Identity, Refused};
+use noroshi_delivery::rules::AppRules;
+use noroshi_protocol::engine_io::Outgoing;
+use noroshi_protocol::engine_io::session::Output;
+use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
+
+use super::legs::Legs;
+use crate::io::tls::TlsSession;
+use crate::session::operation::Operation;
+use crate::session::permission::Decided;
+use crate::session::registry::Address;
+use crate::session::renewal::NotRenewed;
+
+/// Carried out in order, after the method of the adapter has returned.
+pub(crate) enum Effect {
+    /// Send bytes behind the messages that are marked for the connection.
+    Send(Bytes),
+    /// Close the connection; `Adapter::close` follows.
+    Close(CloseReason),
+    /// End the connection without a close packet.
+    Abort(CloseReason),
+    /// What follows on the socket is TLS. `Adapter::handle_tls` follows.
+    StartTls(Box<TlsSession>),
+
+    /// Check a token. Outcome: [`Reply::Verified`].
+    Verify {
+        token: Option<Box<str>>,
+        app: Option<Box<str>>,
+        request: Box<dyn Operation>,
+    },
+    /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
+    Attach(Box<Attach>),
+    /// End the session; the connection waits for another log-in.
+    LogOut,
+    /// The connection waits for a log-in again.
+    AwaitLogin,
+    /// Count and log a refused log-in.
+    ReportRefusal(Box<str>),
+    /// Ask the connection of `at` to leave its session if that has the id. `Adapter::handle_predecessor_gone` follows.
+    Resume {
+        at: Address,
+        id: Box<str>,
+    },
+    /// Close another session.
+    CloseSession {
+        at: Address,
+        reason: CloseReason,
+    },
+
+    /// Let topic rules decide. Outcome: [`Reply::Decided`].
+    Authorize(Box<dyn Operation>),
+    /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
+    Subscribe {
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+        request: Option<Box<dyn Operation>>,
+    },
+    /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
+    /// topic's retained message, for a topic that is subscribed already too.
+    SubscribeTopic {
+        topic: Topic,
+        durable: bool,
+        retained: Option<bool>,
+    },
+    Unsubscribe(Vec<Topic>),
+    /// Deliver messages of all topics that a filter matches.
+    AddFilter(Box<str>),
+    RemoveFilter(Box<str>),
+    /// Topic rules may have changed since they allowed something.
+    Recheck(Option<Arc<AppRules>>),
+
+    /// The device has these messages.
+    Confirm(Vec<NotificationId>),
+    /// The client's window has room again.
+    MakeRoom,
+    /// Go on with the backlog.
+    Advance,
+    /// Read the backlog again, behind a message or from its beginning.
+    Reread(Option<NotificationId>),
+    SetPresence(Presence),
+    /// Replace the session's token. Outcome: [`Reply::Renewed`].
+    RenewToken {
+        token: Box<str>,
+        request: Box<dyn Operation>,
+    },
+
+    /// Go on behind the effects before this one. Outcome: [`Reply::Continue`].
+    Continue(Box<dyn Operation>),
+
+    /// A stanza for another session of this shard.
+    Relay {
+        to: Address,
+        stanza: Bytes,
+    },
+
+    /// Keep a text frame until the log-in has its outcome.
+    KeepEarly(Box<str>),
+    /// What follows on an event stream is compressed.
+    BeginGzip,
+    /// The client sends nothing, so TCP has to find out if it vanished.
+    DetectVanishedPeer,
+    SendKeepAlive,
+    /// Answer in HTTP instead of an event stream.
+    RefuseInHttp(Box<HttpRefusal>),
+    /// Answer in HTTP that the node is overloaded or drains.
+    RefuseBusy,
+
+    /// Wake the adapter at a millisecond rather than at a tick.
+    WakeAt(u64),
+    /// What the engine of a polling session asks for.
+    Engine(Output),
+    /// The engine's outputs are complete: the slot ends if nothing is left to be said.
+    EngineSettled,
+    /// Queue a packet for the next poll, behind the messages that are marked.
+    Queue(Outgoing),
+    /// The session has something for the poll that waits.
+    PollReady,
+    /// A polling session ended: answer its poll and close its probe.
+    EndLegs(Box<Legs>),
+}
+
+impl Effect {
+    /// Whether it is carried out after the end of the connection too.
+    pub(crate) fn outlives_connection(&self) -> bool {
+        matches!(
+            self,
+            Effect::Send(_)
+                | Effect::Engine(_)
+                | Effect::EngineSettled
+                | Effect::Queue(_)
+                | Effect::PollReady
+                | Effect::EndLegs(_)
+                | Effect::RemoveFilter(_)
+                | Effect::Relay { .. }
+                | Effect::CloseSession { .. }
+                | Effect::ReportRefusal(_)
+        )
+    }
+}
+
+/// A log-in whose token is verified.
+pub(crate) struct Attach {
+    pub(crate) identity: Identity,
+    /// Subscriptions of the connection from its first moment.
+    pub(crate) topics: Vec<Topic>,
+    /// The last message that the client has.
+    pub(crate) resume: Option<NotificationId>,
+}
+
+/// A problem as the answer to the request for an event stream.
+pub(crate) struct HttpRefusal {
+    pub(crate) status: u16,
+    pub(crate) code: &'static str,
+    pub(crate) detail: Box<str>,
+    pub(crate) after_s: Option<u64>,
+}
+
+/// The outcome of a request.
+pub(crate) enum Reply {
+    Verified(Result<Identity, Refused>),
+    Decided(Decided),
+    /// An error has a stable code and a text for people.
+    Subscribed(Result<(), (&'static str, String)>),
+    Renewed(Result<(), NotRenewed>),
+    Continue,
+}
+
+/// A log-in that is refused although its token is valid.
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
+    pub(crate) reason: CloseReason,
+    /// When the client may come back.
+    pub(crate) after_s: Option<u64>,
+}
+
+/// A topic that a client may not use, or not any more.
+pub(crate) struct TopicNotice<'a> {
+    pub(crate) code: &'a str,
+    pub(crate) topic: &'a Topic,
+    pub(crate) reason: &'a str,
+    pub(crate) text: &'a str,
+}

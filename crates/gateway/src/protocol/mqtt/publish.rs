@@ -1,0 +1,103 @@
+//! What a client publishes: a notification to a topic, if the app allows it.
+
+use std::time::Duration;
+
+use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos};
+use noroshi_types::{JsonText, Push, Request as Provided, Target, Topic, Ttl, Urgency, When, limits};
+
+use super::job::Task;
+use super::{Mqtt, Request, origin};
+use crate::protocol::context::Context;
+use crate::protocol::effect::Effect;
+
+/// The longest `data` that a publication may become. JSON around a payload, escapes, base64 and properties have as much
+/// room as the payload: without a bound 64 KiB of user properties, each byte of which is six in JSON, would pass a limit
+/// of 4 KiB.
+pub(super) const fn data_bytes_max(payload_bytes_max: usize) -> usize {
+    payload_bytes_max.saturating_mul(2).saturating_add(512)
+}
+
+/// A publication in the terms of a provider's request.
+pub(crate) struct Published {
+    pub(crate) topic: Topic,
+    pub(crate) data: JsonText,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) has_payload: bool,
+    pub(crate) expiry_s: Option<u32>,
+}
+
+impl Published {
+    /// The second value: whether to delete the topic's retained message first ([MQTT-3.3.1-6]).
+    pub(crate) fn request(self) -> (Provided, bool) {
+        // Without an expiry it is stored for the longest time possible.
+        let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
+        let clears = self.retain && !self.has_payload;
+        let request = Provided {
+            target: Target::Topic(self.topic),
+            // At most once: for connected devices only.
+            when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },
+            ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
+            urgency: Urgency::Normal,
+            waits_for_use: false,
+            collapse_key: None,
+            retain: self.retain && !clears,
+            notification: None,
+            data: Some(self.data),
+            push: Push::default(),
+            trace: None,
+        };
+        (request, clears)
+    }
+}
+
+impl Mqtt {
+    pub(super) fn publish(
+        &mut self,
+        cx: &mut Context<'_>,
+        publication: &Publication<'_>,
+        answer: Option<Answer>,
+    ) {
+        let Some(session) = cx.session else { return };
+        let limit = cx.config().publish_bytes_max;
+        // Checked before it may wait for a webhook.
+        let data = (publication.payload.len() <= limit).then(|| publication.data(origin(session)));
+        let Some(data) = data.filter(|data| data.as_str().len() <= data_bytes_max(limit)) else {
+            return self.refuse_publication(cx, answer, PublishRefused::TooBig);
+        };
+        let published = Published {
+            topic: publication.topic.clone(),
+            data,
+            qos: publication.qos,
+            retain: publication.retain,
+            has_payload: !publication.payload.is_empty(),
+            expiry_s: publication.expiry_s,
+        };
+        let request = Request::Publish { published: Box::new(published), answer };
+        cx.push(Effect::Authorize(request.into()));
+    }
+
+    /// `allowed`: topic rules, or the app's filters, let the client publish it.
+    pub(super) fn publish_decided(
+        &mut self,
+        cx: &mut Context<'_>,
+        published: Published,
+        answer: Option<Answer>,
+        allowed: bool,
+    ) {
+        if !allowed {
+            return self.refuse_publication(cx, answer, PublishRefused::NotAllowed);
+        }
+        let (request, clears) = published.request();
+        let task = Task::Publish { request: Box::new(request), clears, answer };
+        if !self.enqueue(cx, task) {
+            self.refuse_publication(cx, answer, PublishRefused::OverQuota);
+        }
+    }
+
+    fn refuse_publication(&mut self, cx: &mut Context<'_>, answer: Option<Answer>, why: PublishRefused) {
+        if let Some(answer) = answer {
+            self.answer(cx, |conversation, out| conversation.published(answer, Err(why), out));
+        }
+    }
+}

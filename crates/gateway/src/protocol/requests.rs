@@ -1,0 +1,168 @@
+//! Jobs of one shard's connections that wait for their turn or run, and how their results reach the adapter.
+//!
+//! Bounds: [`JOBS_MAX`] jobs in a connection's own order, [`SCANS_MAX`] scans of retained messages, each of another app,
+//! and [`QUERIES_MAX`] queries without an order.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use noroshi_delivery::Delivery;
+use noroshi_types::AppId;
+use tokio::sync::oneshot;
+
+use super::services::Services;
+
+/// Jobs of one shard that run at once.
+pub(crate) const JOBS_MAX: usize = 64;
+/// Scans of one shard that run at once.
+pub(crate) const SCANS_MAX: usize = 16;
+/// Queries of one shard that run at once. The clients of further ones have to come back.
+pub(crate) const QUERIES_MAX: usize = 256;
+
+/// A connection and its generation.
+pub(crate) type At = (u32, u64);
+
+/// What a connection's turn is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its next job.
+    Job,
+    /// A scan of retained messages, which is its next job.
+    Scan,
+}
+
+#[derive(Default)]
+pub(crate) struct PendingRequests {
+    /// Connections whose next job waits for its turn.
+    pub(crate) waiting: VecDeque<At>,
+    /// Jobs that run.
+    pub(crate) running: usize,
+    pub(crate) scans: Scans,
+    /// Jobs that connections left behind the one that runs, in a form that their adapter knows.
+    pub(crate) orphans: HashMap<At, Box<dyn Any + Send>>,
+    /// Queries that run.
+    pub(crate) queries: usize,
+    /// By slot: the last message that an XMPP connection publishes, until it has its place in the order. The next one
+    /// waits for that.
+    pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
+}
+
+impl PendingRequests {
+    /// Takes a place for a query. False if there is none.
+    pub(crate) fn begin_query(&mut self) -> bool {
+        let has_room = self.queries < QUERIES_MAX;
+        self.queries += usize::from(has_room);
+        has_room
+    }
+}
+
+/// The result of a job. Its adapter receives it in `handle_done`.
+pub(crate) trait Completed: Send + 'static {
+    /// Frees the place that the job had. Returns the result if its connection still exists, and otherwise deals with it
+    /// here.
+    fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>>;
+}
+
+/// Of a protocol without jobs.
+impl Completed for std::convert::Infallible {
+    fn settle(self: Box<Self>, _: &mut Outside<'_>) -> Option<Box<dyn Any>> {
+        match *self {}
+    }
+}
+
+/// What the end of a job may need beyond its connection.
+pub(crate) struct Outside<'a> {
+    pub(crate) services: &'a Arc<Services>,
+    pub(crate) delivery: &'a Arc<Delivery>,
+    pub(crate) requests: &'a mut PendingRequests,
+    /// The connection that the job was for.
+    pub(crate) at: At,
+    pub(crate) is_connected: bool,
+}
+
+/// Where results of jobs go: the shard of their connection.
+pub(crate) trait Inbox: Send + Sync {
+    fn complete(&self, at: At, done: Box<dyn Completed>);
+}
+
+/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn` if it
+/// has scans in `waiting` and none in `out`.
+#[derive(Default)]
+pub(crate) struct Scans {
+    waiting: HashMap<AppId, VecDeque<At>>,
+    turn: VecDeque<AppId>,
+    out: HashSet<AppId>,
+}
+
+impl Scans {
+    pub(crate) fn push(&mut self, app: AppId, at: At) {
+        let waiting = self.waiting.entry(app).or_default();
+        waiting.push_back(at);
+        if waiting.len() == 1 && !self.out.contains(&app) {
+            self.turn.push_back(app);
+        }
+    }
+
+    /// The scan whose turn it is; it is out then.
+    pub(crate) fn pop(&mut self) -> Option<(AppId, At)> {
+        if self.out.len() >= SCANS_MAX {
+            return None;
+        }
+        let app = self.turn.pop_front()?;
+        let waiting = self.waiting.get_mut(&app)?;
+        let at = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.waiting.remove(&app);
+        }
+        self.out.insert(app);
+        Some((app, at))
+    }
+
+    pub(crate) fn done(&mut self, app: AppId) {
+        if self.out.remove(&app) && self.waiting.contains_key(&app) {
+            self.turn.push_back(app);
+        }
+    }
+
+    /// True if it was there.
+    pub(crate) fn remove(&mut self, app: AppId, at: At) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&app) else { return false };
+        let before = waiting.len();
+        waiting.retain(|waits| *waits != at);
+        let removed = waiting.len() < before;
+        if waiting.is_empty() {
+            self.waiting.remove(&app);
+            self.turn.retain(|waits| *waits != app);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apps_take_turns_and_have_one_scan_out() {
+        let (loud, quiet) = (AppId(1), AppId(2));
+        let mut scans = Scans::default();
+        (0..5).for_each(|slot| scans.push(loud, (slot, 0)));
+        scans.push(quiet, (9, 0));
+        assert_eq!(scans.pop(), Some((loud, (0, 0))));
+        assert_eq!(scans.pop(), Some((quiet, (9, 0))), "behind one, not behind all");
+        assert_eq!(scans.pop(), None);
+        assert!(scans.remove(loud, (1, 0)) && !scans.remove(loud, (1, 0)));
+        scans.done(loud);
+        scans.push(quiet, (8, 0));
+        assert_eq!(scans.pop(), Some((loud, (2, 0))));
+        scans.done(quiet);
+        assert_eq!(scans.pop(), Some((quiet, (8, 0))));
+        for slot in [3, 4] {
+            assert!(scans.remove(loud, (slot, 0)));
+        }
+        scans.done(loud);
+        scans.done(quiet);
+        assert!(scans.waiting.is_empty() && scans.turn.is_empty() && scans.out.is_empty());
+    }
+}

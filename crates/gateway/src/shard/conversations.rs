@@ -1,0 +1,452 @@
+//! Runs the adapters of protocols ([`crate::protocol`]) and carries out what they ask for.
+//!
+//! [`Shard::converse`] calls one method of a connection's adapter with a [`Context`] made of references into the shard,
+//! then carries out the effects in order. An effect may call the adapter again (its reply, a message that is offered):
+//! those effects are carried out first, so the order of effects is the order on the wire.
+//!
+//! Invariants: effects of a connection that ends meanwhile are dropped, except for those that concern others. The
+//! buffers of effects are reused, so a call of an adapter allocates nothing for them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_protocol::mqtt::TopicFilter;
+use noroshi_protocol::ws::Input;
+use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
+
+use super::Shard;
+use super::mailbox::Reply as Mailed;
+use super::shared::Shared;
+use crate::fanout::mail::Mail;
+use crate::io::tls::TlsSession;
+use crate::lifecycle::origin::Origin;
+use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
+use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
+use crate::protocol::legs::PollingSessions;
+use crate::protocol::registry::Conversation;
+use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
+use crate::session::login::Begun;
+use crate::session::operation::Operation;
+use crate::session::phase::Phase;
+use crate::session::registry::Address;
+
+mod event_stream;
+mod polling;
+mod subscription;
+mod websocket;
+
+/// Buffers of effects that are kept: an effect that calls the adapter again uses the next one.
+const BUFFERS_MAX: usize = 8;
+/// Effects for which a buffer is kept.
+const BUFFER_EFFECTS_MAX: usize = 64;
+
+/// What the adapters of one shard share.
+pub(crate) struct Conversations {
+    buffers: Vec<Vec<Effect>>,
+    inbox: Arc<dyn Inbox>,
+    pub(crate) requests: PendingRequests,
+    pub(crate) polled: PollingSessions,
+}
+
+impl Conversations {
+    pub(crate) fn new(shared: Arc<Shared>, index: u16) -> Self {
+        Self {
+            buffers: Vec::new(),
+            inbox: Arc::new(ShardInbox { shared, index: index.into() }),
+            requests: PendingRequests::default(),
+            polled: PollingSessions::default(),
+        }
+    }
+}
+
+/// Results of jobs reach the shard by its mailbox.
+struct ShardInbox {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Inbox for ShardInbox {
+    fn complete(&self, to: At, done: Box<dyn Completed>) {
+        self.shared.mailboxes[self.index].reply(Mailed::Done { to, done });
+    }
+}
+
+impl Network for Shared {
+    fn relay(&self, to: Address, stanza: Bytes) {
+        let _ = self.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+    }
+
+    fn wake_first_shard(&self) {
+        self.mailboxes[0].wake();
+    }
+}
+
+/// Which effects are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Those of a connection that is alive, and what outlives it.
+    WhileAlive,
+    /// All: the adapter closes or ends.
+    All,
+}
+
+impl Shard {
+    /// Calls the adapter of a connection and carries out its effects. `None` if there is no adapter.
+    pub(crate) fn converse<R>(
+        &mut self,
+        slot: u32,
+        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        self.converse_until(slot, Extent::WhileAlive, call)
+    }
+
+    fn converse_until<R>(
+        &mut self,
+        slot: u32,
+        extent: Extent,
+        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        if self.conversation(slot).is_some_and(Conversation::writes_marked_first) {
+            self.flush(slot);
+        }
+        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
+        let called = self.split(slot, &mut effects).and_then(|(conversation, mut cx)| {
+            let mut stateless = Conversation::stateless(cx.facts.protocol, cx.facts.framing);
+            let conversation = conversation.or(stateless.as_mut())?;
+            Some(call(conversation, &mut cx))
+        });
+        self.carry_out(slot, extent, effects);
+        called
+    }
+
+    /// The adapter that a connection stores.
+    pub(crate) fn conversation(&self, slot: u32) -> Option<&Conversation> {
+        self.connections.get(slot as usize)?.talk.as_deref()
+    }
+
+    /// The adapter of a connection, and the rest of the shard as the adapter sees it.
+    fn split<'a>(
+        &'a mut self,
+        slot: u32,
+        effects: &'a mut Vec<Effect>,
+    ) -> Option<(Option<&'a mut Conversation>, Context<'a>)> {
+        let Shard { shared, fanout, inlet, index, now, .. } = self;
+        let connection = self.connections.get_mut(slot as usize)?;
+        let turns_away = match shared.drain.is_active() {
+            true => Some(CloseReason::Drain),
+            false => (connection.origin == Origin::OverRate).then_some(CloseReason::Overloaded),
+        };
+        let offered = connection.offered_to(fanout.offered());
+        let facts = Facts {
+            shard: *index,
+            slot,
+            generation: connection.generation,
+            protocol: connection.protocol,
+            framing: connection.framing,
+            phase: connection.phase,
+            close_reason: connection.close_reason,
+            turns_away,
+        };
+        let cx = Context {
+            services: &shared.services,
+            delivery: &self.delivery,
+            now: *now,
+            facts,
+            session: connection.session.as_ref(),
+            timers: Timers {
+                timeout_tick: &mut connection.ping_tick,
+                deadline_tick: &mut connection.deadline_tick,
+                ping: &mut connection.ping,
+            },
+            progress: Progress {
+                catch_up: &mut connection.catch_up,
+                subscriptions: &connection.topics,
+                topics: &self.sessions.topics,
+                fanout,
+                marks: connection.marks,
+                offered,
+                watermark: connection.watermark,
+            },
+            peers: Peers { network: &**shared, has_mail: !inlet.mail.is_empty() || fanout.has_stalled() },
+            requests: &mut self.conversations.requests,
+            inbox: &self.conversations.inbox,
+            effects,
+            frames: &mut connection.frames,
+            frames_in: &mut self.tally.frames_in,
+            jitter: &mut self.jitter,
+        };
+        Some((connection.talk.as_deref_mut(), cx))
+    }
+
+    fn carry_out(&mut self, slot: u32, extent: Extent, mut effects: Vec<Effect>) {
+        for effect in effects.drain(..) {
+            if extent == Extent::All || effect.outlives_connection() || self.is_alive(slot) {
+                self.carry_out_one(slot, effect);
+            }
+        }
+        if effects.capacity() <= BUFFER_EFFECTS_MAX && self.conversations.buffers.len() < BUFFERS_MAX {
+            self.conversations.buffers.push(effects);
+        }
+    }
+
+    fn carry_out_one(&mut self, slot: u32, effect: Effect) {
+        match effect {
+            Effect::Send(bytes) => self.send(slot, bytes),
+            Effect::Close(reason) => self.begin_close(slot, reason),
+            Effect::Abort(reason) => self.doom(slot, reason),
+            Effect::Verify { token, app, request } => {
+                self.identify(slot, token.as_deref(), app.as_deref(), request);
+            }
+            Effect::Attach(attach) => {
+                let Attach { identity, topics, resume } = *attach;
+                self.start_log_in(slot, identity, topics, resume);
+            }
+            Effect::LogOut => {
+                self.sessions.successions.remove(slot);
+                self.part_session(slot);
+                self.await_login(slot);
+            }
+            Effect::AwaitLogin => self.await_login(slot),
+            Effect::ReportRefusal(why) => self.tell_refused(slot, &why),
+            Effect::Authorize(request) => self.run_op(slot, request),
+            Effect::Subscribe { topics, since, request } => {
+                let result = self.subscribe_all(slot, topics, since);
+                if let Some(request) = request {
+                    self.reply_to_adapter(slot, request, Reply::Subscribed(result));
+                }
+            }
+            Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
+            Effect::Confirm(ids) => self.confirm(slot, ids),
+            Effect::SetPresence(presence) => {
+                let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
+                if session.is_some_and(|session| session.set_presence(presence)) {
+                    self.read_held_back(slot);
+                }
+            }
+            Effect::RenewToken { token, request } => {
+                if self.connection(slot).is_some_and(|connection| connection.session.is_some()) {
+                    self.renew(slot, &token, request);
+                }
+            }
+            Effect::StartTls(session) => self.start_tls(slot, *session),
+            Effect::Resume { at, id } => {
+                let Some(generation) = self.connection(slot).map(|connection| connection.generation) else {
+                    return;
+                };
+                let successor = Address { shard: self.index, slot, generation };
+                self.shared.mailboxes[usize::from(at.shard)].resume(at, id, successor);
+            }
+            Effect::CloseSession { at, reason } => {
+                self.shared.mailboxes[usize::from(at.shard)].close(at, reason);
+            }
+            Effect::SubscribeTopic { topic, durable, retained } => {
+                self.subscribe_topic(slot, topic, durable, retained);
+            }
+            Effect::AddFilter(filter) => {
+                if let Some(app) = self.app_of(slot) {
+                    self.sessions.wildcards.add(app, &filter, slot);
+                }
+            }
+            Effect::RemoveFilter(filter) => {
+                if let Some(app) = self.app_of(slot) {
+                    self.sessions.wildcards.remove(app, &filter, slot);
+                }
+            }
+            Effect::Recheck(rules) => self.recheck_if_changed(slot, rules.as_ref()),
+            Effect::MakeRoom => self.make_room(slot),
+            Effect::Advance => self.advance(slot),
+            Effect::Reread(after) => self.read_anew(slot, after),
+            Effect::Continue(request) => self.reply_to_adapter(slot, request, Reply::Continue),
+            Effect::Relay { to, stanza } => {
+                if self.at(to.slot, to.generation).is_some() {
+                    self.deliver_stanza(to.slot, &stanza);
+                    self.arm(to.slot);
+                }
+            }
+            Effect::KeepEarly(text) => self.keep_early(slot, text),
+            Effect::BeginGzip => self.begin_gzip(slot),
+            Effect::DetectVanishedPeer => self.detect_vanished_peer(slot),
+            Effect::SendKeepAlive => self.send_keep_alive(slot),
+            Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
+            Effect::RefuseBusy => self.refuse_busy(slot),
+            Effect::WakeAt(at_ms) => self.io.precise.arm(slot, at_ms),
+            Effect::Engine(output) => self.carry_out_engine(slot, output),
+            Effect::EngineSettled => self.let_go(slot),
+            Effect::Queue(packet) => {
+                self.flush(slot);
+                self.with_socket_io(slot, |socket_io, cx| socket_io.push_packet(cx, packet));
+            }
+            Effect::PollReady => self.conversations.polled.push(slot),
+            Effect::EndLegs(legs) => self.end_legs(*legs),
+        }
+    }
+
+    /// Bytes of a connection whose framing is a bare stream.
+    pub(crate) fn handle_stream(&mut self, slot: u32, mut bytes: &[u8]) {
+        if self.polling_request(slot).is_some() {
+            return self.feed_polling_request(slot, bytes);
+        }
+        while !bytes.is_empty() && self.is_alive(slot) {
+            let consumed = self.converse(slot, |conversation, cx| conversation.handle_bytes(cx, bytes));
+            let Some(consumed) = consumed else { return };
+            bytes = &bytes[consumed.min(bytes.len())..];
+        }
+    }
+
+    /// A whole message of a WebSocket.
+    pub(crate) fn handle_websocket_message(&mut self, slot: u32, input: Input<'_>) {
+        if self.polling_request(slot).is_some() {
+            return self.feed_probe(slot, input);
+        }
+        self.converse(slot, |conversation, cx| conversation.handle_message(cx, input));
+        self.arm(slot);
+    }
+
+    /// What follows on the socket is TLS.
+    fn start_tls(&mut self, slot: u32, session: TlsSession) {
+        let Some(connection) = self.connection(slot) else { return };
+        // The answer to the request is a few bytes: a client that does not take them takes nothing.
+        if connection.socket.has_unsent() {
+            return self.begin_close(slot, CloseReason::SlowConsumer);
+        }
+        if let Err(error) = self.begin_tls(slot, session) {
+            tracing::warn!(%error, "STARTTLS failed");
+            return self.doom(slot, CloseReason::Internal);
+        }
+        self.converse(slot, |conversation, cx| conversation.handle_tls(cx));
+    }
+
+    /// The session is attached. Returns bytes that came early: they follow behind the first page.
+    pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
+        self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
+    }
+
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Box<dyn Operation>, reply: Reply) {
+        self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
+    }
+
+    /// The log-in is refused although the token is valid.
+    pub(crate) fn refuse_login(&mut self, slot: u32, refusal: &Refusal) {
+        if self.converse(slot, |conversation, cx| conversation.handle_refusal(cx, refusal)).is_none() {
+            self.begin_close(slot, refusal.reason);
+        }
+        self.arm(slot);
+    }
+
+    pub(crate) fn send_topic_notice(&mut self, slot: u32, notice: &TopicNotice<'_>) {
+        self.converse(slot, |conversation, cx| conversation.handle_topic_notice(cx, notice));
+    }
+
+    pub(crate) fn report_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
+        self.converse(slot, |conversation, cx| conversation.handle_recovered(cx, topic, complete));
+    }
+
+    /// A stanza of another session.
+    pub(crate) fn deliver_stanza(&mut self, slot: u32, stanza: &Bytes) {
+        self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
+    }
+
+    /// The connection that had the session which this one asks for has left it.
+    pub(crate) fn report_predecessor_gone(&mut self, slot: u32) {
+        self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
+    }
+
+    /// Filters that the client subscribed to.
+    pub(crate) fn client_filters(&self, slot: u32) -> Vec<&TopicFilter> {
+        self.conversation(slot).map(Conversation::client_filters).unwrap_or_default()
+    }
+
+    /// Whether the session of this connection is the one with this id.
+    pub(crate) fn is_resumed_by(&self, slot: u32, id: &str) -> bool {
+        self.conversation(slot).is_some_and(|conversation| conversation.is_resumable_as(id))
+    }
+
+    /// Whether a close frame would hide the end from the client.
+    pub(crate) fn misses_close_frames(&self, slot: u32) -> bool {
+        self.conversation(slot).is_some_and(Conversation::misses_close_frames)
+    }
+
+    /// Starts the jobs whose turn it is.
+    pub(crate) fn start_jobs(&mut self) {
+        while self.conversations.requests.running < JOBS_MAX {
+            let Some((slot, generation)) = self.conversations.requests.waiting.pop_front() else { break };
+            if self.at(slot, generation).is_some() {
+                self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Job));
+            }
+        }
+        while let Some((app, (slot, generation))) = self.conversations.requests.scans.pop() {
+            let is_there = self.at(slot, generation).is_some();
+            let started = is_there
+                && self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Scan))
+                    == Some(true);
+            if !started {
+                self.conversations.requests.scans.done(app);
+            }
+        }
+    }
+
+    /// The result of a job.
+    pub(crate) fn handle_done(&mut self, at: At, done: Box<dyn Completed>) {
+        let (slot, generation) = at;
+        let is_connected = self.at(slot, generation).is_some();
+        let (services, delivery) = (&self.shared.services, &self.delivery);
+        let requests = &mut self.conversations.requests;
+        if let Some(done) = done.settle(&mut Outside { services, delivery, requests, at, is_connected }) {
+            self.guard(Some(slot), |shard| {
+                shard.converse(slot, |conversation, cx| conversation.handle_done(cx, done));
+                shard.arm(slot);
+            });
+        }
+    }
+
+    /// The adapter's time has come (`Connection::ping_tick`).
+    pub(crate) fn handle_timeout(&mut self, slot: u32) {
+        if self.converse(slot, |conversation, cx| conversation.handle_timeout(cx)).is_none()
+            && let Some(connection) = self.connection(slot)
+        {
+            connection.ping_tick = u32::MAX;
+        }
+        self.arm(slot);
+    }
+
+    /// The deadline of an open connection has come.
+    pub(crate) fn handle_deadline(&mut self, slot: u32) {
+        self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
+    }
+
+    /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
+    pub(crate) fn send_close(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
+        self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
+    }
+
+    /// The connection is over.
+    pub(crate) fn end_conversation(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(conversation) = connection.talk.take() else { return };
+        if let Conversation::PollingRequest(request) = &*conversation {
+            return self.end_polling_request(slot, request);
+        }
+        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
+        let stays = self.split(slot, &mut effects).and_then(|(_, mut cx)| conversation.end(&mut cx));
+        if let Some(connection) = self.connection(slot) {
+            connection.talk = stays.map(Box::new);
+        }
+        self.carry_out(slot, Extent::All, effects);
+    }
+
+    fn app_of(&self, slot: u32) -> Option<AppId> {
+        Some(self.connections.get(slot as usize)?.session.as_ref()?.app)
+    }
+
+    /// A log-in is expected on an open connection; the adapter knows until when.
+    fn await_login(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::AwaitToken;
+        connection.deadline_tick = u32::MAX;
+        connection.opening = None;
+        connection.permit = None;
+        // The next session has received nothing from the store yet, and has another token.
+        connection.watermark = NotificationId::from_bytes([0; 16]);
+        connection.expires_at = Timestamp(u64::MAX);
+    }
+}

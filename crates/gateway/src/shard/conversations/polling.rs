@@ -1,0 +1,278 @@
+//! Engine.IO sessions that poll: GETs and POSTs of other connections stand for their stream, until the session upgrades to
+//! a WebSocket.
+//!
+//! The GETs and POSTs arrive on connections of their own ([`request`]), one of which may become the session's WebSocket
+//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::polling`].
+
+use std::sync::atomic::Ordering;
+
+use noroshi_auth::ClientNetwork;
+use noroshi_protocol::engine_io::answer::{self, Header};
+use noroshi_protocol::engine_io::payload::Payload;
+use noroshi_protocol::engine_io::session::Output;
+use noroshi_protocol::engine_io::{self, Outgoing, RequestError, Session, Sid};
+use noroshi_protocol::ws::{self, Opcode, Upgrade};
+use noroshi_types::CloseReason;
+
+use crate::io::socket::Socket;
+use crate::protocol::context::Context;
+use crate::protocol::legs::Legs;
+use crate::protocol::polling::{Kind, PollingRequest};
+use crate::protocol::registry::Conversation;
+use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
+use crate::rate::{Bucket, Rate};
+use crate::session::phase::Phase;
+use crate::shard::Shard;
+use crate::shard::connection::Connection;
+use crate::wire::{Framing, Protocol};
+
+mod request;
+mod upgrade;
+
+/// As the consumer API has them (`api::origin`).
+const CORS: [Header<'_>; 2] = [
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"),
+];
+
+fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
+    let mut headers = smallvec::SmallVec::<[Header<'static>; 3]>::from_slice(&CORS);
+    headers.extend((!keeps).then_some(("Connection", "close")));
+    headers
+}
+
+impl Shard {
+    /// A session; `None` if the system has no randomness.
+    fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
+        let shared = self.shared.clone();
+        let (shard, now_ms, number) = (self.index, self.now.ms, shared.next_number());
+        let config = &shared.config.socket_io;
+        let jitter = &mut |below| self.jitter(below);
+        SocketIo::new(Start { opener, polls, shard, now_ms, config, number, jitter })
+    }
+
+    /// A session that begins on a WebSocket.
+    fn open_socket_io(&mut self, slot: u32, upgrade: &Upgrade, opener: Opener) {
+        let (shared, mount) = (self.shared.clone(), opener.mount);
+        let Some((socket_io, sid)) = self.new_socket_io(opener, false) else {
+            return self.refuse(slot);
+        };
+        let (mut answer, mut open) = (Vec::with_capacity(320), Vec::with_capacity(128));
+        ws::push_upgrade_response(&mut answer, upgrade);
+        engine_io::push_open(&mut open, &sid, false, &shared.config.socket_io.engine);
+        ws::push_frame(&mut answer, Opcode::Text, &open);
+        self.set_protocol(slot, SocketIo::protocol_of(mount), Framing::agreed(upgrade));
+        let Some(connection) = self.connection(slot) else { return };
+        begin_socket_io(connection, socket_io);
+        connection.opening = None;
+        self.send(slot, answer.into());
+        self.await_socket_io(slot);
+    }
+
+    fn socket_io(&mut self, slot: u32) -> Option<&mut SocketIo> {
+        match self.connection(slot)?.talk.as_deref_mut()? {
+            Conversation::SocketIo(socket_io) => Some(socket_io),
+            _ => None,
+        }
+    }
+
+    pub(super) fn with_socket_io<R>(
+        &mut self,
+        slot: u32,
+        call: impl FnOnce(&mut SocketIo, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        self.converse(slot, |conversation, cx| match conversation {
+            Conversation::SocketIo(socket_io) => Some(call(socket_io, cx)),
+            _ => None,
+        })?
+    }
+
+    /// Asks for a call when the session or its conversation needs one.
+    fn await_socket_io(&mut self, slot: u32) {
+        self.with_socket_io(slot, SocketIo::set_timeout);
+        self.arm(slot);
+    }
+
+    fn open_polling(&mut self, slot: u32, opener: Opener, keeps: bool) {
+        let (shared, mount, network) = (self.shared.clone(), opener.mount, self.client(slot));
+        let admitted = shared.descriptors() < shared.config.connections_max && self.take_opening();
+        let made = admitted.then(|| self.new_socket_io(opener, true)).flatten();
+        let Some((mut socket_io, sid)) = made else {
+            shared.metrics.admission_refused.inc();
+            return self.refuse(slot);
+        };
+        socket_io.legs = Some(Box::new(Legs::new(sid, network)));
+        let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
+        let generation = shared.next_generation(self.now.wall);
+        let mut connection = Connection::new(Socket::NONE, generation, frames);
+        (connection.protocol, connection.framing) = (SocketIo::protocol_of(mount), Framing::Polling);
+        begin_socket_io(&mut connection, socket_io);
+        shared.metrics.connections(connection.protocol, connection.framing).inc();
+        self.mailbox().connections.fetch_add(1, Ordering::Relaxed);
+        // Slots are indices of a slab: far fewer than 2^32.
+        let session = u32::try_from(self.connections.insert(connection)).unwrap_or(u32::MAX);
+        self.conversations.polled.by_sid.insert(sid, session);
+        self.begin_stranger(session);
+        self.await_socket_io(session);
+        let (mut open, mut answer) = (Vec::with_capacity(128), Vec::with_capacity(512));
+        engine_io::push_open(&mut open, &sid, true, &shared.config.socket_io.engine);
+        answer::push_text(&mut answer, &open, &headers(keeps));
+        self.answer_request(slot, answer, keeps);
+    }
+
+    /// The shard's share of the rate of connects.
+    fn take_opening(&mut self) -> bool {
+        let (config, now_ms) = (&self.shared.config, self.now.ms32());
+        let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(u32::MAX);
+        let per_second = config.connects_per_second.div_ceil(shards.max(1));
+        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        self.conversations
+            .polled
+            .openings
+            .get_or_insert_with(|| Bucket::full(rate, now_ms))
+            .take(rate, now_ms)
+    }
+
+    /// Lets the session's engine take one input, and does what follows.
+    fn ask_engine<R>(
+        &mut self,
+        session: u32,
+        input: impl FnOnce(&mut Session, u64, &engine_io::Config, &mut Vec<Output>) -> R,
+    ) -> Option<R> {
+        let result = self.with_socket_io(session, |socket_io, cx| socket_io.handle_engine(cx, input));
+        self.arm(session);
+        result
+    }
+
+    fn session_of(&self, sid: &Sid) -> Option<u32> {
+        self.conversations.polled.by_sid.get(sid).copied()
+    }
+
+    fn legs(&mut self, session: u32) -> Option<&mut Legs> {
+        self.socket_io(session)?.legs.as_deref_mut()
+    }
+
+    /// Who opened a session that began with polling.
+    pub(crate) fn opener(&mut self, session: u32) -> Option<ClientNetwork> {
+        self.legs(session)?.opener
+    }
+
+    fn begin_poll(&mut self, slot: u32, sid: Sid, keeps: bool) {
+        let Some(session) = self.session_of(&sid) else {
+            return self.refuse_request(slot, RequestError::UnknownSid, keeps);
+        };
+        // The connection waits already when the effects of the engine are carried out.
+        let waits = PollingRequest { sid, keeps, kind: Kind::Poll };
+        let at = self.begin_polling_request(slot, waits, u32::MAX);
+        let result = self.with_socket_io(session, |socket_io, cx| {
+            let result = socket_io.handle_engine(cx, Session::handle_poll);
+            if let Some(legs) = socket_io.legs.as_deref_mut().filter(|_| result.is_ok()) {
+                legs.poll = at;
+            }
+            result
+        });
+        self.arm(session);
+        if let Err(error) = result.unwrap_or(Err(RequestError::UnknownSid)) {
+            self.refuse_request(slot, error, keeps);
+        }
+    }
+
+    pub(super) fn carry_out_engine(&mut self, session: u32, output: Output) {
+        match output {
+            Output::Answer(payload) => self.answer_poll(session, &payload),
+            Output::Frame(packet) => self.send(session, websocket_frame(&packet)),
+            Output::Probe(packet) => {
+                let probe = self.legs(session).and_then(|legs| legs.probe);
+                if let Some((probe, generation)) = probe
+                    && self.at(probe, generation).is_some()
+                {
+                    self.send(probe, websocket_frame(&packet));
+                }
+            }
+            Output::Upgraded => self.take_over(session),
+            Output::EndProbe => self.end_probe(session),
+            Output::Ended(reason) => self.end_session(session, reason),
+        }
+    }
+
+    fn end_session(&mut self, session: u32, reason: CloseReason) {
+        let connection = self.connections.get(session as usize).filter(|connection| connection.is_alive());
+        let Some(framing) = connection.map(|connection| connection.framing) else { return };
+        // The client said good-bye in a packet; its WebSocket still has to be closed (RFC 6455 §7.1.1).
+        if framing.is_websocket() && reason.websocket_code().is_none() {
+            let mut frame = Vec::new();
+            ws::push_close(&mut frame, 1_000, "");
+            self.send(session, frame.into());
+        }
+        self.begin_close(session, reason);
+    }
+
+    /// Ends a session without a socket once the last poll has its close packet, or no poll can receive one.
+    pub(super) fn let_go(&mut self, session: u32) {
+        let Some(connection) = self.connections.get(session as usize) else { return };
+        let is_said = match connection.talk.as_deref() {
+            Some(Conversation::SocketIo(socket_io)) => socket_io.engine.is_gone(),
+            _ => true,
+        };
+        let polls = connection.framing == Framing::Polling && connection.protocol != Protocol::Http;
+        if polls && connection.phase == Phase::Closing && is_said {
+            self.doom(session, CloseReason::PeerClosed);
+        }
+    }
+
+    fn answer_poll(&mut self, session: u32, payload: &Payload) {
+        let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.poll.take()) else { return };
+        if self.at(slot, generation).is_some()
+            && let Some(keeps) = self.polling_request(slot).map(|request| request.keeps)
+        {
+            let mut answer = Vec::with_capacity(256 + payload.body_bytes());
+            answer::push_payload(&mut answer, payload, &headers(keeps));
+            self.answer_request(slot, answer, keeps);
+        }
+        // There may be more, which waited for this.
+        self.advance(session);
+    }
+
+    /// Answers polls with what came for their sessions in this turn, and reads on where a request waits.
+    pub(crate) fn answer_polls(&mut self) {
+        for session in std::mem::take(&mut self.conversations.polled.ready) {
+            self.guard(Some(session), |shard| {
+                shard.ask_engine(session, |engine, _, _, out| engine.flush(out));
+            });
+        }
+        for slot in std::mem::take(&mut self.conversations.polled.pipelined) {
+            self.guard(Some(slot), |shard| {
+                let Some(connection) = shard.connection(slot) else { return };
+                let is_next = connection.phase == Phase::Head && connection.framing == Framing::Polling;
+                if let Some(opening) = connection.opening.as_mut().filter(|_| is_next) {
+                    let mut bytes = std::mem::take(&mut opening.head);
+                    shard.handle_bytes(slot, &mut bytes);
+                }
+            });
+        }
+    }
+
+    /// A session has ended: its poll receives CLOSE, and its probe is closed.
+    pub(super) fn end_legs(&mut self, legs: Legs) {
+        self.conversations.polled.by_sid.remove(&legs.sid);
+        if let Some((slot, generation)) = legs.poll
+            && self.at(slot, generation).is_some()
+        {
+            let mut answer = Vec::new();
+            answer::push_payload(&mut answer, &Payload::of(Outgoing::CLOSE), &headers(false));
+            self.answer_request(slot, answer, false);
+        }
+        if let Some((slot, generation)) = legs.probe
+            && self.at(slot, generation).is_some()
+        {
+            self.begin_close(slot, CloseReason::BadMessage);
+        }
+    }
+}
+
+/// The connection has a session of Engine.IO from here on, and waits for CONNECT.
+fn begin_socket_io(connection: &mut Connection, socket_io: SocketIo) {
+    connection.phase = Phase::AwaitToken;
+    connection.deadline_tick = u32::MAX;
+    connection.talk = Some(Box::new(Conversation::SocketIo(socket_io)));
+}
