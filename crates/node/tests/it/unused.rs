@@ -6,6 +6,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
 }
 
+/// The text of a file, and of those that it includes with `#[path]`.
+fn text_of(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a file");
+    let included: String = text
+        .split("#[path = \"")
+        .skip(1)
+        .map(|rest| path.with_file_name(rest.split('"').next().expect("a path")))
+        .map(|path| {
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        })
+        .collect();
+    text + &included
+}
+
 /// The text of all Rust files below a folder; empty if there is none.
 fn text_below(folder: &Path) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
@@ -14,7 +28,7 @@ fn text_below(folder: &Path) -> String {
         if path.is_dir() {
             text.push_str(&text_below(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            text.push_str(&std::fs::read_to_string(&path).expect("a file"));
+            text.push_str(&text_of(&path));
         }
     }
     text
