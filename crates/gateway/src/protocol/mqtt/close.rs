@@ -6,10 +6,10 @@ use noroshi_protocol::mqtt::{Subscription as Held, TopicFilter};
 use noroshi_store::Leave;
 use noroshi_types::{CloseReason, Topic};
 
-use super::job::Task;
 use super::{Mqtt, service};
 use super::session::{ParkedSession, Progress, owed};
 use super::stored::StoredSession;
+use super::task::Task;
 use super::will::{self, When};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
