@@ -1,8 +1,367 @@
-//! Messages on their way to connections: mailboxes, encodings shared by many connections, and the order of delivery.
+//! Messages on their way to connections: mail, the messages under way, and the order of delivery.
+//!
+//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`], [`crate::session`]. Knows connections by what it is passed of
+//! them, and no protocols: the bytes of a message come from its [`Dispatch`], or from a conversation that the shard asks
+//! and whose packets a [`batch`] writes.
+//!
+//! Up to 64 messages are under way in a [`ring`]; a connection has one bit for each it still has to get ([`marks`]), and is
+//! written to once with all of them. Connections of direct messages are written to first; those of topics follow in slices,
+//! and between two slices the loop looks at everything else. So a hot topic delays a direct message by a slice and not by
+//! its whole audience ([`stalled`]), and a connection that gets both gets them in the order in which they arrived.
+//!
+//! A shard owns one [`Fanout`].
 
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use noroshi_store::Place;
+use noroshi_telemetry::Histogram;
+use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, Timestamp, When};
+use smallvec::SmallVec;
+
+use crate::io::socket::Socket;
+use crate::session::catch_up::{CatchUp, Hold};
+use crate::session::registry::{Address, Session};
+use crate::wire::Framing;
+use crate::wire::deflate::Saving;
+use crate::wire::dispatch::Dispatch;
+
+pub(crate) mod batch;
 pub(crate) mod mail;
 pub(crate) mod marks;
-pub(crate) mod offering;
-pub(crate) mod overtake;
 pub(crate) mod recent;
 pub(crate) mod ring;
+pub(crate) mod stalled;
+
+use mail::Mail;
+use marks::Marks;
+use recent::Recent;
+use ring::{Frame, Ring};
+use stalled::Stalled;
+
+pub(crate) struct Fanout {
+    ring: Ring,
+    stalled: Stalled,
+    /// Slots with bits. A slot may be named twice; the second time nothing is left to do.
+    urgent: VecDeque<u32>,
+    topic: VecDeque<u32>,
+    /// Every message up to this id, in the order of commits, was marked: none of them waits.
+    offered: NotificationId,
+    recent: Recent,
+}
+
+/// Connections that are written to in turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// Of direct messages.
+    Urgent,
+    /// Of topics and conditions.
+    Topic,
+}
+
+/// A connection that a message is offered to.
+pub(crate) struct Recipient<'a> {
+    pub(crate) slot: u32,
+    /// None where no session is open: its mail arrived too late.
+    pub(crate) session: Option<&'a Session>,
+    pub(crate) catch_up: Option<&'a mut CatchUp>,
+    pub(crate) marks: &'a mut Marks,
+    pub(crate) received: Received,
+}
+
+/// What a connection has received already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    /// Pages of its backlog brought everything up to here.
+    pub(crate) watermark: NotificationId,
+    /// What was accepted up to here was there when its log-in was read.
+    pub(crate) as_of: NotificationId,
+    pub(crate) generation: u64,
+}
+
+/// Where the marked messages of a native connection go.
+pub(crate) struct Output<'a> {
+    pub(crate) socket: &'a mut Socket,
+    pub(crate) framing: Framing,
+    /// How much the kernel took already, where the message was sent together with others.
+    pub(crate) written: Option<usize>,
+    /// Unsent bytes above which messages are dropped that are not kept.
+    pub(crate) soft_bytes: usize,
+    pub(crate) now_tick: u32,
+}
+
+/// What [`Fanout::write`] did.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Taken by the kernel.
+    pub(crate) bytes: usize,
+    pub(crate) messages: u32,
+    pub(crate) dropped: u64,
+    pub(crate) deflate: Saving,
+}
+
+/// Whether the presence gate lets a message pass; the outcome if not.
+pub(crate) fn gate(message: &Message, presence: Presence) -> Option<Outcome> {
+    (message.when == When::Active && presence != Presence::Active).then_some(Outcome::Inactive)
+}
+
+impl Fanout {
+    pub(crate) fn new(recent: Recent) -> Self {
+        Self {
+            ring: Ring::new(),
+            stalled: Stalled::default(),
+            urgent: VecDeque::new(),
+            topic: VecDeque::new(),
+            offered: NotificationId::from_bytes([0; 16]),
+            recent,
+        }
+    }
+
+    /// Whether a connection waits to be written to.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.urgent.is_empty() || !self.topic.is_empty()
+    }
+
+    /// Every message up to this id, in the order of commits, was offered to its recipients.
+    pub(crate) fn offered(&self) -> NotificationId {
+        self.offered
+    }
+
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    pub(crate) fn recent_mut(&mut self) -> &mut Recent {
+        &mut self.recent
+    }
+
+    // -- mail --------------------------------------------------------------------------------------
+
+    /// Whether mail waits here for a place.
+    pub(crate) fn has_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// Whether mail that waits here has a place now.
+    pub(crate) fn can_resume_stalled(&self) -> bool {
+        self.ring.has_room_for_topics() && !self.stalled.is_empty()
+    }
+
+    /// Whether [`Fanout::admit`] may be called.
+    pub(crate) fn can_admit(&self) -> bool {
+        self.ring.has_room() && !self.stalled.is_full()
+    }
+
+    /// The first mail that waits here, if it has a place now.
+    pub(crate) fn resume_stalled(&mut self) -> Option<Mail> {
+        match self.ring.has_room_for_topics() {
+            true => self.stalled.pop(),
+            false => None,
+        }
+    }
+
+    /// Takes the next mail of the mailbox. Returns what of it can be marked now, and whether that passes other mail.
+    pub(crate) fn admit(
+        &mut self,
+        mail: Mail,
+        waits: impl Fn(&Stalled, Address) -> bool,
+    ) -> Option<(Mail, bool)> {
+        if self.ring.has_room_for_topics() && self.stalled.is_empty() {
+            return Some((mail, false));
+        }
+        self.stalled.pass(mail, waits).map(|mail| (mail, true))
+    }
+
+    /// A message is about to be marked in the order of the mailbox.
+    pub(crate) fn note_offered(&mut self, dispatch: &Dispatch) {
+        if dispatch.is_ordered() {
+            self.offered = self.offered.max(dispatch.message.id);
+        }
+    }
+
+    // -- marking -----------------------------------------------------------------------------------
+
+    /// Puts a message under way; there is a place. The caller marks it at its recipients and then ends the marking
+    /// ([`Fanout::take_ended`]).
+    pub(crate) fn begin(&mut self, dispatch: Arc<Dispatch>, recipients: usize) -> usize {
+        self.ring.put(dispatch, recipients)
+    }
+
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn frame(&self, place: usize) -> Option<&Frame> {
+        self.ring.frame(place)
+    }
+
+    pub(crate) fn frame_mut(&mut self, place: usize) -> Option<&mut Frame> {
+        self.ring.frame_mut(place)
+    }
+
+    /// Takes a message out that no connection waits for.
+    pub(crate) fn take_ended(&mut self, place: usize) -> Option<Frame> {
+        self.ring.take_ended(place)
+    }
+
+    /// The places that are taken.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        self.ring.taken()
+    }
+
+    /// Observes how long the messages under way took to those they were written to.
+    pub(crate) fn observe_latencies(&mut self, latencies: &Histogram, now: Timestamp) {
+        self.ring.frames_mut().for_each(|frame| frame.observe_latency(latencies, now));
+    }
+
+    /// Marks a message at a connection, unless it is not for it now. `topic`: where the message is in the topic index.
+    pub(crate) fn mark(&mut self, place: usize, to: Recipient<'_>, topic: Option<u32>, queue: Queue) {
+        let Some(frame) = self.ring.frame_mut(place) else { return };
+        let Some(session) = to.session else { return frame.add_gone() };
+        let dispatch = frame.dispatch();
+        if gate(&dispatch.message, session.presence()).is_some() {
+            return frame.add_inactive(session.num);
+        }
+        if self.recent.is_known(dispatch, to.received) {
+            return;
+        }
+        if session.holds_back(&dispatch.message) {
+            return; // it stays in the inbox
+        }
+        match to.catch_up.map_or(Hold::Not, |catch_up| catch_up.hold(dispatch, topic)) {
+            Hold::Held => return self.recent.note(dispatch, to.received.generation, topic),
+            Hold::Missed if dispatch.is_stored() => return,
+            Hold::Missed => return frame.add_slow(session.num),
+            Hold::Not => self.recent.note(dispatch, to.received.generation, topic),
+        }
+        frame.begin_wait();
+        match queue {
+            Queue::Urgent if !to.marks.is_urgent => {
+                to.marks.is_urgent = true;
+                self.urgent.push_back(to.slot);
+            }
+            Queue::Topic if to.marks.is_empty() => self.topic.push_back(to.slot),
+            Queue::Urgent | Queue::Topic => {}
+        }
+        to.marks.set(place);
+    }
+
+    /// The next slot of a queue that `has_marks`: many have been written to on another occasion.
+    pub(crate) fn next(&mut self, queue: Queue, has_marks: impl Fn(u32) -> bool) -> Option<u32> {
+        let queue = match queue {
+            Queue::Urgent => &mut self.urgent,
+            Queue::Topic => &mut self.topic,
+        };
+        loop {
+            let slot = queue.pop_front()?;
+            if has_marks(slot) {
+                return Some(slot);
+            }
+        }
+    }
+
+    // -- writing -----------------------------------------------------------------------------------
+
+    /// Takes a connection's bits off it. None if there are none. With no `device` to write to, the messages are lost to
+    /// it.
+    pub(crate) fn take_marks(
+        &mut self,
+        marks: &mut Marks,
+        device: Option<DeviceNum>,
+        is_alive: bool,
+    ) -> Option<(DeviceNum, u64)> {
+        let bits = marks.take();
+        if bits == 0 {
+            return None;
+        }
+        match device.filter(|_| is_alive) {
+            Some(device) => Some((device, bits)),
+            None => {
+                self.ring.forget(bits, device);
+                None
+            }
+        }
+    }
+
+    /// A session ends: what is marked at its connection is lost to it.
+    pub(crate) fn forget(&mut self, marks: &mut Marks, device: DeviceNum) {
+        self.ring.forget(marks.take(), Some(device));
+    }
+
+    /// The places of bits in the order in which their messages arrived.
+    pub(crate) fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
+        self.ring.in_order(bits)
+    }
+
+    /// A place in the order of commits, or the one before the first ordered message that is marked at a connection.
+    pub(crate) fn before_marked(&self, marks: Marks, to: Place) -> Place {
+        let places = self.ring.in_order(marks.bits());
+        let marked = places.iter().filter_map(|place| self.ring.frame(*place)).map(Frame::dispatch);
+        let ordered = marked.filter(|dispatch| dispatch.is_ordered());
+        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+    }
+
+    /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each that
+    /// was written. Fails if the socket is broken.
+    pub(crate) fn write(
+        &mut self,
+        device: DeviceNum,
+        bits: u64,
+        out: Output<'_>,
+        mut sent: impl FnMut(&Dispatch),
+    ) -> io::Result<Written> {
+        let Output { socket, framing, written, soft_bytes, now_tick } = out;
+        let places = self.ring.in_order(bits);
+        let mut taken = 0;
+        if !socket.has_unsent() {
+            let frames = places.iter().filter_map(|place| self.ring.frame(*place));
+            let mut slices: SmallVec<[IoSlice<'_>; 8]> =
+                frames.map(|frame| IoSlice::new(frame.dispatch().encoded(framing))).collect();
+            let written = written.map_or_else(|| socket.write(&mut slices), Ok);
+            drop(slices);
+            taken = match written {
+                Ok(count) => count,
+                Err(error) => {
+                    self.ring.forget(bits, Some(device));
+                    return Err(error);
+                }
+            };
+        }
+        let mut result = Written { bytes: taken, ..Written::default() };
+        for place in places {
+            let Some(frame) = self.ring.frame_mut(place) else { continue };
+            frame.end_wait();
+            let bytes = frame.dispatch().encoded(framing);
+            let (len, is_stored) = (bytes.len(), frame.dispatch().is_stored());
+            if let Framing::Deflated(_) = framing {
+                result.deflate.add(frame.dispatch().encoded(Framing::WebSocket).len(), len);
+            }
+            if taken >= len {
+                taken -= len;
+            } else if taken == 0 && !is_stored && socket.unsent_bytes() > soft_bytes {
+                result.dropped += 1;
+                frame.add_slow(device);
+                continue;
+            } else {
+                socket.keep(bytes.clone(), std::mem::take(&mut taken), now_tick);
+            }
+            sent(frame.dispatch());
+            result.messages += 1;
+            frame.add_written(device);
+        }
+        Ok(result)
+    }
+
+    // -- after a panic -----------------------------------------------------------------------------
+
+    /// Counts anew which messages are waited for, by the marks of every connection.
+    pub(crate) fn recount(&mut self, marks: impl Iterator<Item = Marks>) {
+        self.ring.recount(marks.map(Marks::bits));
+    }
+
+    /// Begins anew. Returns the deliveries that are lost; changes of subscriptions that waited still do.
+    pub(crate) fn rebuild(&mut self, recent: Recent) -> Vec<Mail> {
+        let stalled = std::mem::replace(self, Self::new(recent)).stalled.into_mail();
+        let (deliveries, changes): (Vec<_>, Vec<_>) = stalled.partition(|mail| mail.dispatch().is_some());
+        changes.into_iter().for_each(|mail| self.stalled.keep(mail));
+        deliveries
+    }
+}

@@ -25,7 +25,7 @@ use crate::io::handover::{Handover, Io};
 use crate::io::listener::Listening;
 use crate::lifecycle::clients::Clients;
 use crate::lifecycle::drain::{self, Drain, Stopping};
-use crate::lifecycle::phase::Origin;
+use crate::lifecycle::origin::Origin;
 use crate::metrics::Metrics;
 use crate::protocol::services::{Generations, Services};
 use crate::protocol::{self, mqtt, xmpp};

@@ -7,7 +7,7 @@
 
 pub(crate) mod clients;
 pub mod drain;
-pub(crate) mod phase;
+pub(crate) mod origin;
 pub(crate) mod reconnect;
 pub(crate) mod refusal;
 pub(crate) mod sparing;

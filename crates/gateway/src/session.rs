@@ -13,6 +13,7 @@ pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod parking;
 pub(crate) mod permission;
+pub(crate) mod phase;
 pub(crate) mod reads;
 pub(crate) mod recheck;
 pub(crate) mod registry;

@@ -6,7 +6,7 @@
 //!
 //! The files beside this one are parts of the same machine, each for one subject: [`crate::shard::input`]
 //! (bytes to requests), [`crate::protocol::native`] and [`crate::protocol::sse`] (the conversation), [`crate::session::login`],
-//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::overtake`] (which mail comes next),
+//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::stalled`] (which mail comes next),
 //! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::shard::close`] (every way out), [`crate::shard::timers`]
 //! (what time brings), [`crate::lifecycle::drain`].
 //!
@@ -31,8 +31,7 @@ mod timers;
 mod uring;
 
 use crate::io::Io;
-use crate::io::timer::Jitter;
-use crate::io::timer::Now;
+use crate::io::timer::{Jitter, Now};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Tally;
 use crate::session::Sessions;
@@ -51,7 +50,7 @@ use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use slab::Slab;
 
-use crate::fanout::marks::Fanout;
+use crate::fanout::Fanout;
 use crate::fanout::recent::Recent;
 use crate::io::timer::TICK_MS;
 use crate::io::tls::TlsSession;

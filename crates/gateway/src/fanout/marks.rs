@@ -1,54 +1,57 @@
-//! From mail to sockets: a message is marked at every connection it is for, and each connection is
-//! written to once with all that is marked.
+//! Which messages under way one connection still has to get, one bit each.
 //!
-//! The messages under way sit in a ring of 64; a connection remembers those it still has to get as
-//! one bit each, so marking costs neither an allocation nor a reference count, and a burst to one
-//! topic becomes one `writev` a connection. Connections of direct messages are written first; those
-//! of topics follow in slices, and between two slices the loop looks at everything else. So a hot
-//! topic delays a direct message by a slice, not by its whole audience ([`crate::fanout::overtake`]), and a
-//! connection that gets both gets them in the order in which they came.
+//! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a connection.
 //!
-//! Invariants: bits are set only for frames in the ring ([`crate::fanout::ring`]); a frame leaves it when
-//! nobody waits for it.
+//! Invariant: a bit is set only for a frame in the ring ([`crate::fanout::ring`]).
 
-use std::collections::VecDeque;
-
-use noroshi_types::{Message, NotificationId, Outcome, Presence, When};
-
-use crate::fanout::overtake::Stalled;
-use crate::fanout::recent::Recent;
-use crate::fanout::ring::Ring;
-
-pub(crate) struct Fanout {
-    pub(crate) ring: Ring,
-    pub(crate) stalled: Stalled,
-    /// Slots with bits. A slot may be named twice; the second time nothing is left to do.
-    pub(crate) urgent: VecDeque<u32>,
-    pub(crate) topic: VecDeque<u32>,
-    /// Every message up to this id, in the order of commits, was marked: none of them waits.
-    pub(crate) offered: NotificationId,
-    /// What was offered lately, where it may be offered again.
-    pub(crate) recent: Recent,
+/// Eight bytes and a flag in every connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// Bit = place in the ring. Two halves, since an aligned `u64` would cost every connection padding.
+    halves: [u32; 2],
+    /// In the queue of those that are written to first.
+    pub(super) is_urgent: bool,
 }
 
-impl Fanout {
-    pub(crate) fn new(recent: Recent) -> Self {
-        Self {
-            recent,
-            ring: Ring::new(),
-            stalled: Stalled::default(),
-            urgent: VecDeque::new(),
-            topic: VecDeque::new(),
-            offered: NotificationId::from_bytes([0; 16]),
+impl Marks {
+    /// Nothing is marked.
+    pub(crate) fn is_empty(self) -> bool {
+        self.halves == [0, 0]
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.halves[1]) << 32 | u64::from(self.halves[0])
+    }
+
+    pub(super) fn set(&mut self, place: usize) {
+        self.halves[place / 32] |= 1 << (place % 32);
+    }
+
+    /// Takes all bits off.
+    pub(super) fn take(&mut self) -> u64 {
+        let bits = self.bits();
+        *self = Self::default();
+        bits
+    }
+
+    /// The place of the only message that is marked.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn only(self) -> Option<usize> {
+        (self.bits().count_ones() == 1).then(|| self.bits().trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_its_bit() {
+        let mut marks = Marks::default();
+        for place in 0..64 {
+            marks.set(place);
+            assert_eq!(marks.take(), 1 << place);
+            assert!(marks.is_empty());
         }
     }
-
-    pub(crate) fn has_work(&self) -> bool {
-        !self.urgent.is_empty() || !self.topic.is_empty()
-    }
-}
-
-/// Whether the presence gate lets a message pass; what is told if not.
-pub(crate) fn gate(message: &Message, presence: Presence) -> Option<Outcome> {
-    (message.when == When::Active && presence != Presence::Active).then_some(Outcome::Inactive)
 }

@@ -13,6 +13,7 @@ use std::hash::BuildHasherDefault;
 use hashbrown::HashSet;
 use noroshi_types::{Message, NotificationId, When};
 
+use crate::fanout::Received;
 use crate::session::registry::KeyHasher;
 use crate::wire::dispatch::Dispatch;
 
@@ -60,15 +61,10 @@ impl Recent {
         self.is_kept && self.seen.contains(&of_topic(id))
     }
 
-    /// Whether a connection has a message already: pages of its backlog, which reach up to `watermark`, brought it; or it
-    /// is offered again, and was there when the log-in read the store (`as_of`) or was offered before.
-    pub(crate) fn is_known(
-        &self,
-        dispatch: &Dispatch,
-        watermark: NotificationId,
-        as_of: NotificationId,
-        generation: u64,
-    ) -> bool {
+    /// Whether a connection has a message already: pages of its backlog brought it; or it is offered again, and was there
+    /// when the log-in read the store or was offered before.
+    pub(crate) fn is_known(&self, dispatch: &Dispatch, received: Received) -> bool {
+        let Received { watermark, as_of, generation } = received;
         let id = dispatch.message.id;
         dispatch.is_paged(watermark) || dispatch.again && (id <= as_of || self.has(id, generation))
     }

@@ -8,9 +8,11 @@
 
 use std::sync::Arc;
 
-use noroshi_types::DeviceNum;
+use noroshi_telemetry::Histogram;
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use smallvec::SmallVec;
 
+use crate::session::outcome::Outcomes;
 use crate::wire::dispatch::Dispatch;
 
 /// One bit each of `Connection::pending`.
@@ -20,18 +22,82 @@ const DIRECT_PLACES: u32 = 8;
 
 /// A message under way.
 pub(crate) struct Frame {
-    pub(crate) dispatch: Arc<Dispatch>,
-    /// In the order in which they came.
+    dispatch: Arc<Dispatch>,
+    /// In the order in which they arrived.
     number: u64,
-    pub(crate) waiting: u32,
+    waiting: u32,
     /// Written since the latency was last observed.
-    pub(crate) unobserved: u64,
-    pub(crate) written: Vec<DeviceNum>,
-    pub(crate) inactive: Vec<DeviceNum>,
-    pub(crate) slow: Vec<DeviceNum>,
-    pub(crate) offline: Vec<DeviceNum>,
-    /// Sessions that were gone when their mail came.
-    pub(crate) gone: u64,
+    unobserved: u64,
+    written: Vec<DeviceNum>,
+    inactive: Vec<DeviceNum>,
+    slow: Vec<DeviceNum>,
+    offline: Vec<DeviceNum>,
+    /// Sessions that were gone when their mail arrived.
+    gone: u64,
+}
+
+impl Frame {
+    pub(crate) fn dispatch(&self) -> &Arc<Dispatch> {
+        &self.dispatch
+    }
+
+    /// A connection gets the message, or does not: it waits no longer.
+    pub(crate) fn end_wait(&mut self) {
+        self.waiting -= 1;
+    }
+
+    /// A connection waits for the message.
+    pub(super) fn begin_wait(&mut self) {
+        self.waiting += 1;
+    }
+
+    pub(crate) fn add_written(&mut self, device: DeviceNum) {
+        self.unobserved += 1;
+        self.written.push(device);
+    }
+
+    /// The device is not active, and the message is for active devices only.
+    pub(crate) fn add_inactive(&mut self, device: DeviceNum) {
+        self.inactive.push(device);
+    }
+
+    /// The device has too much unsent.
+    pub(crate) fn add_slow(&mut self, device: DeviceNum) {
+        self.slow.push(device);
+    }
+
+    pub(crate) fn add_offline(&mut self, device: DeviceNum) {
+        self.offline.push(device);
+    }
+
+    /// A session was gone when its mail arrived.
+    pub(crate) fn add_gone(&mut self) {
+        self.gone += 1;
+    }
+
+    /// Observes how long those waited that it was written to since the last call.
+    pub(crate) fn observe_latency(&mut self, latencies: &Histogram, now: Timestamp) {
+        if self.unobserved > 0 {
+            let latency = now.saturating_since(self.dispatch.message.sent_at);
+            latencies.observe_many(latency, std::mem::take(&mut self.unobserved));
+        }
+    }
+
+    /// Reports what became of the message.
+    pub(crate) fn report(self, outcomes: &mut Outcomes, now: Timestamp) {
+        let message = &self.dispatch.message;
+        // A message that is kept for absent devices is not lost by their absence.
+        let gone = if self.dispatch.is_stored() || message.topic.is_some() { 0 } else { self.gone };
+        outcomes.wrote(message.app, self.written.len());
+        for (outcome, devices, unknown) in [
+            (Outcome::Written, self.written, 0),
+            (Outcome::Inactive, self.inactive, 0),
+            (Outcome::Slow, self.slow, 0),
+            (Outcome::Offline, self.offline, gone),
+        ] {
+            outcomes.many(message.id, outcome, devices, unknown, now);
+        }
+    }
 }
 
 pub(crate) struct Ring {

@@ -2,7 +2,7 @@
 
 use crate::gateway::Gateway;
 use crate::gateway::acceptor::OVER_MAX;
-use crate::lifecycle::phase::Origin;
+use crate::lifecycle::origin::Origin;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::shared::Shared;
 use std::net::{SocketAddr, TcpStream};

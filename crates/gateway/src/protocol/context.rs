@@ -16,12 +16,13 @@ use super::effect::Effect;
 use super::requests::{At, Completed, Inbox, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
-use crate::fanout::ring::Ring;
+use crate::fanout::Fanout;
+use crate::fanout::marks::Marks;
 use crate::io::timer::{Jitter, Now};
-use crate::lifecycle::phase::Phase;
 use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
 use crate::session::permission::Decided;
+use crate::session::phase::{Phase, Ping};
 use crate::session::registry::{Address, Session};
 use crate::session::topic_index::{Subscription, TopicIndex};
 use crate::wire::{Framing, Protocol};
@@ -58,9 +59,7 @@ impl Facts {
 pub(crate) struct Timers<'a> {
     pub(crate) timeout_tick: &'a mut u32,
     pub(crate) deadline_tick: &'a mut u32,
-    pub(crate) ping_out: &'a mut bool,
-    /// The client sent something since the last ping.
-    pub(crate) heard: &'a mut bool,
+    pub(crate) ping: &'a mut Ping,
 }
 
 /// Up to where the session's messages were sent.
@@ -68,9 +67,9 @@ pub(crate) struct Progress<'a> {
     pub(crate) catch_up: &'a mut Option<Box<CatchUp>>,
     pub(crate) subscriptions: &'a [Subscription],
     pub(crate) topics: &'a TopicIndex,
-    pub(crate) ring: &'a Ring,
-    /// Frames of the ring that wait for the connection.
-    pub(crate) pending: u64,
+    pub(crate) fanout: &'a Fanout,
+    /// Messages under way that wait for the connection.
+    pub(crate) marks: Marks,
     /// Messages up to here were offered, or existed when the log-in was read.
     pub(crate) offered: NotificationId,
     pub(crate) watermark: NotificationId,
@@ -84,10 +83,7 @@ impl Progress<'_> {
 
     /// A place, or the one before the first message that is marked for the connection and not offered yet.
     pub(crate) fn before_marked(&self, to: Place) -> Place {
-        let places = self.ring.in_order(self.pending);
-        let marked = places.iter().filter_map(|place| self.ring.frame(*place));
-        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
-        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+        self.fanout.before_marked(self.marks, to)
     }
 
     /// Up to where the connection was sent what only filters with wildcards match; at least `floor`.
@@ -241,5 +237,4 @@ impl Context<'_> {
             false => self.services.may_publish(session.app, topic),
         }
     }
-
 }

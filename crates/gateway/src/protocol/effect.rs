@@ -29,7 +29,11 @@ pub(crate) enum Effect {
     StartTls(Box<TlsSession>),
 
     /// Check a token. Outcome: [`Reply::Verified`].
-    Verify { token: Option<Box<str>>, app: Option<Box<str>>, request: Box<dyn Operation> },
+    Verify {
+        token: Option<Box<str>>,
+        app: Option<Box<str>>,
+        request: Box<dyn Operation>,
+    },
     /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
     Attach(Box<Attach>),
     /// End the session; the connection waits for another log-in.
@@ -39,17 +43,31 @@ pub(crate) enum Effect {
     /// Count and log a refused log-in.
     ReportRefusal(Box<str>),
     /// Ask the connection of `at` to leave its session if that has the id. `Adapter::handle_predecessor_gone` follows.
-    Resume { at: Address, id: Box<str> },
+    Resume {
+        at: Address,
+        id: Box<str>,
+    },
     /// Close another session.
-    CloseSession { at: Address, reason: CloseReason },
+    CloseSession {
+        at: Address,
+        reason: CloseReason,
+    },
 
     /// Let topic rules decide. Outcome: [`Reply::Decided`].
     Authorize(Box<dyn Operation>),
     /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, request: Option<Box<dyn Operation>> },
+    Subscribe {
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+        request: Option<Box<dyn Operation>>,
+    },
     /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
     /// topic's retained message, for a topic that is subscribed already too.
-    SubscribeTopic { topic: Topic, durable: bool, retained: Option<bool> },
+    SubscribeTopic {
+        topic: Topic,
+        durable: bool,
+        retained: Option<bool>,
+    },
     Unsubscribe(Vec<Topic>),
     /// Deliver messages of all topics that a filter matches.
     AddFilter(Box<str>),
@@ -67,13 +85,19 @@ pub(crate) enum Effect {
     Reread(Option<NotificationId>),
     SetPresence(Presence),
     /// Replace the session's token. Outcome: [`Reply::Renewed`].
-    RenewToken { token: Box<str>, request: Box<dyn Operation> },
+    RenewToken {
+        token: Box<str>,
+        request: Box<dyn Operation>,
+    },
 
     /// Go on behind the effects before this one. Outcome: [`Reply::Continue`].
     Continue(Box<dyn Operation>),
 
     /// A stanza for another session of this shard.
-    Relay { to: Address, stanza: Bytes },
+    Relay {
+        to: Address,
+        stanza: Bytes,
+    },
 
     /// Keep a text frame until the log-in has its outcome.
     KeepEarly(Box<str>),

@@ -17,11 +17,11 @@ use noroshi_store::Place;
 use noroshi_types::{CloseReason, Timestamp};
 use tokio::sync::Semaphore;
 
-use crate::session::parking::Capacity;
 use crate::io::timer::ticks;
 use crate::metrics::Metrics;
 use crate::protocol::context::Context;
 use crate::protocol::services::Services;
+use crate::session::parking::Capacity;
 use crate::session::registry::Session;
 use crate::wire::Protocol;
 
@@ -53,10 +53,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
-        Self {
-            sessions: ParkedSessions::new(now, capacity),
-            scan_pages: Semaphore::new(scan::PAGES_AT_ONCE),
-        }
+        Self { sessions: ParkedSessions::new(now, capacity), scan_pages: Semaphore::new(scan::PAGES_AT_ONCE) }
     }
 
     pub(crate) fn observe(&self, metrics: &Metrics) {

@@ -6,6 +6,7 @@
 //! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames a
 //! second bounds how often. A frame that is not allowed in the connection's state closes it.
 
+use crate::session::phase::Ping;
 use noroshi_delivery::rules::Reason;
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode};
@@ -16,8 +17,8 @@ use super::context::Context;
 use super::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
 use crate::io::timer::ticks;
-use crate::lifecycle::phase::Phase;
 use crate::session::login::Begun;
+use crate::session::phase::Phase;
 use crate::session::verification::close_reason;
 use crate::wire::Protocol;
 
@@ -87,12 +88,12 @@ impl Adapter for Native {
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         let (interval, timeout) = (cx.config().ping_interval, cx.config().ping_timeout);
         let (tick, timeout) = (cx.now.tick, ticks(timeout));
-        if !*cx.timers.ping_out {
-            (*cx.timers.ping_out, *cx.timers.heard) = (true, false);
+        if *cx.timers.ping == Ping::None {
+            *cx.timers.ping = Ping::Sent;
             cx.set_timeout(tick.saturating_add(timeout));
             cx.send(ws::frame(Opcode::Ping, &[]));
-        } else if *cx.timers.heard {
-            *cx.timers.ping_out = false;
+        } else if *cx.timers.ping == Ping::Answered {
+            *cx.timers.ping = Ping::None;
             let next = cx.now.tick_after(interval).saturating_sub(timeout);
             cx.set_timeout(next.max(tick + 1));
         } else {

@@ -114,7 +114,11 @@ protocols! { $
 }
 
 /// What the connections of single protocols share.
-pub(crate) fn services(config: &mut Config, now: Timestamp, capacity: Capacity) -> Vec<Box<dyn Any + Send + Sync>> {
+pub(crate) fn services(
+    config: &mut Config,
+    now: Timestamp,
+    capacity: Capacity,
+) -> Vec<Box<dyn Any + Send + Sync>> {
     vec![
         Box::new(super::mqtt::Service::new(now, capacity)),
         Box::new(super::xmpp::Service::new(&mut config.xmpp, capacity)),
@@ -125,8 +129,12 @@ impl Conversation {
     /// The adapter of a connection that stores none: it has no state of its own.
     pub(crate) fn stateless(protocol: Protocol, framing: Framing) -> Option<Self> {
         match (protocol, framing) {
-            (Protocol::Native, Framing::Events | Framing::GzipEvents) => Some(Self::Events(super::sse::Events)),
-            (Protocol::Native, framing) if framing.is_websocket() => Some(Self::Native(super::native::Native)),
+            (Protocol::Native, Framing::Events | Framing::GzipEvents) => {
+                Some(Self::Events(super::sse::Events))
+            }
+            (Protocol::Native, framing) if framing.is_websocket() => {
+                Some(Self::Native(super::native::Native))
+            }
             (Protocol::Echo, framing) if framing.is_websocket() => Some(Self::Echo(super::echo::Echo)),
             _ => None,
         }

@@ -11,8 +11,8 @@ use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, Timestamp, Topic};
 
 use crate::config::Config;
-use crate::rate::Rate;
 use crate::metrics::Metrics;
+use crate::rate::Rate;
 use crate::session::registry::Registry;
 
 pub(crate) struct Services {

@@ -128,9 +128,7 @@ impl SocketIo {
         let interval_ms = config.engine.ping_interval_ms;
         let app = match mount {
             Mount::Devices => App::Device(Conversation::new(now_ms, &config.conversation)),
-            Mount::Namespaces => {
-                App::Namespaces(Echo::new(SessionId(number), now_ms, &config.conversation))
-            }
+            Mount::Namespaces => App::Namespaces(Echo::new(SessionId(number), now_ms, &config.conversation)),
             Mount::Raw => App::Raw,
         };
         let early_ms = if interval_ms >= SPREAD_FROM_MS { jitter(interval_ms / 2) } else { 0 };

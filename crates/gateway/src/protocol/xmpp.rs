@@ -20,13 +20,13 @@ use noroshi_protocol::xmpp::{self, Action, Context as Cx, Conversation, Framer, 
 use noroshi_types::{AppId, CloseReason, Timestamp};
 
 use crate::config::xmpp::Config;
-use crate::lifecycle::phase::Phase;
 use crate::metrics::Metrics;
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
 use crate::protocol::services::Services;
 use crate::rate::{Bucket, Rate};
 use crate::session::parking::Capacity;
+use crate::session::phase::Phase;
 use crate::session::registry::Key;
 use crate::wire::{Framing, Protocol};
 

@@ -85,7 +85,7 @@ pub(crate) struct CatchUp {
     recoveries: VecDeque<Recovery>,
     /// Of the last page written: allowed to be unsent besides the usual.
     pub(crate) page_bytes: usize,
-    /// Of a page, where the conversation had no room for more ([`crate::fanout::offering`]).
+    /// Of a page, where the conversation had no room for more ([`crate::fanout::batch`]).
     rest: Vec<Paged>,
     /// Nothing goes on before the client confirms.
     pub(crate) waits_for_room: bool,

@@ -2,8 +2,9 @@
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
 use crate::rate::Bucket;
+use crate::session::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};

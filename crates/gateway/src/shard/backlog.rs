@@ -1,8 +1,8 @@
 //! Reads for connections that catch up, and what they bring.
 
-use crate::lifecycle::phase::Phase;
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
@@ -129,13 +129,13 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || connection.knows(dispatch, &self.fanout.recent) {
+        if late || logged || !fresh || self.fanout.recent().is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
             return;
         }
-        let outcome = match crate::fanout::marks::gate(message, session.presence()) {
+        let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
             None if connection.talk.is_some() => {
                 let released = self.release_to_talk(slot, dispatch);
@@ -175,11 +175,12 @@ impl Shard {
             else {
                 continue;
             };
+            let offered = connection.offered_to(self.fanout.offered());
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
             let wild = connection.talk.as_ref().and_then(|talk| talk.wildcards_since());
-            catch_up.ask_at(Place::of(connection.as_of.max(self.fanout.offered)));
+            catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
@@ -312,11 +313,8 @@ impl Shard {
 
     /// A place, or the one before what is marked at a connection and not offered.
     pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let pending = self.connections.get(slot as usize).map_or(0, |connection| connection.pending);
-        let places = self.fanout.ring.in_order(pending);
-        let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
-        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
-        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
+        let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
+        self.fanout.before_marked(marks.unwrap_or_default(), to)
     }
 
     /// A page of the backlog.
@@ -331,7 +329,7 @@ impl Shard {
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let recent = &mut self.fanout.recent;
+        let recent = self.fanout.recent_mut();
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
@@ -377,7 +375,7 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.recent.note_page(message, connection.generation);
+                    self.fanout.recent_mut().note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
@@ -446,7 +444,7 @@ impl Shard {
     pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = self.sessions.topics.own(&connection.topics);
-        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));

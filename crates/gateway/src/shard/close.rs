@@ -1,7 +1,7 @@
 //! Every way out of a connection.
 
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::reconnect;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
@@ -117,8 +117,7 @@ impl Shard {
                 session: session_id,
                 reason,
             });
-            let bits = std::mem::take(&mut connection.pending);
-            self.fanout.ring.forget(bits, Some(session.num));
+            self.fanout.forget(&mut connection.marks, session.num);
             self.shared.registry.detach(&session);
             // It got messages a moment ago, and may have confirmed them before it read that it is to go.
             let moves = matches!(

@@ -1,13 +1,12 @@
 //! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
 //! timer or a channel while the connection is idle, and the size is asserted.
 
-use crate::fanout::recent::Recent;
-use crate::lifecycle::phase::Origin;
-use crate::lifecycle::phase::Phase;
+use crate::fanout::marks::Marks;
+use crate::fanout::{Received, Recipient};
+use crate::lifecycle::origin::Origin;
+use crate::session::phase::{Phase, Ping};
 use crate::session::topic_index::Subscription;
-use crate::wire::Framing;
-use crate::wire::Protocol;
-use crate::wire::dispatch::Dispatch;
+use crate::wire::{Framing, Protocol};
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
@@ -57,8 +56,6 @@ pub(crate) struct Connection {
     /// Unique on the node; drawn anew when a log-in begins, so of two of one device the later
     /// log-in is the newer.
     pub(crate) generation: u64,
-    /// Frames of the shard's ring that wait to be written; bit = place in the ring.
-    pub(crate) pending: u64,
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) session: Option<Arc<Session>>,
     /// Counts for the app's quota of connections, from the log-in on.
@@ -88,11 +85,8 @@ pub(crate) struct Connection {
     pub(crate) framing: Framing,
     /// Decided once; recorded when the connection is removed.
     pub(crate) close_reason: Option<CloseReason>,
-    pub(crate) ping_out: bool,
-    /// Anything came since the last ping went out.
-    pub(crate) heard: bool,
-    /// In the list of those to be written first.
-    pub(crate) urgent: bool,
+    pub(crate) ping: Ping,
+    pub(crate) marks: Marks,
     /// The write side was ended.
     pub(crate) ended: bool,
     pub(crate) origin: Origin,
@@ -108,7 +102,6 @@ impl Connection {
         Self {
             socket,
             generation,
-            pending: 0,
             opening: None,
             session: None,
             permit: None,
@@ -128,9 +121,8 @@ impl Connection {
             protocol: Protocol::Http,
             framing: Framing::Stream,
             close_reason: None,
-            ping_out: false,
-            heard: false,
-            urgent: false,
+            ping: Ping::None,
+            marks: Marks::default(),
             ended: false,
             origin: Origin::Admitted,
         }
@@ -151,9 +143,25 @@ impl Connection {
         matches!(self.framing, Framing::Events | Framing::GzipEvents)
     }
 
-    /// Whether it has a message already.
-    pub(crate) fn knows(&self, dispatch: &Dispatch, recent: &Recent) -> bool {
-        recent.is_known(dispatch, self.watermark, self.as_of, self.generation)
+    pub(crate) fn received(&self) -> Received {
+        Received { watermark: self.watermark, as_of: self.as_of, generation: self.generation }
+    }
+
+    /// The connection as the recipient of a message.
+    pub(crate) fn recipient(&mut self, slot: u32) -> Recipient<'_> {
+        let received = self.received();
+        Recipient {
+            slot,
+            session: self.session.as_deref().filter(|_| self.phase == Phase::Open),
+            catch_up: self.catch_up.as_deref_mut(),
+            marks: &mut self.marks,
+            received,
+        }
+    }
+
+    /// What was offered to the shard's sessions up to `offered`, or was there when this one logged in.
+    pub(crate) fn offered_to(&self, offered: NotificationId) -> NotificationId {
+        self.as_of.max(offered)
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {

@@ -19,7 +19,7 @@ use super::mailbox::Reply as Mailed;
 use super::shared::Shared;
 use crate::fanout::mail::Mail;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
 use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
 use crate::protocol::legs::PollingSessions;
@@ -27,6 +27,7 @@ use crate::protocol::registry::Conversation;
 use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::Begun;
 use crate::session::operation::Operation;
+use crate::session::phase::Phase;
 use crate::session::registry::Address;
 
 mod event_stream;
@@ -135,6 +136,7 @@ impl Shard {
             true => Some(CloseReason::Drain),
             false => (connection.origin == Origin::OverRate).then_some(CloseReason::Overloaded),
         };
+        let offered = connection.offered_to(fanout.offered());
         let facts = Facts {
             shard: *index,
             slot,
@@ -154,22 +156,18 @@ impl Shard {
             timers: Timers {
                 timeout_tick: &mut connection.ping_tick,
                 deadline_tick: &mut connection.deadline_tick,
-                ping_out: &mut connection.ping_out,
-                heard: &mut connection.heard,
+                ping: &mut connection.ping,
             },
             progress: Progress {
                 catch_up: &mut connection.catch_up,
                 subscriptions: &connection.topics,
                 topics: &self.sessions.topics,
-                ring: &fanout.ring,
-                pending: connection.pending,
-                offered: connection.as_of.max(fanout.offered),
+                fanout,
+                marks: connection.marks,
+                offered,
                 watermark: connection.watermark,
             },
-            peers: Peers {
-                network: &**shared,
-                has_mail: !inlet.mail.is_empty() || !fanout.stalled.is_empty(),
-            },
+            peers: Peers { network: &**shared, has_mail: !inlet.mail.is_empty() || fanout.has_stalled() },
             requests: &mut self.conversations.requests,
             inbox: &self.conversations.inbox,
             effects,
@@ -379,7 +377,8 @@ impl Shard {
         while let Some((app, (slot, generation))) = self.conversations.requests.scans.pop() {
             let is_there = self.at(slot, generation).is_some();
             let started = is_there
-                && self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Scan)) == Some(true);
+                && self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Scan))
+                    == Some(true);
             if !started {
                 self.conversations.requests.scans.done(app);
             }

@@ -1,12 +1,11 @@
 //! From mail to sockets.
 
+use crate::fanout::batch::{BATCH_BYTES, Batch, Outbound};
 use crate::fanout::mail::{Audience, Mail};
-use crate::fanout::marks::{Fanout, gate};
-use crate::fanout::offering::{BATCH_BYTES, Batch, Outbound};
-use crate::fanout::overtake::{Keys, STALLED_MAX, Stalled};
+use crate::fanout::marks::Marks;
 use crate::fanout::recent::Recent;
 use crate::fanout::ring::Frame;
-use crate::lifecycle::phase::Phase;
+use crate::fanout::{Output, Queue};
 use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
 use crate::session::catch_up::{CatchUp, Hold, Paged};
@@ -18,9 +17,6 @@ use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
 use bytes::Bytes;
 use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topic};
-use smallvec::SmallVec;
-use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -41,41 +37,42 @@ impl Shard {
         self.bury();
     }
 
-    /// Writes to a turn's share of what is marked.
-    pub(crate) fn write_marked(&mut self) {
-        self.write_queue(|fanout| &mut fanout.urgent, URGENT_PER_TURN);
-        self.write_queue(|fanout| &mut fanout.topic, TOPIC_PER_TURN);
-        self.finish_frames();
+    /// Whether [`Shard::next_mail`] has something.
+    pub(crate) fn has_next_mail(&self) -> bool {
+        self.fanout.can_resume_stalled() || self.fanout.can_admit() && !self.inlet.mail.is_empty()
     }
 
-    #[cfg(not(feature = "io-uring"))]
-    fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
-        self.write_each(queue, count);
-    }
-
-    /// Writes to at most `count` connections of a queue, one after the other.
-    pub(crate) fn write_each(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
-        for _ in 0..count {
-            let Some(slot) = self.next_marked(queue) else { break };
-            self.guard(Some(slot), |shard| shard.flush(slot));
+    /// The next mail that can be marked now, and whether it passes others.
+    fn next_mail(&mut self) -> Option<(Mail, bool)> {
+        if let Some(mail) = self.fanout.resume_stalled() {
+            return Some((mail, false));
         }
-    }
-
-    /// The next slot of a queue that still has bits: many have been written to on another occasion.
-    pub(crate) fn next_marked(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>) -> Option<u32> {
-        loop {
-            let slot = queue(&mut self.fanout).pop_front()?;
-            if self.connections.get(slot as usize).is_some_and(|connection| connection.pending != 0) {
-                return Some(slot);
+        while self.fanout.can_admit() {
+            let mail = self.inlet.mail.try_recv();
+            // What was lost came before anything that is taken from now on. Checked where no mail is left too: none may
+            // follow for long.
+            if self.mailbox().take_lost() {
+                self.resync(self.fanout.offered());
+            }
+            let (connections, topics) = (&self.connections, &self.sessions.topics);
+            let admitted = self.fanout.admit(mail.ok()?, |stalled, to| {
+                let connection = connections.get(to.slot as usize);
+                connection
+                    .filter(|connection| connection.generation == to.generation)
+                    .is_some_and(|connection| stalled.may_concern(to.slot, &connection.topics, topics))
+            });
+            if admitted.is_some() {
+                return admitted;
             }
         }
+        None
     }
 
     fn mark_mail(&mut self) {
         for _ in 0..MAIL_PER_TURN {
             let Some((mail, passes)) = self.next_mail() else { return };
             if !passes && let Some(dispatch) = mail.dispatch() {
-                self.note_offered(dispatch);
+                self.fanout.note_offered(dispatch);
             }
             self.mailbox().marked(&mail);
             match mail {
@@ -120,18 +117,16 @@ impl Shard {
         }
     }
 
-    fn note_offered(&mut self, dispatch: &Dispatch) {
-        if dispatch.is_ordered() {
-            self.fanout.offered = self.fanout.offered.max(dispatch.message.id);
-        }
-    }
-
     fn mark_direct(&mut self, dispatch: &Arc<Dispatch>, to: &[Address]) {
-        let place = self.fanout.ring.put(dispatch.clone(), to.len());
+        let place = self.fanout.begin(dispatch.clone(), to.len());
         for address in to {
             match self.at(address.slot, address.generation).is_some() {
-                true => self.mark(address.slot, place, None, true),
-                false => self.frame(place, |frame| frame.gone += 1),
+                true => self.mark(address.slot, place, None, Queue::Urgent),
+                false => {
+                    if let Some(frame) = self.fanout.frame_mut(place) {
+                        frame.add_gone();
+                    }
+                }
             }
         }
         self.end_frame(place);
@@ -145,7 +140,7 @@ impl Shard {
         };
         // One that was offered, from the log perhaps before it came by, is not offered once more.
         if let Some(dispatch) = dispatch
-            && self.fanout.recent.note_topic(&dispatch.message)
+            && self.fanout.recent_mut().note_topic(&dispatch.message)
         {
             self.mark_topic(&dispatch, index);
         }
@@ -190,9 +185,9 @@ impl Shard {
         }
         // In the order in which they came lie their sockets in the kernel's memory, and ours.
         slots.sort_unstable();
-        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
+        let place = self.fanout.begin(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, index, false);
+            self.mark(slot, place, index, Queue::Topic);
         }
         self.end_frame(place);
     }
@@ -228,68 +223,57 @@ impl Shard {
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| audience.condition.matches(|topic| hears(*slot, topic)));
-        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
+        let place = self.fanout.begin(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, None, false);
+            self.mark(slot, place, None, Queue::Topic);
         }
         self.end_frame(place);
     }
 
-    /// A frame that nobody waits for leaves the ring at once.
+    fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, queue: Queue) {
+        if let Some(connection) = self.connections.get_mut(slot as usize) {
+            self.fanout.mark(place, connection.recipient(slot), topic, queue);
+        }
+    }
+
+    /// A message that no connection waits for leaves the ring.
     fn end_frame(&mut self, place: usize) {
-        if let Some(frame) = self.fanout.ring.take_ended(place) {
-            self.tell_frame(frame);
+        if let Some(mut frame) = self.fanout.take_ended(place) {
+            let now = self.delivery.clock().now();
+            frame.observe_latency(&self.shared.metrics.written_seconds, now);
+            frame.report(&mut self.sessions.outcomes, now);
         }
     }
 
-    fn frame(&mut self, place: usize, change: impl FnOnce(&mut Frame)) {
-        if let Some(frame) = self.fanout.ring.frame_mut(place) {
-            change(frame);
+    /// Writes to a turn's share of what is marked.
+    pub(crate) fn write_marked(&mut self) {
+        self.write_queue(Queue::Urgent, URGENT_PER_TURN);
+        self.write_queue(Queue::Topic, TOPIC_PER_TURN);
+        for place in self.fanout.places() {
+            self.end_frame(place);
+        }
+        let now = self.delivery.clock().now();
+        self.fanout.observe_latencies(&self.shared.metrics.written_seconds, now);
+    }
+
+    #[cfg(not(feature = "io-uring"))]
+    fn write_queue(&mut self, queue: Queue, count: usize) {
+        self.write_each(queue, count);
+    }
+
+    /// Writes to at most `count` connections of a queue, one after the other.
+    pub(crate) fn write_each(&mut self, queue: Queue, count: usize) {
+        for _ in 0..count {
+            let Some(slot) = self.next_marked(queue) else { break };
+            self.guard(Some(slot), |shard| shard.flush(slot));
         }
     }
 
-    /// Marks a message at a connection, unless it is not for it now.
-    fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, urgent: bool) {
-        let (Some(connection), Some(frame)) =
-            (self.connections.get_mut(slot as usize), self.fanout.ring.frame_mut(place))
-        else {
-            return;
-        };
-        let Some(session) = connection.session.as_ref().filter(|_| connection.phase == Phase::Open) else {
-            frame.gone += 1;
-            return;
-        };
-        let dispatch = &frame.dispatch;
-        if gate(&dispatch.message, session.presence()).is_some() {
-            return frame.inactive.push(session.num);
-        }
-        if connection.knows(dispatch, &self.fanout.recent) {
-            return;
-        }
-        if session.holds_back(&dispatch.message) {
-            return; // it stays in the inbox
-        }
-        if let Some(catch_up) = &mut connection.catch_up {
-            match catch_up.hold(dispatch, topic) {
-                Hold::Held => return self.fanout.recent.note(dispatch, connection.generation, topic),
-                Hold::Missed => {
-                    if !dispatch.is_stored() {
-                        frame.slow.push(session.num);
-                    }
-                    return;
-                }
-                Hold::Not => {}
-            }
-        }
-        self.fanout.recent.note(dispatch, connection.generation, topic);
-        frame.waiting += 1;
-        if urgent && !connection.urgent {
-            connection.urgent = true;
-            self.fanout.urgent.push_back(slot);
-        } else if connection.pending == 0 && !urgent {
-            self.fanout.topic.push_back(slot);
-        }
-        connection.pending |= 1 << place;
+    pub(crate) fn next_marked(&mut self, queue: Queue) -> Option<u32> {
+        let connections = &self.connections;
+        let has_marks =
+            |slot| connections.get(slot as usize).is_some_and(|connection| !connection.marks.is_empty());
+        self.fanout.next(queue, has_marks)
     }
 
     /// Writes what is marked at a connection, in one write.
@@ -301,134 +285,59 @@ impl Shard {
     pub(crate) fn flush_written(&mut self, slot: u32, written: Option<usize>) {
         let Some((device, bits)) = self.take_marked(slot) else { return };
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let framing = connection.framing;
-        let places = self.fanout.ring.in_order(bits);
         if connection.talk.is_some() {
+            let places = self.fanout.in_order(bits);
             let outbound = self.offer_marked(slot, &places);
             return self.write_outbound(slot, outbound, None);
         }
-        let mut taken = 0;
-        if !connection.socket.has_unsent() {
-            let frames = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
-            let mut slices: SmallVec<[IoSlice<'_>; 8]> =
-                frames.map(|frame| IoSlice::new(frame.dispatch.encoded(framing))).collect();
-            let written = written.map_or_else(|| connection.socket.write(&mut slices), Ok);
-            drop(slices);
-            let Ok(count) = written else {
-                self.fanout.ring.forget(bits, Some(device));
-                return self.doom(slot, CloseReason::PeerReset);
-            };
-            taken = count;
-        }
-        self.tally.bytes_out += taken as u64;
-        let soft = self.shared.config.send_queue_soft_bytes;
-        for place in places {
-            let Some(frame) = self.fanout.ring.frame_mut(place) else { continue };
-            frame.waiting -= 1;
-            let bytes = frame.dispatch.encoded(framing);
-            if let Framing::Deflated(_) = framing {
-                self.tally.deflate.add(frame.dispatch.encoded(Framing::WebSocket).len(), bytes.len());
+        let out = Output {
+            socket: &mut connection.socket,
+            framing: connection.framing,
+            written,
+            soft_bytes: self.shared.config.send_queue_soft_bytes,
+            now_tick: self.now.tick,
+        };
+        let (trailers, is_gzip) = (&mut self.trailers, connection.framing == Framing::GzipEvents);
+        let sent = |dispatch: &Dispatch| {
+            if is_gzip {
+                trailers.add(slot, dispatch.gzip());
             }
-            if taken >= bytes.len() {
-                taken -= bytes.len();
-            } else if taken == 0 && !frame.dispatch.is_stored() && connection.unsent_bytes() > soft {
-                self.tally.slow_drops += 1;
-                frame.slow.push(device);
-                continue;
-            } else {
-                connection.socket.keep(bytes.clone(), std::mem::take(&mut taken), self.now.tick);
-            }
-            if framing == Framing::GzipEvents {
-                self.trailers.add(slot, frame.dispatch.gzip());
-            }
-            self.tally.messages_out[connection.protocol as usize] += 1;
-            connection.frames.grant(1);
-            frame.unobserved += 1;
-            frame.written.push(device);
-        }
+        };
+        let Ok(written) = self.fanout.write(device, bits, out, sent) else {
+            return self.doom(slot, CloseReason::PeerReset);
+        };
+        connection.frames.grant(written.messages);
+        self.tally.bytes_out += written.bytes as u64;
+        self.tally.slow_drops += written.dropped;
+        self.tally.deflate.merge(written.deflate);
+        self.tally.messages_out[connection.protocol as usize] += u64::from(written.messages);
         self.check_tail(slot);
     }
 
     /// Takes a connection's bits off it. None if there are none, or nobody to write to.
     pub(crate) fn take_marked(&mut self, slot: u32) -> Option<(DeviceNum, u64)> {
         let connection = self.connections.get_mut(slot as usize)?;
-        connection.urgent = false;
-        let bits = std::mem::take(&mut connection.pending);
-        if bits == 0 {
-            return None;
-        }
-        let device = connection.session.as_ref().map(|session| session.num);
-        if device.is_none() || !connection.is_alive() {
-            self.fanout.ring.forget(bits, device);
-            return None;
-        }
-        device.map(|device| (device, bits))
+        let (device, is_alive) =
+            (connection.session.as_ref().map(|session| session.num), connection.is_alive());
+        self.fanout.take_marks(&mut connection.marks, device, is_alive)
     }
 
-    /// Frees frames that all have, and observes how long they took.
-    fn finish_frames(&mut self) {
-        for place in self.fanout.ring.taken() {
-            self.end_frame(place);
-        }
-        let now = self.delivery.clock().now();
-        for frame in self.fanout.ring.frames_mut() {
-            if frame.unobserved > 0 {
-                let latency = now.saturating_since(frame.dispatch.message.sent_at);
-                self.shared
-                    .metrics
-                    .written_seconds
-                    .observe_many(latency, std::mem::take(&mut frame.unobserved));
-            }
-        }
-    }
-
-    fn tell_frame(&mut self, frame: Frame) {
-        let message = &frame.dispatch.message;
-        let now = self.delivery.clock().now();
-        if frame.unobserved > 0 {
-            let latency = now.saturating_since(message.sent_at);
-            self.shared.metrics.written_seconds.observe_many(latency, frame.unobserved);
-        }
-        // What is kept for who is away is not lost by being away.
-        let gone = if frame.dispatch.is_stored() || message.topic.is_some() { 0 } else { frame.gone };
-        self.sessions.outcomes.wrote(message.app, frame.written.len());
-        for (outcome, devices, unknown) in [
-            (Outcome::Written, frame.written, 0),
-            (Outcome::Inactive, frame.inactive, 0),
-            (Outcome::Slow, frame.slow, 0),
-            (Outcome::Offline, frame.offline, gone),
-        ] {
-            self.sessions.outcomes.many(message.id, outcome, devices, unknown, now);
-        }
-    }
-
-    /// After a panic on one connection, which may have taken its bits off and written to nobody: frames
-    /// that nobody has a bit for would never leave the ring.
+    /// After a panic on one connection, which may have taken its bits off and written to nobody: messages that nobody
+    /// has a bit for would never leave the ring.
     pub(crate) fn recount_frames(&mut self) {
-        let pending = self.connections.iter().map(|(_, connection)| connection.pending);
-        self.fanout.ring.recount(pending);
+        self.fanout.recount(self.connections.iter().map(|(_, connection)| connection.marks));
     }
 
-    /// After a panic while marking: nothing under way can be trusted, so it is dropped and what is kept
-    /// is read again.
+    /// After a panic while marking: nothing under way can be trusted, so it is dropped and what is kept is read again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
         tracing::error!(shard = self.index, "a delivery panicked; backlogs are read again");
         for (_, connection) in &mut self.connections {
-            connection.pending = 0;
-            connection.urgent = false;
+            connection.marks = Marks::default();
         }
-        // Every session reads on behind its own watermark: it may hear again what it did not confirm.
-        for mail in
-            std::mem::replace(&mut self.fanout, Fanout::new(Recent::new(self.shared.registry.is_shared())))
-                .stalled
-                .into_mail()
-        {
-            match mail.dispatch() {
-                Some(_) => self.mailbox().marked(&mail),
-                // What a connection hears is not read again.
-                None => self.fanout.stalled.push(mail, SmallVec::new()),
-            }
+        // Every session reads on behind its own watermark: it may receive again what it did not confirm.
+        for mail in self.fanout.rebuild(Recent::new(self.shared.registry.is_shared())) {
+            self.mailbox().marked(&mail);
         }
         self.resync(NotificationId::from_bytes([0; 16]));
     }
@@ -439,17 +348,19 @@ impl Shard {
         let Outbound { mut batch, mut confirmed, mut failed } = Outbound::default();
         let soft = self.shared.config.send_queue_soft_bytes;
         for place in places {
-            let Some(frame) = self.fanout.ring.frame_mut(*place) else { continue };
-            frame.waiting -= 1;
+            let Some(frame) = self.fanout.frame_mut(*place) else { continue };
+            frame.end_wait();
             let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
             let Some(device) = connection.session.as_ref().map(|session| session.num) else { continue };
-            let dispatch = frame.dispatch.clone();
+            let dispatch = frame.dispatch().clone();
             // Behind one that waits for room all wait that have an order.
             if let Some(catch_up) = &mut connection.catch_up {
                 match catch_up.hold(&dispatch, None) {
                     Hold::Held => continue,
                     Hold::Missed => {
-                        frame.slow.extend((!dispatch.is_stored()).then_some(device));
+                        if !dispatch.is_stored() {
+                            frame.add_slow(device);
+                        }
                         continue;
                     }
                     Hold::Not => {}
@@ -457,7 +368,7 @@ impl Shard {
             }
             if !dispatch.is_stored() && connection.unsent_bytes() > soft {
                 self.tally.slow_drops += 1;
-                frame.slow.push(device);
+                frame.add_slow(device);
                 continue;
             }
             match offer(
@@ -471,8 +382,7 @@ impl Shard {
                 Fate::Written { confirmed: nobody_will } => {
                     self.tally.messages_out[connection.protocol as usize] += 1;
                     grant(connection, 1);
-                    frame.unobserved += 1;
-                    frame.written.push(device);
+                    frame.add_written(device);
                     confirmed
                         .extend((nobody_will && dispatch.message.wants_ack()).then_some(dispatch.message.id));
                 }
@@ -482,7 +392,7 @@ impl Shard {
                 Fate::Full if dispatch.is_ordered() => self.park(slot, &dispatch),
                 Fate::Full => {
                     self.tally.slow_drops += 1;
-                    frame.slow.push(device);
+                    frame.add_slow(device);
                 }
             }
             if batch.bytes() >= BATCH_BYTES {
@@ -643,83 +553,6 @@ impl Shard {
             self.advance(slot);
         }
     }
-
-    /// Whether [`Shard::next_mail`] has something.
-    pub(crate) fn has_next_mail(&self) -> bool {
-        let Fanout { ring, stalled, .. } = &self.fanout;
-        ring.has_room_for_topics() && !stalled.is_empty()
-            || ring.has_room() && stalled.mail.len() < STALLED_MAX && !self.inlet.mail.is_empty()
-    }
-
-    /// The next mail that can be marked now, and whether it passes others.
-    pub(crate) fn next_mail(&mut self) -> Option<(Mail, bool)> {
-        if self.fanout.ring.has_room_for_topics()
-            && let Some(mail) = self.fanout.stalled.pop()
-        {
-            return Some((mail, false));
-        }
-        while self.fanout.ring.has_room() && self.fanout.stalled.mail.len() < STALLED_MAX {
-            let mail = self.inlet.mail.try_recv();
-            // What was lost came before anything that is taken from now on. Looked for where nothing is
-            // left as well: nothing may follow for long.
-            if self.mailbox().take_lost() {
-                self.resync(self.fanout.offered);
-            }
-            let mail = mail.ok()?;
-            if self.fanout.ring.has_room_for_topics() && self.fanout.stalled.is_empty() {
-                return Some((mail, false));
-            }
-            if let Some(mail) = self.pass(mail) {
-                return Some((mail, true));
-            }
-        }
-        None
-    }
-
-    /// What of a mail can go on past those that wait; the rest waits behind them.
-    fn pass(&mut self, mail: Mail) -> Option<Mail> {
-        let mut topics = Keys::new();
-        match mail {
-            Mail::Direct { dispatch, to } => {
-                let (wait, pass): (Vec<_>, Vec<_>) = to.into_iter().partition(|to| self.waits(*to));
-                if !wait.is_empty() {
-                    self.fanout.stalled.push(Mail::Direct { dispatch: dispatch.clone(), to: wait }, topics);
-                }
-                return (!pass.is_empty()).then_some(Mail::Direct { dispatch, to: pass });
-            }
-            Mail::Topic { key, .. } => topics.push(key),
-            Mail::Condition { ref audience, .. } => {
-                topics.extend(audience.topics.iter().map(|(_, key)| *key));
-                // Else who hears none of its topics is not meant.
-                topics.extend(audience.condition.matches_none().then_some(audience.everyone));
-            }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Stanza { .. }
-            | Mail::Offered { .. }
-            | Mail::Reread { .. } => {}
-        }
-        self.fanout.stalled.push(mail, topics);
-        None
-    }
-
-    /// Whether something that waits may be for this connection.
-    fn waits(&self, to: Address) -> bool {
-        let Stalled { by_topic, by_slot, .. } = &self.fanout.stalled;
-        let connection = self.connections.get(to.slot as usize);
-        let Some(connection) = connection.filter(|connection| connection.generation == to.generation) else {
-            return false;
-        };
-        if by_slot.contains_key(&to.slot) {
-            return true;
-        }
-        // Whichever are fewer: a device may hear 1,000 topics, and a request name 10,000 devices.
-        if by_topic.len() < connection.topics.len() {
-            return by_topic.keys().any(|key| self.sessions.topics.hears(*key, to.slot));
-        }
-        let mut keys = connection.topics.iter().filter_map(|topic| self.sessions.topics.key(topic.index()));
-        keys.any(|key| by_topic.contains_key(&key))
-    }
 }
 
 /// What became of one message, besides being written.
@@ -771,6 +604,6 @@ fn pass(
     if never && dispatch.message.wants_ack() {
         confirmed.push(dispatch.message.id);
     } else if !dispatch.is_stored() && dispatch.message.topic.is_none() {
-        frame.offline.push(device);
+        frame.add_offline(device);
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::io::handover::Handover;
 use crate::io::transport::Received;
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal;
 use crate::protocol::effect::HttpRefusal;
 use crate::protocol::registry::Conversation;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::route::{self, BadQuery, Route};
@@ -55,7 +55,7 @@ impl Shard {
                     break;
                 }
                 Ok(Received { bytes: count, drained }) => {
-                    connection.heard = true;
+                    connection.ping.receive();
                     // What was sent before the client spoke is written before it is answered.
                     if !self.inlet.mail.is_empty() {
                         self.take_mail();

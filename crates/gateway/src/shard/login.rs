@@ -1,16 +1,17 @@
 //! Log-ins: tokens, the store's answer, the session that begins, and new tokens.
 
-use crate::lifecycle::phase::{Origin, Phase};
+use crate::lifecycle::origin::Origin;
+use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
 use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
+use crate::session::operation::Operation;
+use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session, Versions};
 use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
 use crate::session::verification::Pending;
-use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
-use crate::session::operation::Operation;
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
@@ -91,12 +92,15 @@ impl Shard {
     pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
         self.tell_refused(slot, &why);
-        self.refuse_login(slot, &Refusal {
-            code: CloseReason::QuotaExceeded.as_str(),
-            text: why,
-            reason: CloseReason::QuotaExceeded,
-            after_s: Some(over.after_s()),
-        });
+        self.refuse_login(
+            slot,
+            &Refusal {
+                code: CloseReason::QuotaExceeded.as_str(),
+                text: why,
+                reason: CloseReason::QuotaExceeded,
+                after_s: Some(over.after_s()),
+            },
+        );
     }
 
     /// Whether devices are let in now; if not, the reason.

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 use crate::io::tls::TlsSession;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::phase::Origin;
+use crate::lifecycle::origin::Origin;
 use crate::protocol::requests::{self, Completed};
 use crate::session::gate::Permitted;
 use crate::session::registry::Address;

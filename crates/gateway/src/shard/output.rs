@@ -1,8 +1,8 @@
 //! Bytes to sockets.
 
 use crate::io::socket::Flushed;
-use crate::lifecycle::phase::Phase;
 use crate::lifecycle::refusal::drawn_id;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};

@@ -9,11 +9,11 @@ use noroshi_delivery::rules::{AppRules, Verdict};
 use noroshi_store::LoggedIn;
 use noroshi_types::{CloseReason, Topic};
 
-use crate::lifecycle::phase::Phase;
 use crate::protocol::effect::{Reply as Outcome, TopicNotice};
 use crate::session::gate::{Answered, Asked, Entry, Permitted, end_durable};
 use crate::session::operation::Op;
 use crate::session::permission::Decided;
+use crate::session::phase::Phase;
 use crate::session::recheck::Recheck;
 use crate::session::topic_rules::{Decision, LogIn, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;

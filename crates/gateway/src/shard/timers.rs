@@ -1,11 +1,10 @@
 //! What time brings.
 
 use crate::io::timer::ticks;
-use crate::lifecycle::phase::Phase;
 use crate::protocol::mqtt;
+use crate::session::phase::{Phase, Ping};
 use crate::shard::Shard;
 use noroshi_types::CloseReason;
-
 
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
@@ -63,7 +62,7 @@ impl Shard {
         let tick = self.now.tick_after(first);
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = tick;
-            connection.ping_out = false;
+            connection.ping = Ping::None;
         }
     }
 

@@ -1,20 +1,17 @@
 //! Writes to many connections with one system call.
 
-use crate::fanout::marks::Fanout;
-use crate::fanout::offering::Outbound;
-use crate::io::uring::BATCH;
-use crate::io::uring::Uring;
-use crate::io::uring::taken;
+use crate::fanout::Queue;
+use crate::fanout::batch::Outbound;
+use crate::io::uring::{BATCH, Uring, taken};
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Shard {
     /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
-    pub(crate) fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+    pub(crate) fn write_queue(&mut self, queue: Queue, count: usize) {
         let mut left = count;
         while left > 0 && self.io.uring.is_some() {
             let mut slots: SmallVec<[u32; BATCH]> = SmallVec::new();
@@ -70,7 +67,7 @@ impl Shard {
             if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
-                    let places = shard.fanout.ring.in_order(bits);
+                    let places = shard.fanout.in_order(bits);
                     outbounds.push((*slot, shard.offer_marked(*slot, &places)));
                 });
             }
@@ -115,12 +112,10 @@ impl Shard {
 
     /// The one frame that a connection waits for and can be sent right now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
-        if connection.talk.is_some() || connection.pending.count_ones() != 1 {
-            return None;
-        }
+        let place = connection.marks.only().filter(|_| connection.talk.is_none())?;
         let fd = free_socket(connection)?;
-        let frame = self.fanout.ring.frame(connection.pending.trailing_zeros() as usize)?;
-        Some((fd, frame.dispatch.encoded(connection.framing)))
+        let frame = self.fanout.frame(place)?;
+        Some((fd, frame.dispatch().encoded(connection.framing)))
     }
 }
 

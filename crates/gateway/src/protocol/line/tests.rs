@@ -6,9 +6,7 @@ use std::time::Duration;
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_store::{Registration, Sqlite, Store, sqlite::Options};
-use noroshi_types::{
-    AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When,
-};
+use noroshi_types::{AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 

@@ -11,12 +11,12 @@ use noroshi_types::{CloseReason, NotificationId, Topic};
 use super::job::Done;
 use super::{Mqtt, Request, send};
 use crate::config::Config;
-use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Adapter, Cause, Matched, Offered, Opening};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::Begun;
+use crate::wire::dispatch::Dispatch;
 use crate::wire::{Framing, Protocol};
 
 impl Adapter for Mqtt {

@@ -6,11 +6,11 @@ use noroshi_protocol::mqtt::{Subscription as Held, TopicFilter};
 use noroshi_store::Leave;
 use noroshi_types::{CloseReason, Topic};
 
-use super::{Mqtt, service};
 use super::session::{ParkedSession, Progress, owed};
 use super::stored::StoredSession;
 use super::task::Task;
 use super::will::{self, When};
+use super::{Mqtt, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
 use crate::wire::Protocol;

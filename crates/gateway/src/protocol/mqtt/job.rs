@@ -19,11 +19,11 @@ use super::session::owed;
 use super::stored::StoredSession;
 use super::task::{Job, Outcome, Task, share};
 use super::{Mqtt, Request, service};
-use crate::lifecycle::phase::Phase;
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
 use crate::protocol::requests::{Completed, Outside, PendingRequests, Turn};
 use crate::protocol::services::Services;
+use crate::session::phase::Phase;
 use crate::session::registry::Session;
 
 /// Jobs of one connection that wait.
@@ -136,9 +136,8 @@ impl Mqtt {
             return false;
         }
         let catch_up = cx.progress.catch_up.as_deref_mut();
-        let (left_out, unsent, due) = catch_up
-            .map(|it| (it.gaps().begin(), it.unsent(), it.retained_due()))
-            .unwrap_or_default();
+        let (left_out, unsent, due) =
+            catch_up.map(|it| (it.gaps().begin(), it.unsent(), it.retained_due())).unwrap_or_default();
         let Some(session) = cx.session.cloned() else { return false };
         if self.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
             cx.requests.scans.push(session.app, cx.facts.at());
@@ -218,17 +217,12 @@ impl Mqtt {
     }
 }
 
-fn run(
-    cx: &Context<'_>,
-    session: Arc<Session>,
-    task: Task,
-    stored: Option<StoredSession>,
-    expiry_s: u32,
-) {
+fn run(cx: &Context<'_>, session: Arc<Session>, task: Task, stored: Option<StoredSession>, expiry_s: u32) {
     let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
     let scans = matches!(task, Task::Retained { .. });
     cx.run(async move {
-        let job = Job { services: services.clone(), delivery, session: session.clone(), task, stored, expiry_s };
+        let job =
+            Job { services: services.clone(), delivery, session: session.clone(), task, stored, expiry_s };
         let outcome = AssertUnwindSafe(job.carry_out()).catch_unwind().await.unwrap_or_else(|_| {
             services.metrics.panics.inc();
             match scans {
@@ -292,7 +286,9 @@ fn undo(done: &Outcome, tasks: &mut VecDeque<Task>) {
         Outcome::Unsubscribed { request } => {
             for task in tasks {
                 if let Task::Store { session, .. } = task {
-                    session.subscriptions.retain(|held| request.filters().all(|filter| *filter != held.filter));
+                    session
+                        .subscriptions
+                        .retain(|held| request.filters().all(|filter| *filter != held.filter));
                 }
             }
         }

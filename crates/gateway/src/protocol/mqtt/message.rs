@@ -6,10 +6,10 @@ use noroshi_store::Place;
 use noroshi_types::Topic;
 
 use super::Mqtt;
-use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Cause, Matched, Offered};
 use crate::protocol::context::Encoding;
 use crate::wire::Framing;
+use crate::wire::dispatch::Dispatch;
 
 impl Mqtt {
     pub(super) fn offer_message(
@@ -36,8 +36,9 @@ impl Mqtt {
         };
         // A retained message says nothing about the position in the topic's log.
         let is_published = cause == Cause::Published;
-        let mut passes =
-            |wanted: bool| wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing);
+        let mut passes = |wanted: bool| {
+            wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)
+        };
         match delivery {
             Delivery::Send { shared, confirmed } => {
                 frame_head(encoding.framing, head, begin, shared.len());
@@ -55,12 +56,13 @@ impl Mqtt {
         }
     }
 
-
     pub(super) fn matched_by(&self, topic: &Topic, at: Place) -> Matched {
         let (mut matched, name) = (Matched::default(), topic.as_str());
         for held in self.conversation.subscriptions() {
             match held.filter.has_wildcards() {
-                true => matched.by_wildcard |= held.since < at.0 && filter_matches(held.filter.as_str(), name),
+                true => {
+                    matched.by_wildcard |= held.since < at.0 && filter_matches(held.filter.as_str(), name)
+                }
                 false => matched.before_name |= held.since >= at.0 && held.filter.as_str() == name,
             }
         }
@@ -77,4 +79,3 @@ fn frame_head(framing: Framing, head: &mut Vec<u8>, begin: usize, shared_bytes: 
         head.splice(begin..begin, frame);
     }
 }
-

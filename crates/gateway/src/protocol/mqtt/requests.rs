@@ -17,13 +17,24 @@ use crate::session::renewal::NotRenewed;
 
 pub(crate) enum Request {
     /// `device`: what the client claims to be besides its token.
-    LogIn { device: Option<Box<str>>, will: Option<OfferedWill> },
-    Publish { published: Box<Published>, answer: Option<Answer> },
+    LogIn {
+        device: Option<Box<str>>,
+        will: Option<OfferedWill>,
+    },
+    Publish {
+        published: Box<Published>,
+        answer: Option<Answer>,
+    },
     Subscribe(SubscribeRequest),
     Unsubscribe(UnsubscribeRequest),
-    RenewToken { answer: Option<Answer> },
+    RenewToken {
+        answer: Option<Answer>,
+    },
     /// Starts to serve filters with wildcards, behind the effects before this one.
-    ServeWildcards { is_first: bool, retained: Vec<Box<str>> },
+    ServeWildcards {
+        is_first: bool,
+        retained: Vec<Box<str>>,
+    },
     /// Runs the next job, behind the effects before this one.
     RunJob,
 }
@@ -89,8 +100,9 @@ impl Mqtt {
             }
             (Request::Subscribe(mut request), Reply::Decided(decided)) => {
                 let denied = decided.denied();
-                request
-                    .refuse(|filter| denied.contains_key(filter.plain()).then_some(SubscribeRefused::NotAllowed));
+                request.refuse(|filter| {
+                    denied.contains_key(filter.plain()).then_some(SubscribeRefused::NotAllowed)
+                });
                 drop(denied);
                 self.subscribe(cx, request, decided.rules);
             }

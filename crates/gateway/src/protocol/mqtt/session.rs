@@ -20,10 +20,10 @@ use noroshi_store::Place;
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
-use super::stored::{OWED_MAX, StoredSession};
 use super::final_write::{FinalWrite, FinalWrites};
-use crate::session::parking::{Capacity, Lot};
+use super::stored::{OWED_MAX, StoredSession};
 use crate::session::catch_up::{Ended, Gap};
+use crate::session::parking::{Capacity, Lot};
 use crate::session::registry::{Key, Session};
 
 /// How far a session's messages were sent.
@@ -220,7 +220,8 @@ impl ParkedSessions {
 
 impl Inner {
     fn put(&mut self, parked: ParkedSession) -> Vec<ParkedSession> {
-        let (key, app, due, bytes) = (parked.session.device_key, parked.session.app, parked.due(), parked.bytes());
+        let (key, app, due, bytes) =
+            (parked.session.device_key, parked.session.app, parked.due(), parked.bytes());
         self.lot.insert(key, app, due, bytes, parked)
     }
 }

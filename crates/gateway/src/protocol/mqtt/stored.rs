@@ -167,7 +167,8 @@ mod tests {
             assert_eq!(ends, stored.subscriptions.len(), "only between subscriptions");
         }
         let many = vec![owed(3, false); OWED_MAX + 1];
-        let (parsed, _) = StoredSession::parse(&StoredSession { owed: many, ..stored() }.encode()).expect("whole");
+        let (parsed, _) =
+            StoredSession::parse(&StoredSession { owed: many, ..stored() }.encode()).expect("whole");
         assert_eq!((parsed.owed.len(), parsed.subscriptions.len()), (OWED_MAX, 3));
         let early = Subscription { since: 77, ..stored().subscriptions[0].clone() };
         let bytes = StoredSession { subscriptions: vec![early], ..stored() }.encode();

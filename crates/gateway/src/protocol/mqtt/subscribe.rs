@@ -47,12 +47,7 @@ impl Mqtt {
     }
 
     /// Sends SUBACK and starts to deliver what the client subscribed to.
-    pub(super) fn finish_subscribe(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: SubscribeRequest,
-        lasts: bool,
-    ) {
+    pub(super) fn finish_subscribe(&mut self, cx: &mut Context<'_>, request: SubscribeRequest, lasts: bool) {
         let Some(app) = cx.session.map(|session| session.app) else { return };
         let mqtt = &cx.services.config.mqtt;
         let mut made = Vec::new();
@@ -109,12 +104,7 @@ impl Mqtt {
     }
 
     /// From now on filters with wildcards deliver each new message once. What topics retain from before is read first.
-    pub(super) fn serve_wildcards(
-        &mut self,
-        cx: &mut Context<'_>,
-        is_first: bool,
-        retained: Vec<Box<str>>,
-    ) {
+    pub(super) fn serve_wildcards(&mut self, cx: &mut Context<'_>, is_first: bool, retained: Vec<Box<str>>) {
         let offered = cx.progress.offered();
         if is_first {
             if let Some(catch_up) = cx.progress.catch_up.as_mut() {

@@ -11,7 +11,8 @@ use noroshi_protocol::mqtt::{
 };
 use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Share};
 use noroshi_types::{
-    JsonText, Message, NotificationId, Push, Request as Publication, Target, Topic, Ttl, Urgency, When, limits,
+    JsonText, Message, NotificationId, Push, Request as Publication, Target, Topic, Ttl, Urgency, When,
+    limits,
 };
 
 use super::final_write::FinalWrite;
@@ -170,7 +171,8 @@ impl Job {
                 let joined = request.shares().filter_map(|(filter, _)| share(filter));
                 let mut joined: Vec<Share> = joined.filter(|share| !had.contains(share)).collect();
                 let mut made = Vec::new();
-                if lasts && let Err(refused) = subscribe(delivery, session, &request, stored, &mut made).await {
+                if lasts && let Err(refused) = subscribe(delivery, session, &request, stored, &mut made).await
+                {
                     request.refuse(|_| Some(refused));
                     unsubscribe(delivery, session, &std::mem::take(&mut made)).await;
                     let joined = std::mem::take(&mut joined);
@@ -227,7 +229,8 @@ impl Job {
                 // Another node that has the device by now writes for itself.
                 let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
                 if !is_elsewhere
-                    && let Err(error) = delivery.store().keep_session(session.num, Some(stored.encode())).await
+                    && let Err(error) =
+                        delivery.store().keep_session(session.num, Some(stored.encode())).await
                 {
                     tracing::warn!(%error, "could not save a session's position; its client may receive messages again");
                 }

@@ -9,11 +9,11 @@ use noroshi_types::rule::Action;
 use noroshi_types::{Timestamp, Topic};
 
 use super::final_write::FinalWrite;
-use super::task::{self, Published};
 use super::session::Due;
+use super::task::{self, Published};
 use crate::protocol::services::Services;
-use crate::session::topic_rules::TopicRules;
 use crate::session::registry::{Holder, Registry, Session};
+use crate::session::topic_rules::TopicRules;
 
 /// When a will is published: as its connection ends, or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

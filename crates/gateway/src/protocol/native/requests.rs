@@ -9,10 +9,17 @@ use crate::session::operation::{Operation, names_bytes};
 
 pub(crate) enum Request {
     LogIn,
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)> },
+    Subscribe {
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+    },
     /// `denied`: what topic rules denied of the subscription.
-    Subscribed { denied: Vec<(Topic, Reason)> },
-    Unsubscribe { topics: Vec<Topic> },
+    Subscribed {
+        denied: Vec<(Topic, Reason)>,
+    },
+    Unsubscribe {
+        topics: Vec<Topic>,
+    },
     RenewToken,
 }
 

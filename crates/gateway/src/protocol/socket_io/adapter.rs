@@ -12,12 +12,12 @@ use noroshi_types::{CloseReason, Topic};
 
 use super::{Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
 use crate::config::Config;
-use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::session::login::Begun;
 use crate::wire::Framing;
+use crate::wire::dispatch::Dispatch;
 
 impl Adapter for SocketIo {
     type Request = Request;

@@ -7,7 +7,7 @@ use super::adapter::push_outputs;
 use super::{App, SocketIo};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::lifecycle::phase::Phase;
+use crate::session::phase::Phase;
 use crate::wire::Framing;
 
 impl SocketIo {

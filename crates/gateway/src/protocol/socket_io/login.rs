@@ -28,12 +28,7 @@ impl SocketIo {
         });
     }
 
-    pub(super) fn let_in(
-        &mut self,
-        cx: &mut Context<'_>,
-        login: LogIn,
-        answer: Result<Identity, Refused>,
-    ) {
+    pub(super) fn let_in(&mut self, cx: &mut Context<'_>, login: LogIn, answer: Result<Identity, Refused>) {
         let identity = match answer {
             Ok(identity) => identity,
             Err(refused) => return cx.close(close_reason(&refused)),

@@ -4,10 +4,10 @@ use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::socket_io::Variant;
 
 use super::{App, SocketIo};
-use crate::wire::dispatch::Dispatch;
 use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
 use crate::wire::Framing;
+use crate::wire::dispatch::Dispatch;
 
 impl SocketIo {
     pub(super) fn offer_message(

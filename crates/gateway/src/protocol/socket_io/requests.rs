@@ -17,11 +17,22 @@ const FORBIDDEN: &str = "topic_forbidden";
 
 pub(crate) enum Request {
     LogIn(Box<LogIn>),
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, reply: Callback },
+    Subscribe {
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+        reply: Callback,
+    },
     /// `denied`: what topic rules denied of the subscription.
-    Subscribed { reply: Callback, denied: Vec<(Topic, Reason)> },
-    Unsubscribe { topics: Vec<Topic> },
-    RenewToken { reply: Callback },
+    Subscribed {
+        reply: Callback,
+        denied: Vec<(Topic, Reason)>,
+    },
+    Unsubscribe {
+        topics: Vec<Topic>,
+    },
+    RenewToken {
+        reply: Callback,
+    },
 }
 
 impl From<Request> for Box<dyn Operation> {

@@ -215,13 +215,7 @@ impl Xmpp {
         }
     }
 
-    fn relay(
-        &mut self,
-        cx: &mut Context<'_>,
-        to: &Recipient,
-        stanza: &Relayed,
-        request: Option<Request>,
-    ) {
+    fn relay(&mut self, cx: &mut Context<'_>, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
         let now = cx.now.wall;
         let outcome = self.with_account(cx, |accounts, user, session, told| {
             match stanza.is_presence() {
@@ -255,8 +249,7 @@ impl Xmpp {
         topic: Result<Box<Action>, (StanzaError, &'static str)>,
         request: Request,
     ) {
-        let answer =
-            self.with_account(cx, |accounts, user, _, told| accounts.ask_node(user, command, told));
+        let answer = self.with_account(cx, |accounts, user, _, told| accounts.ask_node(user, command, told));
         let answer = match (answer, topic) {
             (None, _) => return,
             (Some(Ok(Some(content))), _) => Answer::Content(content),

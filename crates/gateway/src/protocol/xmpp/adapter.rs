@@ -1,5 +1,6 @@
 //! The adapter of XMPP: bytes to the conversation, and its actions to effects.
 
+use crate::session::phase::Ping;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -10,15 +11,15 @@ use noroshi_types::{CloseReason, Presence};
 use super::job::Done;
 use super::{Request, Xmpp, service};
 use crate::config::Config;
-use crate::io::tls::TlsSession;
 use crate::io::timer::ticks;
-use crate::lifecycle::phase::Phase;
+use crate::io::tls::TlsSession;
 use crate::protocol::adapter::{Adapter, Cause, Offered, Opening};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
 use crate::rate::Rate;
 use crate::session::login::Begun;
+use crate::session::phase::Phase;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
 use crate::wire::{Protocol, Speaks};
@@ -107,12 +108,12 @@ impl Adapter for Xmpp {
         let (interval, timeout) = (cx.config().ping_interval, cx.config().ping_timeout);
         if cx.facts.phase != Phase::Open {
             cx.clear_timeout();
-        } else if !*cx.timers.ping_out {
-            (*cx.timers.ping_out, *cx.timers.heard) = (true, false);
+        } else if *cx.timers.ping == Ping::None {
+            *cx.timers.ping = Ping::Sent;
             cx.set_timeout(cx.now.tick.saturating_add(ticks(timeout)));
             self.speak(cx, |conversation, pcx, out| conversation.push_ping(pcx.config, &mut out.bytes));
-        } else if *cx.timers.heard {
-            *cx.timers.ping_out = false;
+        } else if *cx.timers.ping == Ping::Answered {
+            *cx.timers.ping = Ping::None;
             let next = cx.now.tick_after(interval).saturating_sub(ticks(timeout));
             cx.set_timeout(next.max(cx.now.tick + 1));
         } else {
@@ -134,13 +135,7 @@ impl Adapter for Xmpp {
         self.look_for_session(cx);
     }
 
-    fn offer(
-        &mut self,
-        encoding: &Encoding<'_>,
-        dispatch: &Dispatch,
-        _: Cause,
-        _: &mut Vec<u8>,
-    ) -> Offered {
+    fn offer(&mut self, encoding: &Encoding<'_>, dispatch: &Dispatch, _: Cause, _: &mut Vec<u8>) -> Offered {
         self.offer_message(encoding, dispatch)
     }
 
@@ -270,4 +265,3 @@ fn close_stream(cx: &mut Context<'_>, reason: CloseReason) {
     }
     cx.close(reason);
 }
-

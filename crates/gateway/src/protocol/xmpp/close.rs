@@ -5,8 +5,8 @@ use std::time::Duration;
 use noroshi_protocol::xmpp::Suspended;
 use noroshi_types::CloseReason;
 
-use super::{Xmpp, service};
 use super::session::Parked;
+use super::{Xmpp, service};
 use crate::protocol::context::Context;
 use crate::wire::{Framing, Protocol};
 

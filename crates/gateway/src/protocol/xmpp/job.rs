@@ -27,7 +27,8 @@ impl Completed for Done {
         let (requests, (slot, _)) = (&mut outside.requests, outside.at);
         requests.queries -= 1;
         let is_closed = |last: &mut Receiver<()>| last.try_recv() == Err(TryRecvError::Closed);
-        if matches!(*self, Done::Answered { .. }) && requests.publishing.get_mut(&slot).is_some_and(is_closed) {
+        if matches!(*self, Done::Answered { .. }) && requests.publishing.get_mut(&slot).is_some_and(is_closed)
+        {
             requests.publishing.remove(&slot);
         }
         outside.is_connected.then_some(self as Box<dyn Any>)

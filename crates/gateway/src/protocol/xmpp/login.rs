@@ -52,7 +52,12 @@ impl Xmpp {
         self.authenticated(cx, answer.map_err(|refused| close_reason(&refused)), false);
     }
 
-    fn authenticated(&mut self, cx: &mut Context<'_>, identity: Result<Identity, CloseReason>, account: bool) {
+    fn authenticated(
+        &mut self,
+        cx: &mut Context<'_>,
+        identity: Result<Identity, CloseReason>,
+        account: bool,
+    ) {
         match identity {
             Ok(identity) => {
                 let device = identity.device.clone();

@@ -13,15 +13,38 @@ use crate::session::operation::{Operation, name_bytes};
 
 pub(crate) enum Request {
     LogIn,
-    Subscribe { topic: Topic, durable: bool, request: Query },
-    Unsubscribe { topic: Topic, durable: bool, request: Query },
-    Items { topic: Topic, id: Option<NotificationId>, max: usize, request: Query },
-    Publish { topic: Topic, data: JsonText, request: Query },
-    Create { topic: Topic, request: Query },
+    Subscribe {
+        topic: Topic,
+        durable: bool,
+        request: Query,
+    },
+    Unsubscribe {
+        topic: Topic,
+        durable: bool,
+        request: Query,
+    },
+    Items {
+        topic: Topic,
+        id: Option<NotificationId>,
+        max: usize,
+        request: Query,
+    },
+    Publish {
+        topic: Topic,
+        data: JsonText,
+        request: Query,
+    },
+    Create {
+        topic: Topic,
+        request: Query,
+    },
     /// Does what the conversation asked for, behind the effects before this one.
     Act(Box<Action>),
     /// Answers, behind the effects before this one.
-    Answer { request: Query, answer: Box<Answer> },
+    Answer {
+        request: Query,
+        answer: Box<Answer>,
+    },
 }
 
 impl From<Request> for Box<dyn Operation> {

@@ -56,7 +56,13 @@ impl Xmpp {
         cx.push(Effect::Advance);
     }
 
-    pub(super) fn unsubscribe(&mut self, cx: &mut Context<'_>, topic: Topic, durable: bool, request: Request) {
+    pub(super) fn unsubscribe(
+        &mut self,
+        cx: &mut Context<'_>,
+        topic: Topic,
+        durable: bool,
+        request: Request,
+    ) {
         let Some(session) = cx.session.cloned() else { return };
         if durable {
             let delivery = cx.delivery.clone();

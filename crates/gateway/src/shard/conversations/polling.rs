@@ -15,14 +15,14 @@ use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
-use crate::rate::{Bucket, Rate};
 use crate::protocol::context::Context;
 use crate::protocol::legs::Legs;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
+use crate::rate::{Bucket, Rate};
+use crate::session::phase::Phase;
 use crate::shard::Shard;
-use crate::lifecycle::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
 
@@ -126,7 +126,11 @@ impl Shard {
         let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(u32::MAX);
         let per_second = config.connects_per_second.div_ceil(shards.max(1));
         let rate = Rate { per_second, burst: (per_second / 10).max(32) };
-        self.conversations.polled.openings.get_or_insert_with(|| Bucket::full(rate, now_ms)).take(rate, now_ms)
+        self.conversations
+            .polled
+            .openings
+            .get_or_insert_with(|| Bucket::full(rate, now_ms))
+            .take(rate, now_ms)
     }
 
     /// Lets the session's engine take one input, and does what follows.

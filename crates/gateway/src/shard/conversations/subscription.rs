@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
-use crate::shard::Shard;
 use crate::session::topic_index::Subscription;
+use crate::shard::Shard;
 
 impl Shard {
     /// Subscribes to topics that topic rules allow. An error has a stable code and a text for people.

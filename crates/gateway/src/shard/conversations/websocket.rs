@@ -3,10 +3,10 @@
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{CloseReason, limits};
 
-use crate::lifecycle::phase::Phase;
 use crate::protocol::credentials::Credentials;
 use crate::protocol::native;
 use crate::protocol::registry::Conversation;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::{Framing, Protocol};
 

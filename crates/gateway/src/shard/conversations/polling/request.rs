@@ -14,15 +14,15 @@ use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestErr
 use noroshi_types::CloseReason;
 
 use super::headers;
-use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::lifecycle::clients::Seat;
-use crate::protocol::requests::At;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
+use crate::protocol::requests::At;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
-use crate::lifecycle::phase::Phase;
-use crate::wire::{Framing, Protocol};
+use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::route::EngineRequest;
+use crate::wire::{Framing, Protocol};
 
 /// How long a connection may rest between two requests: longer than a client is silent that polls.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -164,7 +164,12 @@ impl Shard {
     }
 
     /// The connection serves a session from here on.
-    pub(super) fn begin_polling_request(&mut self, slot: u32, request: PollingRequest, deadline_tick: u32) -> Option<At> {
+    pub(super) fn begin_polling_request(
+        &mut self,
+        slot: u32,
+        request: PollingRequest,
+        deadline_tick: u32,
+    ) -> Option<At> {
         // Whoever speaks for a session that showed a credential has shown it.
         let session = self.session_of(&request.sid);
         if session.is_some_and(|session| self.is_alive(session) && !self.is_stranger(session)) {
@@ -177,7 +182,10 @@ impl Shard {
         Some((slot, connection.generation))
     }
 
-    pub(in crate::shard::conversations) fn polling_request(&mut self, slot: u32) -> Option<&mut PollingRequest> {
+    pub(in crate::shard::conversations) fn polling_request(
+        &mut self,
+        slot: u32,
+    ) -> Option<&mut PollingRequest> {
         match self.connection(slot)?.talk.as_deref_mut()? {
             Conversation::PollingRequest(request) => Some(request),
             _ => None,
@@ -204,7 +212,9 @@ impl Shard {
         let config = &self.shared.config;
         let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
         let deadline = self.now.tick_after(rest);
-        let Some(PollingRequest { kind: Kind::Post { begun, .. }, .. }) = self.polling_request(slot) else { return };
+        let Some(PollingRequest { kind: Kind::Post { begun, .. }, .. }) = self.polling_request(slot) else {
+            return;
+        };
         if !bytes.is_empty()
             && !std::mem::replace(begun, true)
             && let Some(connection) = self.connection(slot)
@@ -218,7 +228,10 @@ impl Shard {
         self.connections.get(slot as usize).is_some_and(|connection| {
             let talk = connection.talk.as_deref();
             connection.deadline_tick <= self.now.tick
-                && matches!(talk, Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. })))
+                && matches!(
+                    talk,
+                    Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. }))
+                )
         })
     }
 
@@ -242,7 +255,8 @@ impl Shard {
     fn feed_post(&mut self, slot: u32, bytes: &[u8]) {
         let payload_bytes_max = self.shared.config.socket_io.engine.payload_bytes_max;
         self.note_begun(slot, bytes);
-        let Some(PollingRequest { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) = self.polling_request(slot)
+        let Some(PollingRequest { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) =
+            self.polling_request(slot)
         else {
             return;
         };
@@ -259,7 +273,9 @@ impl Shard {
             fed => fed,
         };
         if left_bytes > 0 && matches!(result, Ok(ControlFlow::Continue(()))) {
-            if let Some(PollingRequest { kind: Kind::Post { decoder: place, .. }, .. }) = self.polling_request(slot) {
+            if let Some(PollingRequest { kind: Kind::Post { decoder: place, .. }, .. }) =
+                self.polling_request(slot)
+            {
                 *place = decoder;
             }
             return;

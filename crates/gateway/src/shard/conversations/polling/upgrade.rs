@@ -11,8 +11,8 @@ use crate::io::socket::Socket;
 use crate::protocol::polling::{Kind, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::engine_packet;
+use crate::session::phase::Phase;
 use crate::shard::Shard;
-use crate::lifecycle::phase::Phase;
 use crate::wire::{Framing, Protocol};
 
 /// A WebSocket has to take its session over within this time, as in the JavaScript server.

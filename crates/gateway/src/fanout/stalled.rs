@@ -1,12 +1,11 @@
 //! Direct messages past messages of topics that have no place yet.
 //!
-//! A message keeps its place among the 64 under way ([`crate::fanout::marks`]) until its whole audience was
-//! written to. Messages of topics and conditions may take all places but a few; one more waits here,
-//! in the order of the mailbox, and what comes behind it is looked at: a direct message goes on for
-//! every connection to which nothing here may be for. So a hot topic that is more than the sockets
-//! take delays the direct messages of its own audience, and of nobody else.
+//! A message keeps its place among the 64 under way ([`crate::fanout::ring`]) until it was written to its whole audience.
+//! Messages of topics and conditions may take all places but a few; one more waits here, in the order of the mailbox, and
+//! the mail behind it is looked at: a direct message continues for every connection that nothing here may be for. So a hot
+//! topic that is more than the sockets take delays the direct messages of its own audience only.
 //!
-//! Invariant: what one connection gets, it gets in the order of the mailbox.
+//! Invariant: each connection gets its messages in the order of the mailbox.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -16,21 +15,22 @@ use smallvec::SmallVec;
 
 use crate::fanout::mail::Mail;
 use crate::session::registry::{Address, Key, KeyMap};
+use crate::session::topic_index::{Subscription, TopicIndex};
 
 /// Mails that wait here; more stay in the mailbox, and direct messages behind them too.
-pub(crate) const STALLED_MAX: usize = 1_024;
+const STALLED_MAX: usize = 1_024;
 
 /// Of topics. Not their places in the index: one that nobody hears yet has none.
-pub(crate) type Keys = SmallVec<[Key; 2]>;
+type Keys = SmallVec<[Key; 2]>;
 
 /// Mail that waits for a place.
 #[derive(Default)]
 pub(crate) struct Stalled {
     /// Each with the topics that it may be for.
-    pub(crate) mail: VecDeque<(Mail, Keys)>,
+    mail: VecDeque<(Mail, Keys)>,
     /// How many of them may be for the connections of a topic, or for one connection by name. None is 0.
-    pub(crate) by_topic: KeyMap<u32>,
-    pub(crate) by_slot: HashMap<u32, u32>,
+    by_topic: KeyMap<u32>,
+    by_slot: HashMap<u32, u32>,
 }
 
 impl Stalled {
@@ -43,7 +43,7 @@ impl Stalled {
         self.mail.into_iter().map(|(mail, _)| mail)
     }
 
-    pub(crate) fn push(&mut self, mail: Mail, topics: Keys) {
+    fn push(&mut self, mail: Mail, topics: Keys) {
         for topic in &topics {
             *self.by_topic.entry(*topic).or_default() += 1;
         }
@@ -51,6 +51,57 @@ impl Stalled {
             *self.by_slot.entry(address.slot).or_default() += 1;
         }
         self.mail.push_back((mail, topics));
+    }
+
+    /// Whether nothing more may wait here.
+    pub(crate) fn is_full(&self) -> bool {
+        self.mail.len() >= STALLED_MAX
+    }
+
+    /// Keeps a mail that is for connections only, behind everything that waits.
+    pub(crate) fn keep(&mut self, mail: Mail) {
+        self.push(mail, Keys::new());
+    }
+
+    /// Returns the part of a mail that may pass those that wait; the rest waits behind them. `waits`: whether something
+    /// here may be for a connection ([`Stalled::may_concern`]).
+    pub(crate) fn pass(&mut self, mail: Mail, waits: impl Fn(&Self, Address) -> bool) -> Option<Mail> {
+        let mut topics = Keys::new();
+        match mail {
+            Mail::Direct { dispatch, to } => {
+                let (wait, pass): (Vec<_>, Vec<_>) = to.into_iter().partition(|to| waits(self, *to));
+                if !wait.is_empty() {
+                    self.push(Mail::Direct { dispatch: dispatch.clone(), to: wait }, topics);
+                }
+                return (!pass.is_empty()).then_some(Mail::Direct { dispatch, to: pass });
+            }
+            Mail::Topic { key, .. } => topics.push(key),
+            Mail::Condition { ref audience, .. } => {
+                topics.extend(audience.topics.iter().map(|(_, key)| *key));
+                // Otherwise a device that is subscribed to none of its topics is no recipient.
+                topics.extend(audience.condition.matches_none().then_some(audience.everyone));
+            }
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => {}
+        }
+        self.push(mail, topics);
+        None
+    }
+
+    /// Whether something that waits may be for the connection of a slot with these subscriptions.
+    pub(crate) fn may_concern(&self, slot: u32, subscriptions: &[Subscription], index: &TopicIndex) -> bool {
+        if self.by_slot.contains_key(&slot) {
+            return true;
+        }
+        // Whichever are fewer: a device may have 1,000 topics, and a request name 10,000 devices.
+        if self.by_topic.len() < subscriptions.len() {
+            return self.by_topic.keys().any(|key| index.hears(*key, slot));
+        }
+        let mut keys = subscriptions.iter().filter_map(|topic| index.key(topic.index()));
+        keys.any(|key| self.by_topic.contains_key(&key))
     }
 
     pub(crate) fn pop(&mut self) -> Option<Mail> {

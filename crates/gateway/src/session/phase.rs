@@ -1,4 +1,6 @@
-//! How far a connection is, and how it came.
+//! How far a connection is on its way to a session and out of it.
+//!
+//! The shard alone changes a phase; adapters of protocols see it.
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +20,22 @@ pub(crate) enum Phase {
     Dead,
 }
 
-/// How it came.
+/// The ping of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Admitted,
-    /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
-    OverRate,
+pub(crate) enum Ping {
+    /// None is under way.
+    None,
+    /// One was sent, and nothing was received since.
+    Sent,
+    /// Something was received since one was sent.
+    Answered,
+}
+
+impl Ping {
+    /// Something was received.
+    pub(crate) fn receive(&mut self) {
+        if *self == Ping::Sent {
+            *self = Ping::Answered;
+        }
+    }
 }
