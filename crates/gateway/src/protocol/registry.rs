@@ -109,6 +109,8 @@ protocols! { $
     PollingRequest: super::polling::PollingRequest;
     Xmpp: super::xmpp::Xmpp;
     Echo: super::echo::Echo;
+    #[cfg(test)]
+    Line: super::line::Line;
 }
 
 /// What the connections of single protocols share.
