@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   accept ─► queue ─► one task (group commit under the order lock) ─┐
-//!   note, record ─► queue ─► one task (written behind)              ├─► PostgreSQL
+//!   note, record ─► queue ─► one task (in the background)              ├─► PostgreSQL
 //!   everything else ─► transactions on a pool of connections        ─┘
 //! ```
 //!
@@ -16,8 +16,8 @@ mod accept;
 mod ack;
 mod app;
 mod audience;
+mod background;
 mod backlog;
-mod behind;
 mod campaign;
 mod campaign_row;
 mod campaign_sum;
@@ -63,8 +63,8 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use self::accept::{Accepting, HandOver, Operation};
-use self::behind::{Behind, Writing};
+use self::accept::{Acceptor, HandOver, Operation};
+use self::background::{BackgroundWrite, BackgroundWriter};
 use self::connect::Connector;
 use self::group::Mark;
 use self::ids::Loose;
@@ -91,7 +91,7 @@ pub struct Postgres {
     holder: i64,
     metrics: Metrics,
     accepts: Arc<Queue<Operation>>,
-    behind: Arc<Queue<Behind>>,
+    background: Arc<Queue<BackgroundWrite>>,
     hand_over: Arc<OnceLock<HandOver>>,
     /// The tasks, and writes in progress. Closed with the store.
     tasks: TaskTracker,
@@ -119,7 +119,8 @@ impl Postgres {
 
         let (accepts, accepts_queued) =
             queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
-        let (behind, behind_queued) = queue::queue(behind::CALLS_MAX, behind::ROWS_MAX, &options.threads);
+        let (background, background_queued) =
+            queue::queue(background::CALLS_MAX, background::ROWS_MAX, &options.threads);
         let store = Self {
             pool: connector.pool(&options)?,
             options: Arc::new(options),
@@ -128,13 +129,13 @@ impl Postgres {
             holder: ((crate::ids::random_bits() >> 1) as i64).max(1),
             metrics,
             accepts: Arc::new(accepts),
-            behind: Arc::new(behind),
+            background: Arc::new(background),
             hand_over: Arc::new(OnceLock::new()),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             _last: None,
         };
-        let accepting = Accepting {
+        let accepting = Acceptor {
             connector: connector.clone(),
             options: Arc::clone(&store.options),
             ids: Arc::clone(&store.ids),
@@ -147,7 +148,7 @@ impl Postgres {
         };
         store.tasks.spawn(accepting.run());
         let pulse = store.options.threads.register(Kind::StoreTask, "store-behind");
-        store.tasks.spawn(Writing { store: store.clone(), queued: behind_queued, pulse }.run());
+        store.tasks.spawn(BackgroundWriter { store: store.clone(), queued: background_queued, pulse }.run());
         store.spawn_keeper(connector, session);
         let last = store.closing.clone().drop_guard();
         Ok(Self { _last: Some(Arc::new(last)), ..store })
@@ -155,8 +156,8 @@ impl Postgres {
 
     /// Holds the slot until the last handle is dropped or the store is closed, and then closes the queues.
     fn spawn_keeper(&self, connector: Connector, session: ClientWrapper) {
-        let (loose, accepts, behind) =
-            (Arc::clone(&self.loose), Arc::clone(&self.accepts), Arc::clone(&self.behind));
+        let (loose, accepts, background) =
+            (Arc::clone(&self.loose), Arc::clone(&self.accepts), Arc::clone(&self.background));
         let closing = self.closing.clone();
         let pulse = self.options.threads.register(Kind::StoreTask, "store-slot");
         tokio::spawn(async move {
@@ -166,7 +167,7 @@ impl Postgres {
                 () = closing.cancelled() => {}
             }
             accepts.close();
-            behind.close();
+            background.close();
         });
     }
 
@@ -201,13 +202,13 @@ impl Notifications for Postgres {
         let num = self.loose.next(accept.now);
         let message = message_of(&accept, self.ids.id(num), None);
         let accepted = Accepted::new(&accept, message, Vec::new(), Departed::default());
-        self.write_behind(1, Behind::Note(num, accept));
+        self.write_in_background(1, BackgroundWrite::Note(num, accept));
         accepted
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
         if !parts.is_empty() {
-            self.write_behind(parts.len(), Behind::Record(recorded(&self.ids, parts)));
+            self.write_in_background(parts.len(), BackgroundWrite::Record(recorded(&self.ids, parts)));
         }
     }
 
@@ -230,8 +231,8 @@ impl Notifications for Postgres {
 }
 
 impl Postgres {
-    fn write_behind(&self, rows: usize, one: Behind) {
-        if self.behind.push(rows, one).is_err() {
+    fn write_in_background(&self, rows: usize, one: BackgroundWrite) {
+        if self.background.push(rows, one).is_err() {
             self.metrics.dropped_behind.inc();
         }
     }

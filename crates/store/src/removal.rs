@@ -53,7 +53,7 @@ impl Departed {
         for DepartedPart { of, outcome, at, devices, count } in other.parts {
             self.put((Some(of), outcome, at), &devices, count);
         }
-        other.beyond.into_iter().for_each(|(outcome, count)| self.put_beyond(outcome, count));
+        other.beyond.into_iter().for_each(|(outcome, count)| self.add_unlisted(outcome, count));
     }
 
     fn put(
@@ -66,14 +66,14 @@ impl Departed {
             return;
         }
         let Some(of) = of.filter(|_| self.parts.len() < DEPARTED_PARTS_MAX) else {
-            return self.put_beyond(outcome, count);
+            return self.add_unlisted(outcome, count);
         };
         let named = devices.len().min(DEPARTED_DEVICES_MAX - self.devices_count);
         self.devices_count += named;
         self.parts.push(DepartedPart { of, outcome, at, devices: devices[..named].to_vec(), count });
     }
 
-    fn put_beyond(&mut self, outcome: Outcome, count: u64) {
+    fn add_unlisted(&mut self, outcome: Outcome, count: u64) {
         match self.beyond.iter_mut().find(|(other, _)| *other == outcome) {
             Some((_, sum)) => *sum += count,
             None => self.beyond.push((outcome, count)),
@@ -130,7 +130,7 @@ mod tests {
         call.append(round.clone());
         let all = DEPARTED_DEVICES_MAX - 1;
         assert_eq!(named(&call), [(all, all), (3, 1)]);
-        assert_eq!(call.beyond, [(Outcome::Cancelled, 4)], "of what was deleted");
+        assert_eq!(call.beyond, [(Outcome::Cancelled, 4)], "of the deleted message");
         for _ in 2..=DEPARTED_PARTS_MAX {
             call.append(round.clone());
         }

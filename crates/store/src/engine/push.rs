@@ -160,7 +160,7 @@ impl QueueRow {
     }
 
     /// With which outcome the row is dropped; `None`: it is leased. `still` are the recipients that need a push.
-    pub(crate) fn drops_as(&self, now: Timestamp, still: &[DeviceNum]) -> Option<Outcome> {
+    pub(crate) fn drop_outcome(&self, now: Timestamp, still: &[DeviceNum]) -> Option<Outcome> {
         if self.is_cancelled() {
             Some(Outcome::Cancelled)
         } else if self.known.is_some() && (self.is_expired(now) || still.is_empty()) {
@@ -305,7 +305,7 @@ impl FinishWrites {
 }
 
 /// Whether any part or retry of these names a variant.
-pub(crate) fn names_variant(finished: &[Finished]) -> bool {
+pub(crate) fn has_variant(finished: &[Finished]) -> bool {
     let parts = finished.iter().flat_map(|one| one.parts.iter().map(|part| part.variant));
     let again = finished.iter().flat_map(|one| one.again.iter().map(|again| again.variant));
     parts.chain(again).any(|variant| variant.is_some())

@@ -16,7 +16,7 @@ use crate::sqlite::schema::KNOWN_VERSION;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Rows of health checks are not copied.
-const LEFT_OUT: &str = "secrets WHERE name <> '$check'";
+const EXCLUDED: &str = "secrets WHERE name <> '$check'";
 
 /// The database of a stopped node.
 pub(super) struct Source {
@@ -105,7 +105,7 @@ fn expression(table: &str, column: &str) -> String {
 
 /// The rows of the table to copy.
 fn selection(table: &str) -> &str {
-    if table == "secrets" { LEFT_OUT } else { table }
+    if table == "secrets" { EXCLUDED } else { table }
 }
 
 fn tables(db: &Connection) -> rusqlite::Result<Vec<Table>> {

@@ -20,7 +20,7 @@ const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const END: [u8; 2] = (-1i16).to_be_bytes();
 
 /// Tables that have rows in a new database.
-const OF_THE_ENGINE: [&str; 4] = ["accept_marks", "accept_order", "leaders", "noroshi_schema"];
+const ENGINE_TABLES: [&str; 4] = ["accept_marks", "accept_order", "leaders", "noroshi_schema"];
 
 pub(super) struct Target {
     connector: Connector,
@@ -67,7 +67,7 @@ impl Target {
                 return Err(MigrateError::Failed { table: table.name.clone(), reason });
             }
         }
-        for table in known.keys().filter(|table| !OF_THE_ENGINE.contains(&table.as_str())) {
+        for table in known.keys().filter(|table| !ENGINE_TABLES.contains(&table.as_str())) {
             let sql = format!("SELECT EXISTS (SELECT 1 FROM \"{table}\")");
             let row = self.session.query_one(&sql, &[]).await.map_err(|error| self.failed(&error))?;
             if row.get(0) {
@@ -119,7 +119,7 @@ impl Target {
             }
         }
         for (table, last) in sequences {
-            self.continue_behind(table, *last).await?;
+            self.continue_sequence(table, *last).await?;
         }
         for (name, value) in secrets {
             let sql = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
@@ -129,7 +129,7 @@ impl Target {
     }
 
     /// The next number of the table will be greater than `last`.
-    async fn continue_behind(&self, table: &str, last: i64) -> Result<(), MigrateError> {
+    async fn continue_sequence(&self, table: &str, last: i64) -> Result<(), MigrateError> {
         let failed = |error: tokio_postgres::Error| self.failed(&error);
         if last < 1 {
             return Ok(());

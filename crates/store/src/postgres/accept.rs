@@ -25,7 +25,7 @@ use super::group::{self, Answer, Mark};
 use super::options::PostgresOptions;
 use super::order;
 use super::queue::Queued;
-use super::transaction::{Failed, error_of, is_lost};
+use super::transaction::{Failed, error_of, is_connection_lost};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error};
@@ -50,27 +50,27 @@ impl Operation {
 
     /// False if the callback of the answer panicked.
     pub(super) fn finish(mut self, answer: Answer) -> bool {
-        self.tell(answer)
+        self.deliver(answer)
     }
 
-    fn tell(&mut self, answer: Answer) -> bool {
+    fn deliver(&mut self, answer: Answer) -> bool {
         let Some(done) = self.done.take() else { return true };
-        let told = catch_unwind(AssertUnwindSafe(|| done(answer))).is_ok();
-        if !told {
+        let ran = catch_unwind(AssertUnwindSafe(|| done(answer))).is_ok();
+        if !ran {
             tracing::error!("the answer to a write panicked");
         }
-        told
+        ran
     }
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        self.tell(Err(Error::Closed));
+        self.deliver(Err(Error::Closed));
     }
 }
 
 /// The accepting task.
-pub(super) struct Accepting {
+pub(super) struct Acceptor {
     pub connector: Connector,
     pub options: Arc<PostgresOptions>,
     pub ids: Arc<Ids>,
@@ -85,15 +85,15 @@ pub(super) struct Accepting {
 }
 
 /// A group whose commit was not answered.
-struct Doubt {
+struct UnansweredCommit {
     mark: Mark,
     answers: Vec<Answer>,
 }
 
 /// Why an attempt failed.
-enum Trial {
+enum AttemptError {
     /// The answer to the commit was lost.
-    InDoubt(Doubt, Error),
+    UnknownCommit(UnansweredCommit, Error),
     Failed(tokio_postgres::Error),
     /// The server did not answer in the maximum time.
     Silent,
@@ -101,13 +101,13 @@ enum Trial {
     Panicked,
 }
 
-impl From<tokio_postgres::Error> for Trial {
+impl From<tokio_postgres::Error> for AttemptError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Accepting {
+impl Acceptor {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         let (operations_max, rows_max) = (self.options.group_operations_max, self.options.group_rows_max);
@@ -124,14 +124,14 @@ impl Accepting {
     async fn commit(&mut self, mut group: Vec<Operation>) {
         let started = Instant::now();
         let mut pause = BACKOFF.0;
-        let mut doubt = None;
+        let mut unanswered = None;
         if self.session.is_none() {
             // The server was unavailable a moment ago: callers that waited through that have waited long enough.
-            group = self.without_impatient(group, &Error::Overloaded);
+            group = self.refuse_expired(group, &Error::Overloaded);
         }
         while !group.is_empty() {
             let accepts: Vec<&Accept> = group.iter().map(|operation| &operation.accept).collect();
-            match self.attempt(&accepts, doubt.take()).await {
+            match self.attempt(&accepts, unanswered.take()).await {
                 Ok(answers) => {
                     self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
                     self.metrics.commit_operations.observe(group.len() as f64);
@@ -142,9 +142,9 @@ impl Accepting {
                             self.pulse.fail(What::Unanswered);
                         }
                     }
-                    return self.let_go().await;
+                    return self.hand_over_and_release().await;
                 }
-                Err(Trial::InDoubt(of_it, error)) => {
+                Err(AttemptError::UnknownCommit(commit, error)) => {
                     self.session = None;
                     tracing::warn!(%error, "the answer to a commit was lost; looking up its outcome");
                     // The outcome of a commit is looked up a little longer than a failed group is retried.
@@ -152,28 +152,28 @@ impl Accepting {
                         let text = "the answer to a commit was lost, and its outcome is unknown";
                         return self.refuse(group, &Error::Engine(text.to_owned()));
                     }
-                    doubt = Some(of_it);
+                    unanswered = Some(commit);
                 }
-                Err(Trial::Failed(error)) => {
-                    let told = error_of(&error);
-                    let lost = is_lost(&error);
+                Err(AttemptError::Failed(error)) => {
+                    let reported = error_of(&error);
+                    let lost = is_connection_lost(&error);
                     self.abandon(lost);
                     let failed = Failed::Database(error);
-                    if !failed.is_transient() && !matches!(told, Error::Overloaded) {
-                        return self.refuse_or_part(group, &told).await;
+                    if !failed.is_transient() && !matches!(reported, Error::Overloaded) {
+                        return self.refuse_or_split(group, &reported).await;
                     }
-                    group = self.without_impatient(group, &told);
+                    group = self.refuse_expired(group, &reported);
                 }
-                Err(Trial::Panicked) => {
+                Err(AttemptError::Panicked) => {
                     // Dropping the connection ends the transaction. Only the operation at fault is refused.
                     self.session = None;
                     return self
-                        .refuse_or_part(group, &Error::Engine("an operation panicked".to_owned()))
+                        .refuse_or_split(group, &Error::Engine("an operation panicked".to_owned()))
                         .await;
                 }
-                Err(Trial::Silent) => {
+                Err(AttemptError::Silent) => {
                     self.session = None;
-                    group = self.without_impatient(group, &Error::Overloaded);
+                    group = self.refuse_expired(group, &Error::Overloaded);
                 }
             }
             tokio::time::sleep(pause).await;
@@ -182,12 +182,12 @@ impl Accepting {
     }
 
     /// Refuses operations that waited long enough. Returns the others.
-    fn without_impatient(&self, group: Vec<Operation>, error: &Error) -> Vec<Operation> {
+    fn refuse_expired(&self, group: Vec<Operation>, error: &Error) -> Vec<Operation> {
         let wait = self.options.accept_wait;
-        let (tired, patient): (Vec<_>, Vec<_>) =
+        let (expired, waiting): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|operation| operation.queued_at.elapsed() >= wait);
-        self.refuse(tired, error);
-        patient
+        self.refuse(expired, error);
+        waiting
     }
 
     fn refuse(&self, group: Vec<Operation>, error: &Error) {
@@ -200,7 +200,7 @@ impl Accepting {
     }
 
     /// Retries the operations of a failed group one by one, so that only the one at fault is refused.
-    async fn refuse_or_part(&mut self, group: Vec<Operation>, error: &Error) {
+    async fn refuse_or_split(&mut self, group: Vec<Operation>, error: &Error) {
         if group.len() == 1 || matches!(error, Error::Full) {
             return self.refuse(group, error);
         }
@@ -217,28 +217,34 @@ impl Accepting {
         }
     }
 
-    async fn attempt(&mut self, accepts: &[&Accept], doubt: Option<Doubt>) -> Result<Vec<Answer>, Trial> {
+    async fn attempt(
+        &mut self,
+        accepts: &[&Accept],
+        unanswered: Option<UnansweredCommit>,
+    ) -> Result<Vec<Answer>, AttemptError> {
         // Longer than the server's own timeouts.
         let limit = self.options.lock_timeout + self.options.statement_timeout * 2;
         match tokio::time::timeout(limit, self.connected()).await {
             Ok(Ok(())) => {}
             failed => {
-                return Err(match (doubt, failed) {
-                    (Some(doubt), Ok(Err(error))) => Trial::InDoubt(doubt, error_of(&error)),
-                    (Some(doubt), _) => Trial::InDoubt(doubt, Error::Overloaded),
-                    (None, Ok(Err(error))) => Trial::Failed(error),
-                    (None, _) => Trial::Silent,
+                return Err(match (unanswered, failed) {
+                    (Some(unanswered), Ok(Err(error))) => {
+                        AttemptError::UnknownCommit(unanswered, error_of(&error))
+                    }
+                    (Some(unanswered), _) => AttemptError::UnknownCommit(unanswered, Error::Overloaded),
+                    (None, Ok(Err(error))) => AttemptError::Failed(error),
+                    (None, _) => AttemptError::Silent,
                 });
             }
         }
-        let Some(session) = &self.session else { return Err(Trial::Silent) };
+        let Some(session) = &self.session else { return Err(AttemptError::Silent) };
         let lock = format!("BEGIN; SELECT pg_advisory_lock({})", order::LOCK);
-        if let Some(doubt) = doubt {
-            match tokio::time::timeout(limit, was_committed(session, &lock, &doubt)).await {
-                Ok(Ok(true)) => return Ok(doubt.answers),
+        if let Some(unanswered) = unanswered {
+            match tokio::time::timeout(limit, was_committed(session, &lock, &unanswered)).await {
+                Ok(Ok(true)) => return Ok(unanswered.answers),
                 Ok(Ok(false)) => release(session),
-                Ok(Err(error)) => return Err(Trial::InDoubt(doubt, error_of(&error))),
-                Err(_) => return Err(Trial::InDoubt(doubt, Error::Overloaded)),
+                Ok(Err(error)) => return Err(AttemptError::UnknownCommit(unanswered, error_of(&error))),
+                Err(_) => return Err(AttemptError::UnknownCommit(unanswered, Error::Overloaded)),
             }
         }
         let planned = async {
@@ -250,8 +256,8 @@ impl Accepting {
             Ok::<_, tokio_postgres::Error>(plan)
         };
         let planned = AssertUnwindSafe(planned).catch_unwind();
-        let planned = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)?;
-        let plan = planned.map_err(|_| Trial::Panicked)??;
+        let planned = tokio::time::timeout(limit, planned).await.map_err(|_| AttemptError::Silent)?;
+        let plan = planned.map_err(|_| AttemptError::Panicked)??;
         let ready = plan.ready(accepts, &self.ids);
         self.mark.count += 1;
         let mark = self.mark;
@@ -259,12 +265,14 @@ impl Accepting {
         let (writes, answers) = (ready.writes(), ready.answers);
         match (result, writes) {
             (Ok(Ok(())), _) => Ok(answers),
-            (Ok(Err(error)), true) if is_lost(&error) => {
-                Err(Trial::InDoubt(Doubt { mark, answers }, error_of(&error)))
+            (Ok(Err(error)), true) if is_connection_lost(&error) => {
+                Err(AttemptError::UnknownCommit(UnansweredCommit { mark, answers }, error_of(&error)))
             }
-            (Ok(Err(error)), _) => Err(Trial::Failed(error)),
-            (Err(_), true) => Err(Trial::InDoubt(Doubt { mark, answers }, Error::Overloaded)),
-            (Err(_), false) => Err(Trial::Silent),
+            (Ok(Err(error)), _) => Err(AttemptError::Failed(error)),
+            (Err(_), true) => {
+                Err(AttemptError::UnknownCommit(UnansweredCommit { mark, answers }, Error::Overloaded))
+            }
+            (Err(_), false) => Err(AttemptError::Silent),
         }
     }
 
@@ -283,7 +291,7 @@ impl Accepting {
     }
 
     /// Hands over the answered group, and releases the lock for the next group of any node.
-    async fn let_go(&mut self) {
+    async fn hand_over_and_release(&mut self) {
         if let Some(hand_over) = self.hand_over.get()
             && tokio::time::timeout(self.options.hand_over_timeout, hand_over()).await.is_err()
         {
@@ -306,10 +314,10 @@ fn release(session: &ClientWrapper) {
 async fn was_committed(
     session: &ClientWrapper,
     lock: &str,
-    doubt: &Doubt,
+    unanswered: &UnansweredCommit,
 ) -> Result<bool, tokio_postgres::Error> {
     session.batch_execute(lock).await?;
-    let Mark { instance, count } = doubt.mark;
+    let Mark { instance, count } = unanswered.mark;
     let found = "SELECT 1 FROM accept_marks WHERE instance = $1 AND mark = $2";
     Ok(session.query_opt(found, &[&instance, &count]).await?.is_some())
 }

@@ -21,7 +21,7 @@ use crate::{Ack, Acked};
 
 /// What acknowledging a notification does.
 #[derive(Clone, Copy)]
-enum Settles {
+enum MessageKind {
     /// A stored topic message: the position moves forward. `outstanding`: the message is still in the log, so the
     /// acknowledgement counts.
     Position { topic: TopicNum, offset: i64, outstanding: bool },
@@ -47,13 +47,13 @@ pub(super) async fn ack(
         return Ok(Vec::new());
     }
     let settles = look_up(&tx, &pairs).await?;
-    let kind = |num: &Num| settles.get(num).copied().unwrap_or(Settles::Nothing);
+    let kind = |num: &Num| settles.get(num).copied().unwrap_or(MessageKind::Nothing);
     let of = |pairs: &mut dyn Iterator<Item = &(DeviceNum, Num)>| -> (Vec<i64>, Vec<Num>) {
         pairs.map(|(device, num)| (device.0 as i64, *num)).unzip()
     };
-    let waiting = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), Settles::Push)));
-    let direct = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), Settles::Nothing)));
-    let reached = Reached::of(&pairs, kind);
+    let waiting = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), MessageKind::Push)));
+    let direct = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), MessageKind::Nothing)));
+    let positions = NewPositions::of(&pairs, kind);
 
     if !waiting.1.is_empty() {
         claim::keep_out(&tx, &waiting.1).await?;
@@ -63,7 +63,7 @@ pub(super) async fn ack(
     let (removed, moved, confirmed) = tokio::try_join!(
         biased;
         inbox::remove(&tx, &direct.0, &direct.1),
-        reached.advance(&tx),
+        positions.advance(&tx),
         confirm(&tx, &confirm_sql, &waiting),
     )?;
     let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
@@ -83,7 +83,7 @@ pub(super) async fn ack(
 
 /// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
 /// before it. If no push waits for a confirmation, none will; if one does, it is checked again under the lock.
-async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Settles>, Failed> {
+async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, MessageKind>, Failed> {
     let mut nums: Vec<Num> = pairs.iter().map(|(_, num)| *num).collect();
     nums.sort_unstable();
     nums.dedup();
@@ -94,13 +94,13 @@ async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Set
     let rows = tx.query(&sql, &[&nums, &(When::Stored as i64)]).await?;
     let settles = rows.iter().map(|row| {
         let settles = match row.get::<_, Option<TopicNum>>(1) {
-            Some(topic) => Settles::Position {
+            Some(topic) => MessageKind::Position {
                 topic,
                 offset: row.get::<_, Option<i64>>(2).unwrap_or(0),
                 outstanding: row.get::<_, Option<i64>>(3) == Some(Standing::Kept as i64),
             },
-            None if row.get(4) => Settles::Push,
-            None => Settles::Nothing,
+            None if row.get(4) => MessageKind::Push,
+            None => MessageKind::Nothing,
         };
         (row.get(0), settles)
     });
@@ -145,28 +145,28 @@ const ADVANCE: &str = "WITH found AS (
     RETURNING s.device, s.topic, found.position";
 
 /// A message up to a device's new position.
-struct OnTheWay {
+struct PassedMessage {
     offset: i64,
     num: Num,
     outstanding: bool,
 }
 
 /// The new positions of devices in topics.
-struct Reached(BTreeMap<(DeviceNum, TopicNum), Vec<OnTheWay>>);
+struct NewPositions(BTreeMap<(DeviceNum, TopicNum), Vec<PassedMessage>>);
 
-impl Reached {
-    fn of(pairs: &[(DeviceNum, Num)], kind: impl Fn(&Num) -> Settles) -> Self {
-        let mut reached: BTreeMap<_, Vec<_>> = BTreeMap::new();
+impl NewPositions {
+    fn of(pairs: &[(DeviceNum, Num)], kind: impl Fn(&Num) -> MessageKind) -> Self {
+        let mut positions: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (device, num) in pairs {
-            if let Settles::Position { topic, offset, outstanding } = kind(num) {
-                reached.entry((*device, topic)).or_default().push(OnTheWay {
+            if let MessageKind::Position { topic, offset, outstanding } = kind(num) {
+                positions.entry((*device, topic)).or_default().push(PassedMessage {
                     offset,
                     num: *num,
                     outstanding,
                 });
             }
         }
-        Self(reached)
+        Self(positions)
     }
 
     /// Moves positions forward. Returns the outstanding messages that they passed.
@@ -185,8 +185,8 @@ impl Reached {
         for row in tx.query(ADVANCE, values).await? {
             let device = DeviceNum(row.get::<_, i64>(0) as u64);
             let before: i64 = row.get(2);
-            let on_the_way = self.0.get(&(device, row.get(1))).into_iter().flatten();
-            let passed_now = on_the_way.filter(|message| message.outstanding && message.offset > before);
+            let candidates = self.0.get(&(device, row.get(1))).into_iter().flatten();
+            let passed_now = candidates.filter(|message| message.outstanding && message.offset > before);
             passed.extend(passed_now.map(|message| (device, message.num)));
         }
         Ok(passed)

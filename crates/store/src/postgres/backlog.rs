@@ -179,8 +179,8 @@ async fn logs(tx: &Tx, requests: &[PageRequest]) -> Result<Vec<Found>, Failed> {
             read_logs(tx, BY_OFFSET, requests, &by_offset),
             read_logs(tx, BY_NUM, requests, &by_num)
         )?;
-        by_offset = take_in(requests, by_offset, &first, &mut found);
-        by_num = take_in(requests, by_num, &second, &mut found);
+        by_offset = add_rows(requests, by_offset, &first, &mut found);
+        by_num = add_rows(requests, by_num, &second, &mut found);
     }
     Ok(found)
 }
@@ -222,7 +222,7 @@ async fn read_logs(
 }
 
 /// Adds rows to the results. Returns the readings that need another round.
-fn take_in(
+fn add_rows(
     requests: &[PageRequest],
     readings: Vec<Reading>,
     rows: &[Row],

@@ -28,7 +28,7 @@ const COLLISIONS_MAX: usize = 8;
 
 /// A device to create or update.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct NewDevice {
     pub app: AppId,
     pub id: DeviceId,
     pub registration: Registration,
@@ -46,7 +46,7 @@ impl Devices for Postgres {
         let wanted = devices.into_iter().map(|registration| {
             // Drawn here, so that a retry creates the same device.
             let id = registration.device.clone().map_or_else(draw_id, Ok)?;
-            Ok(Wanted { app, id, registration, now })
+            Ok(NewDevice { app, id, registration, now })
         });
         self.register_all(wanted.collect::<Result<_, Error>>()?).await
     }
@@ -122,9 +122,9 @@ impl Postgres {
     /// Creates or updates devices of any apps in one commit; answers in order.
     pub(super) async fn register_all(
         &self,
-        wanted: Vec<Wanted>,
+        wanted: Vec<NewDevice>,
     ) -> Result<Vec<Result<Device, Error>>, Error> {
-        let wanted: Arc<[Wanted]> = wanted.into();
+        let wanted: Arc<[NewDevice]> = wanted.into();
         for _ in 0..COLLISIONS_MAX {
             let again = Arc::clone(&wanted);
             match self.write(move |tx| register(tx, Arc::clone(&again))).await {
@@ -206,7 +206,7 @@ async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>,
 }
 
 /// A device that is named twice is updated twice, in turn.
-fn rounds(wanted: &[Wanted]) -> Vec<Vec<usize>> {
+fn rounds(wanted: &[NewDevice]) -> Vec<Vec<usize>> {
     let mut times: HashMap<(AppId, &DeviceId), usize> = HashMap::new();
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     for (i, one) in wanted.iter().enumerate() {
@@ -221,9 +221,9 @@ fn rounds(wanted: &[Wanted]) -> Vec<Vec<usize>> {
 }
 
 /// [`Error::Conflict`] if another call created one of the devices after the lookup: the caller retries.
-async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Error>>, Failed> {
+async fn register(tx: Tx, wanted: Arc<[NewDevice]>) -> Result<Vec<Result<Device, Error>>, Failed> {
     let mut answers: Vec<Result<Device, Error>> = vec![Err(Error::NotFound); wanted.len()];
-    let with_jwt = |one: &&Wanted| one.registration.issued != Issued::Elsewhere;
+    let with_jwt = |one: &&NewDevice| one.registration.issued != Issued::Elsewhere;
     let users =
         wanted.iter().filter(with_jwt).filter_map(|one| Some((one.app, one.registration.user.as_ref()?)));
     let users: Vec<_> = users.collect();
@@ -236,7 +236,7 @@ async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Er
         let revoked = revoked(&tx, &wanted, &round).await?;
         let mut changes = Changes::default();
         for i in round {
-            let Wanted { app, id, registration, now } = wanted[i].clone();
+            let NewDevice { app, id, registration, now } = wanted[i].clone();
             if revoked.contains(&i) {
                 answers[i] = Err(Error::Revoked);
                 continue;
@@ -258,7 +258,7 @@ async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Er
 }
 
 /// The registrations of a round whose JWT was revoked. Their devices are locked or do not exist.
-async fn revoked(tx: &Tx, wanted: &[Wanted], round: &[usize]) -> Result<HashSet<usize>, Failed> {
+async fn revoked(tx: &Tx, wanted: &[NewDevice], round: &[usize]) -> Result<HashSet<usize>, Failed> {
     let with_jwt = |i: &&usize| wanted[**i].registration.issued != Issued::Elsewhere;
     let asked: Vec<usize> = round.iter().filter(with_jwt).copied().collect();
     if asked.is_empty() {

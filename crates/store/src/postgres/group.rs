@@ -9,6 +9,6 @@ mod reading;
 mod topic;
 mod writing;
 
-pub(super) use plan::{Answer, Kept, Rows, plan};
+pub(super) use plan::{Answer, NotificationSource, Rows, plan};
 pub(super) use reading::{read, statements as reading_statements};
 pub(super) use writing::{Mark, NOTED, STATEMENTS as WRITING_STATEMENTS, make_room};

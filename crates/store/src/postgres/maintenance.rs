@@ -94,7 +94,7 @@ impl Maintenance for Postgres {
     async fn close(&self) {
         self.tasks.close();
         self.accepts.close();
-        self.behind.close();
+        self.background.close();
         self.tasks.wait().await;
         self.closing.cancel();
         self.pool.close();
@@ -134,7 +134,7 @@ async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Resul
 }
 
 #[derive(Default)]
-struct Emptied {
+struct EmptiedInboxes {
     /// The removed rows.
     expired: Vec<Part>,
     more: bool,
@@ -143,8 +143,13 @@ struct Emptied {
 }
 
 /// Removes remaining inbox rows of these notifications, at most `rows_max`.
-async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -> Result<Emptied, Failed> {
-    let mut emptied = Emptied::default();
+async fn empty_inboxes(
+    tx: &Tx,
+    nums: &[Num],
+    now: Timestamp,
+    rows_max: usize,
+) -> Result<EmptiedInboxes, Failed> {
+    let mut emptied = EmptiedInboxes::default();
     if nums.is_empty() {
         return Ok(emptied);
     }

@@ -27,7 +27,7 @@ pub(super) async fn revoke(
 }
 
 /// The app, the device, and the user of the credential.
-pub(super) type Asked<'a> = (AppId, &'a DeviceId, Option<&'a UserId>);
+pub(super) type Subjects<'a> = (AppId, &'a DeviceId, Option<&'a UserId>);
 
 const LOAD: &str = "SELECT asked.place, 0::bigint, r.revoked_at
      FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (app, device, of_user, place)
@@ -39,7 +39,7 @@ const LOAD: &str = "SELECT asked.place, 0::bigint, r.revoked_at
      JOIN revocations r ON r.app = asked.app AND r.kind = 1 AND r.id = coalesce(asked.of_user, d.\"user\")";
 
 /// Revocations in the order asked. Without a user, that of the device's current user.
-pub(super) async fn load(tx: &Tx, asked: &[Asked<'_>]) -> Result<Vec<Revocation>, Failed> {
+pub(super) async fn load(tx: &Tx, asked: &[Subjects<'_>]) -> Result<Vec<Revocation>, Failed> {
     let apps: Vec<_> = asked.iter().map(|(app, _, _)| i64::from(app.0)).collect();
     let devices: Vec<_> = asked.iter().map(|(_, device, _)| device.as_str()).collect();
     let users: Vec<_> = asked.iter().map(|(_, _, user)| user.map(UserId::as_str)).collect();

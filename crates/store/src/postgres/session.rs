@@ -8,7 +8,7 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timesta
 use tokio_postgres::Row;
 
 use super::backlog::{self, PageRequest, Source};
-use super::device::{Keys, Wanted};
+use super::device::{Keys, NewDevice};
 use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, ack, first_call, inbox, opened, revocation};
 use crate::engine::backlog::{TopicRow, unused_head};
@@ -112,8 +112,8 @@ impl Sessions for Postgres {
 }
 
 /// The registration that creates or changes the device of a log-in.
-fn wanted(login: &Login) -> Wanted {
-    Wanted { app: login.app, id: login.device.clone(), registration: registration(login), now: login.now }
+fn wanted(login: &Login) -> NewDevice {
+    NewDevice { app: login.app, id: login.device.clone(), registration: registration(login), now: login.now }
 }
 
 /// A device, and its positions in the topics that it durably subscribes to, `$everyone` among them.

@@ -59,9 +59,13 @@ pub(super) async fn hold(connector: Connector, mut session: ClientWrapper, loose
                 session = fresh;
             }
             Ok(None) => {
-                tracing::error!("all 64 slots of the database are taken; ids of unstored notifications may repeat")
+                tracing::error!(
+                    "all 64 slots of the database are taken; ids of unstored notifications may repeat"
+                )
             }
-            Err(error) => tracing::warn!(error = text_of(&error), "this node's slot could not be taken again"),
+            Err(error) => {
+                tracing::warn!(error = text_of(&error), "this node's slot could not be taken again")
+            }
         }
     }
 }

@@ -88,13 +88,13 @@ impl Failed {
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Store(_) => false,
-            Self::Database(error) => is_lost(error) || error.code().is_some_and(is_passing),
+            Self::Database(error) => is_connection_lost(error) || error.code().is_some_and(is_transient_code),
         }
     }
 }
 
 /// The connection is gone, or there was none.
-pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         // Class 08, and errors before a server closes the connection; 25P03 lost the transaction with the session.
         Some(code) => {
@@ -114,7 +114,7 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
 
 /// Caused by another transaction, or by an earlier statement sent in the same round trip whose own error was not read
 /// and may be transient.
-fn is_passing(code: &SqlState) -> bool {
+fn is_transient_code(code: &SqlState) -> bool {
     [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code)
         || is_unread(code)
 }
@@ -223,7 +223,7 @@ impl Tx {
     fn failed(&self, error: tokio_postgres::Error) -> Failed {
         self.0.broken.store(true, Ordering::Relaxed);
         // An unread error may be that the server no longer accepts writes.
-        let lost = is_lost(&error) || error.code().is_some_and(is_unread);
+        let lost = is_connection_lost(&error) || error.code().is_some_and(is_unread);
         self.0.lost.fetch_or(lost, Ordering::Relaxed);
         Failed::Database(error)
     }
@@ -411,7 +411,9 @@ impl Postgres {
         }
         match tx.commit().await {
             Ok(()) => Ok(value),
-            Err(Failed::Database(error)) if is_lost(&error) && self.was_committed(&tx).await? => Ok(value),
+            Err(Failed::Database(error)) if is_connection_lost(&error) && self.was_committed(&tx).await? => {
+                Ok(value)
+            }
             Err(failed) => Err(failed),
         }
     }
@@ -420,9 +422,7 @@ impl Postgres {
     async fn was_committed(&self, tx: &Tx) -> Result<bool, Error> {
         let Some(number) = tx.0.number.get() else { return Ok(false) };
         let unknown = |why: &dyn std::fmt::Display| {
-            Error::Engine(format!(
-                "the answer to a commit was lost, and its outcome is unknown: {why}"
-            ))
+            Error::Engine(format!("the answer to a commit was lost, and its outcome is unknown: {why}"))
         };
         let patience = Instant::now() + self.options.accept_wait;
         loop {

@@ -32,15 +32,16 @@ impl Notifications for Sqlite {
         let num = self.ids.next(request.now);
         let message = message_of(&request, self.ids.id(num), None);
         let accepted = Accepted::new(&request, message, Vec::new(), Departed::default());
-        self.writer
-            .submit_behind(1, move |w| notification::insert(w, num, &request, 0, None, Standing::Nothing));
+        self.writer.submit_background(1, move |w| {
+            notification::insert(w, num, &request, 0, None, Standing::Nothing)
+        });
         accepted
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
         if !parts.is_empty() {
             let parts = recorded(&self.ids, parts);
-            self.writer.submit_behind(parts.len(), move |w| record(w, &parts));
+            self.writer.submit_background(parts.len(), move |w| record(w, &parts));
         }
     }
 

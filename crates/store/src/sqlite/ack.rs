@@ -17,7 +17,7 @@ use crate::{Ack, Acked, Error};
 
 /// What acknowledging a notification does that is not in the device's inbox; looked up once for all devices.
 #[derive(Clone, Copy)]
-enum Settles {
+enum MessageKind {
     /// A stored topic message: the position moves forward. `outstanding`: the message is still in the log, so the
     /// acknowledgement counts.
     Position {
@@ -33,7 +33,7 @@ enum Settles {
 /// Processes a batch. Returns what was outstanding.
 pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
-    let mut known: HashMap<Num, Settles> = HashMap::new();
+    let mut known: HashMap<Num, MessageKind> = HashMap::new();
     for Ack { device, ids } in acks {
         let mut nums: Vec<Num> = ids.iter().filter_map(|id| w.ids.num(*id)).collect();
         // In order, so that each topic message moves the position and counts.
@@ -60,7 +60,7 @@ fn confirm(
     db: &Connection,
     device: DeviceNum,
     num: Num,
-    known: &mut HashMap<Num, Settles>,
+    known: &mut HashMap<Num, MessageKind>,
 ) -> Result<bool, Error> {
     if inbox::remove(db, device, num)? {
         return Ok(true);
@@ -74,28 +74,28 @@ fn confirm(
         }
     };
     match settles {
-        Settles::Position { topic, offset, outstanding } => {
+        MessageKind::Position { topic, offset, outstanding } => {
             let sql =
                 "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3";
             Ok(db.run(sql, (device.0 as i64, topic, offset))? > 0 && outstanding)
         }
-        Settles::Push => push_queue::confirm(db, num, device),
-        Settles::Nothing => Ok(false),
+        MessageKind::Push => push_queue::confirm(db, num, device),
+        MessageKind::Nothing => Ok(false),
     }
 }
 
 /// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
 /// before it.
-fn look_up(db: &Connection, num: Num) -> Result<Settles, Error> {
+fn look_up(db: &Connection, num: Num) -> Result<MessageKind, Error> {
     let sql = "SELECT topic, topic_offset, standing FROM notifications
                WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2";
     let position = db.first(sql, (num, When::Stored as u8), |row| {
         let outstanding = row.code(2)? == Standing::Kept as u8;
-        Ok(Settles::Position { topic: row.int(0)?, offset: row.int(1)?, outstanding })
+        Ok(MessageKind::Position { topic: row.int(0)?, offset: row.int(1)?, outstanding })
     })?;
     match position {
         Some(position) => Ok(position),
-        None if push_queue::waits_for_confirmation(db, num)? => Ok(Settles::Push),
-        None => Ok(Settles::Nothing),
+        None if push_queue::waits_for_confirmation(db, num)? => Ok(MessageKind::Push),
+        None => Ok(MessageKind::Nothing),
     }
 }

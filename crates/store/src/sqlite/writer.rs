@@ -130,7 +130,7 @@ impl Writer {
 
     /// Queues a background operation. It is dropped if the queue is more than half full, so that traces do not
     /// displace requests.
-    pub(super) fn submit_behind(
+    pub(super) fn submit_background(
         &self,
         rows: usize,
         work: impl FnOnce(&mut Write<'_>) -> Result<(), Error> + Send + 'static,
@@ -302,12 +302,12 @@ mod tests {
     /// Runs operations in one group on a fresh database, and compares results and stored rows.
     fn check(work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opened");
         db.execute_batch(
             "PRAGMA foreign_keys = ON; CREATE TABLE parent (id INTEGER PRIMARY KEY);
              CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
         )
-        .expect("made");
+        .expect("created");
         let options = Options::default();
         let (writer, work_loop) = Writer::new(&options, Metrics::register(&mut Registry::default()));
         let (answer, answers) = mpsc::sync_channel(work.len());
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_panicking_answer_fails_the_thread_but_not_other_answers() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opened");
         let options = Options::default();
         let (writer, work_loop) = Writer::new(&options, Metrics::register(&mut Registry::default()));
         let (answer, answers) = mpsc::sync_channel(2);

@@ -11,21 +11,21 @@ pub(crate) mod credentials;
 pub(crate) mod definitions;
 pub(crate) mod devices;
 pub(crate) mod endpoints;
+pub(crate) mod fixture;
 pub(crate) mod inbox;
+pub(crate) mod maintenance;
 pub(crate) mod notifications;
 pub(crate) mod push;
-pub(crate) mod pushing;
+pub(crate) mod push_fixture;
 pub(crate) mod revocations;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod tokens;
 pub(crate) mod topics;
-pub(crate) mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod walks;
-pub(crate) mod world;
 
-pub(crate) use world::{INBOX_ROWS, TOPIC_LOG_ROWS};
+pub(crate) use fixture::{INBOX_ROWS, TOPIC_LOG_ROWS};
 
 /// Runs every test of the suite on stores from `$fresh`, an expression that returns a guard (kept until the test
 /// ends) and the store.
@@ -97,7 +97,7 @@ macro_rules! conformance_tests {
                 an_unused_topic_is_empty, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
                 topics_are_listed, topics_with_new_messages_are_listed,
                 retained_messages_are_found_by_range, log_pages_cover_all_topics;
-            upkeep: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
+            maintenance: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_rejects_calls;
         }

@@ -1,13 +1,13 @@
 //! PostgreSQL: the conformance suite on a real server, and tests for this engine only.
 
-mod locking;
-mod migrating;
-mod ordering;
-mod pushing;
-mod racing;
+mod concurrency;
+mod deadlock;
+mod failure;
+mod migration;
+mod order;
+mod push;
+mod round_trip;
 mod server;
-mod trips;
-mod trouble;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use noroshi_store::{Postgres, PostgresOptions};
 use prometheus_client::registry::Registry;
 
 use self::server::{Database, server};
-use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, upkeep::RETENTION_SECONDS};
+use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
 
 fn options(database: &Database) -> PostgresOptions {
     PostgresOptions {
@@ -30,7 +30,7 @@ fn options(database: &Database) -> PostgresOptions {
 }
 
 async fn open(database: &Database) -> Postgres {
-    Postgres::open(options(database), &mut Registry::default()).await.expect("it opens")
+    Postgres::open(options(database), &mut Registry::default()).await.expect("opened")
 }
 
 /// A store in its own database on the server that all tests share.

@@ -1,9 +1,9 @@
 //! SQLite: the conformance suite, and tests for this engine only.
 
-mod opening;
-mod pushing;
-mod trouble;
-mod writing;
+mod failure;
+mod open;
+mod push;
+mod write;
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use noroshi_store::{OpenError, Options, Sqlite};
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
-use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, upkeep::RETENTION_SECONDS};
+use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
 
 fn options() -> Options {
     Options {
@@ -31,7 +31,7 @@ fn open(folder: &Path, options: Options) -> Result<Sqlite, OpenError> {
 /// A store in its own folder.
 fn fresh(options: Options) -> (TempDir, Sqlite) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let store = open(folder.path(), options).expect("a fresh store opens");
+    let store = open(folder.path(), options).expect("opened a fresh store");
     (folder, store)
 }
 

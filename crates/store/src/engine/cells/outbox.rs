@@ -48,13 +48,13 @@ impl Split {
 }
 
 /// The answer that an idempotency key got.
-pub(crate) struct Earlier {
+pub(crate) struct KeyUse {
     pub body_hash: [u8; 32],
     pub id: NotificationId,
     pub targets: Option<u64>,
 }
 
-impl Earlier {
+impl KeyUse {
     /// Reads `body_hash, id, targets` from column `first` on.
     pub(crate) fn of_row(row: &(impl Record + ?Sized), first: usize) -> Result<Self, Error> {
         let id = NotificationId::from_bytes(array(row, first + 1)?);
@@ -79,7 +79,7 @@ pub(crate) fn keys_since(now: Timestamp) -> i64 {
 pub(crate) struct Reading {
     /// Apps that exist.
     pub apps: HashSet<AppId>,
-    pub earlier: HashMap<(AppId, String), Earlier>,
+    pub earlier: HashMap<(AppId, String), KeyUse>,
     /// The cells to ask for each user.
     pub users: HashMap<AppId, HashMap<String, Vec<CellNum>>>,
     pub devices: HashMap<AppId, HashMap<String, Residence>>,
@@ -125,7 +125,7 @@ impl Reading {
             let (id, targets) = (message.id, message.target.named_count());
             let cells = split.parts.keys().copied().collect();
             if let Some((name, idempotency)) = key {
-                self.earlier.insert(name, Earlier { body_hash: idempotency.body_hash, id, targets });
+                self.earlier.insert(name, KeyUse { body_hash: idempotency.body_hash, id, targets });
             }
             rows.push(NewRow { message, split });
             answers.push(Ok(Taken { id, targets, cells, replayed: false }));

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::cells::{CellNum, NewMessage, Part, PartEnd, PartState, Taken, Wanted};
 use crate::engine::cells::number;
 use crate::engine::cells::outbox::{
-    self as messages, Earlier, NewRow, Reading, keys_since, part_of, prune_keys_and_homes,
+    self as messages, KeyUse, NewRow, Reading, keys_since, part_of, prune_keys_and_homes,
 };
 use crate::engine::record::{Record, array};
 use crate::postgres::transaction::{Failed, Tx, Values};
@@ -20,14 +20,14 @@ use crate::postgres::transaction::{Failed, Tx, Values};
 const LOCKS: i64 = 0x6b65_7973;
 
 /// Held, shared, by calls that keep messages, until they commit ("outbox").
-const KEEPING: i64 = 0x6f75_7462_6f78;
+const KEEP_LOCK: i64 = 0x6f75_7462_6f78;
 
 pub(super) async fn keep(
     tx: Tx,
     messages: Arc<Vec<NewMessage>>,
     now: Timestamp,
 ) -> Result<Vec<Result<Taken, Error>>, Failed> {
-    tx.execute("SELECT pg_advisory_xact_lock_shared($1)", &[&KEEPING]).await?;
+    tx.execute("SELECT pg_advisory_xact_lock_shared($1)", &[&KEEP_LOCK]).await?;
     let apps = known_apps(&tx, &messages).await?;
     let earlier = answered_before(&tx, &messages, now).await?;
     let mut reading = Reading { apps, earlier, ..Reading::default() };
@@ -47,7 +47,7 @@ async fn known_apps(tx: &Tx, messages: &[NewMessage]) -> Result<HashSet<AppId>, 
 
 /// Numbers are given out before they are committed, so this waits for calls that keep messages at this moment.
 pub(super) async fn newest(tx: Tx) -> Result<u64, Failed> {
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&KEEPING]).await?;
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&KEEP_LOCK]).await?;
     messages::newest(&tx).await
 }
 
@@ -56,7 +56,7 @@ async fn answered_before(
     tx: &Tx,
     messages: &[NewMessage],
     now: Timestamp,
-) -> Result<HashMap<(AppId, String), Earlier>, Failed> {
+) -> Result<HashMap<(AppId, String), KeyUse>, Failed> {
     let keyed = messages.iter().filter_map(|message| Some((message.app, message.idempotency.as_ref()?)));
     let (apps, keys): (Vec<i64>, Vec<&str>) = keyed.map(|(app, one)| (i64::from(app.0), &*one.key)).unzip();
     if keys.is_empty() {
@@ -71,7 +71,7 @@ async fn answered_before(
                FROM cell_keys AS k JOIN cell_messages AS m ON m.num = k.num
                WHERE (k.app, k.key) IN (SELECT a, t FROM unnest($1::bigint[], $2::text[]) AS n (a, t)) AND k.at > $3";
     let rows = tx.query(sql, &[&apps, &keys, &keys_since(now)]).await?;
-    rows.iter().map(|row| Ok(((row.app(0)?, row.string(1)?), Earlier::of_row(row, 2)?))).collect()
+    rows.iter().map(|row| Ok(((row.app(0)?, row.string(1)?), KeyUse::of_row(row, 2)?))).collect()
 }
 
 /// Reads where the named users and devices live: two statements per app, however many messages.

@@ -96,11 +96,11 @@ const REVOKED: &str = "UPDATE devices d SET token_version = gone.token_version
      RETURNING d.app, d.id, d.token_version";
 
 /// Numbers and token versions of created devices.
-type Made = HashMap<(i64, String), (DeviceNum, u32)>;
+type CreatedDevices = HashMap<(i64, String), (DeviceNum, u32)>;
 
-async fn insert(tx: &Tx, new: &[&Change]) -> Result<Made, Failed> {
+async fn insert(tx: &Tx, new: &[&Change]) -> Result<CreatedDevices, Failed> {
     if new.is_empty() {
-        return Ok(Made::default());
+        return Ok(CreatedDevices::default());
     }
     let devices = || new.iter().map(|change| &change.device);
     let keys = Keys::of(devices().map(|device| (device.app, &device.id)));
@@ -123,7 +123,8 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<Made, Failed> {
     let asked: Values<'_> = &[&keys.apps, &keys.ids];
     let (made, revoked) = tokio::try_join!(tx.query(INSERT, values), tx.query(REVOKED, asked))?;
     let num_of = |row: &Row| DeviceNum(row.get::<_, i64>(2) as u64);
-    let mut made: Made = made.iter().map(|row| ((row.get(0), row.get(1)), (num_of(row), 1))).collect();
+    let mut made: CreatedDevices =
+        made.iter().map(|row| ((row.get(0), row.get(1)), (num_of(row), 1))).collect();
     for row in revoked {
         if let Some((_, version)) = made.get_mut(&(row.get(0), row.get(1))) {
             *version = row.get::<_, i64>(2) as u32;

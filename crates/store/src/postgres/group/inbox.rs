@@ -66,15 +66,15 @@ pub(super) struct Inboxes<'a> {
     keys: HashMap<(i64, &'a str), (usize, usize)>,
     /// Devices whose inboxes may get too many rows.
     crowded: HashSet<i64>,
-    left: Departures,
+    removals: RemovedDevices,
 }
 
 /// Devices by the notification that removed rows, the removed notification, and the outcome.
-type Departures = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
+type RemovedDevices = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
 
 /// Devices (sorted) that lost a notification because of the one at `place`.
 #[derive(Debug, PartialEq)]
-pub(super) struct Left {
+pub(super) struct InboxRemoval {
     pub place: usize,
     pub num: Num,
     pub outcome: Outcome,
@@ -99,7 +99,7 @@ impl<'a> Inboxes<'a> {
             ranks: HashMap::new(),
             keys: HashMap::new(),
             crowded: HashSet::new(),
-            left: BTreeMap::new(),
+            removals: BTreeMap::new(),
         }
     }
 
@@ -133,11 +133,11 @@ impl<'a> Inboxes<'a> {
         let row = &mut self.rows[row];
         row.gone = true;
         let (device, num) = (row.device, row.num);
-        self.depart(place, num, why, device);
+        self.add_removal(place, num, why, device);
     }
 
-    fn depart(&mut self, place: usize, num: Num, why: Outcome, device: i64) {
-        self.left.entry((place, num, why as u8)).or_insert_with(|| (why, Vec::new())).1.push(device);
+    fn add_removal(&mut self, place: usize, num: Num, why: Outcome, device: i64) {
+        self.removals.entry((place, num, why as u8)).or_insert_with(|| (why, Vec::new())).1.push(device);
     }
 
     /// Devices and collapse keys whose older rows are removed first; sorted.
@@ -148,7 +148,7 @@ impl<'a> Inboxes<'a> {
     }
 
     /// Devices to count, and how many rows each gets; sorted.
-    pub(super) fn crowding(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(super) fn over_limit(&self) -> (Vec<i64>, Vec<i64>) {
         let mut new: BTreeMap<i64, i64> = self.crowded.iter().map(|device| (*device, 0)).collect();
         for row in self.rows.iter().filter(|row| !row.gone) {
             if let Some(count) = new.get_mut(&row.device) {
@@ -161,12 +161,12 @@ impl<'a> Inboxes<'a> {
     /// Records a row that [`COLLAPSE`] removed.
     pub(super) fn collapsed(&mut self, device: i64, key: &str, num: Num) {
         if let Some((_, place)) = self.keys.get(&(device, key)) {
-            self.depart(*place, num, Outcome::Collapsed, device);
+            self.add_removal(*place, num, Outcome::Collapsed, device);
         }
     }
 
     /// Records the result of [`MAKE_ROOM`]: how many rows each device had, and which of them were evicted.
-    pub(super) fn made_room(&mut self, counted: &[(i64, i64)], mut evicted: Vec<(i64, Num)>) {
+    pub(super) fn apply_evictions(&mut self, counted: &[(i64, i64)], mut evicted: Vec<(i64, Num)>) {
         let mut of_device: HashMap<i64, Vec<usize>> = HashMap::new();
         for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| !row.gone) {
             if self.crowded.contains(&row.device) {
@@ -190,7 +190,7 @@ impl<'a> Inboxes<'a> {
             let cause = |i: usize| new.len().saturating_sub(pushed_out - i).min(new.len() - 1);
             for (i, num) in old.iter().enumerate() {
                 let place = self.rows[new[cause(i)]].place;
-                self.depart(place, *num, Outcome::Evicted, device);
+                self.add_removal(place, *num, Outcome::Evicted, device);
             }
             for i in 0..over {
                 let place = self.rows[new[cause(old.len() + i)]].place;
@@ -203,7 +203,7 @@ impl<'a> Inboxes<'a> {
     }
 
     /// The rows to write, and the removed ones by group index and notification.
-    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<Left>) {
+    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<InboxRemoval>) {
         let mut columns = InboxColumns::default();
         for row in self.rows.into_iter().filter(|row| !row.gone) {
             columns.devices.push(row.device);
@@ -211,12 +211,12 @@ impl<'a> Inboxes<'a> {
             columns.keys.push(row.key);
             columns.ranks.push(row.rank);
         }
-        let left = self.left.into_iter().map(|((place, num, _), (outcome, mut devices))| {
+        let removals = self.removals.into_iter().map(|((place, num, _), (outcome, mut devices))| {
             devices.sort_unstable();
             let devices = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
-            Left { place, num, outcome, devices }
+            InboxRemoval { place, num, outcome, devices }
         });
-        (columns, left.collect())
+        (columns, removals.collect())
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
         let mut inboxes = Inboxes::new(3);
         inboxes.put(0, 100, None, &[found(1, 0), found(2, 1)]);
         inboxes.put(1, 101, None, &[found(1, 0), found(2, 1)]);
-        assert!(inboxes.crowding().0.is_empty());
+        assert!(inboxes.over_limit().0.is_empty());
         check(inboxes, &[(1, 100, 1), (2, 100, 2), (1, 101, 2), (2, 101, 3)], &[]);
     }
 
@@ -262,8 +262,8 @@ mod tests {
         for (place, num) in (0..).zip([100, 101, 102]) {
             inboxes.put(place, num, None, &[found(1, 2)]);
         }
-        assert_eq!(inboxes.crowding(), (vec![1], vec![3]));
-        inboxes.made_room(&[(1, 2)], vec![(1, 51), (1, 50)]);
+        assert_eq!(inboxes.over_limit(), (vec![1], vec![3]));
+        inboxes.apply_evictions(&[(1, 2)], vec![(1, 51), (1, 50)]);
         check(
             inboxes,
             &[(1, 101, 1), (1, 102, 2)],
@@ -276,14 +276,14 @@ mod tests {
         // 32 are kept, and up to 2 more.
         let mut inboxes = Inboxes::new(32);
         inboxes.put(0, 100, None, &[found(1, 33), found(2, 34)]);
-        assert_eq!(inboxes.crowding(), (vec![2], vec![1]));
-        inboxes.made_room(&[(2, 34)], vec![(2, 3), (2, 1), (2, 2)]);
+        assert_eq!(inboxes.over_limit(), (vec![2], vec![1]));
+        inboxes.apply_evictions(&[(2, 34)], vec![(2, 3), (2, 1), (2, 2)]);
         let evicted = |num| (0, num, Outcome::Evicted, 2);
         check(inboxes, &[(1, 100, 34), (2, 100, 32)], &[evicted(1), evicted(2), evicted(3)]);
         // The inbox had fewer rows than the rank of its newest row.
         let mut inboxes = Inboxes::new(32);
         inboxes.put(0, 100, None, &[found(1, 34)]);
-        inboxes.made_room(&[(1, 33)], Vec::new());
+        inboxes.apply_evictions(&[(1, 33)], Vec::new());
         check(inboxes, &[(1, 100, 34)], &[]);
     }
 
@@ -291,7 +291,7 @@ mod tests {
     fn a_rank_that_is_too_high_is_corrected() {
         let mut inboxes = Inboxes::new(2);
         inboxes.put(0, 100, None, &[found(1, 1 << 62)]);
-        inboxes.made_room(&[(1, 1)], Vec::new());
+        inboxes.apply_evictions(&[(1, 1)], Vec::new());
         check(inboxes, &[(1, 100, 2)], &[]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, JsonText, NotificationId, Outcome, PushMode, Target, Topic};
 
-use super::inbox::{Inboxes, Left};
+use super::inbox::{InboxRemoval, Inboxes};
 use super::push::Pushes;
 use super::reading::{Found, Reading};
 use super::topic::Topics;
@@ -47,7 +47,7 @@ pub(super) struct Keys<'a> {
 
 /// The parts of a notification's row that are not in the request.
 #[derive(Clone, Copy)]
-pub(in crate::postgres) struct Kept {
+pub(in crate::postgres) struct NotificationSource {
     /// 0: of no campaign.
     pub campaign: i64,
     /// The topic's number and the offset.
@@ -90,7 +90,7 @@ impl<'a> Rows<'a> {
         num: Num,
         accept: &'a Accept,
         options: &PostgresOptions,
-        kept: Kept,
+        source: NotificationSource,
     ) {
         let Accept { app, request, now, .. } = accept;
         let (target, target_text) = target_of(&request.target);
@@ -105,15 +105,15 @@ impl<'a> Rows<'a> {
         self.targets.push(i64::from(target));
         self.target_texts.push(target_text);
         self.counts.push(request.target.named_count().map(|count| count as i64));
-        self.topics.push(kept.place.map(|(topic, _)| topic));
-        self.offsets.push(kept.place.map(|(_, offset)| offset as i64));
+        self.topics.push(source.place.map(|(topic, _)| topic));
+        self.offsets.push(source.place.map(|(_, offset)| offset as i64));
         self.collapse_keys.push(request.collapse_key.as_deref());
         self.retains.push(i64::from(request.retain));
         self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
         self.datas.push(request.data.as_ref().map(JsonText::as_str));
         self.pushes.push(push_text(&request.push, request.waits_for_use));
-        self.standings.push(kept.standing as i64);
-        self.campaigns.push((kept.campaign != 0).then_some(kept.campaign));
+        self.standings.push(source.standing as i64);
+        self.campaigns.push((source.campaign != 0).then_some(source.campaign));
         self.traces.push(request.trace.map(|trace| trace.to_stored().to_vec()));
     }
 }
@@ -222,7 +222,13 @@ impl<'a> Plan<'a> {
         }
         self.last = num;
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
-        self.rows.add(place, num, accept, options, Kept { campaign, place: place_in_topic, standing });
+        self.rows.add(
+            place,
+            num,
+            accept,
+            options,
+            NotificationSource { campaign, place: place_in_topic, standing },
+        );
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
         parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
         for OutcomePart { outcome, count, .. } in &parts {
@@ -279,8 +285,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds the rows that left inboxes, once they are known.
-    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<Left>, ids: &Ids) {
-        for Left { place, num, outcome, devices } in left {
+    pub(super) fn note_removals(&mut self, group: &[&Accept], removals: Vec<InboxRemoval>, ids: &Ids) {
+        for InboxRemoval { place, num, outcome, devices } in removals {
             let now = group[place].now;
             if let Some(Ok(accepted)) = self.answers.get_mut(place) {
                 let of = Some(Work::Notification(ids.id(num)));

@@ -35,7 +35,7 @@ pub(super) struct TopicRow {
 }
 
 /// The earlier use of an idempotency key.
-pub(super) struct Earlier {
+pub(super) struct KeyUse {
     pub body_hash: Vec<u8>,
     /// `None`: the key belongs to a campaign.
     pub message: Option<Arc<Message>>,
@@ -51,7 +51,7 @@ pub(in crate::postgres) struct Reading {
     /// How many named recipients do not exist.
     pub(super) unknown: Vec<u64>,
     pub(super) topics: HashMap<(AppId, String), TopicRow>,
-    pub(super) earlier: HashMap<(AppId, String), Earlier>,
+    pub(super) earlier: HashMap<(AppId, String), KeyUse>,
     pub(super) campaigns: HashMap<(AppId, CampaignId), i64>,
 }
 
@@ -115,9 +115,9 @@ pub(in crate::postgres) fn statements() -> Vec<String> {
 
 /// Values of the statements, as columns.
 #[derive(Default)]
-struct Asked<'a> {
-    users: Names<'a>,
-    devices: Names<'a>,
+struct Inputs<'a> {
+    users: NameColumns<'a>,
+    devices: NameColumns<'a>,
     condition_topics: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<&'a str>),
     all: (Vec<i64>, Vec<i64>),
     topics: (Vec<i64>, Vec<&'a str>, Vec<i64>),
@@ -127,9 +127,9 @@ struct Asked<'a> {
 
 /// Index in the group, app, name.
 #[derive(Default)]
-struct Names<'a>(Vec<i64>, Vec<i64>, Vec<&'a str>);
+struct NameColumns<'a>(Vec<i64>, Vec<i64>, Vec<&'a str>);
 
-impl<'a> Names<'a> {
+impl<'a> NameColumns<'a> {
     fn add(&mut self, place: i64, app: AppId, names: impl Iterator<Item = &'a str>) {
         for name in names {
             self.0.push(place);
@@ -139,7 +139,7 @@ impl<'a> Names<'a> {
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Inputs<'a> {
     fn of(group: &[&'a Accept], everyone: &'a Topic) -> Self {
         let mut asked = Self::default();
         for (place, accept) in (0..).zip(group) {
@@ -217,8 +217,8 @@ pub(in crate::postgres) async fn read(
     ids: &Ids,
 ) -> Result<Reading, Error> {
     let everyone = Topic::everyone();
-    let asked = Asked::of(group, &everyone);
-    let Asked { users, devices, condition_topics: subscribed, all, topics, keys, campaigns } = &asked;
+    let asked = Inputs::of(group, &everyone);
+    let Inputs { users, devices, condition_topics: subscribed, all, topics, keys, campaigns } = &asked;
     let earlier_sql = earlier_sql();
     // Statements go out in this order, in whatever order they are answered.
     let (_, last, of_users, of_devices, subscribers, all_devices, _, topics, earlier, campaigns) = tokio::try_join!(
@@ -253,7 +253,7 @@ pub(in crate::postgres) async fn read(
     for row in &earlier {
         let is_campaign = row.get::<_, i64>(16) == i64::from(TO_CAMPAIGN);
         let message = if is_campaign { None } else { message_of_row(row, 0, ids).ok().map(Arc::new) };
-        let earlier = Earlier { body_hash: row.get(15), message };
+        let earlier = KeyUse { body_hash: row.get(15), message };
         reading.earlier.insert((app_of(row, 13), row.get(14)), earlier);
     }
     for row in &campaigns {

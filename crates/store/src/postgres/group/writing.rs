@@ -128,7 +128,7 @@ pub(in crate::postgres) async fn make_room(
     inbox_rows: u32,
 ) -> Result<(), Error> {
     let (devices, keys) = plan.inboxes.collapsing();
-    let (crowded, new) = plan.inboxes.crowding();
+    let (crowded, new) = plan.inboxes.over_limit();
     if devices.is_empty() && crowded.is_empty() {
         return Ok(());
     }
@@ -167,7 +167,7 @@ pub(in crate::postgres) async fn make_room(
             None => evicted.push((row.get(0), row.get(2))),
         }
     }
-    plan.inboxes.made_room(&counted, evicted);
+    plan.inboxes.apply_evictions(&counted, evicted);
     Ok(())
 }
 
@@ -186,8 +186,8 @@ pub(in crate::postgres) struct Ready<'a> {
 impl<'a> Plan<'a> {
     /// Turns the plan into columns, after room was made.
     pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept], ids: &Ids) -> Ready<'a> {
-        let (inbox, left) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
-        self.note_left(group, left, ids);
+        let (inbox, removals) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
+        self.note_removals(group, removals, ids);
         let mut counts = (Vec::new(), Vec::new(), Vec::new());
         for ((campaign, outcome), count) in &self.pushes.counts {
             counts.0.push(*campaign);

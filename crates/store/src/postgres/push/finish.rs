@@ -7,7 +7,7 @@ use noroshi_types::Timestamp;
 use super::token;
 use crate::engine::campaign::{CampaignNum, CampaignRow, VariantNotifications};
 use crate::engine::notification::Standing;
-use crate::engine::push::{Ended, Entry, FinishWrites, names_variant};
+use crate::engine::push::{Ended, Entry, FinishWrites, has_variant};
 use crate::engine::record::Record;
 use crate::ids::{Ids, Num};
 use crate::postgres::push_queue::NewRows;
@@ -102,7 +102,7 @@ async fn look_up(
         rows.iter().map(|row| Ok(row.int(0)?)).collect()
     };
     let variants = async {
-        match names_variant(finished) {
+        match has_variant(finished) {
             true => campaign_sum::variants(tx, campaigns).await,
             false => Ok(HashMap::new()),
         }

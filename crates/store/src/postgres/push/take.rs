@@ -33,7 +33,7 @@ use crate::{Error, Take, Taken};
 /// Rounds of one call.
 const ROUNDS_MAX: usize = 16;
 /// Rows examined per requested row, so that several nodes can take at once without one of them finding nothing.
-const LOOKED_AT: usize = 4;
+const GROUPS_READ: usize = 4;
 
 pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> {
     let asked = Arc::new(asked);
@@ -112,7 +112,7 @@ struct Groups<'a> {
 
 /// What a round writes.
 #[derive(Default)]
-struct Writes {
+struct TakeWrites {
     leased: Vec<i64>,
     /// The remaining recipients of claimed rows.
     recipients: Vec<Option<Vec<u8>>>,
@@ -125,13 +125,13 @@ struct Writes {
 
 impl Round {
     async fn run(self) -> Result<Taking, Failed> {
-        self.tx.prepare(&[&LAPSE, &PICK, &LEASE, DROP, outcome::INSERT, &NEXT_DUE]).await?;
-        let ((), picked) = tokio::try_join!(biased; self.lapse(), self.pick())?;
+        self.tx.prepare(&[&EXPIRE, &PICK, &LEASE, DROP, outcome::INSERT, &NEXT_DUE]).await?;
+        let ((), picked) = tokio::try_join!(biased; self.expire(), self.pick())?;
         let now = self.asked.now;
         let asks: Vec<Ask<'_>> = picked.iter().filter_map(|row| ask(row, now)).collect();
         let answers = claim::ask(&self.tx, &asks).await?;
         let mut taking = Taking { taken: Taken::default(), examined: 0, last: false };
-        let (mut writes, ids) = (Writes::default(), &*self.store.ids);
+        let (mut writes, ids) = (TakeWrites::default(), &*self.store.ids);
         for row in &picked {
             let mut still = row.recipients.clone();
             if let Some(ask) = ask(row, now) {
@@ -141,7 +141,7 @@ impl Round {
                 self.record(row, Outcome::PushNotNeeded, confirmed, &mut writes, &mut taking.taken);
                 still = needed;
             }
-            let Some(why) = row.drops_as(now, &still) else {
+            let Some(why) = row.drop_outcome(now, &still) else {
                 writes.leased.push(row.id);
                 let claimed = row.entry.fallback != Fallback::Settled;
                 writes.recipients.push(claimed.then(|| device_list::encode(&still)));
@@ -166,7 +166,7 @@ impl Round {
         row: &QueueRow,
         outcome: Outcome,
         devices: Vec<DeviceNum>,
-        writes: &mut Writes,
+        writes: &mut TakeWrites,
         taken: &mut Taken,
     ) {
         let (part, count) = row.record(outcome, devices, (self.asked.now, &self.store.ids), taken);
@@ -175,12 +175,12 @@ impl Round {
     }
 
     /// Frees the batches of expired leases.
-    async fn lapse(&self) -> Result<(), Failed> {
+    async fn expire(&self) -> Result<(), Failed> {
         if !self.first {
             return Ok(());
         }
         let (now, spread_ms) = (self.asked.now.0 as i64, SPREAD.as_millis() as i64);
-        self.tx.execute(&LAPSE, &[&self.store.holder, &now, &spread_ms]).await?;
+        self.tx.execute(&EXPIRE, &[&self.store.holder, &now, &spread_ms]).await?;
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Round {
                     &held,
                     &(self.asked.now.0 as i64),
                     &(self.wanted as i64),
-                    &((self.wanted * LOOKED_AT) as i64),
+                    &((self.wanted * GROUPS_READ) as i64),
                 ],
             )
             .await?;
@@ -227,8 +227,8 @@ impl Round {
     }
 
     /// Writes the decisions. Returns when to ask again, and the campaigns that ended.
-    async fn write(&self, writes: Writes) -> Result<(Option<Timestamp>, Done), Failed> {
-        let Writes { leased, recipients, dropped, parts, counts, campaigns } = writes;
+    async fn write(&self, writes: TakeWrites) -> Result<(Option<Timestamp>, Done), Failed> {
+        let TakeWrites { leased, recipients, dropped, parts, counts, campaigns } = writes;
         let ((), (), (), next_due) = tokio::try_join!(
             biased;
             self.lease(&leased, &recipients),
@@ -270,7 +270,7 @@ impl Round {
 
 /// Frees batches whose lease has expired: for the holder $1 by its clock, which is $2. A batch whose sender crashed
 /// more than once is due again within $3 for each crash.
-static LAPSE: LazyLock<String> = LazyLock::new(|| {
+static EXPIRE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH lapsed AS (
          SELECT id FROM push_queue

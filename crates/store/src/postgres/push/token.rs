@@ -27,14 +27,14 @@ pub(super) struct Ended {
 
 /// Devices with the time at which the token that was pushed to was registered, column by column.
 #[derive(Default)]
-struct Asked {
+struct TokenReports {
     devices: Vec<i64>,
     apps: Vec<i64>,
     registered: Vec<i64>,
     reasons: BTreeMap<(i64, i64), &'static str>,
 }
 
-impl Asked {
+impl TokenReports {
     /// Of several reports about the same token the first counts.
     fn push(&mut self, app: AppId, device: DeviceNum, token_at: Timestamp, reason: &'static str) -> bool {
         let (device, token_at) = (device.0 as i64, token_at.0 as i64);
@@ -83,7 +83,7 @@ pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<
     gone.sort_by_key(|(_, gone)| {
         (gone.device, gone.token_at, std::cmp::Reverse(gone.since.map_or(u64::MAX, |at| at.0)))
     });
-    let (mut asked, mut since) = (Asked::default(), Vec::new());
+    let (mut asked, mut since) = (TokenReports::default(), Vec::new());
     for (app, gone) in gone {
         if asked.push(app, gone.device, gone.token_at, gone.reason) {
             since.push(gone.since.map(|at| i64::try_from(at.0).unwrap_or(i64::MAX)));
@@ -118,7 +118,7 @@ pub(super) async fn set_aside(
     if suspects.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut asked, mut reasons) = (Asked::default(), Vec::new());
+    let (mut asked, mut reasons) = (TokenReports::default(), Vec::new());
     for (app, suspect) in suspects {
         if asked.push(*app, suspect.device, suspect.token_at, suspect.reason) {
             reasons.push(suspect.reason);

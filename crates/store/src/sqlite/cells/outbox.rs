@@ -7,7 +7,7 @@ use super::residence;
 use crate::cells::{CellNum, NewMessage, Part, PartEnd, PartState, Taken, Wanted};
 use crate::engine::cells::cell_of;
 use crate::engine::cells::outbox::{
-    Earlier, NewRow, Reading, drop_body, keys_since, part_of, prune_keys_and_homes,
+    KeyUse, NewRow, Reading, drop_body, keys_since, part_of, prune_keys_and_homes,
 };
 use crate::engine::record::Record;
 use crate::sqlite::statement::{Statements, ready};
@@ -36,7 +36,7 @@ fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Rea
         let sql =
             "SELECT k.body_hash, m.id, m.targets FROM cell_keys AS k JOIN cell_messages AS m ON m.num = k.num
                    WHERE k.app = ?1 AND k.key = ?2 AND k.at > ?3";
-        let found = db.first(sql, (app.0, key, keys_since(now)), |row| Earlier::of_row(row, 0))?;
+        let found = db.first(sql, (app.0, key, keys_since(now)), |row| KeyUse::of_row(row, 0))?;
         reading.earlier.extend(found.map(|earlier| ((app, key.to_string()), earlier)));
     }
     match &message.target {

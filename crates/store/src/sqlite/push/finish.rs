@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::{take, token};
 use crate::engine::campaign::{CampaignRow, VariantNotifications};
-use crate::engine::push::{Ended, Entry, FinishWrites, names_variant};
+use crate::engine::push::{Ended, Entry, FinishWrites, has_variant};
 use crate::sqlite::statement::Statements;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{campaign_row, outcome, push_queue};
@@ -44,7 +44,7 @@ fn record(
 ) -> Result<(), Error> {
     let db = w.db;
     let variants = match ended.campaign {
-        Some(CampaignRow { num, .. }) if names_variant(std::slice::from_ref(finished)) => {
+        Some(CampaignRow { num, .. }) if has_variant(std::slice::from_ref(finished)) => {
             campaign_row::variants(db, num)?
         }
         _ => VariantNotifications::new(),

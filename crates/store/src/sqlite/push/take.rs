@@ -141,7 +141,7 @@ impl Taking<'_, '_> {
             self.record(&row, Outcome::PushNotNeeded, confirmed)?;
             still = needed;
         }
-        if let Some(why) = row.drops_as(now, &still) {
+        if let Some(why) = row.drop_outcome(now, &still) {
             if why == Outcome::PushRefused {
                 self.taken.set_aside.extend(row.set_aside(ids, &still));
             }
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn finding_a_group_skips_the_rows_of_others() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
-        db.execute_batch("BEGIN").expect("begun");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opened");
+        db.execute_batch("BEGIN").expect("started");
         for i in 0..3_000 {
             let entry = Entry {
                 app: AppId(1),
@@ -282,7 +282,7 @@ mod tests {
         db.execute_batch("COMMIT").expect("committed");
         let check = |sql: &str, values: &[&dyn rusqlite::ToSql], found: bool| {
             let mut statement = db.prepare(sql).expect("prepared");
-            assert_eq!(statement.exists(values).expect("asked"), found, "{sql}");
+            assert_eq!(statement.exists(values).expect("queried"), found, "{sql}");
             let steps = statement.get_status(StatementStatus::VmStep);
             assert!(steps < STEPS_MAX, "{steps} steps: {sql}");
         };

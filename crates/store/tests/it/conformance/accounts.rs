@@ -3,7 +3,7 @@
 use noroshi_store::{AppSettings, Before, DeviceFilter, Error, KeyHash, NewKey, Registration, Store};
 use noroshi_types::{AppId, AppName, KeyId, Scope, Scopes, Target};
 
-use super::world::*;
+use super::fixture::*;
 
 fn key(app: AppId, hash: u8) -> NewKey {
     NewKey {
@@ -43,7 +43,7 @@ pub(crate) async fn apps_and_keys_are_stored(store: &dyn Store) {
     assert_eq!(ruled, noroshi_store::App { settings: rules, ..app.clone() }, "nothing else changes");
     let updated = store.update_app(app.id, changed.clone()).await.expect("updated");
     let settings = AppSettings { topic_rules: Some("{}".to_owned()), ..changed };
-    assert_eq!(updated, noroshi_store::App { settings, ..app.clone() }, "the rules stay");
+    assert_eq!(updated, noroshi_store::App { settings, ..app.clone() }, "the rules are unchanged");
     assert_eq!(store.apps().await.expect("read")[0], updated);
 
     let quotas = Some(r#"{"devices":5}"#.to_owned());
@@ -51,7 +51,7 @@ pub(crate) async fn apps_and_keys_are_stored(store: &dyn Store) {
     let settings = AppSettings { quotas: quotas.clone(), ..updated.settings.clone() };
     assert_eq!(limited, noroshi_store::App { settings, ..updated.clone() });
     let again = store.update_app(app.id, updated.settings.clone()).await.expect("updated");
-    assert_eq!(again, limited, "a change of anything else leaves the quotas");
+    assert_eq!(again, limited, "another change does not affect the quotas");
     let stale = store.set_quotas(app.id, Before::This(None), Some("{}".to_owned())).await;
     assert!(matches!(stale, Err(Error::Conflict)), "{stale:?}");
     assert_eq!(store.set_quotas(app.id, Before::This(quotas), None).await.expect("changed"), updated);
@@ -61,7 +61,7 @@ pub(crate) async fn apps_and_keys_are_stored(store: &dyn Store) {
 
     let key = store.create_key(key(app.id, 1), NOW).await.expect("created");
     assert_eq!(store.keys().await.expect("read"), std::slice::from_ref(&key));
-    assert!(matches!(store.revoke_key(other, key.id).await, Err(Error::NotFound)), "another app's key");
+    assert!(matches!(store.revoke_key(other, key.id).await, Err(Error::NotFound)), "a key of another app");
     store.revoke_key(app.id, key.id).await.expect("revoked");
     assert_eq!(store.keys().await.expect("read"), []);
     assert!(matches!(store.revoke_key(app.id, key.id).await, Err(Error::NotFound)));
@@ -152,6 +152,6 @@ pub(crate) async fn concurrent_first_calls_agree_on_a_secret(store: &dyn Store) 
     let (a, b) = (a.expect("drawn"), b.expect("drawn"));
     assert_eq!(a, b);
     assert!(a == [1; 32] || a == [2; 32]);
-    assert_eq!(store.secret("tokens", vec![3; 32]).await.expect("known"), a);
+    assert_eq!(store.secret("tokens", vec![3; 32]).await.expect("found"), a);
     assert_eq!(store.secret("other", vec![3; 32]).await.expect("drawn"), [3; 32]);
 }

@@ -6,12 +6,12 @@ use noroshi_store::{
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
-use super::pushing::*;
-use super::upkeep::RETENTION_SECONDS;
-use super::world::*;
+use super::fixture::*;
+use super::maintenance::RETENTION_SECONDS;
+use super::push_fixture::*;
 
 async fn campaign(store: &dyn Store, app: AppId, id: CampaignId) -> Campaign {
-    store.campaign(app, id, at(1)).await.expect("read").expect("known")
+    store.campaign(app, id, at(1)).await.expect("read").expect("found")
 }
 
 async fn go(
@@ -44,13 +44,13 @@ async fn members(store: &dyn Store, app: AppId, count: usize) -> Vec<DeviceNum> 
 pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let new = new_campaign(app, CampaignState::Draft);
-    let made = store.create_campaign(new.clone(), NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new.clone(), NOW).await.expect("created").campaign;
     assert_eq!((made.app, &made.spec, made.state), (app, &new.spec, CampaignState::Draft));
     assert_eq!((made.created_at, made.started_at, made.finished_at), (NOW, None, None));
     assert_eq!((made.cursor, made.walked, made.recipients, made.uploaded), (0, false, 0, 0));
     assert_eq!(campaign(store, app, made.id).await, made);
-    assert!(store.campaign(other, made.id, NOW).await.expect("read").is_none(), "not theirs");
-    let state = store.notification(app, made.notification, NOW).await.expect("read").expect("known");
+    assert!(store.campaign(other, made.id, NOW).await.expect("read").is_none(), "another app's campaign");
+    let state = store.notification(app, made.notification, NOW).await.expect("read").expect("found");
     assert_eq!((state.request.target, &state.message.notification), ("campaign", &new.notification));
     let nobodys = NewCampaign { app: AppId(99), ..new.clone() };
     assert!(matches!(store.create_campaign(nobodys, NOW).await, Err(Error::NotFound)));
@@ -58,14 +58,14 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     let mut all = vec![made.id];
     for seconds in 1..4 {
         let new = new_campaign(app, CampaignState::Running);
-        let made = store.create_campaign(new, at(seconds)).await.expect("made").campaign;
+        let made = store.create_campaign(new, at(seconds)).await.expect("created").campaign;
         assert_eq!(made.started_at, Some(at(seconds)));
         all.insert(0, made.id);
     }
     let theirs = store
         .create_campaign(new_campaign(other, CampaignState::Scheduled), at(9))
         .await
-        .expect("made")
+        .expect("created")
         .campaign;
     let ids = |found: Vec<Campaign>| -> Vec<_> { found.iter().map(|campaign| campaign.id).collect() };
     let list = async |before, limit| ids(store.campaigns(app, before, limit, NOW).await.expect("read"));
@@ -74,13 +74,13 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     assert_eq!(list(Some(all[1]), 9).await, all[2..]);
     go(store, app, all[0], &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
     let active = ids(store.active_campaigns(NOW).await.expect("read"));
-    assert_eq!(active, [all[3], all[2], all[1], theirs.id], "oldest first, of all apps, none that ended");
+    assert_eq!(active, [all[3], all[2], all[1], theirs.id], "oldest first, of all apps, without ended ones");
 }
 
 pub(crate) async fn campaign_states_change_in_order(store: &dyn Store) {
     use CampaignState::{Aborted, Done, Draft, Paused, Running, Scheduled};
     let app = app(store, "shop").await;
-    let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("made").campaign.id;
+    let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("created").campaign.id;
     assert!(matches!(go(store, app, id, &[Running], Paused, 1).await, Err(Error::Conflict)));
     assert_eq!(go(store, app, id, &[Draft], Scheduled, 1).await.expect("planned"), Scheduled);
     assert_eq!(go(store, app, id, &[Draft, Scheduled], Running, 2).await.expect("started"), Running);
@@ -113,27 +113,31 @@ pub(crate) async fn an_idempotency_key_creates_one_campaign(store: &dyn Store) {
         made
     };
     let conflicts = |made: Result<_, Error>| matches!(made, Err(Error::IdempotencyConflict));
-    let first = make(app, "k", 1, 0).await.expect("made");
+    let first = make(app, "k", 1, 0).await.expect("created");
     assert!(!first.replayed);
     let id = first.campaign.id;
     go(store, app, id, &[Draft], Paused, 1).await.expect("paused");
     let again = make(app, "k", 1, 86_399).await.expect("answered");
-    assert_eq!((again.replayed, again.campaign.id, again.campaign.state), (true, id, Paused), "as it is now");
+    assert_eq!(
+        (again.replayed, again.campaign.id, again.campaign.state),
+        (true, id, Paused),
+        "the campaign's current state"
+    );
     assert!(conflicts(make(app, "k", 2, 1).await.map(drop)), "another body");
-    assert!(!make(other, "k", 1, 1).await.expect("made").replayed, "a key is the app's own");
+    assert!(!make(other, "k", 1, 1).await.expect("created").replayed, "a key is the app's own");
 
     let request = || stored(to_topic("news"));
     assert!(conflicts(send_once(store, app, request(), "k", 1, NOW).await.map(drop)), "a campaign's");
     send_once(store, app, request(), "n", 1, NOW).await.expect("accepted");
     assert!(conflicts(make(app, "n", 1, 1).await.map(drop)), "a notification's");
     let made = store.campaigns(app, None, 9, NOW).await.expect("read");
-    assert_eq!(made.len(), 1, "a call that fails has changed nothing");
+    assert_eq!(made.len(), 1, "a failed call changes nothing");
 
     go(store, app, id, &[Paused], Running, 2).await.expect("resumed");
     go(store, app, id, &[Running], Aborted, 3).await.expect("aborted");
     store.delete_campaign(app, id).await.expect("deleted");
-    assert!(!make(app, "k", 1, 4).await.expect("made").replayed, "forgotten with its campaign");
-    assert!(!make(app, "k", 2, 86_404).await.expect("made").replayed, "a key is remembered for a day");
+    assert!(!make(app, "k", 1, 4).await.expect("created").replayed, "forgotten with its campaign");
+    assert!(!make(app, "k", 2, 86_404).await.expect("created").replayed, "a key is remembered for a day");
 }
 
 pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
@@ -155,8 +159,8 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
     assert_eq!(state, CampaignState::Running);
     let rest = vec![part(Outcome::NoPushToken, None, &nums[3..])];
     let twice = store.enqueue(id, 0, Vec::new(), nums[3].0, true, Vec::new(), at(1)).await;
-    assert!(matches!(twice, Err(Error::Conflict)), "another took it on");
-    store.enqueue(id, nums[2].0, Vec::new(), nums[3].0, true, rest, at(1)).await.expect("walked");
+    assert!(matches!(twice, Err(Error::Conflict)), "another collector continued it");
+    store.enqueue(id, nums[2].0, Vec::new(), nums[3].0, true, rest, at(1)).await.expect("collected");
     let found = campaign(store, app, id).await;
     assert_eq!((found.cursor, found.walked, found.recipients), (nums[3].0, true, 3));
     assert_eq!((found.batches_open, found.batches_later, found.batches_taken), (2, 1, 0));
@@ -201,21 +205,21 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
         ]
     );
     assert_eq!(found.latencies, [(3, 1), (7, 5)]);
-    let trace = store.trace(app, found.notification, &device("d0")).await.expect("read").expect("known");
-    assert_eq!(trace.steps[0].reason.as_deref(), Some("BadTopic"), "its outcomes are one notification's");
+    let trace = store.trace(app, found.notification, &device("d0")).await.expect("read").expect("found");
+    assert_eq!(trace.steps[0].reason.as_deref(), Some("BadTopic"), "its outcomes belong to one notification");
     // The retention starts when the campaign ends.
     let known = async || store.notification(app, found.notification, NOW).await.expect("read").is_some();
     store.prune(at(69 + RETENTION_SECONDS), 100).await.expect("pruned");
     assert!(known().await);
     store.prune(at(70 + RETENTION_SECONDS), 100).await.expect("pruned");
     assert!(!known().await);
-    assert_eq!(campaign(store, app, id).await.counts.len(), 3, "its sums stay");
+    assert_eq!(campaign(store, app, id).await.counts.len(), 3, "its sums remain");
 }
 
 pub(crate) async fn an_empty_audience_ends_the_campaign(store: &dyn Store) {
     let app = app(store, "shop").await;
     let id = running(store, app).await;
-    let state = store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
+    let state = store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("collected");
     assert_eq!(state, CampaignState::Done);
     assert!(matches!(
         store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(4)).await,
@@ -260,11 +264,11 @@ pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     assert_eq!(sent.len(), 2);
     let (from, to) = ([CampaignState::Running], CampaignState::Aborted);
     let (_, departed) = store.set_campaign_state(app, id, &from, to, at(2)).await.expect("aborted");
-    let cancelled = |num| left(Work::Campaign(id), Outcome::Cancelled, at(2), &[num]);
+    let cancelled = |num| removed_part(Work::Campaign(id), Outcome::Cancelled, at(2), &[num]);
     assert_eq!(departed.parts, [cancelled(nums[2]), cancelled(nums[3])]);
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
-    assert_eq!((found.batches_open, found.batches_taken), (2, 2), "those under way");
+    assert_eq!((found.batches_open, found.batches_taken), (2, 2), "the active ones");
     let taken = take(store, 9).await;
     assert_eq!(taken.batches, []);
     assert_eq!(taken.departed, Departed::default(), "once");
@@ -273,12 +277,12 @@ pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     let pushed =
         Finished { parts: vec![part(Outcome::Pushed, None, &sent[1].recipients)], ..ended(sent[1].id) };
     let counts = store.finish(vec![retried, pushed], at(4)).await.expect("finished");
-    let cancelled = left(Work::Campaign(id), Outcome::Cancelled, at(4), &sent[0].recipients);
+    let cancelled = removed_part(Work::Campaign(id), Outcome::Cancelled, at(4), &sent[0].recipients);
     assert_eq!((counts.cancelled.parts, counts.done), (vec![cancelled], vec![]));
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 3), (Outcome::Pushed, String::new(), 1)]);
     assert_eq!((found.state, found.batches_open), (CampaignState::Aborted, 0));
-    let trace = store.trace(app, found.notification, &device("d3")).await.expect("read").expect("known");
+    let trace = store.trace(app, found.notification, &device("d3")).await.expect("read").expect("found");
     assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
 }
 
@@ -292,7 +296,7 @@ pub(crate) async fn an_expired_lease_of_an_aborted_campaign_drops_the_batch(stor
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
     let taken = take(store, LEASE_SECONDS).await;
     assert_eq!((taken.batches.len(), taken.next_due), (0, None));
-    let cancelled = left(Work::Campaign(id), Outcome::Cancelled, at(LEASE_SECONDS), &nums);
+    let cancelled = removed_part(Work::Campaign(id), Outcome::Cancelled, at(LEASE_SECONDS), &nums);
     assert_eq!(taken.departed.parts, [cancelled]);
     assert_eq!(campaign(store, app, id).await.counts, [(Outcome::Cancelled, String::new(), 2)]);
 }
@@ -303,8 +307,12 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     let d2 = pushable(store, app, "d2", "u2", &[], PushService::Apns).await;
     let also = pushable(store, app, "also", "u1", &[], PushService::Fcm).await;
     pushable(store, other, "theirs", "u1", &[], PushService::Apns).await;
-    let id =
-        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
+    let id = store
+        .create_campaign(new_campaign(app, CampaignState::Draft), NOW)
+        .await
+        .expect("created")
+        .campaign
+        .id;
     let first = vec![line("u2", "first"), line("nobody", "x"), line("u1", "old")];
     assert_eq!(store.upload(app, id, first).await.expect("uploaded"), 3);
     assert_eq!(
@@ -350,7 +358,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     let nums = members(store, app, 2).await;
     join(store, app, "bare", "u9", &[]).await;
     let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
-    let id = store.create_campaign(new, NOW).await.expect("made").campaign.id;
+    let id = store.create_campaign(new, NOW).await.expect("created").campaign.id;
     let published = NewBatch { service: None, ..batch(Lane::Extra, 0, &nums) };
     store.enqueue(id, 0, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
     let busy = PushService::ALL.into_iter().map(|service| (app, service)).collect();
@@ -397,7 +405,7 @@ pub(crate) async fn openings_count_for_their_campaign(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 2).await;
     let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
-    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new, NOW).await.expect("created").campaign;
     let request = Accept {
         app,
         request: stored(devices(&["d0", "d1"])).into(),
@@ -433,13 +441,16 @@ pub(crate) async fn pushes_count_for_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 5).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
-    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new, NOW).await.expect("created").campaign;
     let [one, two] = [0, 1].map(|place: usize| made.variants[place].notification);
     assert!(one != two && one != made.notification && two != made.notification);
-    let shown = store.notification(app, two, NOW).await.expect("read").expect("known");
+    let shown = store.notification(app, two, NOW).await.expect("read").expect("found");
     assert_eq!(shown.message.notification, Some(JsonText::from_valid(r#"{"title":"2"}"#)));
-    let other =
-        store.create_campaign(new_campaign(app, CampaignState::Running), at(1)).await.expect("made").campaign;
+    let other = store
+        .create_campaign(new_campaign(app, CampaignState::Running), at(1))
+        .await
+        .expect("created")
+        .campaign;
     assert_eq!(other.variants, []);
 
     store
@@ -474,16 +485,16 @@ pub(crate) async fn pushes_count_for_their_variant(store: &dyn Store) {
         [(Outcome::Pushed, none(), 1), refused, (Outcome::Opened, none(), 1)]
     );
     assert_eq!(store.campaigns(app, None, 9, at(1)).await.expect("read")[1], found);
-    let trace = store.trace(app, two, &device("d3")).await.expect("read").expect("known").steps;
+    let trace = store.trace(app, two, &device("d3")).await.expect("read").expect("found").steps;
     assert_eq!((trace[0].outcome, trace[1].outcome), (Outcome::PushRefused, Outcome::Opened));
-    assert!(store.trace(app, one, &device("d3")).await.expect("read").expect("known").steps.is_empty());
+    assert!(store.trace(app, one, &device("d3")).await.expect("read").expect("found").steps.is_empty());
 
     let known = async |id| store.notification(app, id, NOW).await.expect("read").is_some();
     assert!(known(one).await && known(two).await);
     let retained = RETENTION_SECONDS + 10;
     while store.prune(at(retained), 100).await.expect("pruned").more {}
-    assert!(!known(one).await && !known(two).await, "they go with the campaign's own");
-    assert_eq!(sums(&campaign(store, app, made.id).await, 0).len(), 2, "the sums stay");
+    assert!(!known(one).await && !known(two).await, "they are deleted with the campaign's own");
+    assert_eq!(sums(&campaign(store, app, made.id).await, 0).len(), 2, "the sums remain");
     store.delete_campaign(app, made.id).await.expect("deleted");
     assert_eq!(campaign(store, app, other.id).await.variants, []);
 }
@@ -492,7 +503,7 @@ pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store)
     let app = app(store, "shop").await;
     let nums = members(store, app, 5).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
-    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new, NOW).await.expect("created").campaign;
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
@@ -500,7 +511,8 @@ pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store)
     let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]]), of_none];
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
     let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
-    let cancelled = drawn.map(|(_, of)| left(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
+    let cancelled =
+        drawn.map(|(_, of)| removed_part(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
     assert_eq!(counts.expect("finished").cancelled.parts, cancelled);
     let found = campaign(store, app, made.id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 5)]);
@@ -509,7 +521,7 @@ pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store)
     // Outcomes are recorded under the variant's notification, those without a variant under the campaign's own.
     let own = made.notification;
     for (id, of) in [("d1", made.variants[1].notification), ("d2", own), ("d4", own)] {
-        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
+        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("found");
         assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
     }
 }
@@ -518,10 +530,10 @@ pub(crate) async fn retries_keep_their_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 7).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
-    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new, NOW).await.expect("created").campaign;
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
-    assert_eq!(sent.variant, None, "nobody was drawn for");
+    assert_eq!(sent.variant, None, "no device was drawn for");
     let of_none = (Some(VariantNum::OF_NONE.0), vec![nums[6]]);
     let drawn =
         [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec()), of_none];
@@ -547,7 +559,7 @@ pub(crate) async fn retries_keep_their_variant(store: &dyn Store) {
     );
     let [first, second] = [0, 1].map(|place: usize| made.variants[place].notification);
     for (id, of) in [("d0", first), ("d4", second), ("d5", made.notification), ("d6", made.notification)] {
-        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
+        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("found");
         assert_eq!(trace.steps.len(), 1, "{id} is recorded under its variant, or the campaign's own");
     }
 }
@@ -562,7 +574,7 @@ pub(crate) async fn published_batches_count_for_their_variant(store: &dyn Store)
     let nums = members(store, app, 3).await;
     let when = Some(When::Stored);
     let new = NewCampaign { when, variants: variants(2), ..new_campaign(app, CampaignState::Running) };
-    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let made = store.create_campaign(new, NOW).await.expect("created").campaign;
     let publish = async |place: Option<u8>, to: &[&str]| {
         let of = OfCampaign { id: made.id, lane: Lane::Campaign, variant: place.map(VariantNum) };
         let request = Request { push: fallback(30), ..stored(devices(to)) };
@@ -618,7 +630,7 @@ pub(crate) async fn dropped_batches_can_end_a_campaign(store: &dyn Store) {
             gate: None,
         };
         let sent = accept(store, request).await.expect("accepted").message.id;
-        store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
+        store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("collected");
         (id, sent)
     };
     let (confirmed, sent) = publish().await;
@@ -629,7 +641,7 @@ pub(crate) async fn dropped_batches_can_end_a_campaign(store: &dyn Store) {
     let (cancelled, sent) = publish().await;
     let done = store.cancel(app, sent, at(31)).await.expect("cancelled").done;
     assert_eq!(done, [(app, cancelled)]);
-    assert_eq!(store.cancel(app, sent, at(32)).await.expect("again").done, [], "it ends once");
+    assert_eq!(store.cancel(app, sent, at(32)).await.expect("repeated").done, [], "it ends once");
     assert_eq!(take(store, 60).await.done, []);
     let found = campaign(store, app, cancelled).await;
     assert_eq!(found.state, CampaignState::Done);
@@ -639,8 +651,12 @@ pub(crate) async fn dropped_batches_can_end_a_campaign(store: &dyn Store) {
 pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 1).await;
-    let id =
-        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
+    let id = store
+        .create_campaign(new_campaign(app, CampaignState::Draft), NOW)
+        .await
+        .expect("created")
+        .campaign
+        .id;
     store.upload(app, id, vec![line("u0", "x")]).await.expect("uploaded");
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
     enqueue(store, id, Lane::Campaign, 0, &nums).await;
@@ -656,5 +672,5 @@ pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
     assert_eq!((late.unknown, late.done), (1, vec![]));
     let again = running(store, app).await;
     store.delete_app(app).await.expect("deleted");
-    assert!(store.active_campaigns(NOW).await.expect("read").is_empty(), "{again} went with its app");
+    assert!(store.active_campaigns(NOW).await.expect("read").is_empty(), "{again} was deleted with its app");
 }

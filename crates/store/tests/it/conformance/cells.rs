@@ -9,7 +9,7 @@ use noroshi_store::cells::{
 use noroshi_store::{Error, Idempotency, Store};
 use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp, TraceContext};
 
-use super::world::*;
+use super::fixture::*;
 
 /// The store of a front with three cells.
 async fn cells(store: &(impl Store + Cells)) -> [CellNum; 3] {
@@ -18,17 +18,17 @@ async fn cells(store: &(impl Store + Cells)) -> [CellNum; 3] {
     [known[0].num, known[1].num, known[2].num]
 }
 
-fn one(name: &str, of: Option<&str>, fresh: CellNum) -> Assign {
+fn assignment(name: &str, of: Option<&str>, fresh: CellNum) -> Assign {
     Assign { device: device(name), user: of.map(user), fresh }
 }
 
-async fn assign(store: &impl Cells, app: AppId, one: Assign) -> Result<Residence, Error> {
-    let answers = store.assign(app, vec![one], NOW).await.expect("assigned");
+async fn assign(store: &impl Cells, app: AppId, assignment: Assign) -> Result<Residence, Error> {
+    let answers = store.assign(app, vec![assignment], NOW).await.expect("assigned");
     answers.into_iter().next().expect("an answer")
 }
 
-async fn lives(store: &impl Cells, app: AppId, name: &str, of: Option<&str>, fresh: CellNum) -> CellNum {
-    assign(store, app, one(name, of, fresh)).await.expect("a place").cell
+async fn cell_in(store: &impl Cells, app: AppId, name: &str, of: Option<&str>, fresh: CellNum) -> CellNum {
+    assign(store, app, assignment(name, of, fresh)).await.expect("a place").cell
 }
 
 async fn asked(store: &impl Cells, app: AppId, name: &str, now: Timestamp) -> Vec<CellNum> {
@@ -39,7 +39,7 @@ async fn step(store: &impl Cells, app: AppId, name: &str) -> MoveStep {
     store.residences(&[app], &device(name)).await.expect("read")[0].step
 }
 
-async fn arrives(store: &impl Cells, app: AppId, name: &str, cell: CellNum) {
+async fn assert_arrives(store: &impl Cells, app: AppId, name: &str, cell: CellNum) {
     assert_eq!(store.arrived(app, vec![(device(name), cell)]).await.expect("arrived"), []);
 }
 
@@ -74,7 +74,7 @@ async fn waiting(store: &impl Cells, cell: CellNum) -> Vec<(NotificationId, Stri
 }
 
 async fn states(store: &impl Cells, app: AppId, n: u8) -> Vec<(CellNum, PartState)> {
-    let found = store.relayed(app, id(n)).await.expect("read").expect("known");
+    let found = store.relayed(app, id(n)).await.expect("read").expect("found");
     found.parts.iter().map(|part| (part.cell, part.state)).collect()
 }
 
@@ -99,30 +99,30 @@ pub(crate) async fn cells_are_enrolled_once(store: &(impl Store + Cells)) {
 pub(crate) async fn devices_of_a_user_live_in_one_cell(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
-    assert_eq!(lives(store, app, "d1", Some("u1"), a).await, a);
-    assert_eq!(lives(store, app, "d2", Some("u1"), b).await, a, "beside the first");
-    assert_eq!(lives(store, app, "d1", Some("u1"), b).await, a, "where it was");
-    assert_eq!(lives(store, app, "d1", None, b).await, a, "its user is as before");
-    assert_eq!(lives(store, app, "d3", None, b).await, b);
+    assert_eq!(cell_in(store, app, "d1", Some("u1"), a).await, a);
+    assert_eq!(cell_in(store, app, "d2", Some("u1"), b).await, a, "in the cell of the first device");
+    assert_eq!(cell_in(store, app, "d1", Some("u1"), b).await, a, "where it was");
+    assert_eq!(cell_in(store, app, "d1", None, b).await, a, "its user is as before");
+    assert_eq!(cell_in(store, app, "d3", None, b).await, b);
     // A device's first user gets the device's cell.
-    assert_eq!(lives(store, app, "d3", Some("u2"), a).await, b);
+    assert_eq!(cell_in(store, app, "d3", Some("u2"), a).await, b);
     assert_eq!(asked(store, app, "u2", NOW).await, [b]);
     assert_eq!(asked(store, app, "u1", NOW).await, [a]);
     assert_eq!(asked(store, app, "nobody", NOW).await, []);
     // Tenants are independent.
     let other = self::app(store, "news").await;
-    assert_eq!(lives(store, other, "d1", Some("u1"), b).await, b);
+    assert_eq!(cell_in(store, other, "d1", Some("u1"), b).await, b);
     let third = self::app(store, "weather").await;
     let found = async |apps: &[AppId]| {
         let found = store.residences(apps, &device("d1")).await.expect("read");
-        found.iter().map(|one| (one.app, one.cell)).collect::<Vec<_>>()
+        found.iter().map(|residence| (residence.app, residence.cell)).collect::<Vec<_>>()
     };
     assert_eq!(found(&[other, third, app, other]).await, [(app, a), (other, b)], "in order, each once");
-    assert_eq!(found(&[other]).await, [(other, b)], "an app that is not named is not looked at");
+    assert_eq!(found(&[other]).await, [(other, b)], "apps that are not named are skipped");
     assert_eq!(found(&[third]).await, []);
     assert_eq!(found(&[]).await, []);
 
-    lives(store, app, "d4", None, b).await;
+    cell_in(store, app, "d4", None, b).await;
     let populations = store.populations().await.expect("read");
     assert_eq!(
         populations.iter().map(|p| (p.devices, p.users, p.alone)).collect::<Vec<_>>(),
@@ -138,7 +138,7 @@ pub(crate) async fn several_apps_may_use_the_same_device_id(store: &(impl Store 
     let mut apps = Vec::new();
     for n in 0..70 {
         let app = app(store, &format!("app-{n}")).await;
-        lives(store, app, "d1", None, if n % 2 == 0 { a } else { b }).await;
+        cell_in(store, app, "d1", None, if n % 2 == 0 { a } else { b }).await;
         apps.push(app);
     }
     let last = *apps.last().expect("an app");
@@ -151,40 +151,43 @@ pub(crate) async fn several_apps_may_use_the_same_device_id(store: &(impl Store 
 pub(crate) async fn a_device_that_changes_its_user_moves_to_that_users_cell(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
-    lives(store, app, "d2", Some("u2"), b).await;
-    let moved = assign(store, app, one("d1", Some("u2"), a)).await.expect("a place");
+    cell_in(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d2", Some("u2"), b).await;
+    let moved = assign(store, app, assignment("d1", Some("u2"), a)).await.expect("a place");
     assert_eq!((moved.cell, moved.previous, moved.step), (b, Some(a), MoveStep::Leave));
     // It cannot move to a third cell before it has left the first one.
-    lives(store, app, "d3", Some("u3"), a).await;
-    assert!(matches!(assign(store, app, one("d1", Some("u3"), a)).await, Err(Error::Conflict)));
+    cell_in(store, app, "d3", Some("u3"), a).await;
+    assert!(matches!(assign(store, app, assignment("d1", Some("u3"), a)).await, Err(Error::Conflict)));
     store.advance(app, &device("d1"), MoveStep::Leave, MoveStep::Settled).await.expect("gone");
-    let moved = assign(store, app, one("d1", Some("u3"), a)).await.expect("a place");
+    let moved = assign(store, app, assignment("d1", Some("u3"), a)).await.expect("a place");
     assert_eq!((moved.cell, moved.previous), (a, Some(b)));
 }
 
 pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
-    lives(store, app, "d2", Some("u1"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d2", Some("u1"), a).await;
     let who = Relocation::Device(app, device("d1"));
     let moved = store.relocate(who.clone(), b, NOW, at(100)).await.expect("moved");
-    assert_eq!(moved, Relocated { users: 1, alone: 0, devices: 2 }, "a user's devices live together");
-    assert_eq!(store.relocate(who, b, NOW, at(100)).await.expect("there"), Relocated::default());
+    assert_eq!(moved, Relocated { users: 1, alone: 0, devices: 2 }, "a user's devices live in one cell");
+    assert_eq!(store.relocate(who, b, NOW, at(100)).await.expect("present"), Relocated::default());
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "both are asked");
     assert_eq!(asked(store, app, "u1", at(100)).await, [b], "not for ever");
 
     let first = store.moves(a, MoveStep::Tell, None, 1).await.expect("read");
     assert_eq!((&first[0].device, first[0].from, first[0].to, first[0].since), (&device("d1"), a, b, NOW));
     let rest = store.moves(a, MoveStep::Tell, Some((app, device("d1"))), 9).await.expect("read");
-    assert_eq!(rest.iter().map(|one| &one.device).collect::<Vec<_>>(), [&device("d2")]);
+    assert_eq!(rest.iter().map(|residence| &residence.device).collect::<Vec<_>>(), [&device("d2")]);
     for name in ["d1", "d2"] {
-        store.advance(app, &device(name), MoveStep::Tell, MoveStep::Told).await.expect("told");
+        store.advance(app, &device(name), MoveStep::Tell, MoveStep::Told).await.expect("recorded");
     }
     // d1 returns, and its pending messages are transferred.
-    assert_eq!(assign(store, app, one("d1", Some("u1"), a)).await.expect("a place").step, MoveStep::Told);
-    arrives(store, app, "d1", b).await;
+    assert_eq!(
+        assign(store, app, assignment("d1", Some("u1"), a)).await.expect("a place").step,
+        MoveStep::Told
+    );
+    assert_arrives(store, app, "d1", b).await;
     assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "d2 is still there");
@@ -206,26 +209,26 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
 pub(crate) async fn a_device_that_moves_on_has_not_arrived(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
     let moved = |to| store.relocate(Relocation::User(app, user("u1")), to, NOW, at(100));
     moved(b).await.expect("moved");
     moved(c).await.expect("moved");
     let d1 = vec![(device("d1"), b), (device("d7"), b)];
-    assert_eq!(store.arrived(app, d1).await.expect("looked for"), [device("d1"), device("d7")]);
+    assert_eq!(store.arrived(app, d1).await.expect("searched"), [device("d1"), device("d7")]);
     assert_eq!(step(store, app, "d1").await, MoveStep::Tell);
-    arrives(store, app, "d1", c).await;
+    assert_arrives(store, app, "d1", c).await;
     assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
-    arrives(store, app, "d1", c).await;
+    assert_arrives(store, app, "d1", c).await;
 }
 
 /// The user moved again while pending messages were still being transferred.
 pub(crate) async fn a_moving_device_follows_its_user_again(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
     let moved = |to| store.relocate(Relocation::User(app, user("u1")), to, NOW, at(100));
     moved(b).await.expect("moved");
-    arrives(store, app, "d1", b).await;
+    assert_arrives(store, app, "d1", b).await;
     moved(c).await.expect("moved");
     let d1 = device("d1");
     let settled = |step| store.advance(app, &d1, step, MoveStep::Settled);
@@ -233,7 +236,7 @@ pub(crate) async fn a_moving_device_follows_its_user_again(store: &(impl Store +
     let now = store.residences(&[app], &device("d1")).await.expect("read").remove(0);
     assert_eq!((now.cell, now.previous, now.step), (c, Some(b), MoveStep::Tell));
     assert_eq!(asked(store, app, "u1", NOW).await, [c, b], "the first is left");
-    arrives(store, app, "d1", c).await;
+    assert_arrives(store, app, "d1", c).await;
     settled(MoveStep::Arrived).await.expect("settled");
     assert_eq!(step(store, app, "d1").await, MoveStep::Settled);
     assert_eq!(asked(store, app, "u1", NOW).await, [c]);
@@ -252,10 +255,10 @@ pub(crate) async fn deleting_an_app_removes_its_cell_messages(store: &(impl Stor
 pub(crate) async fn a_former_home_ends_with_the_last_device(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
     store.relocate(Relocation::User(app, user("u1")), b, NOW, at(100)).await.expect("moved");
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a]);
-    arrives(store, app, "d1", b).await;
+    assert_arrives(store, app, "d1", b).await;
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b]);
     // A step that was taken in the meantime is not repeated.
@@ -267,10 +270,10 @@ pub(crate) async fn part_of_a_cell_moves(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     for n in 0..4 {
-        lives(store, app, &format!("d{n}"), Some(&format!("u{n}")), a).await;
+        cell_in(store, app, &format!("d{n}"), Some(&format!("u{n}")), a).await;
     }
     for n in 4..7 {
-        lives(store, app, &format!("d{n}"), None, a).await;
+        cell_in(store, app, &format!("d{n}"), None, a).await;
     }
     let some = |limit| Relocation::Some { from: a, limit };
     let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
@@ -285,9 +288,9 @@ pub(crate) async fn part_of_a_cell_moves(store: &(impl Store + Cells)) {
 pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
-    lives(store, app, "d2", Some("u2"), b).await;
-    lives(store, app, "d3", Some("u3"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d2", Some("u2"), b).await;
+    cell_in(store, app, "d3", Some("u3"), a).await;
 
     let taken = take(store, message(app, 1, users(&["u1", "u2", "u3", "nobody"]), &[])).await.expect("taken");
     assert_eq!(taken, Taken { id: id(1), targets: Some(4), cells: vec![a, b], replayed: false });
@@ -308,16 +311,16 @@ pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cel
     let crowded = |target| NewMessage { full: Arc::from([c]), ..message(app, 5, target, &[a, b, c]) };
     assert!(matches!(take(store, crowded(to_topic("t"))).await, Err(Error::Overloaded)));
     assert_eq!(store.relayed(app, id(5)).await.expect("read"), None);
-    take(store, crowded(users(&["nobody"]))).await.expect("who does not live there is not concerned");
+    take(store, crowded(users(&["nobody"]))).await.expect("unaffected by users of other cells");
 
     let first = store.waiting(b, Wanted::ALL, 1, 1 << 20).await.expect("read").remove(0);
     assert_eq!((first.app, &*first.body, first.expires_at), (app, r#"{"data":1}"#, at(60)));
-    assert_eq!(store.waiting(b, Wanted::ALL, 9, 1).await.expect("read").len(), 1, "one at least");
+    assert_eq!(store.waiting(b, Wanted::ALL, 9, 1).await.expect("read").len(), 1, "at least one");
     assert!(store.newest().await.expect("read") > first.num);
     assert!(store.waits_before(b, app, first.num + 1).await.expect("read"));
     assert!(!store.waits_before(b, app, first.num).await.expect("read"));
 
-    let found = store.relayed(app, id(1)).await.expect("read").expect("known");
+    let found = store.relayed(app, id(1)).await.expect("read").expect("found");
     assert_eq!((found.unknown, found.targets, found.accepted_at), (1, Some(4), NOW));
     assert_eq!(found.summary, r#"{"when":"stored"}"#);
     let other = self::app(store, "news").await;
@@ -349,8 +352,8 @@ pub(crate) async fn a_message_keeps_its_trace(store: &(impl Store + Cells)) {
         store.end(cell, ended).await.expect("ended");
     }
     for (n, trace) in (1..).zip(traces) {
-        let found = store.relayed(app, id(n)).await.expect("read").expect("known");
-        assert_eq!(found.trace, trace, "also when nothing waits any more");
+        let found = store.relayed(app, id(n)).await.expect("read").expect("found");
+        assert_eq!(found.trace, trace, "also when nothing is waiting any more");
     }
 }
 
@@ -377,7 +380,10 @@ pub(crate) async fn parts_are_selected_by_app(store: &(impl Store + Cells)) {
     assert_eq!(read(others(&[shop, news], 0), 9).await, []);
 
     assert!(store.waits_before(a, shop, behind[0].1).await.expect("read"));
-    assert!(!store.waits_before(a, news, behind[0].1).await.expect("read"), "what waits is another app's");
+    assert!(
+        !store.waits_before(a, news, behind[0].1).await.expect("read"),
+        "the waiting message belongs to another app"
+    );
 }
 
 pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
@@ -387,10 +393,10 @@ pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
     let num = store.waiting(a, Wanted::ALL, 9, 1 << 20).await.expect("read")[0].num;
     store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
     store.end(b, vec![(num, PartEnd::Refused("forbidden".to_owned()))]).await.expect("ended");
-    assert_eq!(waiting(store, c).await.len(), 1, "its body is kept for the last");
+    assert_eq!(waiting(store, c).await.len(), 1, "its body is kept for the last part");
     store.end(c, vec![(num, PartEnd::Expired)]).await.expect("ended");
     store.end(c, vec![(num, PartEnd::Refused("late".to_owned()))]).await.expect("nothing");
-    let found = store.relayed(app, id(1)).await.expect("read").expect("known");
+    let found = store.relayed(app, id(1)).await.expect("read").expect("found");
     let parts: Vec<_> =
         found.parts.iter().map(|part| (part.state, part.remote, part.reason.as_deref())).collect();
     assert_eq!(
@@ -402,7 +408,7 @@ pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
         ]
     );
     assert_eq!(store.depths().await.expect("read"), []);
-    let found = store.relayed_as(a, id(101)).await.expect("read").expect("known");
+    let found = store.relayed_as(a, id(101)).await.expect("read").expect("found");
     assert_eq!(found.id, id(1));
     assert_eq!(store.relayed_as(b, id(101)).await.expect("read"), None);
 }
@@ -433,7 +439,7 @@ pub(crate) async fn cancelled_parts_are_not_forwarded(store: &(impl Store + Cell
     store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
     let other = self::app(store, "news").await;
     assert_eq!(store.cancel_relayed(other, id(1)).await.expect("unknown"), None);
-    let found = store.cancel_relayed(app, id(1)).await.expect("cancelled").expect("known");
+    let found = store.cancel_relayed(app, id(1)).await.expect("cancelled").expect("found");
     assert!(found.cancelled);
     let state = [(a, PartState::Cancelling), (b, PartState::Cancelled), (c, PartState::Cancelled)];
     assert_eq!(states(store, app, 1).await, state);
@@ -442,7 +448,7 @@ pub(crate) async fn cancelled_parts_are_not_forwarded(store: &(impl Store + Cell
     store.end(c, vec![(num, PartEnd::Forwarded(id(103)))]).await.expect("ended");
     assert_eq!(store.cancelling(a, 9).await.expect("read"), [(num, app, id(101))]);
     assert_eq!(store.cancelling(c, 9).await.expect("read"), [(num, app, id(103))]);
-    store.cancelled(a, vec![num]).await.expect("told");
+    store.cancelled(a, vec![num]).await.expect("recorded");
     assert_eq!(store.cancelling(a, 9).await.expect("read"), []);
     assert_eq!(states(store, app, 1).await[0], (a, PartState::Forwarded));
 }
@@ -462,13 +468,13 @@ pub(crate) async fn expired_parts_stop_waiting(store: &(impl Store + Cells)) {
     assert_eq!(waiting(store, a).await.len(), 1);
     store.prune_relayed(at(61), at(61), at(61), 9).await.expect("pruned");
     assert_eq!(store.relayed(app, id(1)).await.expect("read"), None, "forgotten");
-    assert!(store.relayed(app, id(2)).await.expect("read").is_some(), "it still waits");
+    assert!(store.relayed(app, id(2)).await.expect("read").is_some(), "the message still waits");
 }
 
 pub(crate) async fn removing_an_app_from_a_front_removes_its_rows(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, ..] = cells(store).await;
-    lives(store, app, "d1", Some("u1"), a).await;
+    cell_in(store, app, "d1", Some("u1"), a).await;
     take(store, message(app, 1, users(&["u1"]), &[])).await.expect("taken");
     store.delete_app(app).await.expect("deleted");
     assert_eq!(store.residences(&[app], &device("d1")).await.expect("read"), []);

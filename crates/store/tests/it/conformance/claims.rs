@@ -7,8 +7,8 @@ use noroshi_types::{
     AppId, Condition, DeviceNum, Lane, NotificationId, Outcome, PushService, Request, Target, When,
 };
 
-use super::pushing::*;
-use super::world::*;
+use super::fixture::*;
+use super::push_fixture::*;
 
 /// Every kind of target and presence gate.
 fn kinds() -> Vec<(Target, When)> {
@@ -19,7 +19,7 @@ fn kinds() -> Vec<(Target, When)> {
 }
 
 /// Two devices of one user, both subscribed.
-async fn two(store: &dyn Store, app: AppId) -> [DeviceNum; 2] {
+async fn two_devices(store: &dyn Store, app: AppId) -> [DeviceNum; 2] {
     let a = pushable(store, app, "a", "u1", &["news"], PushService::Fcm).await;
     let b = pushable(store, app, "b", "u1", &["news"], PushService::Fcm).await;
     [a, b]
@@ -38,7 +38,7 @@ async fn walk_all(store: &dyn Store) {
         let page = store.audience(walk.app, &walk.audience, walk.cursor, 1_000).await.expect("read");
         let recipients: Vec<DeviceNum> = page.members.iter().map(|AudienceMember { num, .. }| *num).collect();
         let batch = NewBatch { service: Some(PushService::Fcm), due_at: at(30), lane: walk.lane, recipients };
-        assert!(store.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("walked"));
+        assert!(store.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("collected"));
     }
 }
 
@@ -50,15 +50,15 @@ pub(crate) async fn devices_that_confirmed_before_the_claim_get_no_push(store: &
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
-        let [a, b] = two(store, app).await;
+        let [a, b] = two_devices(store, app).await;
         let id = send_waiting(store, app, target, when).await;
-        assert_eq!(ack(store, a, &[id]).await, 1, "{kind}: a confirmation that something waits for counts");
-        assert_eq!(ack(store, a, &[id]).await, 0, "{kind}: once");
+        assert_eq!(ack(store, a, &[id]).await, 1, "{kind}: an awaited confirmation counts");
+        assert_eq!(ack(store, a, &[id]).await, 0, "{kind}: it counts once");
         let taken = take(store, 30).await;
         assert_eq!(recipients(&taken), [b], "{kind}");
-        let spared = left(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
-        assert_eq!((taken.departed.parts, taken.departed.beyond), (vec![spared], vec![]), "{kind}");
-        let steps = store.trace(app, id, &device("a")).await.expect("read").expect("known").steps;
+        let confirmed_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
+        assert_eq!((taken.departed.parts, taken.departed.beyond), (vec![confirmed_part], vec![]), "{kind}");
+        let steps = store.trace(app, id, &device("a")).await.expect("read").expect("found").steps;
         let last: Vec<_> = steps.iter().map(|step| step.outcome).filter(|is| *is != Outcome::Kept).collect();
         assert_eq!(last, [Outcome::Acked, Outcome::PushNotNeeded], "{kind}");
         end_all(store, taken.batches, Outcome::Pushed).await;
@@ -69,7 +69,7 @@ pub(crate) async fn devices_that_confirm_after_the_claim_get_a_push(store: &dyn 
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
-        let [a, b] = two(store, app).await;
+        let [a, b] = two_devices(store, app).await;
         let id = send_waiting(store, app, target, when).await;
         let seconds = 30 + 3 * LEASE_SECONDS * i as u64;
         let first = take(store, seconds).await;
@@ -92,14 +92,14 @@ pub(crate) async fn a_batch_that_no_device_needs_is_removed(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
-        let [a, b] = two(store, app).await;
+        let [a, b] = two_devices(store, app).await;
         let id = send_waiting(store, app, target, when).await;
         ack(store, a, &[id]).await;
         ack(store, b, &[id]).await;
         let taken = take(store, 30).await;
         assert_eq!((taken.batches.len(), taken.next_due), (0, None), "{kind}");
-        let spared = left(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
-        assert_eq!(taken.departed.parts, [spared], "{kind}: told once, and nobody expired");
+        let confirmed_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
+        assert_eq!(taken.departed.parts, [confirmed_part], "{kind}: reported once, and no device expired");
         assert!(counts(store, app, id).await.contains(&(Outcome::PushNotNeeded, 2)), "{kind}");
     }
 }
@@ -108,7 +108,7 @@ pub(crate) async fn a_batch_that_no_device_needs_is_removed(store: &dyn Store) {
 pub(crate) async fn confirmations_before_a_walk_count(store: &dyn Store) {
     for (i, when) in [When::Stored, When::Connected].into_iter().enumerate() {
         let app = app(store, &format!("app-{i}")).await;
-        let [a, b] = two(store, app).await;
+        let [a, b] = two_devices(store, app).await;
         let request = Request { when, push: fallback(30), ..stored(to_topic("news")) };
         let id = send(store, app, request).await;
         assert_eq!(ack(store, b, &[id]).await, 1);
@@ -121,7 +121,7 @@ pub(crate) async fn confirmations_before_a_walk_count(store: &dyn Store) {
 
 pub(crate) async fn a_confirmation_of_another_app_does_not_spare_a_push(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
-    let [a, b] = two(store, app).await;
+    let [a, b] = two_devices(store, app).await;
     let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;
     for (target, when) in kinds() {
         let id = send_waiting(store, app, target, when).await;
@@ -134,7 +134,7 @@ pub(crate) async fn a_confirmation_of_another_app_does_not_spare_a_push(store: &
 
 pub(crate) async fn replaced_notifications_are_not_pushed(store: &dyn Store) {
     let app = app(store, "shop").await;
-    two(store, app).await;
+    two_devices(store, app).await;
     let keyed = Request { collapse_key: Some("k".into()), push: fallback(30), ..stored(users(&["u1"])) };
     send(store, app, keyed.clone()).await;
     let newer = send(store, app, keyed).await;
@@ -145,7 +145,7 @@ pub(crate) async fn replaced_notifications_are_not_pushed(store: &dyn Store) {
 
 pub(crate) async fn always_pushes_without_checking_confirmations(store: &dyn Store) {
     let app = app(store, "shop").await;
-    let [a, b] = two(store, app).await;
+    let [a, b] = two_devices(store, app).await;
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
     ack(store, a, &[id]).await;
     let taken = take(store, 0).await;
@@ -157,7 +157,7 @@ pub(crate) async fn always_pushes_without_checking_confirmations(store: &dyn Sto
 /// confirmed.
 pub(crate) async fn a_race_has_one_winner(store: &dyn Store) {
     let app = app(store, "shop").await;
-    let [a, b] = two(store, app).await;
+    let [a, b] = two_devices(store, app).await;
     let store = Arc::new(store);
     for round in 0..40u64 {
         let (target, when) = kinds().swap_remove(round as usize % kinds().len());

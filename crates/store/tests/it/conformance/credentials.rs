@@ -3,7 +3,7 @@
 use noroshi_store::{Error, NewCredential, Store};
 use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService};
 
-use super::world::*;
+use super::fixture::*;
 
 fn credential(app: AppId, service: PushService, environment: PushEnvironment) -> NewCredential {
     NewCredential {
@@ -20,7 +20,7 @@ fn credential(app: AppId, service: PushService, environment: PushEnvironment) ->
 pub(crate) async fn credentials_are_stored(store: &dyn Store) {
     let app = app(store, "shop").await;
     let new = credential(app, PushService::Apns, PushEnvironment::Sandbox);
-    let made = store.put_credential(new.clone(), NOW).await.expect("made");
+    let made = store.put_credential(new.clone(), NOW).await.expect("created");
     assert_eq!(
         (made.app, made.service, made.environment, &made.name, &made.shown, &made.sealed, made.created_at),
         (new.app, new.service, new.environment, &new.name, &new.shown, &new.sealed, NOW)
@@ -38,7 +38,7 @@ pub(crate) async fn credentials_are_stored(store: &dyn Store) {
 pub(crate) async fn one_credential_exists_per_app_service_and_environment(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
     let new = credential(mine, PushService::Apns, PushEnvironment::Production);
-    let first = store.put_credential(new.clone(), NOW).await.expect("made");
+    let first = store.put_credential(new.clone(), NOW).await.expect("created");
     let again = store.put_credential(new.clone(), at(1)).await;
     assert!(matches!(again, Err(Error::Exists)), "{again:?}");
     let replaced = NewCredential { sealed: vec![9], name: "new".to_owned(), replace: true, ..new.clone() };
@@ -53,7 +53,10 @@ pub(crate) async fn one_credential_exists_per_app_service_and_environment(store:
         store.put_credential(other, NOW).await.expect("another use");
     }
     assert_eq!(store.credentials().await.expect("read").len(), 4);
-    assert!(matches!(store.delete_credential(theirs, replaced.id).await, Err(Error::NotFound)), "not theirs");
+    assert!(
+        matches!(store.delete_credential(theirs, replaced.id).await, Err(Error::NotFound)),
+        "another app's credential"
+    );
     assert!(matches!(store.delete_credential(mine, CredentialId(999)).await, Err(Error::NotFound)));
     let nobodys = NewCredential { app: AppId(99), ..new };
     assert!(matches!(store.put_credential(nobodys, NOW).await, Err(Error::NotFound)));

@@ -3,7 +3,7 @@
 use noroshi_store::{Definition, DefinitionKind, Error, NewDefinition, Store};
 use noroshi_types::{AppId, JsonText, Label, Timestamp};
 
-use super::world::*;
+use super::fixture::*;
 
 use DefinitionKind::{Experiment, Notice};
 
@@ -85,7 +85,7 @@ pub(crate) async fn an_app_has_a_bounded_number_of_live_definitions(store: &dyn 
     one("b").await.expect("the second");
     let third = one("c").await;
     assert!(matches!(&third, Err(Error::Limit(rule)) if rule.contains("at most 2 maintenance")), "{third:?}");
-    one("b").await.expect("a change is none more");
+    one("b").await.expect("one change less");
     put(store, definition(app, Experiment, "c", None)).await;
     store.archive_definition(app, Notice, &label("a"), NOW).await.expect("archived");
     one("c").await.expect("there is room again");
@@ -121,22 +121,22 @@ pub(crate) async fn a_first_call_reads_everything_at_once(store: &dyn Store) {
     join(store, mine, "d1", "u1", &["news", "Zebra", "a/b"]).await;
     join(store, theirs, "d1", "u2", &[]).await;
     let call = async |app, id: &str| store.first_call(app, &device(id), 10, NOW).await.expect("read");
-    let empty = call(mine, "d1").await.expect("there");
+    let empty = call(mine, "d1").await.expect("present");
     assert_eq!(Some(empty.device), store.device(mine, &device("d1")).await.expect("read"));
     assert_eq!((empty.unread, empty.newest.len(), empty.expires_at), (0, 0, None));
     let (first, second) =
         (send(store, mine, stored(users(&["u1"]))).await, send(store, mine, stored(devices(&["d1"]))).await);
-    let call_two = call(mine, "d1").await.expect("there");
+    let call_two = call(mine, "d1").await.expect("present");
     assert_eq!((call_two.unread, ids(&call_two.newest)), (2, vec![second, first]));
     let listed = store.inbox(mine, &device("d1"), 10, NOW).await.expect("read");
     let newest_first: Vec<_> = listed.0.into_iter().rev().collect();
     assert_eq!(call_two.newest, newest_first);
-    assert_eq!(call(theirs, "d1").await.expect("there").unread, 0);
+    assert_eq!(call(theirs, "d1").await.expect("present").unread, 0);
     assert!(call(mine, "nobody").await.is_none());
     // A device without a user and subscriptions.
     let lone = noroshi_store::Registration { device: Some(device("d2")), ..Default::default() };
     store.register(mine, vec![lone], NOW).await.expect("registered");
-    let lone = call(mine, "d2").await.expect("there");
+    let lone = call(mine, "d2").await.expect("present");
     assert!(lone.device.topics.is_empty() && lone.device.user.is_none());
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn a_first_call_shows_the_newest_that_have_not_expired(store: &
     }
     let call = async |newest, seconds| {
         let call =
-            store.first_call(app, &device("d1"), newest, at(seconds)).await.expect("read").expect("there");
+            store.first_call(app, &device("d1"), newest, at(seconds)).await.expect("read").expect("present");
         (call.unread, ids(&call.newest), call.expires_at)
     };
     assert_eq!(call(2, 0).await, (4, vec![sent[3], sent[2]], Some(at(10))));

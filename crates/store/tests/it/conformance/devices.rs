@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use noroshi_store::{Attributes, DeviceChange, DeviceFilter, Error, Registration, Store};
 use noroshi_types::{DeviceId, Outcome, Topic, limits};
 
-use super::world::*;
+use super::fixture::*;
 
 fn full(id: &str) -> Registration {
     Registration {
@@ -28,13 +28,14 @@ fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn bare(id: &str) -> Registration {
+fn registration_of(id: &str) -> Registration {
     Registration { device: Some(device(id)), ..Registration::default() }
 }
 
 pub(crate) async fn a_device_is_registered_and_read_back(store: &dyn Store) {
     let app = app(store, "shop").await;
-    let answers = store.register(app, vec![full("d1"), bare("d2")], NOW).await.expect("registered");
+    let answers =
+        store.register(app, vec![full("d1"), registration_of("d2")], NOW).await.expect("registered");
     let made: Vec<_> = answers.into_iter().map(|answer| answer.expect("within the limits")).collect();
     assert_eq!(made[0].attributes, full("d1").attributes);
     assert_eq!(made[0].topics, topics(&["a", "news"]), "sorted, without $everyone");
@@ -52,7 +53,7 @@ pub(crate) async fn a_device_is_registered_and_read_back(store: &dyn Store) {
 pub(crate) async fn an_update_changes_only_what_it_names(store: &dyn Store) {
     let app = app(store, "shop").await;
     let before =
-        store.register(app, vec![full("d1")], NOW).await.expect("registered").remove(0).expect("made");
+        store.register(app, vec![full("d1")], NOW).await.expect("registered").remove(0).expect("created");
     let named = Registration {
         attributes: Attributes {
             locale: Some("de".to_owned()),
@@ -60,7 +61,7 @@ pub(crate) async fn an_update_changes_only_what_it_names(store: &dyn Store) {
             ..Attributes::default()
         },
         topics: topics(&["b", "news"]),
-        ..bare("d1")
+        ..registration_of("d1")
     };
     let after =
         store.register(app, vec![named], at(9)).await.expect("registered").remove(0).expect("updated");
@@ -75,7 +76,7 @@ pub(crate) async fn an_update_changes_only_what_it_names(store: &dyn Store) {
 pub(crate) async fn a_patch_sets_clears_and_keeps_fields(store: &dyn Store) {
     let app = app(store, "shop").await;
     let before =
-        store.register(app, vec![full("d1")], NOW).await.expect("registered").remove(0).expect("made");
+        store.register(app, vec![full("d1")], NOW).await.expect("registered").remove(0).expect("created");
     let change = DeviceChange {
         platform: Some(None),
         locale: Some(Some("de".to_owned())),
@@ -118,10 +119,13 @@ pub(crate) async fn only_a_device_over_its_limits_is_refused(store: &dyn Store) 
     let many: Vec<Topic> = (0..=limits::TOPICS_PER_DEVICE_MAX).map(|i| topic(&format!("t{i}"))).collect();
     let tagged = (0..=limits::TAGS_MAX).map(|i| (format!("n{i}"), String::new())).collect();
     let batch = vec![
-        bare("d1"),
-        Registration { topics: many.clone(), ..bare("d2") },
-        Registration { attributes: Attributes { tags: tagged, ..Attributes::default() }, ..bare("d3") },
-        Registration { topics: many[1..].to_vec(), ..bare("d4") },
+        registration_of("d1"),
+        Registration { topics: many.clone(), ..registration_of("d2") },
+        Registration {
+            attributes: Attributes { tags: tagged, ..Attributes::default() },
+            ..registration_of("d3")
+        },
+        Registration { topics: many[1..].to_vec(), ..registration_of("d4") },
     ];
     let answers = store.register(app, batch, NOW).await.expect("registered");
     assert!(matches!(answers[..], [Ok(_), Err(Error::Limit(_)), Err(Error::Limit(_)), Ok(_)]), "{answers:?}");
@@ -130,8 +134,13 @@ pub(crate) async fn only_a_device_over_its_limits_is_refused(store: &dyn Store) 
 
     let full = device("d4");
     assert!(matches!(store.subscribe(app, &full, &many[0], NOW).await, Err(Error::Limit(_))));
-    assert!(matches!(store.subscribe(app, &full, &many[1], NOW).await, Ok(false)), "it has that one");
-    let more = store.register(app, vec![Registration { topics: topics(&["x"]), ..bare("d4") }], NOW).await;
+    assert!(
+        matches!(store.subscribe(app, &full, &many[1], NOW).await, Ok(false)),
+        "the device has that topic"
+    );
+    let more = store
+        .register(app, vec![Registration { topics: topics(&["x"]), ..registration_of("d4") }], NOW)
+        .await;
     assert!(matches!(more.expect("registered")[..], [Err(Error::Limit(_))]));
 }
 
@@ -141,12 +150,12 @@ pub(crate) async fn revoked_tokens_stay_revoked(store: &dyn Store) {
     let d1 = device("d1");
     assert_eq!(store.revoke_tokens(app, &d1, NOW).await.expect("revoked"), 2);
     assert_eq!(store.revoke_tokens(app, &d1, NOW).await.expect("revoked"), 3);
-    assert_eq!(store.device(app, &d1).await.expect("read").expect("known").token_version, 3);
+    assert_eq!(store.device(app, &d1).await.expect("read").expect("found").token_version, 3);
     assert!(matches!(store.revoke_tokens(app, &device("d9"), NOW).await, Err(Error::NotFound)));
     // A new device of the same id does not accept tokens of the deleted one.
     store.delete_device(app, &d1, NOW).await.expect("deleted");
     join(store, app, "d1", "u1", &[]).await;
-    assert_eq!(store.device(app, &d1).await.expect("read").expect("known").token_version, 4);
+    assert_eq!(store.device(app, &d1).await.expect("read").expect("found").token_version, 4);
 }
 
 pub(crate) async fn devices_are_listed_in_pages(store: &dyn Store) {
@@ -180,15 +189,15 @@ pub(crate) async fn subscriptions_are_added_and_removed(store: &dyn Store) {
     join(store, app, "d1", "u1", &[]).await;
     let (d1, news) = (device("d1"), topic("news"));
     assert!(store.subscribe(app, &d1, &news, NOW).await.expect("subscribed"));
-    assert!(!store.subscribe(app, &d1, &news, NOW).await.expect("again"));
+    assert!(!store.subscribe(app, &d1, &news, NOW).await.expect("repeated"));
     assert_eq!(
-        store.device(app, &d1).await.expect("read").expect("known").topics,
+        store.device(app, &d1).await.expect("read").expect("found").topics,
         std::slice::from_ref(&news)
     );
     assert!(store.unsubscribe(app, &d1, &news).await.expect("unsubscribed"));
-    assert!(!store.unsubscribe(app, &d1, &news).await.expect("again"));
+    assert!(!store.unsubscribe(app, &d1, &news).await.expect("repeated"));
     assert!(!store.unsubscribe(app, &d1, &topic("never")).await.expect("nothing to remove"));
-    assert_eq!(store.device(app, &d1).await.expect("read").expect("known").topics, []);
+    assert_eq!(store.device(app, &d1).await.expect("read").expect("found").topics, []);
     let missed = send(store, app, stored(to_topic("news"))).await;
     assert!(!waiting(store, app, "d1", NOW).await.contains(&missed));
 }

@@ -3,7 +3,7 @@
 use noroshi_store::{Backlog, Device, Endpoint, EndpointHash, Error, NewEndpoint, Registration, Store};
 use noroshi_types::{AppId, DeviceNum, EndpointId, Request, Timestamp, Urgency, limits};
 
-use super::world::*;
+use super::fixture::*;
 
 fn new(app: AppId, of: &str, hash: u8) -> NewEndpoint {
     NewEndpoint {
@@ -38,7 +38,7 @@ pub(crate) async fn an_endpoint_is_stored_found_and_deleted(store: &dyn Store) {
         expires_at: Some(at(60)),
         ..new(mine, "d1", 1)
     };
-    let made = store.create_endpoint(full, NOW).await.expect("made");
+    let made = store.create_endpoint(full, NOW).await.expect("created");
     let expected = Endpoint {
         id: made.id,
         app: mine,
@@ -51,7 +51,7 @@ pub(crate) async fn an_endpoint_is_stored_found_and_deleted(store: &dyn Store) {
         expires_at: Some(at(60)),
     };
     assert_eq!(made, expected);
-    let plain = store.create_endpoint(new(mine, "d1", 2), at(1)).await.expect("made");
+    let plain = store.create_endpoint(new(mine, "d1", 2), at(1)).await.expect("created");
     assert_eq!(find(store, 1, at(59)).await, Some(made.clone()));
     assert_eq!(find(store, 2, at(59)).await, Some(plain.clone()));
     assert_eq!(find(store, 3, at(59)).await, None);
@@ -74,14 +74,17 @@ pub(crate) async fn a_device_has_a_bounded_number_of_endpoints(store: &dyn Store
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u1", &[]).await;
-    let max = u8::try_from(limits::ENDPOINTS_PER_DEVICE_MAX).expect("few");
+    let max = u8::try_from(limits::ENDPOINTS_PER_DEVICE_MAX).expect("within the limit");
     for hash in 0..max {
         let expires_at = (hash == 7).then_some(at(60));
-        store.create_endpoint(NewEndpoint { expires_at, ..new(app, "d1", hash) }, NOW).await.expect("made");
+        store
+            .create_endpoint(NewEndpoint { expires_at, ..new(app, "d1", hash) }, NOW)
+            .await
+            .expect("created");
     }
     let refused = store.create_endpoint(new(app, "d1", max), at(59)).await;
     assert!(matches!(refused, Err(Error::Limit(_))), "{refused:?}");
-    store.create_endpoint(new(app, "d2", max + 1), at(59)).await.expect("another device's");
+    store.create_endpoint(new(app, "d2", max + 1), at(59)).await.expect("of another device");
     // An expired endpoint does not count.
     assert_eq!((find(store, 7, at(59)).await.is_some(), find(store, 7, at(60)).await), (true, None));
     assert_eq!(list(store, app, "d1", at(60)).await.len(), usize::from(max) - 1);
@@ -99,13 +102,13 @@ pub(crate) async fn an_endpoint_is_removed_with_its_user_device_or_app(store: &d
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u1", &[]).await;
-    store.create_endpoint(new(app, "d1", 1), NOW).await.expect("made");
-    store.create_endpoint(new(app, "d2", 2), NOW).await.expect("made");
+    store.create_endpoint(new(app, "d1", 1), NOW).await.expect("created");
+    store.create_endpoint(new(app, "d2", 2), NOW).await.expect("created");
     register(store, app, "u1").await;
     assert!(find(store, 1, NOW).await.is_some(), "the same user registers again");
     register(store, app, "u2").await;
-    assert_eq!(find(store, 1, NOW).await, None, "given away by another user");
-    store.create_endpoint(new(app, "d1", 3), NOW).await.expect("made");
+    assert_eq!(find(store, 1, NOW).await, None, "issued by another user");
+    store.create_endpoint(new(app, "d1", 3), NOW).await.expect("created");
     store.delete_device(app, &device("d1"), NOW).await.expect("deleted");
     assert_eq!(find(store, 3, NOW).await, None);
     join(store, app, "d1", "u2", &[]).await;

@@ -3,7 +3,7 @@
 use noroshi_store::{Ack, Error, InboxPage, InboxPlace, InboxRange, Store, Work};
 use noroshi_types::{Outcome, Request, When};
 
-use super::world::*;
+use super::fixture::*;
 
 pub(crate) async fn stored_reaches_the_inbox_of_every_device_of_a_user(store: &dyn Store) {
     let app = app(store, "shop").await;
@@ -37,7 +37,7 @@ pub(crate) async fn stored_to_devices_and_unknown_ones(store: &dyn Store) {
     let d2 = join(store, app, "d2", "u1", &[]).await;
     let accepted = send_at(store, app, stored(devices(&["d9", "d2"])), NOW).await;
     assert_eq!((accepted.targets, accepted.kept()), (Some(2), 1));
-    assert_eq!(told(&accepted), [(Outcome::Unknown, vec![], 1), (Outcome::Kept, vec![d2], 1)]);
+    assert_eq!(outcomes_of(&accepted), [(Outcome::Unknown, vec![], 1), (Outcome::Kept, vec![d2], 1)]);
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
     assert_eq!(waiting(store, app, "d2", NOW).await, [accepted.message.id]);
     assert_eq!(counts(store, app, accepted.message.id).await, [(Outcome::Kept, 1), (Outcome::Unknown, 1)]);
@@ -49,7 +49,7 @@ pub(crate) async fn a_live_message_is_not_stored(store: &dyn Store) {
     for when in [When::Active, When::Connected] {
         let accepted = send_at(store, app, Request { when, ..stored(users(&["u1"])) }, NOW).await;
         assert_eq!((accepted.kept(), accepted.message.when), (0, when));
-        let state = store.notification(app, accepted.message.id, NOW).await.expect("read").expect("known");
+        let state = store.notification(app, accepted.message.id, NOW).await.expect("read").expect("found");
         assert_eq!(state.message, accepted.message);
     }
     let now_or_never = send_at(store, app, Request { ttl: ttl(0), ..stored(users(&["u1"])) }, NOW).await;
@@ -78,9 +78,12 @@ pub(crate) async fn a_newer_message_replaces_older_ones_of_its_collapse_key(stor
     let other = send(store, app, other).await;
     let plain = send(store, app, stored(users(&["u1"]))).await;
     let second = send_at(store, app, score(&["u1"]), NOW).await;
-    assert_eq!(told(&second), [(Outcome::Kept, vec![d1], 1)]);
-    assert_eq!(second.departed.parts, [left(Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]);
-    let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("known");
+    assert_eq!(outcomes_of(&second), [(Outcome::Kept, vec![d1], 1)]);
+    assert_eq!(
+        second.departed.parts,
+        [removed_part(Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]
+    );
+    let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("found");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Collapsed));
     let second = second.message.id;
     assert_eq!(waiting(store, app, "d1", NOW).await, [other, plain, second]);
@@ -109,10 +112,10 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     }
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
     let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
-    let evicted = left(Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
-    assert_eq!(told(&over), [(Outcome::Kept, vec![d1], 1)]);
+    let evicted = removed_part(Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
+    assert_eq!(outcomes_of(&over), [(Outcome::Kept, vec![d1], 1)]);
     assert_eq!((over.departed.parts, over.departed.beyond), (vec![evicted], vec![]));
-    let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("known");
+    let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("found");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Evicted));
     sent.push(over.message.id);
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[5..]);
@@ -159,7 +162,7 @@ pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
     assert_eq!(
         ack(store, d1, &[first, mine, first]).await,
         1,
-        "another device's and a repeated id do not count"
+        "ids of another device and repeated ids do not count"
     );
     assert_eq!(ack(store, d1, &[first]).await, 0);
     assert_eq!(waiting(store, app, "d1", NOW).await, [second]);
@@ -218,7 +221,7 @@ pub(crate) async fn an_inbox_is_read_in_ranges(store: &dyn Store) {
     assert_eq!(read(asked(InboxPlace::Before(sent[3]), 2)).await, part(1..3, 1, 5));
     assert_eq!(read(asked(InboxPlace::After(sent[4]), 2)).await, part(5..5, 0, 5));
     assert_eq!(read(asked(InboxPlace::Before(sent[0]), 2)).await, part(0..0, 0, 5));
-    assert_eq!(read(asked(InboxPlace::First, 0)).await, part(0..0, 0, 5), "how many there are");
+    assert_eq!(read(asked(InboxPlace::First, 0)).await, part(0..0, 0, 5), "the total count");
     let of_time = |since: Option<u64>, until: Option<u64>, place| {
         let (since, until) = (since.map(at), until.map(at));
         InboxRange { since, until, ..asked(place, 2) }
@@ -241,7 +244,7 @@ pub(crate) async fn an_inbox_is_read_in_ranges(store: &dyn Store) {
     assert_eq!(read(later).await, part(3..5, 0, 2));
     let later = InboxRange { now: at(110), ..asked(InboxPlace::After(sent[1]), 9) };
     assert_eq!(read(later).await, None);
-    let theirs = super::world::app(store, "other").await;
+    let theirs = super::fixture::app(store, "other").await;
     let strange = InboxRange { app: theirs, ..asked(InboxPlace::First, 9) };
     assert!(matches!(store.inbox_range(strange).await, Err(Error::NotFound)));
 }

@@ -6,7 +6,7 @@ use noroshi_store::{Accept, Accepted, Error, OutcomePart, State, Store, TraceSte
 use noroshi_types::{Condition, DeviceNum, NotificationId, Outcome, Request, Target, TraceContext, When};
 use tokio::sync::mpsc;
 
-use super::world::*;
+use super::fixture::*;
 
 pub(crate) async fn ids_are_in_commit_order(store: &dyn Store) {
     let app = app(store, "shop").await;
@@ -25,7 +25,7 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &["news"]).await;
     let answered: Arc<Mutex<Vec<(NotificationId, u64)>>> = Arc::default();
-    let (told, mut all) = mpsc::channel::<()>(1);
+    let (guard, mut all) = mpsc::channel::<()>(1);
     let submit = || {
         for _ in 0..25 {
             let request = Accept {
@@ -36,12 +36,12 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
                 campaign: None,
                 gate: None,
             };
-            let (answered, told) = (Arc::clone(&answered), told.clone());
+            let (answered, guard) = (Arc::clone(&answered), guard.clone());
             let done = move |result: Result<Accepted, Error>| {
                 let message = result.expect("accepted").message;
                 let offset = message.topic.as_ref().expect("a place in its topic").position.offset;
                 answered.lock().expect("not poisoned").push((message.id, offset));
-                drop(told);
+                drop(guard);
             };
             store.accept(request, Box::new(done));
         }
@@ -51,8 +51,8 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
             scope.spawn(submit);
         }
     });
-    drop(told);
-    assert_eq!(all.recv().await, None, "all senders are gone: all are answered");
+    drop(guard);
+    assert_eq!(all.recv().await, None, "all senders are dropped, so all requests are answered");
     let answered = answered.lock().expect("not poisoned").clone();
     assert_eq!(answered.len(), 100);
     assert!(answered.is_sorted(), "ids and answers are in the order of the commits");
@@ -75,7 +75,7 @@ pub(crate) async fn noted_notifications_get_an_id_at_once(store: &dyn Store) {
     assert_eq!((noted.targets, noted.kept(), noted.replayed), (Some(2), 0, false));
     assert!(before < noted.message.id);
     written_behind(store, app, noted.message.id, None).await;
-    let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("known");
+    let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("found");
     assert_eq!((state.message, state.state, state.counts), (noted.message, State::Done, vec![]));
 }
 
@@ -93,12 +93,12 @@ pub(crate) async fn a_repeated_key_returns_the_first_answer(store: &dyn Store) {
         assert!(again.replayed);
         assert_eq!((&again.message, again.targets), (&first.message, first.targets));
         let elsewhere = send_once(store, other, request.clone(), key, 1, NOW).await.expect("accepted");
-        assert!(!elsewhere.replayed, "a key is the app's own");
+        assert!(!elsewhere.replayed, "a key belongs to one app");
         let next_day = send_once(store, app, request, key, 2, at(86_400)).await.expect("accepted");
-        assert!(!next_day.replayed, "a key is remembered for a day");
+        assert!(!next_day.replayed, "a key is kept for a day");
     }
     let inbox = store.inbox(app, &device("d1"), 10, NOW).await.expect("read");
-    assert_eq!(inbox.1, 2, "the first and the next day's");
+    assert_eq!(inbox.1, 2, "the first request and that of the next day");
 }
 
 pub(crate) async fn another_body_conflicts(store: &dyn Store) {
@@ -112,7 +112,7 @@ pub(crate) async fn another_body_conflicts(store: &dyn Store) {
 }
 
 async fn state(store: &dyn Store, app: noroshi_types::AppId, id: NotificationId, seconds: u64) -> State {
-    store.notification(app, id, at(seconds)).await.expect("read").expect("known").state
+    store.notification(app, id, at(seconds)).await.expect("read").expect("found").state
 }
 
 pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
@@ -141,7 +141,7 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
     store.record(vec![OutcomePart { id: unknown, ..part(Outcome::Written, &[d1], 1) }]);
     assert_eq!(ack(store, d1, &[id]).await, 1);
     written_behind(store, app, id, Some(Outcome::Slow)).await;
-    let found = store.notification(app, id, at(1)).await.expect("read").expect("known");
+    let found = store.notification(app, id, at(1)).await.expect("read").expect("found");
     assert_eq!(
         found.counts,
         [
@@ -159,15 +159,15 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
     assert_eq!(state(store, app, id, 60).await, State::Expired);
     ack(store, d2, &[id]).await;
     assert_eq!(state(store, app, id, 59).await, State::Done);
-    assert_eq!(state(store, app, id, 61).await, State::Done, "all had confirmed");
+    assert_eq!(state(store, app, id, 61).await, State::Done, "all devices had confirmed");
 
     let on_topic = send(store, app, Request { retain: true, ttl: ttl(60), ..stored(to_topic("news")) }).await;
     assert_eq!(state(store, app, on_topic, 59).await, State::Pending);
     assert_eq!(state(store, app, on_topic, 60).await, State::Expired);
     let live = send(store, app, Request { when: When::Active, ..stored(Target::Everyone) }).await;
-    let found = store.notification(app, live, NOW).await.expect("read").expect("known");
+    let found = store.notification(app, live, NOW).await.expect("read").expect("found");
     assert_eq!((found.state, found.request.target, found.request.targets), (State::Done, "everyone", None));
-    let found = store.notification(app, on_topic, NOW).await.expect("read").expect("known").request;
+    let found = store.notification(app, on_topic, NOW).await.expect("read").expect("found").request;
     assert_eq!((found.target, found.target_text.as_deref(), found.retain), ("topic", Some("news"), true));
     assert!(store.notification(app, unknown, NOW).await.expect("read").is_none());
 }
@@ -189,18 +189,18 @@ pub(crate) async fn a_trace_has_the_steps_of_one_device(store: &dyn Store) {
     written_behind(store, app, id, Some(Outcome::Slow)).await;
     let trace = async |id, name: &str| store.trace(app, id, &device(name)).await.expect("read");
     let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
-    let first = trace(id, "d1").await.expect("known");
+    let first = trace(id, "d1").await.expect("found");
     assert_eq!(first.steps, [step(0, Outcome::Kept), step(1, Outcome::Written), step(1, Outcome::Acked)]);
     assert_eq!((first.in_inbox, first.subscribed), (false, false));
-    let second = trace(id, "d2").await.expect("known");
+    let second = trace(id, "d2").await.expect("found");
     assert_eq!(second.steps, [step(0, Outcome::Kept), step(0, Outcome::Slow), step(1, Outcome::Written)]);
     assert_eq!((second.in_inbox, second.subscribed), (true, false));
 
     let on_topic = send(store, app, stored(to_topic("news"))).await;
-    assert!(trace(on_topic, "d1").await.expect("known").subscribed);
-    assert!(!trace(on_topic, "d2").await.expect("known").subscribed);
+    assert!(trace(on_topic, "d1").await.expect("found").subscribed);
+    assert!(!trace(on_topic, "d2").await.expect("found").subscribed);
     let to_all = send(store, app, stored(Target::Everyone)).await;
-    assert!(trace(to_all, "d2").await.expect("known").subscribed);
+    assert!(trace(to_all, "d2").await.expect("found").subscribed);
     assert!(trace(id, "d9").await.is_none());
     assert!(trace(NotificationId::from_bytes([9; 16]), "d1").await.is_none());
 }
@@ -219,15 +219,15 @@ pub(crate) async fn an_opening_counts_once(store: &dyn Store) {
     assert_eq!(open(d1, &[on_topic, made_up, id, id], 3).await, [on_topic, id]);
     assert_eq!(open(d1, &[id, on_topic], 4).await, []);
     assert_eq!(open(d2, &[id], 5).await, [id]);
-    assert_eq!(open(theirs, &[id], 5).await, [], "another app's");
-    assert_eq!(open(DeviceNum(999), &[id], 5).await, [], "no such device");
-    let counts = async |id| store.notification(app, id, NOW).await.expect("read").expect("known").counts;
+    assert_eq!(open(theirs, &[id], 5).await, [], "a notification of another app");
+    assert_eq!(open(DeviceNum(999), &[id], 5).await, [], "an unknown device");
+    let counts = async |id| store.notification(app, id, NOW).await.expect("read").expect("found").counts;
     assert_eq!(counts(id).await, [(Outcome::Kept, 2), (Outcome::Opened, 2)]);
     assert_eq!(counts(on_topic).await, [(Outcome::Opened, 1)]);
-    let trace = store.trace(app, id, &device("d1")).await.expect("read").expect("known");
+    let trace = store.trace(app, id, &device("d1")).await.expect("read").expect("found");
     let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
     assert_eq!(trace.steps, [step(0, Outcome::Kept), step(3, Outcome::Opened)]);
-    assert!(trace.in_inbox, "it confirms nothing");
+    assert!(trace.in_inbox, "the ack confirms nothing");
     // As long as the notification exists.
     store.cancel(app, id, at(6)).await.expect("cancelled");
     store.delete_device(app, &device("d2"), at(7)).await.expect("deleted");
@@ -247,7 +247,7 @@ pub(crate) async fn cancel_removes_unacknowledged_rows(store: &dyn Store) {
         [(Outcome::Kept, 2), (Outcome::Acked, 1), (Outcome::Cancelled, 1)]
     );
     assert_eq!(state(store, app, direct, 2).await, State::Cancelled);
-    assert_eq!(store.cancel(app, direct, at(3)).await.expect("again").removed, 0);
+    assert_eq!(store.cancel(app, direct, at(3)).await.expect("repeated").removed, 0);
 
     let on_topic = send(store, app, Request { retain: true, ..stored(to_topic("news")) }).await;
     store.cancel(app, on_topic, NOW).await.expect("cancelled");
@@ -258,7 +258,7 @@ pub(crate) async fn cancel_removes_unacknowledged_rows(store: &dyn Store) {
     let confirmed = send(store, app, stored(devices(&["d1"]))).await;
     ack(store, d1, &[confirmed]).await;
     assert_eq!(store.cancel(app, confirmed, NOW).await.expect("too late").removed, 0);
-    assert_eq!(state(store, app, confirmed, 0).await, State::Done, "nothing was left to cancel");
+    assert_eq!(state(store, app, confirmed, 0).await, State::Done, "nothing remained to cancel");
     let made_up = store.cancel(app, NotificationId::from_bytes([9; 16]), NOW).await;
     assert!(matches!(made_up, Err(Error::NotFound)), "{made_up:?}");
 }
@@ -281,7 +281,7 @@ pub(crate) async fn conditions_select_devices(store: &dyn Store) {
         }
         assert_eq!(waiting(store, other, "foreign", NOW).await, []);
         let summary =
-            store.notification(app, accepted.message.id, NOW).await.expect("read").expect("known").request;
+            store.notification(app, accepted.message.id, NOW).await.expect("read").expect("found").request;
         assert_eq!((summary.target, summary.target_text.as_deref()), ("condition", Some(text)));
     };
     check("'a' in topics", &["both", "only-a"]).await;
@@ -304,18 +304,18 @@ pub(crate) async fn a_trace_context_is_kept(store: &dyn Store) {
         assert!(trace.is_some());
         for request in [stored(users(&["u1"])), stored(to_topic("news"))] {
             let id = send(store, app, Request { trace, ..request }).await;
-            let state = store.notification(app, id, NOW).await.expect("read").expect("known");
+            let state = store.notification(app, id, NOW).await.expect("read").expect("found");
             assert_eq!(state.request.trace, trace);
-            assert_eq!(store.trace(app, id, &device("d1")).await.expect("read").expect("known").trace, trace);
-            assert_eq!(store.push_content(app, id).await.expect("read").expect("known").trace, trace);
+            assert_eq!(store.trace(app, id, &device("d1")).await.expect("read").expect("found").trace, trace);
+            assert_eq!(store.push_content(app, id).await.expect("read").expect("found").trace, trace);
         }
         let request = Request { trace, when: When::Active, ..stored(users(&["u1"])) }.into();
         let noted =
             store.note(Accept { app, request, now: NOW, idempotency: None, campaign: None, gate: None });
         written_behind(store, app, noted.message.id, None).await;
-        let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("known");
+        let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("found");
         assert_eq!(state.request.trace, trace);
     }
     let without = send(store, app, stored(users(&["u1"]))).await;
-    assert_eq!(store.push_content(app, without).await.expect("read").expect("known").trace, None);
+    assert_eq!(store.push_content(app, without).await.expect("read").expect("found").trace, None);
 }

@@ -6,8 +6,8 @@ use noroshi_store::{
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
 
-use super::pushing::*;
-use super::world::*;
+use super::fixture::*;
+use super::push_fixture::*;
 
 pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Store) {
     let app = app(store, "shop").await;
@@ -26,7 +26,7 @@ pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Stor
         let request = Request { when, push: always(), ..stored(target) };
         let accepted = send_at(store, app, request, NOW).await;
         assert_eq!(accepted.targets, named);
-        let mut unreachable = told(&accepted);
+        let mut unreachable = outcomes_of(&accepted);
         unreachable.retain(|(outcome, ..)| !matches!(outcome, Outcome::Unknown | Outcome::Kept));
         let right = [(Outcome::NoPushToken, vec![bare], 1), (Outcome::PushTokenSuspect, vec![doubted], 1)];
         assert_eq!(unreachable, right);
@@ -46,9 +46,9 @@ pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Stor
             assert_eq!((batch.app, batch.lane, batch.work), (app, Lane::Direct, Work::Notification(id)));
             assert_eq!((batch.due_at, batch.attempt, batch.campaign), (NOW, 0, None));
         }
-        let trace = store.trace(app, id, &device("bare")).await.expect("read").expect("known");
+        let trace = store.trace(app, id, &device("bare")).await.expect("read").expect("found");
         assert!(trace.steps.contains(&step(NOW, Outcome::NoPushToken)), "{trace:?} of {bare:?}");
-        let content = store.push_content(app, id).await.expect("read").expect("known");
+        let content = store.push_content(app, id).await.expect("read").expect("found");
         assert_eq!(content.push, always());
         assert_eq!((content.sent_at, content.expires_at), (NOW, accepted.message.expires_at));
         assert_eq!(
@@ -58,7 +58,7 @@ pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Stor
         end_all(store, taken.batches, Outcome::Pushed).await;
     }
     let never = send_at(store, app, stored(users(&["u1", "u2"])), NOW).await;
-    assert_eq!(told(&never).len(), 1, "kept, and nothing of pushes");
+    assert_eq!(outcomes_of(&never).len(), 1, "kept, without push outcomes");
     assert_eq!(take(store, 1_000).await.batches, []);
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn batches_are_taken_by_lane_then_by_due_time(store: &dyn Store
 
     // A campaign before and after them.
     let (slow, news) = (running(store, one).await, running(store, one).await);
-    let member = store.device(one, &device("a")).await.expect("read").expect("known").num;
+    let member = store.device(one, &device("a")).await.expect("read").expect("found").num;
     enqueue(store, slow, Lane::Campaign, 0, &[member]).await;
     enqueue(store, news, Lane::Extra, 5, &[member]).await;
     let all = take_with(store, Take { batches_max: 3, ..asked(9) }).await;
@@ -149,9 +149,9 @@ pub(crate) async fn busy_services_and_held_campaigns_are_skipped(store: &dyn Sto
     let taken = take_with(store, Take { busy: busy.clone(), held: vec![held], ..asked(0) }).await;
     let seen: Vec<_> = taken.batches.iter().map(|batch| (batch.app, batch.service)).collect();
     assert_eq!(seen, [(one, Some(PushService::Apns)), (two, Some(PushService::Fcm))]);
-    assert_eq!(taken.next_due, Some(at(LEASE_SECONDS)), "what may not be taken is nothing to wake up for");
+    assert_eq!(taken.next_due, Some(at(LEASE_SECONDS)), "batches that may not be taken cause no wake-up");
     let taken = take_with(store, Take { busy: vec![(one, PushService::Apns)], ..asked(0) }).await;
-    assert_eq!(taken.batches.len(), 2, "the campaign's is for a busy service");
+    assert_eq!(taken.batches.len(), 2, "the campaign's batch is for a busy service");
     assert_eq!(take(store, 0).await.batches.len(), 1);
 }
 
@@ -173,16 +173,16 @@ pub(crate) async fn a_lease_expires_unless_it_is_renewed(store: &dyn Store) {
     let second = take(store, LEASE_SECONDS).await.batches;
     assert_eq!(second, [Batch { leased_until: at(2 * LEASE_SECONDS), ..taken[1].clone() }]);
     let lost = renew(vec![lease(&taken[0]), lease(&taken[1])], LEASE_SECONDS + 9);
-    assert_eq!(lost.await, [], "the one was renewed since, the other is another's");
+    assert_eq!(lost.await, [], "one lease was renewed since, the other belongs to another sender");
     let first = take(store, LEASE_SECONDS + 5).await.batches;
     assert_eq!(first, [Batch { leased_until: at(2 * LEASE_SECONDS + 5), ..taken[0].clone() }]);
-    assert_eq!(renew(vec![lease(&second[0])], 0).await, [taken[1].id], "given back");
+    assert_eq!(renew(vec![lease(&second[0])], 0).await, [taken[1].id], "the batch was released");
     // After two takes it is due within [`SPREAD_SECONDS`].
     take(store, LEASE_SECONDS + 6).await;
     assert_eq!(take(store, LEASE_SECONDS + 6 + SPREAD_SECONDS).await.batches.len(), 1);
     // The first finish counts, whoever holds the lease.
     end_all(store, taken.clone(), Outcome::Pushed).await;
-    assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "it is finished");
+    assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "the batch is finished");
     assert_eq!(take(store, 1_000).await.next_due, None);
 }
 
@@ -224,14 +224,14 @@ pub(crate) async fn a_batch_that_crashes_its_senders_is_set_aside(store: &dyn St
     let apns = Some(PushService::Apns);
     assert_eq!(of(direct), (app, apns, Lane::Direct, Work::Notification(id), vec![num]));
     assert_eq!(of(of_campaign), (app, apns, Lane::Campaign, Work::Campaign(campaign), vec![num]));
-    assert_eq!(taken.departed, Departed::default(), "told as set aside");
-    let steps = store.trace(app, id, &device("a")).await.expect("read").expect("known").steps;
+    assert_eq!(taken.departed, Departed::default(), "reported as set aside");
+    let steps = store.trace(app, id, &device("a")).await.expect("read").expect("found").steps;
     let last = steps.last().expect("steps");
     assert_eq!((last.outcome, last.reason.as_deref()), (Outcome::PushRefused, Some(SENDER_ENDED)));
-    let campaign = store.campaign(app, campaign, at(now)).await.expect("read").expect("known");
+    let campaign = store.campaign(app, campaign, at(now)).await.expect("read").expect("found");
     assert_eq!(campaign.state, CampaignState::Done);
     assert_eq!(campaign.counts, [(Outcome::PushRefused, SENDER_ENDED.to_owned(), 1)]);
-    assert_eq!(take(store, 2 * now).await.next_due, None, "nothing is left");
+    assert_eq!(take(store, 2 * now).await.next_due, None, "nothing remains");
 }
 
 pub(crate) async fn only_takes_of_crashed_senders_count(store: &dyn Store) {
@@ -302,12 +302,12 @@ pub(crate) async fn finishing_a_batch_records_its_results_once(store: &dyn Store
     };
     let counts = store.finish(vec![finished.clone()], at(5)).await.expect("finished");
     assert_eq!(counts, FinishedCounts::default());
-    let counts = store.finish(vec![finished], at(6)).await.expect("again");
+    let counts = store.finish(vec![finished], at(6)).await.expect("repeated");
     assert_eq!(counts, FinishedCounts { unknown: 1, ..FinishedCounts::default() }, "it counts once");
-    let found = store.notification(app, id, at(6)).await.expect("read").expect("known");
+    let found = store.notification(app, id, at(6)).await.expect("read").expect("found");
     let pushes: Vec<_> = found.counts.into_iter().filter(|(outcome, _)| *outcome != Outcome::Kept).collect();
     assert_eq!(pushes, [(Outcome::Pushed, 2), (Outcome::PushRefused, 1)]);
-    let steps = store.trace(app, id, &device("c")).await.expect("read").expect("known").steps;
+    let steps = store.trace(app, id, &device("c")).await.expect("read").expect("found").steps;
     let refused = TraceStep { at: at(5), outcome: Outcome::PushRefused, reason: Some("BadTopic".to_owned()) };
     assert_eq!(steps, [step(NOW, Outcome::Kept), refused]);
     let taken = take(store, 59).await;
@@ -317,7 +317,7 @@ pub(crate) async fn finishing_a_batch_records_its_results_once(store: &dyn Store
     assert_eq!((retried.due_at, retried.attempt, retried.recipients.clone()), (at(60), 3, vec![nums[3]]));
     assert_eq!((retried.work, retried.service, retried.lane), (batch.work, batch.service, batch.lane));
     end_all(store, vec![retried], Outcome::Pushed).await;
-    assert_eq!(take(store, 9_999).await.next_due, None, "nothing is left");
+    assert_eq!(take(store, 9_999).await.next_due, None, "nothing remains");
 }
 
 pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
@@ -325,7 +325,7 @@ pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let short = send(store, app, Request { ttl: ttl(10), push: always(), ..stored(users(&["u1"])) }).await;
     let taken = take(store, 10).await;
-    let expired = left(Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
+    let expired = removed_part(Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, vec![expired]));
     assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
     // A fallback is due at the latest at the end of the ttl, when inboxes may have been pruned already.
@@ -335,9 +335,9 @@ pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     assert_eq!(take(store, 9).await.next_due, Some(at(10)));
     store.prune(at(10), 100).await.expect("pruned");
     let taken = take(store, 11).await;
-    let told = [(confirmed, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
-        .map(|(id, outcome)| left(Work::Notification(id), outcome, at(11), &[num]));
-    assert_eq!((taken.batches.len(), taken.departed.parts), (0, told.to_vec()));
+    let reported = [(confirmed, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
+        .map(|(id, outcome)| removed_part(Work::Notification(id), outcome, at(11), &[num]));
+    assert_eq!((taken.batches.len(), taken.departed.parts), (0, reported.to_vec()));
     assert!(counts(store, app, confirmed).await.contains(&(Outcome::PushNotNeeded, 1)));
     assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
     // A push with a ttl of 0 is tried once.
@@ -358,20 +358,20 @@ pub(crate) async fn cancelled_notifications_are_not_pushed(store: &dyn Store) {
     assert_eq!(sent.recipients, [a]);
     let cancelled = store.cancel(app, id, at(1)).await.expect("cancelled");
     assert_eq!((cancelled.removed, cancelled.not_pushed), (1, 1));
-    let of = |devices: &[DeviceNum]| left(Work::Notification(id), Outcome::Cancelled, at(1), devices);
-    assert_eq!(cancelled.departed.parts, [of(&[a]), of(&[f])], "from its inbox, and from the queue");
+    let of = |devices: &[DeviceNum]| removed_part(Work::Notification(id), Outcome::Cancelled, at(1), devices);
+    assert_eq!(cancelled.departed.parts, [of(&[a]), of(&[f])], "removed from its inbox and from the queue");
     assert_eq!(take(store, 2).await.batches, []);
     let again = vec![again(3, 1, &[a])];
     let ended = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
-    let cancelled = left(Work::Notification(id), Outcome::Cancelled, at(2), &[a]);
+    let cancelled = removed_part(Work::Notification(id), Outcome::Cancelled, at(2), &[a]);
     assert_eq!(ended.cancelled.parts, [cancelled]);
     assert_eq!(take(store, 99).await.next_due, None);
     let steps = |name: &'static str| async move {
-        let trace = store.trace(app, id, &device(name)).await.expect("read").expect("known");
+        let trace = store.trace(app, id, &device(name)).await.expect("read").expect("found");
         trace.steps.iter().filter(|step| step.outcome == Outcome::Cancelled).count()
     };
     assert_eq!((steps("a").await, steps("f").await), (2, 1), "the inbox row, and later the retry; the push");
-    let found = store.notification(app, id, at(2)).await.expect("read").expect("known");
+    let found = store.notification(app, id, at(2)).await.expect("read").expect("found");
     assert_eq!(found.state, State::Cancelled);
     // Of a live message only the push can be cancelled.
     let live = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
@@ -457,5 +457,5 @@ pub(crate) async fn a_walk_without_a_service_is_refused(store: &dyn Store) {
         noroshi_store::NewBatch { service: None, due_at: NOW, lane: Lane::Direct, recipients: vec![num] };
     let refused = store.walked(&walk, vec![batch], None, Vec::new(), NOW).await;
     assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
-    assert_eq!(store.walks(NOW, 9).await.expect("read").due, [walk], "a call that fails has changed nothing");
+    assert_eq!(store.walks(NOW, 9).await.expect("read").due, [walk], "a failed call changes nothing");
 }

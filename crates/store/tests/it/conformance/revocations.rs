@@ -3,7 +3,7 @@
 use noroshi_store::{Error, Issued, Login, LoginRefused, Registration, Store};
 use noroshi_types::{AppId, Timestamp};
 
-use super::world::*;
+use super::fixture::*;
 
 /// Some seconds after `NOW`.
 fn after_s(seconds: u64) -> Timestamp {
@@ -43,7 +43,7 @@ pub(crate) async fn an_old_jwt_does_not_recreate_a_deleted_device(store: &dyn St
     log_in(store, issued_at(app, "d1", "u1", 11)).await;
     // Recreating the device does not make old tokens valid.
     assert_eq!(try_log_in(store, issued_at(app, "d1", "u1", 10)).await.err(), Some(LoginRefused::Revoked));
-    let read = store.device(app, &device("d1")).await.expect("read").expect("made");
+    let read = store.device(app, &device("d1")).await.expect("read").expect("created");
     assert_eq!((read.revoked.device, read.revoked.user), (Some(after_s(10)), None));
     // A provider may create it at any time.
     store.delete_device(app, &device("d1"), after_s(12)).await.expect("deleted");

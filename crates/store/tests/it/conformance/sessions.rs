@@ -6,7 +6,7 @@ use noroshi_store::{
 };
 use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
 
-use super::world::*;
+use super::fixture::*;
 
 pub(crate) async fn a_log_in_reads_everything_at_once(store: &dyn Store) {
     let app = app(store, "shop").await;
@@ -55,7 +55,11 @@ pub(crate) async fn a_refusal_does_not_affect_others(store: &dyn Store) {
     let refused: Vec<_> = answers.into_iter().map(Result::err).collect();
     let revoked = Some(LoginRefused::Revoked);
     assert_eq!(refused, [None, revoked, revoked, None, revoked]);
-    assert_eq!(store.device(app, &device("d9")).await.expect("read"), None, "a device token makes no device");
+    assert_eq!(
+        store.device(app, &device("d9")).await.expect("read"),
+        None,
+        "a device token creates no device"
+    );
 }
 
 /// A log-in with an app JWT.
@@ -69,7 +73,7 @@ pub(crate) async fn an_app_jwt_creates_its_device(store: &dyn Store) {
     let first = log_in(store, jwt(app, "d1", "u1", &["news"])).await;
     assert_eq!(first.user, Some(user("u1")));
     assert!(first.page.messages.is_empty(), "a subscription starts at the present");
-    let made = store.device(app, &device("d1")).await.expect("read").expect("made");
+    let made = store.device(app, &device("d1")).await.expect("read").expect("created");
     assert_eq!((made.num, made.user, made.topics), (first.num, Some(user("u1")), topics(&["news"])));
 
     let kept = send(store, app, stored(users(&["u1"]))).await;
@@ -78,7 +82,7 @@ pub(crate) async fn an_app_jwt_creates_its_device(store: &dyn Store) {
     assert_eq!(same.num, first.num);
     assert_eq!(ids(&same.page.messages), [kept, missed]);
     assert_eq!(
-        store.device(app, &device("d1")).await.expect("read").expect("known").topics,
+        store.device(app, &device("d1")).await.expect("read").expect("found").topics,
         topics(&["more", "news"])
     );
 
@@ -95,7 +99,7 @@ pub(crate) async fn answers_keep_the_order_of_the_batch(store: &dyn Store) {
     let batch =
         vec![jwt(app, "new1", "u8", &[]), login(app, "d1"), jwt(app, "new2", "u9", &[]), login(app, "d2")];
     let answers = store.log_in(batch).await.expect("read");
-    let logged: Vec<_> = answers.into_iter().map(|answer| answer.expect("let in")).collect();
+    let logged: Vec<_> = answers.into_iter().map(|answer| answer.expect("logged in")).collect();
     assert_eq!((logged[1].num, logged[3].num), (d1, d2));
     let users: Vec<_> = logged.iter().map(|logged| logged.user.clone().expect("a user")).collect();
     assert_eq!(users, ["u8", "u1", "u9", "u2"].map(user));
@@ -154,8 +158,8 @@ pub(crate) async fn a_backlog_resumes(store: &dyn Store) {
     let direct = send(store, app, stored(users(&["u1"]))).await;
     let asked = Login { session_topics: topics(&["live", "old"]), resume: Some(resume), ..login(app, "d1") };
     let page = log_in(store, asked.clone()).await.page;
-    assert_eq!(ids(&page.messages), [live, news, direct], "also of session topics");
-    assert!(page.retained.is_empty(), "{seen_retained} was seen");
+    assert_eq!(ids(&page.messages), [live, news, direct], "also retained messages of session topics");
+    assert!(page.retained.is_empty(), "{seen_retained} was already seen");
     assert!(page.heads.iter().all(|head| head.complete));
     let before = Login { resume: Some(seen), ..asked.clone() };
     assert_eq!(log_in(store, before).await.page.messages.len(), 5);
@@ -168,11 +172,11 @@ pub(crate) async fn a_backlog_resumes(store: &dyn Store) {
     // From the beginning, except what this session received already.
     let anew = Backlog { after: None, session_since: Some(resume), ..asked_on };
     let page = next(store, anew.clone()).await;
-    let heard = ids(&page.messages);
-    assert!(heard.contains(&seen) && heard.contains(&live) && !heard.contains(&resume));
-    assert_eq!(heard.len(), 5, "a durable subscription is read from its place");
+    let received = ids(&page.messages);
+    assert!(received.contains(&seen) && received.contains(&live) && !received.contains(&resume));
+    assert_eq!(received.len(), 5, "a durable subscription is read from its position");
     let later = next(store, Backlog { after: Some(live), ..anew }).await;
-    assert_eq!(ids(&later.messages), [news, direct], "whichever is later");
+    assert_eq!(ids(&later.messages), [news, direct], "the later position counts");
 
     // The log of the session topic no longer reaches back to the place.
     for _ in 0..TOPIC_LOG_ROWS + 1 {
@@ -194,7 +198,7 @@ pub(crate) async fn session_topics_start_at_the_present(store: &dyn Store) {
     let head = logged.page.heads.iter().find(|head| head.topic == topic("live")).expect("a head");
     assert!(head.position.offset == 1 && head.complete);
     assert_eq!(
-        store.device(app, &device("d1")).await.expect("read").expect("known").topics,
+        store.device(app, &device("d1")).await.expect("read").expect("found").topics,
         [],
         "not durable"
     );
@@ -217,7 +221,7 @@ pub(crate) async fn too_many_topics_are_refused(store: &dyn Store) {
     for login in refused {
         assert_eq!(try_log_in(store, login).await.err(), Some(LoginRefused::TooManyTopics));
     }
-    assert_eq!(store.device(app, &device("new")).await.expect("read"), None, "nothing was made");
+    assert_eq!(store.device(app, &device("new")).await.expect("read"), None, "nothing was created");
     log_in(store, Login { topics: many, ..jwt(app, "new", "u1", &[]) }).await;
 }
 
@@ -230,19 +234,19 @@ pub(crate) async fn a_recheck_detects_new_inbox_rows(store: &dyn Store) {
     let check = |device, since| Recheck { device, revision: None, since };
     let recheck = async |checks: &[Recheck]| store.recheck(checks.to_vec()).await.expect("read");
     assert_eq!(recheck(&[]).await, []);
-    assert_eq!(recheck(&[check(one, logged.as_of)]).await, [Rechecked::Same], "it read what there was");
+    assert_eq!(
+        recheck(&[check(one, logged.as_of)]).await,
+        [Rechecked::Same],
+        "it returned the current state"
+    );
     let elsewhere = send(store, app, stored(users(&["u2"]))).await;
     send(store, app, stored(to_topic("news"))).await;
     let (same, newer) = (Rechecked::Same, Rechecked::Newer);
     let asked =
         [check(two, logged.as_of), check(one, logged.as_of), check(two, Place(0)), check(one, Place(0))];
-    assert_eq!(
-        recheck(&asked).await,
-        [newer, same, newer, newer],
-        "in order; a topic's messages are not in it"
-    );
+    assert_eq!(recheck(&asked).await, [newer, same, newer, newer], "in order, without a topic's messages");
     assert_eq!(ack(store, two, &[elsewhere]).await, 1);
-    assert_eq!(recheck(&asked).await, [same, same, newer, newer], "what was confirmed is no more");
+    assert_eq!(recheck(&asked).await, [same, same, newer, newer], "confirmed messages are gone");
     let later = log_in(store, login(app, "d1")).await;
     assert!(later.as_of > logged.as_of);
     assert_eq!(recheck(&[check(two, later.as_of)]).await, [same]);
@@ -261,7 +265,7 @@ pub(crate) async fn a_recheck_detects_changes(store: &dyn Store) {
     // None of these changes what a session depends on.
     let change = DeviceChange { locale: Some(Some("ja".to_owned())), ..DeviceChange::default() };
     store.update_device(app, &d1, change, NOW).await.expect("updated");
-    store.subscribe(app, &d1, &topic("news"), NOW).await.expect("known");
+    store.subscribe(app, &d1, &topic("news"), NOW).await.expect("found");
     store.unsubscribe(app, &d1, &topic("other")).await.expect("none");
     join(store, app, "d1", "u1", &["news"]).await;
     assert_eq!(recheck(&logged).await, Rechecked::Same);
@@ -274,10 +278,10 @@ pub(crate) async fn a_recheck_detects_changes(store: &dyn Store) {
     assert_eq!(recheck(&logged).await, Rechecked::Changed);
     logged = known().await;
     join(store, app, "d1", "u1", &["more"]).await;
-    assert_eq!(recheck(&logged).await, Rechecked::Changed, "registered with another topic");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "the device registered with another topic");
     logged = known().await;
     join(store, app, "d1", "u2", &[]).await;
-    assert_eq!(recheck(&logged).await, Rechecked::Changed, "registered for another user");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "the device registered for another user");
     logged = known().await;
     let change = DeviceChange { user: Some(None), ..DeviceChange::default() };
     store.update_device(app, &d1, change, NOW).await.expect("updated");
@@ -287,11 +291,11 @@ pub(crate) async fn a_recheck_detects_changes(store: &dyn Store) {
     assert_eq!(recheck(&logged).await, Rechecked::Changed);
     logged = known().await;
     let moved = log_in(store, jwt(app, "d1", "u3", &["night"])).await;
-    assert_eq!(recheck(&logged).await, Rechecked::Changed, "a log-in that moved it");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "a log-in moved the device");
     assert_eq!(recheck(&moved).await, Rechecked::Same);
     send(store, app, stored(users(&["u3"]))).await;
     assert_eq!(recheck(&moved).await, Rechecked::Newer);
-    assert_eq!(recheck(&logged).await, Rechecked::Changed, "which comes before what is newer");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "retained messages come before newer ones");
     store.delete_device(app, &d1, NOW).await.expect("deleted");
     assert_eq!(recheck(&moved).await, Rechecked::Changed);
     join(store, app, "d1", "u3", &[]).await;
@@ -307,7 +311,10 @@ pub(crate) async fn a_kept_session_is_returned_at_the_next_log_in(store: &dyn St
     assert_eq!(log_in(store, login(app, "d1")).await.kept, Some(vec![0, 255, 7]));
     store.keep_session(logged.num, None).await.expect("forgotten");
     assert_eq!(log_in(store, login(app, "d1")).await.kept, None);
-    store.keep_session(noroshi_types::DeviceNum(999_999), Some(vec![1])).await.expect("nobody keeps nothing");
+    store
+        .keep_session(noroshi_types::DeviceNum(999_999), Some(vec![1]))
+        .await
+        .expect("no empty session state");
 }
 
 pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
@@ -318,7 +325,8 @@ pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
     let keep = async |kept: Option<&[u8]>| {
         store.keep_session(logged.num, kept.map(<[u8]>::to_vec)).await.expect("kept");
     };
-    let kept = async || store.log_in(vec![login(app, "d1")]).await.expect("read").remove(0).expect("in").kept;
+    let kept =
+        async || store.log_in(vec![login(app, "d1")]).await.expect("read").remove(0).expect("inserted").kept;
     let ended = Some(vec![KEPT_ENDED, 2, 0, 200, 7]);
     keep(Some(&[2, 0, 200, 7])).await;
     join(store, app, "d1", "u1", &[]).await;
@@ -327,7 +335,7 @@ pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
     assert_eq!(kept().await, ended, "another user");
     join(store, app, "d1", "u3", &[]).await;
     keep(Some(&[2, 1])).await;
-    assert_eq!(kept().await, ended, "marked once, and the last word of the session that ended is too late");
+    assert_eq!(kept().await, ended, "marked once, and a later write of the ended session is ignored");
     keep(None).await;
     assert_eq!(kept().await, None);
     // A change by a provider, and by an app JWT.
@@ -370,7 +378,7 @@ pub(crate) async fn outstanding_messages_of_a_session_are_found(store: &dyn Stor
         let asked = Outstanding { app, device, ids: all.to_vec(), now };
         ids(&store.outstanding(asked).await.expect("read"))
     };
-    assert_eq!(found(num, NOW).await, [direct, retained, expiring, news], "in the order asked for");
+    assert_eq!(found(num, NOW).await, [direct, retained, expiring, news], "in the requested order");
     assert_eq!(found(second, NOW).await, [direct, retained, confirmed, expiring, news]);
     let later = NOW.saturating_add(std::time::Duration::from_secs(60));
     assert_eq!(found(num, later).await, [direct, retained, news]);

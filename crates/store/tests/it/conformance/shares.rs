@@ -8,7 +8,7 @@ use noroshi_store::{
 };
 use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp, limits};
 
-use super::world::*;
+use super::fixture::*;
 
 fn share(name: &str, filter: &str) -> Share {
     Share { name: name.into(), filter: filter.into() }
@@ -59,7 +59,7 @@ pub(crate) async fn a_share_lists_its_members(store: &dyn Store) {
     let found = groups(store).await;
     let names: Vec<_> = found.iter().map(|group| (group.app, &group.share)).collect();
     assert_eq!(names, [(mine, &jobs), (mine, &all), (theirs, &jobs)]);
-    assert_eq!(found[0].since, Place::of(before), "what came before is not for the group");
+    assert_eq!(found[0].since, Place::of(before), "earlier messages are not for the group");
     let members: Vec<_> = found[0].members.iter().map(|member| member.num).collect();
     assert_eq!(members, [a, b]);
     let first = &found[0].members[0];
@@ -68,7 +68,7 @@ pub(crate) async fn a_share_lists_its_members(store: &dyn Store) {
     let mut twice = joining(mine, a, 8, &[jobs.clone(), jobs.clone()]);
     twice.shares[1].1 = 2;
     store.join_shares(twice).await.expect("joined");
-    assert_eq!(groups(store).await[0].members[0].qos, 2, "the later one counts (§3.8.4)");
+    assert_eq!(groups(store).await[0].members[0].qos, 2, "the later subscription counts (§3.8.4)");
     let foreign = store.join_shares(joining(theirs, a, 9, &[jobs])).await;
     assert!(matches!(foreign, Err(Error::NotFound)), "a device of another app");
 }
@@ -81,7 +81,7 @@ pub(crate) async fn members_leave_a_share(store: &dyn Store) {
     let what = Leave::Connection { ends_at: Timestamp(99) };
     let away = LeaveShares { device: a, generation: 1, what: what.clone(), held: held.clone() };
     assert!(store.leave_shares(away.clone()).await.expect("left"));
-    assert!(!store.leave_shares(away).await.expect("left"), "it is away");
+    assert!(!store.leave_shares(away).await.expect("left"), "the member is away");
     let found = groups(store).await;
     assert_eq!((&found[0].members[0].held, found[0].members[0].ends_at), (&held, Some(Timestamp(99))));
     assert_eq!(states(store).await, [(a, MemberState::Away), (b, MemberState::Here)]);
@@ -89,18 +89,22 @@ pub(crate) async fn members_leave_a_share(store: &dyn Store) {
     let found = groups(store).await;
     let ended = &found[0].members[0];
     assert_eq!((ended.state, ended.ends_at), (MemberState::Ended, None));
-    assert_eq!(ended.held, held, "its session ended, and it may have them all the same");
-    assert!(!leave(store, a, 1, what).await, "it does not go back");
+    assert_eq!(ended.held, held, "messages stay assigned to it after its session ended");
+    assert!(!leave(store, a, 1, what).await, "the position does not move back");
     enter(store, app, a, 2, from_ref(&jobs)).await;
-    assert!(groups(store).await[0].members[0].held.is_empty(), "it is back");
-    assert!(!leave(store, a, 1, Leave::Session).await, "a later connection has it");
+    assert!(groups(store).await[0].members[0].held.is_empty(), "the member is back");
+    assert!(!leave(store, a, 1, Leave::Session).await, "a later connection holds it");
     assert!(!leave(store, a, 2, Leave::Shares(vec![share("jobs", "u")])).await, "it is not in that one");
     assert!(leave(store, a, 2, Leave::Shares(vec![jobs.clone()])).await);
     assert_eq!(states(store).await, [(a, MemberState::Left), (b, MemberState::Here)]);
     assert!(leave(store, a, 2, Leave::Session).await, "the session outlived the subscription");
     assert_eq!(states(store).await, [(a, MemberState::Ended), (b, MemberState::Here)]);
     enter(store, app, b, 0, &[jobs]).await;
-    assert_eq!(groups(store).await[0].members[1].generation, 1, "an earlier connection came late");
+    assert_eq!(
+        groups(store).await[0].members[1].generation,
+        1,
+        "the call of an earlier connection is ignored"
+    );
 }
 
 pub(crate) async fn a_member_marked_away_returns(store: &dyn Store) {
@@ -109,11 +113,11 @@ pub(crate) async fn a_member_marked_away_returns(store: &dyn Store) {
     enter(store, app, b, 5, from_ref(&jobs)).await;
     leave(store, a, 5, Leave::Connection { ends_at: Timestamp(99) }).await;
     leave(store, b, 5, Leave::Session).await;
-    assert!(!store.return_to_shares(vec![(a, 4), (a, 6)]).await.expect("asked"), "other connections");
-    assert!(store.return_to_shares(vec![(a, 5), (b, 5)]).await.expect("asked"));
+    assert!(!store.return_to_shares(vec![(a, 4), (a, 6)]).await.expect("queried"), "other connections");
+    assert!(store.return_to_shares(vec![(a, 5), (b, 5)]).await.expect("queried"));
     assert_eq!(states(store).await, [(a, MemberState::Here), (b, MemberState::Ended)]);
     assert_eq!(groups(store).await[0].members[0].ends_at, None);
-    assert!(!store.return_to_shares(vec![(a, 5)]).await.expect("asked"), "it was here");
+    assert!(!store.return_to_shares(vec![(a, 5)]).await.expect("queried"), "the member was present");
 }
 
 pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
@@ -127,8 +131,8 @@ pub(crate) async fn a_share_moves_forward_and_ends(store: &dyn Store) {
     };
     settle(&[(num, Place(50))], &[]).await;
     settle(&[(num, Place(40))], &[(num, a)]).await;
-    assert_eq!(groups(store).await[0].since, Place(50), "never back");
-    assert_eq!(states(store).await.len(), 2, "who is here stays");
+    assert_eq!(groups(store).await[0].since, Place(50), "the position never moves back");
+    assert_eq!(states(store).await.len(), 2, "present members stay");
     leave(store, a, 1, Leave::Session).await;
     settle(&[], &[(num, a)]).await;
     assert_eq!(states(store).await, [(b, MemberState::Here)]);
@@ -149,7 +153,7 @@ pub(crate) async fn a_share_without_members_restarts_at_the_present(store: &dyn 
     let kept = groups(store).await[0].since;
     send(store, app, stored(to_topic("t"))).await;
     enter(store, app, a, 2, from_ref(&jobs)).await;
-    assert_eq!(groups(store).await[0].since, kept, "it was only away");
+    assert_eq!(groups(store).await[0].since, kept, "the member was only away");
     leave(store, a, 2, Leave::Session).await;
     let last = send(store, app, stored(to_topic("t"))).await;
     enter(store, app, a, 3, from_ref(&jobs)).await;

@@ -8,9 +8,9 @@ use noroshi_types::{
     AppId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
 };
 
-use super::pushing::*;
-use super::upkeep::RETENTION_SECONDS;
-use super::world::*;
+use super::fixture::*;
+use super::maintenance::RETENTION_SECONDS;
+use super::push_fixture::*;
 
 /// A leased batch for the device.
 async fn under_way(store: &dyn Store, app: AppId, id: &str) -> Batch {
@@ -19,7 +19,7 @@ async fn under_way(store: &dyn Store, app: AppId, id: &str) -> Batch {
     take(store, 0).await.batches.remove(0)
 }
 
-fn gone(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> TokenGone {
+fn invalid_token(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> TokenGone {
     TokenGone { device, token_at, since, reason: "Unregistered" }
 }
 
@@ -48,7 +48,7 @@ async fn set(store: &dyn Store, app: AppId, id: &str, token: PushToken, seconds:
 }
 
 async fn token(store: &dyn Store, app: AppId, id: &str) -> Option<PushToken> {
-    store.device(app, &device(id)).await.expect("read").expect("known").push_token
+    store.device(app, &device(id)).await.expect("read").expect("found").push_token
 }
 
 pub(crate) async fn a_token_is_removed_only_on_proof(store: &dyn Store) {
@@ -59,16 +59,16 @@ pub(crate) async fn a_token_is_removed_only_on_proof(store: &dyn Store) {
         assert_eq!(counts, (u64::from(removed), 0), "{why}");
         assert_eq!(token(store, app, "d").await.is_none(), removed, "{why}");
     };
-    check(gone(d, at(1), None), false, "another token was pushed to").await;
-    check(gone(d, NOW, Some(NOW)), false, "registered since").await;
-    check(gone(d, NOW, Some(Timestamp(NOW.0 - 5))), false, "registered long since").await;
-    check(gone(DeviceNum(999), NOW, None), false, "no such device").await;
-    check(gone(d, NOW, Some(Timestamp(NOW.0 + 1))), true, "registered before").await;
+    check(invalid_token(d, at(1), None), false, "another token was pushed to").await;
+    check(invalid_token(d, NOW, Some(NOW)), false, "registered since").await;
+    check(invalid_token(d, NOW, Some(Timestamp(NOW.0 - 5))), false, "registered long since").await;
+    check(invalid_token(DeviceNum(999), NOW, None), false, "no such device").await;
+    check(invalid_token(d, NOW, Some(Timestamp(NOW.0 + 1))), true, "registered before").await;
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read").len(), 1);
     set(store, app, "d", token_of(PushService::Apns, "fresh"), 50).await;
     set(store, app, "d", token_of(PushService::Apns, "fresh"), 60).await;
-    check(gone(d, at(60), Some(at(55))), false, "the same text was registered again since").await;
-    check(gone(d, at(60), None), true, "the service told no time").await;
+    check(invalid_token(d, at(60), Some(at(55))), false, "the same text was registered again since").await;
+    check(invalid_token(d, at(60), None), true, "the service reported no time").await;
 }
 
 /// The device registers a new token while the push to the old one is in flight.
@@ -78,11 +78,14 @@ pub(crate) async fn a_newly_registered_token_is_kept(store: &dyn Store) {
     let batch = under_way(store, app, "d").await;
     let fresh = token_of(PushService::Fcm, "fresh");
     set(store, app, "d", fresh.clone(), 1).await;
-    let finished =
-        Finished { gone: vec![gone(d, NOW, None)], suspects: vec![suspect(d, NOW)], ..ended(batch.id) };
+    let finished = Finished {
+        gone: vec![invalid_token(d, NOW, None)],
+        suspects: vec![suspect(d, NOW)],
+        ..ended(batch.id)
+    };
     let counts = store.finish(vec![finished], at(2)).await.expect("finished");
     assert_eq!((counts.tokens_removed, counts.tokens_suspected), (0, 0));
-    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    let found = store.device(app, &device("d")).await.expect("read").expect("found");
     assert_eq!((found.push_token, found.push_suspect), (Some(fresh), None));
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), []);
 }
@@ -100,7 +103,7 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
     set(store, app, "d", token_of(PushService::Apns, "d"), 10).await;
     let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
     store.update_device(app, &device("d"), other, at(11)).await.expect("changed");
-    assert_eq!(token_at().await, (d, at(10)), "the same text again counts, another change does not");
+    assert_eq!(token_at().await, (d, at(10)), "naming the same token counts, another change does not");
     set(store, app, "d", token_of(PushService::Apns, "other"), 20).await;
     assert_eq!(token_at().await, (d, at(20)));
     let registration = Registration {
@@ -123,22 +126,22 @@ pub(crate) async fn a_suspect_token_is_suspended_until_it_is_registered_again(st
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, at(1))], 5).await, (0, 0));
     assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, NOW), suspect(d, NOW)], 5).await, (0, 1));
-    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    let found = store.device(app, &device("d")).await.expect("read").expect("found");
     let doubt = found.push_suspect.expect("set aside");
     assert_eq!((doubt.at, doubt.reason.as_str()), (at(5), "BadDeviceToken"));
-    assert_eq!(found.push_token, Some(token_of(PushService::Apns, "d")), "it is kept");
+    assert_eq!(found.push_token, Some(token_of(PushService::Apns, "d")), "the token is kept");
     let members = store.audience(app, &noroshi_store::Audience::Everyone, 0, 9).await.expect("read").members;
     assert!(members[0].suspect && members[0].service == Some(PushService::Apns));
     let request = Request { push: always(), ..stored(users(&["u1"])) };
     let is_suspect =
-        |accepted: &Accepted| told(accepted).iter().any(|part| part.0 == Outcome::PushTokenSuspect);
+        |accepted: &Accepted| outcomes_of(accepted).iter().any(|part| part.0 == Outcome::PushTokenSuspect);
     assert!(is_suspect(&send_at(store, app, request.clone(), NOW).await));
     // Other changes keep the token suspect.
     let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
     let changed = store.update_device(app, &device("d"), other, at(6)).await.expect("changed");
     assert!(changed.push_suspect.is_some());
     set(store, app, "d", token_of(PushService::Apns, "d"), 7).await;
-    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    let found = store.device(app, &device("d")).await.expect("read").expect("found");
     assert_eq!(found.push_suspect, None);
     assert!(!is_suspect(&send_at(store, app, request, NOW).await));
     // So does a registration without a token.
@@ -147,7 +150,7 @@ pub(crate) async fn a_suspect_token_is_suspended_until_it_is_registered_again(st
     assert_eq!(end(store, app, "d", Vec::new(), before, 9).await, (0, 0), "registered again since");
     assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, at(7))], 9).await, (0, 1));
     pushable(store, app, "d", "u1", &[], PushService::Apns).await;
-    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    let found = store.device(app, &device("d")).await.expect("read").expect("found");
     assert_eq!(found.push_suspect, None);
 }
 
@@ -160,10 +163,10 @@ pub(crate) async fn invalidations_are_paged_and_kept_for_the_retention(store: &d
     let sandbox = DeviceChange { push_token: Some(Some(apns_token("00"))), ..DeviceChange::default() };
     store.update_device(app, &device("c"), sandbox, NOW).await.expect("changed");
     let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;
-    let before = end(store, app, "a", vec![gone(nums[0], NOW, None)], Vec::new(), 1).await;
-    end(store, other, "x", vec![gone(theirs, NOW, None)], Vec::new(), 2).await;
+    let before = end(store, app, "a", vec![invalid_token(nums[0], NOW, None)], Vec::new(), 1).await;
+    end(store, other, "x", vec![invalid_token(theirs, NOW, None)], Vec::new(), 2).await;
     end(store, app, "b", Vec::new(), vec![suspect(nums[1], NOW)], 3).await;
-    end(store, app, "c", vec![gone(nums[2], NOW, None)], Vec::new(), 4).await;
+    end(store, app, "c", vec![invalid_token(nums[2], NOW, None)], Vec::new(), 4).await;
     assert_eq!(before, (1, 0));
     let all = store.invalidations(app, 0, 9).await.expect("read");
     assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
@@ -194,7 +197,7 @@ pub(crate) async fn invalidations_are_paged_and_kept_for_the_retention(store: &d
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), all[2..]);
     assert_eq!(store.prune(at(RETENTION_SECONDS + 4), 100).await.expect("pruned").invalidations, 1);
     pushable(store, app, "b", "u1", &[], PushService::Fcm).await;
-    end(store, app, "b", vec![gone(nums[1], NOW, None)], Vec::new(), 5).await;
+    end(store, app, "b", vec![invalid_token(nums[1], NOW, None)], Vec::new(), 5).await;
     let next = store.invalidations(app, all[2].seq, 9).await.expect("read");
     assert_eq!(next.len(), 1);
 }

@@ -7,7 +7,7 @@ use noroshi_types::{
     AppId, Epoch, Message, NotificationId, Position, Request, Target, Timestamp, Topic, When,
 };
 
-use super::world::*;
+use super::fixture::*;
 
 async fn publish(store: &dyn Store, app: AppId, request: Request) -> Arc<Message> {
     send_at(store, app, request, NOW).await.message
@@ -54,11 +54,11 @@ pub(crate) async fn offsets_count_every_message(store: &dyn Store) {
     assert_eq!(
         position(&*publish(store, other, stored(to_topic("news"))).await).offset,
         1,
-        "another tenant's topic"
+        "a topic of another app"
     );
     let state = store.topic(app, &topic("news")).await.expect("read");
     let head = Position { epoch: epochs[0], offset: 4 };
-    assert_eq!((state.position, state.log_rows), (Some(head), 2), "only what is stored is in the log");
+    assert_eq!((state.position, state.log_rows), (Some(head), 2), "only stored messages are in the log");
 }
 
 pub(crate) async fn durable_subscribers_catch_up(store: &dyn Store) {
@@ -70,10 +70,14 @@ pub(crate) async fn durable_subscribers_catch_up(store: &dyn Store) {
     publish(store, app, Request { ttl: ttl(0), ..stored(to_topic("news")) }).await;
     let second = publish(store, app, stored(to_topic("news"))).await;
     let page = log_in(store, login(app, "d1")).await.page;
-    assert_eq!(page.messages, [first.clone(), second.clone()], "with their places, from the subscription on");
+    assert_eq!(
+        page.messages,
+        [first.clone(), second.clone()],
+        "with their positions, since the subscription"
+    );
     assert_eq!(ack(store, d1, &[first.id]).await, 1);
     assert_eq!(waiting(store, app, "d1", NOW).await, [second.id]);
-    assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was confirmed before");
+    assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was already confirmed");
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
     // An existing subscription keeps its position.
     let third = publish(store, app, stored(to_topic("news"))).await;
@@ -88,12 +92,12 @@ pub(crate) async fn positions_never_go_back(store: &dyn Store) {
     let first = publish(store, app, stored(to_topic("news"))).await.id;
     let second = publish(store, app, stored(to_topic("news"))).await.id;
     let live = publish(store, app, Request { when: When::Active, ..stored(to_topic("news")) }).await.id;
-    assert_eq!(ack(store, d1, &[live]).await, 0, "what is not stored asks for no confirmation");
+    assert_eq!(ack(store, d1, &[live]).await, 0, "messages that are not stored need no confirmation");
     assert_eq!(waiting(store, app, "d1", NOW).await, [first, second]);
     assert_eq!(ack(store, d1, &[second]).await, 1);
     assert_eq!(ack(store, d1, &[first]).await, 0);
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
-    assert_eq!(ack(store, stranger, &[first, second]).await, 0, "not subscribed");
+    assert_eq!(ack(store, stranger, &[first, second]).await, 0, "the device is not subscribed");
     assert_eq!(counts(store, app, first).await, []);
 }
 
@@ -112,7 +116,7 @@ pub(crate) async fn every_device_subscribes_to_everyone(store: &dyn Store) {
     assert_eq!(ack(store, late, &[next]).await, 1);
     assert_eq!(waiting(store, app, "d1", NOW).await, [accepted.message.id, next]);
     assert_eq!(waiting(store, app, "d2", NOW).await, []);
-    assert!(!store.unsubscribe(app, &device("d1"), &Topic::everyone()).await.expect("it stays"));
+    assert!(!store.unsubscribe(app, &device("d1"), &Topic::everyone()).await.expect("retained"));
     assert_eq!(store.topic(app, &Topic::everyone()).await.expect("read").subscribers, 2);
 }
 
@@ -143,7 +147,11 @@ pub(crate) async fn a_trimmed_log_is_not_complete(store: &dyn Store) {
     }
     let kept: Vec<_> = sent[2..].iter().map(|message| message.id).collect();
     assert_eq!(since(store, app, position(&sent[0]), NOW).await, (kept.clone(), false));
-    assert_eq!(since(store, app, position(&sent[1]), NOW).await, (kept.clone(), true), "it missed nothing");
+    assert_eq!(
+        since(store, app, position(&sent[1]), NOW).await,
+        (kept.clone(), true),
+        "the device missed nothing"
+    );
     assert_eq!(store.topic(app, &topic("news")).await.expect("read").log_rows, TOPIC_LOG_ROWS);
     let complete = async || {
         let page = log_in(store, login(app, "d1")).await.page;
@@ -180,8 +188,8 @@ pub(crate) async fn a_collapsed_log_is_complete(store: &dyn Store) {
     assert_eq!(position(&elsewhere).offset, 1);
     assert_eq!(since(store, app, position(&first), NOW).await, (vec![plain.id, new.id], true));
     assert_eq!(store.topic(app, &topic("news")).await.expect("read").log_rows, 3);
-    let state = store.notification(app, old.id, NOW).await.expect("read").expect("known").state;
-    assert_eq!(state, noroshi_store::State::Done, "it left the log");
+    let state = store.notification(app, old.id, NOW).await.expect("read").expect("found").state;
+    assert_eq!(state, noroshi_store::State::Done, "it was removed from the log");
 }
 
 pub(crate) async fn a_position_of_another_epoch_recovers_the_whole_log(store: &dyn Store) {
@@ -232,7 +240,7 @@ pub(crate) async fn retained_is_replaced_and_deleted(store: &dyn Store) {
     let keep = |when| Request { retain: true, when, ..stored(to_topic("news")) };
     assert_eq!(retained(store, app, NOW).await, None);
     let first = publish(store, app, keep(When::Active)).await;
-    assert_eq!(retained(store, app, NOW).await, Some(first.id), "whatever `when` is");
+    assert_eq!(retained(store, app, NOW).await, Some(first.id), "for every value of `when`");
     publish(store, app, stored(to_topic("news"))).await;
     assert_eq!(retained(store, app, NOW).await, Some(first.id));
     let page = recover(store, app, "news", None, true, NOW).await;
@@ -245,7 +253,7 @@ pub(crate) async fn retained_is_replaced_and_deleted(store: &dyn Store) {
         "replaced"
     );
     let page = log_in(store, login(app, "d1")).await.page;
-    assert!(ids(&page.messages).contains(&second.id) && page.retained.is_empty(), "told once");
+    assert!(ids(&page.messages).contains(&second.id) && page.retained.is_empty(), "reported once");
     ack(store, d1, &[second.id]).await;
     for _ in 0..2 {
         let page = log_in(store, login(app, "d1")).await.page;
@@ -253,7 +261,7 @@ pub(crate) async fn retained_is_replaced_and_deleted(store: &dyn Store) {
     }
     assert!(store.topic(app, &topic("news")).await.expect("read").retained);
     assert!(store.delete_retained(app, &topic("news")).await.expect("deleted"));
-    assert!(!store.delete_retained(app, &topic("news")).await.expect("again"));
+    assert!(!store.delete_retained(app, &topic("news")).await.expect("repeated"));
     assert!(!store.delete_retained(app, &topic("never")).await.expect("nothing there"));
     assert_eq!(retained(store, app, NOW).await, None);
     assert_eq!(log_in(store, login(app, "d1")).await.page.retained.len(), 0);

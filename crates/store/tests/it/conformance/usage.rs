@@ -9,7 +9,7 @@ use noroshi_store::{
 };
 use noroshi_types::{AppId, JsonText, Label, Quota, Request, Timestamp, Urgency};
 
-use super::world::*;
+use super::fixture::*;
 
 /// The content of each message from `send`: `{"title":"狼煙"}` and `[1,2]`.
 const MESSAGE_BYTES: u64 = 18 + 5;
@@ -19,7 +19,7 @@ async fn usage(store: &dyn Store, app: AppId) -> Vec<u64> {
     assert_eq!(
         counted.iter().map(|(quota, _)| *quota).collect::<Vec<_>>(),
         Quota::STORED,
-        "in the order asked"
+        "in the requested order"
     );
     counted.into_iter().map(|(_, used)| used).collect()
 }
@@ -45,8 +45,8 @@ pub(crate) async fn usage_of_an_app_is_counted(store: &dyn Store) {
         idle_urgency: Urgency::VeryLow,
         expires_at,
     };
-    store.create_endpoint(endpoint(1, None), NOW).await.expect("made");
-    store.create_endpoint(endpoint(2, Some(NOW)), Timestamp(NOW.0 - 1)).await.expect("made");
+    store.create_endpoint(endpoint(1, None), NOW).await.expect("created");
+    store.create_endpoint(endpoint(2, Some(NOW)), Timestamp(NOW.0 - 1)).await.expect("created");
     for (kind, name) in [(DefinitionKind::Experiment, "e"), (DefinitionKind::Notice, "n")] {
         let (name, spec) = (Label::parse(name).expect("a label"), JsonText::from_valid("{}"));
         let new = NewDefinition { app: counted, kind, name, spec, ends_at: None };
@@ -56,7 +56,7 @@ pub(crate) async fn usage_of_an_app_is_counted(store: &dyn Store) {
     assert_eq!(usage(store, counted).await, expected);
     assert_eq!(usage(store, other).await[..4], [2, 1, 2, 2 * MESSAGE_BYTES]);
     let some = store.usage(counted, &[Quota::Keys, Quota::Topics, Quota::Connections], NOW).await;
-    assert_eq!(some.expect("counted"), [(Quota::Topics, 2)], "what the store does not count is left out");
+    assert_eq!(some.expect("counted"), [(Quota::Topics, 2)], "unknown devices are left out");
     store.delete_device(counted, &device("d2"), NOW).await.expect("deleted");
     assert_eq!(usage(store, counted).await[..4], [1, 2, 2, 2 * MESSAGE_BYTES]);
 }
@@ -108,11 +108,11 @@ pub(crate) async fn a_gate_refuses_inbox_rows(store: &dyn Store) {
     let refused = send(stored(users(&["u1", "nobody"])), false).await;
     assert!(matches!(refused, Err(Error::Refused)), "{refused:?}");
     assert_eq!(asked.swap(0, Ordering::SeqCst), 2 + 1, "two rows");
-    assert_eq!(usage(store, app).await[2], 0, "nothing was kept");
+    assert_eq!(usage(store, app).await[2], 0, "nothing was stored");
     let kept = send(stored(users(&["u1", "nobody"])), true).await.expect("accepted");
-    assert_eq!((kept.kept(), kept.replayed), (2, false), "what was refused did not use up its key");
+    assert_eq!((kept.kept(), kept.replayed), (2, false), "a refused request does not use its key");
     let again = send(stored(users(&["u1", "nobody"])), false).await.expect("answered again");
-    assert!(again.replayed, "an answer is not refused later");
+    assert!(again.replayed, "a repeated request is not refused later");
     asked.store(0, Ordering::SeqCst);
     let registration = Registration { device: Some(device("d3")), ..Registration::default() };
     store.register(app, vec![registration], NOW).await.expect("registered");
@@ -120,5 +120,5 @@ pub(crate) async fn a_gate_refuses_inbox_rows(store: &dyn Store) {
     let request = stored(to_topic("news")).into();
     let topic =
         accept(store, Accept { app, request, now: NOW, idempotency: None, campaign: None, gate }).await;
-    assert!(topic.is_ok(), "a topic's log is no inbox");
+    assert!(topic.is_ok(), "a topic's log does not count as an inbox");
 }

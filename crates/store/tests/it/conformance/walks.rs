@@ -3,8 +3,8 @@
 use noroshi_store::{Audience, Finished, NewBatch, PushPart, Store, Walk, Work};
 use noroshi_types::{AppId, Condition, DeviceNum, Lane, Outcome, PushService, Request, Target, When};
 
-use super::pushing::*;
-use super::world::*;
+use super::fixture::*;
+use super::push_fixture::*;
 
 fn condition(text: &str) -> Condition {
     Condition::parse(text).expect(text)
@@ -30,7 +30,7 @@ pub(crate) async fn targets_without_devices_become_walks(store: &dyn Store) {
         for when in [When::Stored, When::Active] {
             let request = Request { when, push: always(), ..stored(target.clone()) };
             let accepted = send_at(store, app, request, at(i as u64)).await;
-            assert!(told(&accepted).iter().all(|part| part.0 == Outcome::Kept), "{accepted:?}");
+            assert!(outcomes_of(&accepted).iter().all(|part| part.0 == Outcome::Kept), "{accepted:?}");
             expected.push((accepted.message.id, audience.clone(), at(i as u64)));
         }
     }
@@ -67,15 +67,15 @@ pub(crate) async fn a_walk_continues_after_what_was_enqueued(store: &dyn Store) 
     assert_eq!(moved, Walk { cursor: nums[2].0, batches_waiting: 1, ..walk.clone() });
     let batches = vec![fcm(&nums[3..4]), fcm(&[]), fcm(&nums[4..])];
     let twice = store.walked(&walk, batches.clone(), page.next, Vec::new(), at(2)).await;
-    assert!(!twice.expect("asked"), "another took it on");
+    assert!(!twice.expect("queried"), "another collector continued it");
     assert!(store.walked(&moved, batches, None, vec![part], at(2)).await.expect("enqueued"));
     assert_eq!(due(store, 9).await, []);
-    assert!(!store.walked(&moved, vec![fcm(&nums)], None, Vec::new(), at(3)).await.expect("it is over"));
+    assert!(!store.walked(&moved, vec![fcm(&nums)], None, Vec::new(), at(3)).await.expect("finished"));
     let taken = take(store, 3).await.batches;
     let lists: Vec<_> = taken.iter().map(|batch| batch.recipients.clone()).collect();
     assert_eq!(lists, [nums[..3].to_vec(), nums[3..4].to_vec(), nums[4..].to_vec()]);
     assert!(taken.iter().all(|batch| batch.work == Work::Notification(id)));
-    let steps = store.trace(app, id, &device("bare")).await.expect("read").expect("known").steps;
+    let steps = store.trace(app, id, &device("bare")).await.expect("read").expect("found").steps;
     assert_eq!(steps, [step(at(2), Outcome::NoPushToken)]);
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn a_cancelled_walk_is_removed(store: &dyn Store) {
         let walk = Walk { cursor: 1, ..walk };
         assert!(!store.walked(&walk, vec![fcm(&[num])], Some(2), Vec::new(), NOW).await.expect("gone"));
         assert_eq!(take(store, 9).await.batches, []);
-        let state = store.notification(app, id, NOW).await.expect("read").expect("known").state;
+        let state = store.notification(app, id, NOW).await.expect("read").expect("found").state;
         assert_eq!(state, noroshi_store::State::Cancelled);
     }
 }
@@ -113,7 +113,7 @@ pub(crate) async fn a_stalled_walk_does_not_block_others(store: &dyn Store) {
     assert!(store.walked(&walk, batches(), Some(1), Vec::new(), at(9)).await.expect("enqueued"));
     assert_eq!(order().await, [(second, 0), (first, 2)]);
     let taken = take(store, 9).await.batches;
-    assert_eq!(order().await, [(first, 0), (second, 0)], "what is under way does not wait");
+    assert_eq!(order().await, [(first, 0), (second, 0)], "active work does not wait");
     end_all(store, taken, Outcome::Pushed).await;
     // Batches that `take` drops, because all devices confirmed, no longer wait.
     let quiet = Request { push: fallback(0), ..stored(to_topic("other")) };
@@ -131,13 +131,13 @@ pub(crate) async fn cancelled_leased_work_is_not_retried(store: &dyn Store) {
     let request = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
     let id = send(store, app, request).await;
     let under_way = take(store, 0).await.batches.remove(0);
-    assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 0, "it is out already");
+    assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 0, "it was already taken");
     let again = vec![again(1, 1, &[num])];
     let finished = vec![Finished { again, ..ended(under_way.id) }];
-    let cancelled = left(Work::Notification(id), Outcome::Cancelled, at(1), &[num]);
+    let cancelled = removed_part(Work::Notification(id), Outcome::Cancelled, at(1), &[num]);
     assert_eq!(store.finish(finished, at(1)).await.expect("written").cancelled.parts, [cancelled]);
     assert_eq!(take(store, 9).await.batches, []);
-    let state = store.notification(app, id, NOW).await.expect("read").expect("known").state;
+    let state = store.notification(app, id, NOW).await.expect("read").expect("found").state;
     assert_eq!(state, noroshi_store::State::Cancelled);
 }
 

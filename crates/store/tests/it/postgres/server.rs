@@ -53,7 +53,7 @@ impl Server {
         let own = tempfile::Builder::new().prefix("noroshi-pg-").tempdir().expect("a temporary folder");
         let folder = own.path().to_owned();
         if let Some((uid, gid)) = user {
-            std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("the folder is given away");
+            std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("the folder is handed over");
         }
         let data = folder.join("data");
         let made = command(&bin.join("initdb"), user)
@@ -149,7 +149,7 @@ impl Server {
     async fn make_template(&self) {
         execute(&self.folder, &format!("CREATE DATABASE {TEMPLATE}")).await;
         let options = PostgresOptions::new(&url(&self.folder, TEMPLATE));
-        let store = Postgres::open(options, &mut Registry::default()).await.expect("a fresh store opens");
+        let store = Postgres::open(options, &mut Registry::default()).await.expect("opened a fresh store");
         store.close().await;
         drop(store);
         // A copy needs the template without connections, which end a moment later.

@@ -20,8 +20,8 @@ use tempfile::TempDir;
 
 use super::server::{Database, server};
 use super::{open, options};
-use crate::conformance::pushing::*;
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
+use crate::conformance::push_fixture::*;
 
 fn sqlite(folder: &Path) -> Sqlite {
     let options = noroshi_store::Options {
@@ -29,7 +29,7 @@ fn sqlite(folder: &Path) -> Sqlite {
         topic_log_rows: crate::conformance::TOPIC_LOG_ROWS,
         ..noroshi_store::Options::default()
     };
-    Sqlite::open(folder, options, &mut Registry::default()).expect("it opens")
+    Sqlite::open(folder, options, &mut Registry::default()).expect("opened")
 }
 
 /// Two apps with rows in every table.
@@ -42,11 +42,11 @@ async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
             ..AppSettings::default()
         };
         let name = AppName::parse(name).expect("a name");
-        let app = store.create_app(name, settings, NOW).await.expect("made").id;
+        let app = store.create_app(name, settings, NOW).await.expect("created").id;
         apps.push(app);
         let scopes = Scopes::default().with(Scope::Publish);
         let key = NewKey { app, name: "ci \"1\"".to_owned(), hash: KeyHash([app.0 as u8; 32]), scopes };
-        store.create_key(key, NOW).await.expect("made");
+        store.create_key(key, NOW).await.expect("created");
         let credential = NewCredential {
             app,
             service: PushService::Apns,
@@ -56,7 +56,7 @@ async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
             sealed: vec![0, 1, 255],
             replace: false,
         };
-        store.put_credential(credential, NOW).await.expect("made");
+        store.put_credential(credential, NOW).await.expect("created");
         sent.extend(fill_app(store, app).await);
     }
     store.delete_app(apps.remove(0)).await.expect("deleted");
@@ -88,7 +88,7 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
         idle_urgency: Urgency::Low,
         expires_at: Some(at(3_600)),
     };
-    store.create_endpoint(endpoint, NOW).await.expect("made");
+    store.create_endpoint(endpoint, NOW).await.expect("created");
     for i in 0..7 {
         sent.push(
             send(store, app, Request { push: fallback(5), ..stored(users(&["u0", "u1", "nobody"])) }).await,
@@ -107,8 +107,12 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     assert!(ack(store, nums[0], &sent[4..8]).await > 0);
     assert_eq!(store.open(nums[0], vec![sent[0]], NOW).await.expect("written").len(), 1);
     let line = UploadLine { user: user("u1"), line: JsonText::from_valid(r#"{"user":"u1"}"#) };
-    let id =
-        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
+    let id = store
+        .create_campaign(new_campaign(app, CampaignState::Draft), NOW)
+        .await
+        .expect("created")
+        .campaign
+        .id;
     store.upload(app, id, vec![line]).await.expect("uploaded");
     running(store, app).await;
     let taken = take(store, 6).await.batches;
@@ -128,7 +132,7 @@ async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> 
         format!("{:?}", store.apps().await.expect("read")),
         format!("{:?}", store.keys().await.expect("read")),
         format!("{:?}", store.credentials().await.expect("read")),
-        format!("{:?}", store.secret("device-token-key", vec![1]).await.expect("known")),
+        format!("{:?}", store.secret("device-token-key", vec![1]).await.expect("found")),
         format!("{:?}", store.place().await.expect("read")),
     ];
     for &app in apps {
@@ -169,11 +173,11 @@ async fn migrated(folder: &Path, database: &Database) -> Result<Migrated, Migrat
     let mut last = (0, 0);
     let url = database.url();
     let migrated = migrate(folder, &url, secrets, |progress| {
-        assert!(progress.rows >= last.0, "it goes forward");
+        assert!(progress.rows >= last.0, "progress only increases");
         last = (progress.rows, progress.rows_total);
     });
     let migrated = migrated.await?;
-    assert_eq!(last.0, last.1, "all was told");
+    assert_eq!(last.0, last.1, "progress reached the end");
     Ok(migrated)
 }
 
@@ -213,7 +217,7 @@ async fn migration_copies_everything() {
     }
     assert_eq!(found.len(), expected.len());
     assert_eq!(
-        Apps::secret(&after, "operator.token", vec![1]).await.expect("known"),
+        Apps::secret(&after, "operator.token", vec![1]).await.expect("found"),
         b"no_x",
         "of the folder's files"
     );
@@ -227,7 +231,7 @@ async fn migration_copies_everything() {
 /// Numbers are not reused, and outstanding messages stay outstanding.
 async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     let app = apps[0];
-    let last = sent.iter().max().expect("some");
+    let last = sent.iter().max().expect("not empty");
     let next = send_at(store, app, stored(users(&["u0"])), Timestamp(1)).await.message.id;
     assert!(next > *last, "{next} after {last}");
     let newest =
@@ -236,7 +240,7 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     assert!(newest.iter().all(|device| device.num < fresh));
     join(store, app, "deleted", "u1", &[]).await;
     let again = store.device(app, &device("deleted")).await.expect("read").expect("made again");
-    assert_eq!(again.token_version, 2, "its old tokens stay revoked");
+    assert_eq!(again.token_version, 2, "the device's old tokens stay revoked");
     assert!(self::app(store, "gone").await > apps[1], "an app's number is not used again");
     let replayed = send_once(store, app, stored(to_topic("other")), "once", 3, NOW).await.expect("repeated");
     assert!(replayed.replayed && sent.contains(&replayed.message.id));
@@ -250,7 +254,7 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     }
     let (_, total) = store.inbox(app, &device("d4"), 99, NOW).await.expect("read");
     assert_eq!(total, u64::from(crate::conformance::INBOX_ROWS));
-    assert!(!take(store, 100).await.batches.is_empty(), "nobody holds a lease of before");
+    assert!(!take(store, 100).await.batches.is_empty(), "no earlier lease is held");
 }
 
 /// A front's rows are copied too: residences, waiting parts, and provisioned apps.
@@ -324,7 +328,7 @@ async fn fill_front(store: &Sqlite) -> AppId {
     store.end(cells[1], vec![(first.num, forwarded)]).await.expect("ended");
     store.cancel_relayed(app, NotificationId::from_bytes([3; 16])).await.expect("cancelled");
     let name = AppName::parse("shop").expect("a name");
-    store.set_provisioned(cells[0], name, Some([5; 32])).await.expect("told");
+    store.set_provisioned(cells[0], name, Some([5; 32])).await.expect("recorded");
     app
 }
 
@@ -377,7 +381,7 @@ async fn a_migration_that_cannot_succeed_is_rejected() {
     assert!(matches!(error, MigrateError::Locked { .. }), "{error}");
     drop(running);
     let set = |version: u32| {
-        let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+        let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opened");
         let found: u32 = db.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
         db.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
         found
@@ -392,7 +396,7 @@ async fn a_migration_that_cannot_succeed_is_rejected() {
     let error = migrate(folder.path(), "postgres://nobody@127.0.0.1:1/none", Vec::new(), |_| {}).await;
     assert!(matches!(error, Err(MigrateError::Target(_))), "{error:?}");
 
-    run().await.expect("nothing of that was in the way");
+    run().await.expect("no failure");
     let error = run().await.expect_err("refused");
     assert!(matches!(&error, MigrateError::NotEmpty { table, .. } if table == "secrets"), "{error}");
     assert!(!error.to_string().contains('\n') && error.to_string().contains("secrets"), "{error}");
@@ -407,7 +411,7 @@ async fn a_failed_migration_leaves_nothing() {
     join(&store, app, "d1", "u1", &["news"]).await;
     send(&store, app, stored(users(&["u1"]))).await;
     drop(store);
-    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opened");
     // PostgreSQL does not allow this character in a text.
     db.execute_batch("UPDATE devices SET locale = 'a' || char(0)").expect("set");
     drop(db);
@@ -415,10 +419,10 @@ async fn a_failed_migration_leaves_nothing() {
     assert!(matches!(&error, MigrateError::Failed { table, .. } if table == "devices"), "{error}");
     let rows = database.client().await.query_one("SELECT count(*) FROM apps", &[]).await.expect("read");
     assert_eq!(rows.get::<_, i64>(0), 0);
-    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opened");
     db.execute_batch("UPDATE devices SET locale = NULL").expect("set");
     drop(db);
     migrated(folder.path(), &database).await.expect("copied");
-    let after = super::Postgres::open(options(&database), &mut Registry::default()).await.expect("it opens");
+    let after = super::Postgres::open(options(&database), &mut Registry::default()).await.expect("opened");
     assert_eq!(waiting(&after, app, "d1", NOW).await.len(), 1);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_supervision::Pulse;
 
-use super::group::{Kept, NOTED, Rows};
+use super::group::{NOTED, NotificationSource, Rows};
 use super::options::PostgresOptions;
 use super::queue::Queued;
 use super::transaction::{Failed, Tx};
@@ -22,7 +22,7 @@ use crate::engine::outcome::Part;
 use crate::ids::Num;
 
 /// A background write.
-pub(super) enum Behind {
+pub(super) enum BackgroundWrite {
     Note(Num, Accept),
     Record(Vec<Part>),
 }
@@ -35,31 +35,31 @@ pub(super) const CALLS_MAX: usize = 16_384;
 const GROUP_ROWS: usize = 8_192;
 const GROUP_CALLS: usize = 4_096;
 /// How long outcomes of unknown notifications are retried.
-const LATE: Duration = Duration::from_secs(2);
-const LATE_PAUSE: Duration = Duration::from_millis(200);
+const UNMATCHED_RETRY: Duration = Duration::from_secs(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The maximum number of such parts.
-const LATE_MAX: usize = 16_384;
+const UNMATCHED_MAX: usize = 16_384;
 
 /// The task.
-pub(super) struct Writing {
+pub(super) struct BackgroundWriter {
     pub store: Postgres,
-    pub queued: Queued<Behind>,
+    pub queued: Queued<BackgroundWrite>,
     pub pulse: Pulse,
 }
 
 /// Parts without a notification, and since when.
-type Late = Vec<(Instant, Part)>;
+type Unmatched = Vec<(Instant, Part)>;
 
-impl Writing {
+impl BackgroundWriter {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
-        let mut late: Late = Vec::new();
+        let mut late: Unmatched = Vec::new();
         loop {
             let group = self.queued.group(GROUP_CALLS, GROUP_ROWS);
             let group = match late.is_empty() {
                 true => group.await,
                 // A pause without new writes is one more attempt.
-                false => tokio::time::timeout(LATE_PAUSE, group).await.unwrap_or_else(|_| Some(Vec::new())),
+                false => tokio::time::timeout(RETRY_PAUSE, group).await.unwrap_or_else(|_| Some(Vec::new())),
             };
             let Some(group) = group else { return };
             // The write has its own timeouts, so the task only reports that it continues, never that it works.
@@ -70,28 +70,28 @@ impl Writing {
     }
 
     /// Writes a group and the late parts. Returns parts whose notification still does not exist.
-    async fn write(&self, group: Vec<Behind>, late: Late) -> Late {
+    async fn write(&self, group: Vec<BackgroundWrite>, late: Unmatched) -> Unmatched {
         let (mut notes, mut parts, now) = (Vec::new(), late, Instant::now());
         for one in group {
             match one {
-                Behind::Note(num, accept) => notes.push((num, accept)),
-                Behind::Record(new) => parts.extend(new.into_iter().map(|part| (now, part))),
+                BackgroundWrite::Note(num, accept) => notes.push((num, accept)),
+                BackgroundWrite::Record(new) => parts.extend(new.into_iter().map(|part| (now, part))),
             }
         }
         let count = notes.len() + parts.len();
         let (notes, parts) = (Arc::new(notes), Arc::new(parts));
-        let (options, wanted) = (Arc::clone(&self.store.options), Arc::clone(&parts));
+        let (options, read) = (Arc::clone(&self.store.options), Arc::clone(&parts));
         let written = self
             .store
-            .write_here(move |tx| write(tx, Arc::clone(&options), Arc::clone(&notes), Arc::clone(&wanted)))
+            .write_here(move |tx| write(tx, Arc::clone(&options), Arc::clone(&notes), Arc::clone(&read)))
             .await;
         match written {
             Ok(known) => {
                 let parts = Arc::try_unwrap(parts).unwrap_or_else(|parts| parts.to_vec());
                 let missing = parts.into_iter().filter(|(since, part)| {
-                    !known.contains_key(&part.num) && now.duration_since(*since) < LATE
+                    !known.contains_key(&part.num) && now.duration_since(*since) < UNMATCHED_RETRY
                 });
-                missing.take(LATE_MAX).collect()
+                missing.take(UNMATCHED_MAX).collect()
             }
             Err(error) => {
                 self.store.metrics.dropped_behind.inc_by(count as u64);
@@ -115,8 +115,8 @@ async fn write(
     if !notes.is_empty() {
         let mut rows = Rows::default();
         for (place, (num, accept)) in notes.iter().enumerate() {
-            let kept = Kept { campaign: 0, place: None, standing: Standing::Nothing };
-            rows.add(place, *num, accept, &options, kept);
+            let source = NotificationSource { campaign: 0, place: None, standing: Standing::Nothing };
+            rows.add(place, *num, accept, &options, source);
         }
         tx.execute(NOTED, &rows.values()).await?;
     }

@@ -7,7 +7,7 @@ use noroshi_types::Timestamp;
 use rusqlite::Connection;
 
 use super::{fresh, open, options};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 #[tokio::test]
 async fn written_rows_survive_a_restart() {
@@ -20,12 +20,12 @@ async fn written_rows_survive_a_restart() {
     store.close().await;
     drop(store);
 
-    let store = open(folder.path(), options()).expect("it opens again");
+    let store = open(folder.path(), options()).expect("opened again");
     assert_eq!(store.apps().await.expect("read")[0].id, app);
-    assert_eq!(store.secret("tokens", vec![2; 32]).await.expect("known"), secret);
+    assert_eq!(store.secret("tokens", vec![2; 32]).await.expect("found"), secret);
     let logged = log_in(&store, login(app, "d1")).await;
     assert_eq!((logged.num, ids(&logged.page.messages)), (num, vec![direct, on_topic]));
-    assert_eq!(ack(&store, num, &[direct, on_topic]).await, 2, "ids mean the same");
+    assert_eq!(ack(&store, num, &[direct, on_topic]).await, 2, "ids still refer to the same messages");
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn close_finishes_queued_work() {
         store.accept(request.clone(), Box::new(|result| drop(result.expect("accepted"))));
     }
     drop(store);
-    let store = open(folder.path(), options()).expect("it opens again");
+    let store = open(folder.path(), options()).expect("opened again");
     let state = noroshi_store::Topics::topic(&store, app, &topic("news")).await.expect("read");
     assert_eq!(state.position.expect("published").offset, 200);
 }
@@ -69,7 +69,7 @@ async fn close_finishes_queued_work() {
 fn the_folder_is_private_to_its_owner() {
     let parent = tempfile::tempdir().expect("a temporary folder");
     let folder = parent.path().join("a/b");
-    let store = open(&folder, options()).expect("made");
+    let store = open(&folder, options()).expect("created");
     let mode = std::fs::metadata(&folder).expect("it exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     drop(store);
@@ -115,16 +115,19 @@ fn a_newer_database_is_rejected_unchanged() {
     drop(store);
     let file = folder.path().join("noroshi.db");
     let set = |version: u32| {
-        let db = Connection::open(&file).expect("opens");
+        let db = Connection::open(&file).expect("opened");
         db.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
     };
     let known: u32 = {
-        let db = Connection::open(&file).expect("opens");
+        let db = Connection::open(&file).expect("opened");
         db.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("a version")
     };
     set(99);
     let error = open(folder.path(), options()).err().expect("refused");
-    assert!(matches!(error, OpenError::Newer { found: 99, known: told, .. } if told == known), "{error}");
+    assert!(
+        matches!(error, OpenError::Newer { found: 99, known: reported, .. } if reported == known),
+        "{error}"
+    );
     check_line(&error, &file);
     set(known);
     open(folder.path(), options()).expect("nothing was changed");
@@ -145,5 +148,5 @@ fn a_damaged_database_is_rejected() {
 async fn it_is_a_store() {
     let (_folder, store) = fresh(options());
     let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(store);
-    store.check().await.expect("it works");
+    store.check().await.expect("working");
 }

@@ -9,11 +9,11 @@ use noroshi_types::{Lane, Outcome, PushEnvironment, PushService, Request, Timest
 use rusqlite::Connection;
 
 use super::{fresh, open, options};
-use crate::conformance::pushing::*;
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
+use crate::conformance::push_fixture::*;
 
 fn database(folder: &Path) -> Connection {
-    Connection::open(folder.join("noroshi.db")).expect("opens")
+    Connection::open(folder.join("noroshi.db")).expect("opened")
 }
 
 fn number(db: &Connection, sql: &str) -> i64 {
@@ -39,15 +39,19 @@ async fn a_restart_ends_leases_and_keeps_claims() {
     // Confirmed after the claim, then the process crashes.
     store.ack(vec![Ack { device: b, ids: sent }], at(31)).await.expect("confirmed");
     drop(store);
-    let store = open(folder.path(), options()).expect("it opens again");
+    let store = open(folder.path(), options()).expect("opened again");
     let again = take(&store, 31).await;
-    assert_eq!(whenever(again.batches.clone()), whenever(taken.batches), "exactly what was claimed");
+    assert_eq!(
+        without_leases(again.batches.clone()),
+        without_leases(taken.batches),
+        "exactly the claimed devices"
+    );
     assert!(again.batches.iter().all(|batch| batch.recipients == [b, c]));
     assert_eq!(not_needed(&again), 0);
     end_all(&store, again.batches, Outcome::Pushed).await;
     drop(store);
-    let store = open(folder.path(), options()).expect("it opens again");
-    assert_eq!(take(&store, 9_999).await.next_due, None, "what was finished stays so");
+    let store = open(folder.path(), options()).expect("opened again");
+    assert_eq!(take(&store, 9_999).await.next_due, None, "finished batches stay finished");
 }
 
 #[tokio::test]
@@ -63,7 +67,7 @@ async fn a_walk_and_a_campaign_continue_after_a_restart() {
     enqueue(&store, campaign, Lane::Campaign, 0, &[num]).await;
     store.close().await;
     drop(store);
-    let store = open(folder.path(), options()).expect("it opens again");
+    let store = open(folder.path(), options()).expect("opened again");
     assert_eq!(store.walks(NOW, 9).await.expect("read").due[0].cursor, num.0);
     let found = store.active_campaigns(NOW).await.expect("read").remove(0);
     assert_eq!((found.id, found.cursor, found.recipients, found.batches_open), (campaign, 1, 1, 1));
@@ -87,7 +91,7 @@ async fn rows_of_forgotten_notifications_are_removed_in_bounded_steps() {
         assert_eq!(ack(&store, num, &[id]).await, 1);
     }
     let taken = take(&store, 30).await.batches;
-    assert_eq!(ack(&store, nums[1], &[id]).await, 0, "nothing waits for it any more");
+    assert_eq!(ack(&store, nums[1], &[id]).await, 0, "no push waits for it any more");
     end_all(&store, taken, Outcome::Pushed).await;
     store.check().await.expect("written");
     let rows = || number(&database(folder.path()), "SELECT count(*) FROM push_confirmed");
@@ -99,7 +103,11 @@ async fn rows_of_forgotten_notifications_are_removed_in_bounded_steps() {
     assert!(before > 1);
     for left in (0..before).rev() {
         let pruned = store.prune(at(1_000_000), 1).await.expect("pruned");
-        assert_eq!((pruned.notifications, pruned.more, outcomes()), (0, true, left), "a campaign's are many");
+        assert_eq!(
+            (pruned.notifications, pruned.more, outcomes()),
+            (0, true, left),
+            "a campaign has many batches"
+        );
     }
     assert_eq!(store.prune(at(1_000_000), 1).await.expect("pruned").notifications, 1);
 }
@@ -123,9 +131,9 @@ async fn a_version_1_database_is_upgraded() {
             (1, 'y', 'u1', NULL, 'no JSON', 1, 1006);
         INSERT INTO subscriptions (device, topic, position, named) SELECT num, 1, 0, 0 FROM devices;"#,
     )
-    .expect("data of the first version");
+    .expect("data of version 1");
     drop(db);
-    let store = open(folder.path(), options()).expect("brought up to date");
+    let store = open(folder.path(), options()).expect("upgraded");
     let app = noroshi_types::AppId(1);
     let service = async |id: &str| {
         let found = store.device(app, &device(id)).await.expect("read").expect("kept");
@@ -143,7 +151,8 @@ async fn a_version_1_database_is_upgraded() {
     assert_eq!((found.token_version, found.created_at), (3, Timestamp(1_000)));
     assert_eq!(found.attributes.tags.get("k").map(String::as_str), Some("v"));
     let accepted = send_at(&store, app, Request { push: always(), ..stored(users(&["u1"])) }, NOW).await;
-    let without: Vec<_> = told(&accepted).into_iter().filter(|part| part.0 == Outcome::NoPushToken).collect();
+    let without: Vec<_> =
+        outcomes_of(&accepted).into_iter().filter(|part| part.0 == Outcome::NoPushToken).collect();
     assert_eq!((without.len(), without[0].2, without[0].1.len()), (1, 3, 3));
     let batches = take(&store, 0).await.batches;
     assert_eq!(batches.len(), 3);
@@ -259,11 +268,11 @@ async fn waiting_rows_are_skipped() {
         .set_campaign_state(app, ahead, &[CampaignState::Running], CampaignState::Aborted, at(1))
         .await
         .expect("aborted");
-    let aborted = store.campaign(app, ahead, at(1)).await.expect("read").expect("known");
+    let aborted = store.campaign(app, ahead, at(1)).await.expect("read").expect("found");
     assert_eq!(
         (aborted.batches_open, &*aborted.counts),
         (0, &[(Outcome::Cancelled, String::new(), 10_000)][..])
     );
-    assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX, "of all pages together");
+    assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX, "the total of all pages");
     assert_eq!(departed.count(Outcome::Cancelled), 10_000);
 }

@@ -11,7 +11,7 @@ use noroshi_types::{
     PushService, PushToken, Timestamp, Urgency,
 };
 
-use super::world::*;
+use super::fixture::*;
 
 /// The lease of [`take`].
 pub(crate) const LEASE_SECONDS: u64 = 600;
@@ -26,7 +26,7 @@ pub(crate) fn lease(batch: &Batch) -> Lease {
 }
 
 /// Batches without their leases.
-pub(crate) fn whenever(batches: Vec<Batch>) -> Vec<Batch> {
+pub(crate) fn without_leases(batches: Vec<Batch>) -> Vec<Batch> {
     batches.into_iter().map(|batch| Batch { leased_until: Timestamp(0), ..batch }).collect()
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn new_campaign(app: AppId, state: CampaignState) -> NewCampaign {
 
 pub(crate) async fn running(store: &dyn Store, app: AppId) -> CampaignId {
     let campaign = new_campaign(app, CampaignState::Running);
-    store.create_campaign(campaign, NOW).await.expect("made").campaign.id
+    store.create_campaign(campaign, NOW).await.expect("created").campaign.id
 }
 
 pub(crate) fn batch(lane: Lane, due_seconds: u64, recipients: &[DeviceNum]) -> NewBatch {

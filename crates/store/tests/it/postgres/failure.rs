@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::server::Server;
 use super::{open, options, server};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 /// Distinct data, so that duplicates are found.
 fn numbered(app: AppId, number: u64) -> Accept {
@@ -25,7 +25,7 @@ fn numbered(app: AppId, number: u64) -> Accept {
 async fn a_full_inbox_evicts_its_oldest_rows_together() {
     let database = server().database().await;
     let options = PostgresOptions { inbox_rows: 32, ..options(&database) };
-    let store = Postgres::open(options, &mut Registry::default()).await.expect("opens");
+    let store = Postgres::open(options, &mut Registry::default()).await.expect("opened");
     crate::conformance::inbox::the_oldest_rows_are_evicted_together(&store).await;
 }
 
@@ -39,8 +39,8 @@ async fn a_server_restart_neither_loses_nor_repeats_answered_requests() {
     let server = Server::start(true);
     let database = server.database().await;
     let wide = PostgresOptions { inbox_rows: 1_000_000, ..options(&database) };
-    let one = Postgres::open(wide.clone(), &mut Registry::default()).await.expect("opens");
-    let other = Postgres::open(wide, &mut Registry::default()).await.expect("opens");
+    let one = Postgres::open(wide.clone(), &mut Registry::default()).await.expect("opened");
+    let other = Postgres::open(wide, &mut Registry::default()).await.expect("opened");
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &[]).await;
     let (numbers, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -84,14 +84,14 @@ async fn a_server_restart_neither_loses_nor_repeats_answered_requests() {
     let client = database.client().await;
     let rows =
         client.query("SELECT data, count(*) FROM notifications GROUP BY data HAVING count(*) > 1", &[]);
-    assert!(rows.await.expect("read").is_empty(), "nothing is there twice");
+    assert!(rows.await.expect("read").is_empty(), "nothing is stored twice");
     let inbox: i64 = client.query_one("SELECT count(*) FROM inbox", &[]).await.expect("read").get(0);
     let all: i64 = client.query_one("SELECT count(*) FROM notifications", &[]).await.expect("read").get(0);
-    assert_eq!(inbox, all, "each is whole");
+    assert_eq!(inbox, all, "each is stored completely");
     assert!(answered.len() > 30, "only {} were answered", answered.len());
     for id in &answered {
         let state = other.notification(app, *id, NOW).await.expect("read");
-        assert!(state.is_some(), "{id} was answered and is not there");
+        assert!(state.is_some(), "{id} was answered but is not stored");
     }
     one.close().await;
     other.close().await;
@@ -102,7 +102,7 @@ async fn requests_fail_while_the_server_is_away_and_work_again_later() {
     let server = Server::start(false);
     let database = server.database().await;
     let hasty = PostgresOptions { accept_wait: Duration::from_millis(300), ..options(&database) };
-    let store = Postgres::open(hasty, &mut Registry::default()).await.expect("opens");
+    let store = Postgres::open(hasty, &mut Registry::default()).await.expect("opened");
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
     send(&store, app, stored(users(&["u1"]))).await;
@@ -121,8 +121,8 @@ async fn requests_fail_while_the_server_is_away_and_work_again_later() {
             break;
         }
     }
-    accepted.expect("it works again");
-    store.check().await.expect("it works again");
+    accepted.expect("working again");
+    store.check().await.expect("working again");
     assert_eq!(waiting(&store, app, "d1", NOW).await.len(), 2, "what was refused is not there");
 }
 
@@ -144,7 +144,7 @@ async fn a_lost_commit_is_retried() {
     client.batch_execute(LOSE_A_COMMIT).await.expect("a trigger");
     let id = send(&store, app, stored(users(&["u1"]))).await;
     let tries: i64 = client.query_one("SELECT last_value FROM lost", &[]).await.expect("read").get(0);
-    assert_eq!(tries, 2, "the first was lost");
+    assert_eq!(tries, 2, "the first connection was lost");
     assert_eq!(waiting(&store, app, "d1", NOW).await, [id]);
 }
 
@@ -199,7 +199,7 @@ async fn nodes_that_start_at_once_agree_on_a_schema() {
         assert_eq!(store.apps().await.expect("read")[0].id, app);
         // Loose numbers of different slots differ within a millisecond.
         let id = store.note(numbered(app, 1)).message.id;
-        assert!(slots.insert(id, ()).is_none(), "{id} was given out twice");
+        assert!(slots.insert(id, ()).is_none(), "{id} was issued twice");
     }
 }
 
@@ -264,7 +264,7 @@ async fn read_only_connections_are_dropped() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(read_only, "sessions that stand are told");
+    assert!(read_only, "idle sessions are notified");
     let hasty = Duration::from_secs(20);
     tokio::time::timeout(hasty, join(&store, app, "d2", "u1", &[])).await.expect("another connection writes");
     let id = tokio::time::timeout(hasty, send(&store, app, stored(users(&["u1"])))).await.expect("accepted");

@@ -12,11 +12,11 @@ use noroshi_types::{AppId, NotificationId, PushService, Request, Target};
 
 use super::server::{Database, server};
 use super::{open, two};
-use crate::conformance::pushing::*;
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
+use crate::conformance::push_fixture::*;
 
 /// A database whose server detects deadlocks soon, and two nodes on it.
-async fn watched() -> (Database, Postgres, Postgres) {
+async fn two_stores() -> (Database, Postgres, Postgres) {
     let database = server().database().await;
     let soon = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = 20', current_database()); END $$";
     database.client().await.batch_execute(soon).await.expect("set");
@@ -25,7 +25,7 @@ async fn watched() -> (Database, Postgres, Postgres) {
 }
 
 /// Closes the stores; sessions report their statistics when they end.
-async fn circles(database: &Database, stores: [Postgres; 2]) -> i64 {
+async fn deadlocks(database: &Database, stores: [Postgres; 2]) -> i64 {
     for store in stores {
         store.close().await;
     }
@@ -43,7 +43,7 @@ async fn circles(database: &Database, stores: [Postgres; 2]) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn removals_of_inbox_rows_do_not_deadlock() {
-    let (database, one, other) = watched().await;
+    let (database, one, other) = two_stores().await;
     let app = app(&one, "shop").await;
     let mut devices = Vec::new();
     for i in 0..60 {
@@ -113,7 +113,7 @@ async fn removals_of_inbox_rows_do_not_deadlock() {
         cancelling,
         moving
     );
-    assert_eq!(circles(&database, [one, other]).await, 0);
+    assert_eq!(deadlocks(&database, [one, other]).await, 0);
 }
 
 /// Another node may have cancelled it in the meantime.
@@ -127,7 +127,7 @@ async fn end_all_as_they_are(store: &Postgres, batches: Vec<noroshi_store::Batch
 /// decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_fronts_agree_on_residences() {
-    let (database, one, other) = watched().await;
+    let (database, one, other) = two_stores().await;
     let app = app(&one, "shop").await;
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();
     let cells: Vec<CellNum> =
@@ -149,14 +149,14 @@ async fn two_fronts_agree_on_residences() {
             }
             let named: Vec<_> = devices.iter().map(|one| one.device.clone()).collect();
             let answers = store.assign(app, devices, NOW).await.expect("assigned");
-            let came = named.into_iter().zip(answers).filter_map(|(device, answer)| match answer {
+            let arrived = named.into_iter().zip(answers).filter_map(|(device, answer)| match answer {
                 Ok(residence) => Some((device, residence.cell)),
                 Err(error) => {
                     assert!(matches!(error, Error::Conflict), "{error}");
                     None
                 }
             });
-            store.arrived(app, came.collect()).await.expect("told");
+            store.arrived(app, arrived.collect()).await.expect("recorded");
         }
         over.store(true, Ordering::SeqCst);
     };
@@ -214,7 +214,7 @@ async fn two_fronts_agree_on_residences() {
         assert_eq!(client.query_one(sql, &[]).await.expect("read").get::<_, i64>(0), 0, "{sql}");
     }
     drop(client);
-    assert_eq!(circles(&database, [one, other]).await, 0);
+    assert_eq!(deadlocks(&database, [one, other]).await, 0);
 }
 
 fn message(app: AppId, n: u64, target: Target, everywhere: &[CellNum]) -> NewMessage {
@@ -244,7 +244,7 @@ async fn newest_waits_for_concurrent_keeps() {
     one.assign(app, vec![first], NOW).await.expect("assigned");
     // Messages may be read but not written.
     let mut client = database.client().await;
-    let held = client.transaction().await.expect("begins");
+    let held = client.transaction().await.expect("started");
     held.batch_execute("LOCK TABLE cell_messages IN SHARE MODE").await.expect("locked");
     let keeping = tokio::spawn({
         let one = one.clone();

@@ -7,7 +7,7 @@ use noroshi_store::{
 };
 use noroshi_types::{Outcome, Position, Request, Timestamp, When};
 
-use super::world::*;
+use super::fixture::*;
 
 /// The trace retention of the stores under test.
 pub(crate) const RETENTION_SECONDS: u64 = 100;
@@ -26,7 +26,7 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     assert_eq!(prune(store, 9).await, Pruned::default());
     let pruned = prune(store, 10).await;
     assert_eq!((pruned.inbox, pruned.more), (1, false));
-    let expired = left(Work::Notification(short), Outcome::Expired, at(10), &[d2]);
+    let expired = removed_part(Work::Notification(short), Outcome::Expired, at(10), &[d2]);
     assert_eq!((pruned.expired.parts, pruned.expired.beyond), (vec![expired], vec![]));
     assert_eq!(prune(store, 10).await, Pruned::default(), "once");
     assert_eq!(
@@ -35,7 +35,7 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     );
     let state = store.notification(app, short, at(10)).await.expect("read").expect("still traced").state;
     assert_eq!(state, State::Expired);
-    let trace = store.trace(app, short, &device("d2")).await.expect("read").expect("known");
+    let trace = store.trace(app, short, &device("d2")).await.expect("read").expect("found");
     assert_eq!(trace.steps.last().map(|step| (step.at, step.outcome)), Some((at(10), Outcome::Expired)));
     assert!(!trace.in_inbox);
     assert_eq!(waiting(store, app, "d1", at(10)).await, [long]);
@@ -48,7 +48,7 @@ pub(crate) async fn prune_trims_logs(store: &dyn Store) {
     assert_eq!(prune(store, 10).await, Pruned { topic_log: 1, ..Pruned::default() });
     assert_eq!(store.topic(app, &topic("news")).await.expect("read").log_rows, 1);
     assert_eq!(
-        store.notification(app, long, at(10)).await.expect("read").expect("known").state,
+        store.notification(app, long, at(10)).await.expect("read").expect("found").state,
         State::Pending
     );
 }
@@ -77,7 +77,7 @@ pub(crate) async fn prune_is_bounded(store: &dyn Store) {
         if !pruned.more {
             break;
         }
-        assert!(rounds < 20, "it has to come to an end");
+        assert!(rounds < 20, "pruning must end");
     }
     assert_eq!(removed, 9);
     assert!(rounds >= 3);
@@ -167,14 +167,14 @@ pub(crate) async fn tenants_are_isolated(store: &dyn Store) {
 }
 
 pub(crate) async fn a_check_writes_and_reads(store: &dyn Store) {
-    store.check().await.expect("it works");
+    store.check().await.expect("working");
     store.check().await.expect("and again");
 }
 
 pub(crate) async fn a_closed_store_rejects_calls(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = join(store, app, "d1", "u1", &[]).await;
-    store.check().await.expect("it works");
+    store.check().await.expect("working");
     tokio::join!(store.close(), store.close());
     assert!(matches!(store.check().await, Err(Error::Closed)));
     assert!(matches!(store.apps().await, Err(Error::Closed)));
@@ -202,7 +202,7 @@ pub(crate) async fn places_follow_commits(store: &dyn Store) {
         send_at(store, app, stored(target), Timestamp(7)).await;
         let place = store.place().await.expect("read");
         assert!(place > last, "{place:?} after {last:?}");
-        assert_eq!(store.place().await.expect("read"), place, "nothing came");
+        assert_eq!(store.place().await.expect("read"), place, "no message was accepted");
         assert_eq!(log_in(store, login(app, "d1")).await.as_of, place);
         last = place;
     }
@@ -214,9 +214,9 @@ pub(crate) async fn places_follow_commits(store: &dyn Store) {
 pub(crate) async fn a_task_is_led(store: &dyn Store) {
     let lease = Duration::from_secs(60);
     for _ in 0..2 {
-        assert!(store.lead("prune", 1, lease).await.expect("asked"));
+        assert!(store.lead("prune", 1, lease).await.expect("queried"));
     }
-    assert!(store.lead("collect", 2, lease).await.expect("asked"), "each task for itself");
-    store.yield_lead("prune", 1).await.expect("told");
-    assert!(store.lead("prune", 2, lease).await.expect("asked"));
+    assert!(store.lead("collect", 2, lease).await.expect("queried"), "each task for itself");
+    store.yield_lead("prune", 1).await.expect("recorded");
+    assert!(store.lead("prune", 2, lease).await.expect("queried"));
 }

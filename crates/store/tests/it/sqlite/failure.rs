@@ -7,7 +7,7 @@ use noroshi_store::{Accept, Apps, Error, Maintenance, Notifications, Options};
 use noroshi_types::{AppId, JsonText, NotificationId, Outcome, Request};
 
 use super::{fresh, open, options};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 /// A request that fills the disk quickly.
 fn large() -> Request {
@@ -41,7 +41,10 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     assert!(matches!(error, Error::Full), "{error}");
     // Reads still work, and everything accepted is there.
     assert_eq!(waiting(&store, app, "d1", NOW).await, accepted);
-    assert!(matches!(accept(&store, request(filler, large())).await, Err(Error::Full)), "still full");
+    assert!(
+        matches!(accept(&store, request(filler, large())).await, Err(Error::Full)),
+        "the disk is still full"
+    );
     // Removals free space.
     assert_eq!(ack(&store, d1, &accepted[..1]).await, 1, "a confirmation needs no new space");
     store.delete_app(filler).await.expect("deleted");
@@ -50,7 +53,7 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     // A restart with a larger limit frees space too.
     store.close().await;
     drop(store);
-    let store = open(folder.path(), Options { database_bytes_max: None, ..limited }).expect("it opens");
+    let store = open(folder.path(), Options { database_bytes_max: None, ..limited }).expect("opened");
     for _ in 0..500 {
         send(&store, app, large()).await;
     }
@@ -103,7 +106,7 @@ async fn a_full_queue_rejects_requests_and_drops_background_writes_first() {
     }
     submit(10);
     let refused: Vec<_> = answers.try_iter().collect();
-    assert_eq!(refused.len(), 6, "the half-full queue took no records, and 8 fit");
+    assert_eq!(refused.len(), 6, "the half-full queue drops records, and 8 requests fit");
     assert!(refused.iter().all(|result| matches!(result, Err(Error::Overloaded))));
     drop(release);
     for _ in 0..8 {
@@ -112,8 +115,11 @@ async fn a_full_queue_rejects_requests_and_drops_background_writes_first() {
     }
     assert_eq!(counts(&store, app, id).await, [(Outcome::Kept, 1), (Outcome::Evicted, 1)]);
     store.record(vec![part]);
-    store.check().await.expect("written behind");
-    assert!(counts(&store, app, id).await.contains(&(Outcome::Written, 1)), "with room they are recorded");
+    store.check().await.expect("written in the background");
+    assert!(
+        counts(&store, app, id).await.contains(&(Outcome::Written, 1)),
+        "they are recorded when the queue has space"
+    );
 }
 
 #[tokio::test]

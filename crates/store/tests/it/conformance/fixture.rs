@@ -83,13 +83,13 @@ pub(crate) fn ttl(seconds: u64) -> Ttl {
     Ttl::new(Duration::from_secs(seconds)).expect("a short ttl")
 }
 
-/// The named devices that notifications left as a side effect of a call.
-pub(crate) fn left(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> DepartedPart {
+/// Devices whose row or push of one notification was removed as a side effect of a call.
+pub(crate) fn removed_part(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> DepartedPart {
     DepartedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
 /// The outcomes recorded with the acceptance: their devices and counts.
-pub(crate) fn told(accepted: &Accepted) -> Vec<(Outcome, Vec<DeviceNum>, u64)> {
+pub(crate) fn outcomes_of(accepted: &Accepted) -> Vec<(Outcome, Vec<DeviceNum>, u64)> {
     let each = accepted.parts.iter().inspect(|part| assert_eq!(part.id, accepted.message.id));
     each.map(|part| (part.outcome, part.devices.clone(), part.count)).collect()
 }
@@ -163,7 +163,7 @@ pub(crate) async fn try_log_in(store: &dyn Store, login: Login) -> Result<Logged
 }
 
 pub(crate) async fn log_in(store: &dyn Store, login: Login) -> LoggedIn {
-    try_log_in(store, login).await.expect("let in")
+    try_log_in(store, login).await.expect("logged in")
 }
 
 /// The messages that a device gets at a log-in now, oldest first.
@@ -182,7 +182,7 @@ pub(crate) async fn ack(store: &dyn Store, device: DeviceNum, ids: &[Notificatio
 
 /// The counts of a notification.
 pub(crate) async fn counts(store: &dyn Store, app: AppId, id: NotificationId) -> Vec<(Outcome, u64)> {
-    store.notification(app, id, NOW).await.expect("read").expect("known").counts
+    store.notification(app, id, NOW).await.expect("read").expect("found").counts
 }
 
 /// Waits for a background write: the notification with this outcome.

@@ -16,10 +16,10 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::{fresh, options, server, two};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 /// Ids and offsets, in the order of the answers.
-type Told = Vec<(NotificationId, Option<u64>)>;
+type Calls = Vec<(NotificationId, Option<u64>)>;
 
 fn plain(app: AppId, request: Request) -> Accept {
     Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
@@ -30,16 +30,16 @@ async fn ids_and_answers_follow_the_commit_order_of_all_nodes() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &["news"]).await;
-    let told: Arc<Mutex<Told>> = Arc::default();
+    let calls: Arc<Mutex<Calls>> = Arc::default();
     let accept_many = async |store: &Postgres| {
         let mut answers = Vec::new();
         for i in 0..300 {
             let target = if i % 3 == 0 { users(&["u1"]) } else { to_topic("news") };
-            let (told, (answer, answered)) = (Arc::clone(&told), oneshot::channel());
+            let (calls, (answer, answered)) = (Arc::clone(&calls), oneshot::channel());
             let done = move |result: Result<Accepted, Error>| {
                 let message = result.expect("accepted").message;
                 let offset = message.topic.as_ref().map(|place| place.position.offset);
-                told.lock().expect("not poisoned").push((message.id, offset));
+                calls.lock().expect("not poisoned").push((message.id, offset));
                 let _ = answer.send(());
             };
             store.accept(plain(app, stored(target)), Box::new(done));
@@ -54,10 +54,10 @@ async fn ids_and_answers_follow_the_commit_order_of_all_nodes() {
         }
     };
     tokio::join!(accept_many(&one), accept_many(&other));
-    let told = told.lock().expect("not poisoned").clone();
-    assert_eq!(told.len(), 600);
-    assert!(told.is_sorted_by(|a, b| a.0 < b.0), "answers of both nodes are in the order of ids");
-    let offsets = told.iter().filter_map(|(_, offset)| *offset);
+    let calls = calls.lock().expect("not poisoned").clone();
+    assert_eq!(calls.len(), 600);
+    assert!(calls.is_sorted_by(|a, b| a.0 < b.0), "answers of both nodes are in the order of ids");
+    let offsets = calls.iter().filter_map(|(_, offset)| *offset);
     assert!(offsets.eq(1..=400), "offsets have no gaps");
 }
 
@@ -87,7 +87,7 @@ async fn no_node_commits_during_a_hand_over() {
                 let _ = answer.send(under_way.load(Ordering::SeqCst));
             };
             store.accept(plain(app, stored(users(&["u1"]))), Box::new(done));
-            assert!(!answered.await.expect("answered"), "answered while another group was handed over");
+            assert!(!answered.await.expect("answered"), "answered during the hand-over of another group");
         }
     };
     tokio::join!(accept_many(&one), accept_many(&other));
@@ -99,7 +99,7 @@ async fn no_node_commits_during_a_hand_over() {
 async fn a_stopped_holder_of_the_order_lock_does_not_stop_others() {
     let database = server().database().await;
     let impatient = PostgresOptions { idle_timeout: Duration::from_secs(1), ..options(&database) };
-    let other = Postgres::open(impatient.clone(), &mut Registry::default()).await.expect("opens");
+    let other = Postgres::open(impatient.clone(), &mut Registry::default()).await.expect("opened");
     let app = app(&other, "shop").await;
     join(&other, app, "d1", "u1", &[]).await;
     // A node whose only thread blocks during the hand-over looks like a stopped node to the server.
@@ -108,12 +108,12 @@ async fn a_stopped_holder_of_the_order_lock_does_not_stop_others() {
     let node = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
-            let store = Postgres::open(impatient, &mut Registry::default()).await.expect("opens");
+            let store = Postgres::open(impatient, &mut Registry::default()).await.expect("opened");
             let once = Mutex::new(Some((wait, stops)));
             store.hand_over(Arc::new(move || {
                 if let Some((wait, stops)) = once.lock().expect("not poisoned").take() {
                     stops.send(()).expect("the test waits");
-                    wait.recv().expect("the test says when");
+                    wait.recv().expect("the test sends the signal");
                 }
                 async {}.boxed()
             }));
@@ -122,10 +122,10 @@ async fn a_stopped_holder_of_the_order_lock_does_not_stop_others() {
             (first, second)
         })
     });
-    stopped.await.expect("it stops");
+    stopped.await.expect("stopped");
     let meanwhile = send(&other, app, stored(users(&["u1"]))).await;
-    go_on.send(()).expect("it waits");
-    let (first, second) = node.join().expect("it goes on");
+    go_on.send(()).expect("waiting");
+    let (first, second) = node.join().expect("completed");
     assert!(first < meanwhile && meanwhile < second, "{first:?} {meanwhile:?} {second:?}");
     assert_eq!(waiting(&other, app, "d1", NOW).await, [first, meanwhile, second]);
 }
@@ -184,7 +184,11 @@ fn script() -> Vec<(Request, Option<Idempotency>)> {
                 collapse_key: (draw(3) == 0).then(|| format!("k{}", draw(2)).into()),
                 retain: draw(4) == 0,
                 when: if draw(8) == 0 { When::Connected } else { When::Stored },
-                push: if draw(3) == 0 { crate::conformance::pushing::always() } else { Default::default() },
+                push: if draw(3) == 0 {
+                    crate::conformance::push_fixture::always()
+                } else {
+                    Default::default()
+                },
                 ..stored(target)
             };
             let key = draw(5) == 0;
@@ -252,7 +256,7 @@ async fn play(store: &dyn Store, burst: usize) -> Outcome {
     }
     let mut states = Vec::new();
     for id in places.keys() {
-        states.push(store.notification(app, *id, NOW).await.expect("read").expect("known").state);
+        states.push(store.notification(app, *id, NOW).await.expect("read").expect("found").state);
     }
     Outcome { answers, inboxes, logs, states }
 }
@@ -266,7 +270,7 @@ async fn a_burst_has_the_same_result_as_single_requests() {
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let sqlite = noroshi_store::Sqlite::open(folder.path(), small, &mut Registry::default())
-        .expect("a fresh store opens");
+        .expect("opened a fresh store");
     let expected = play(&sqlite, 1).await;
     assert!(expected.answers.iter().any(Option::is_none), "the script has conflicts");
     for burst in [1, 7, 100] {

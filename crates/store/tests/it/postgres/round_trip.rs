@@ -10,15 +10,15 @@ use noroshi_store::{Postgres, PostgresOptions, Sessions as _};
 use prometheus_client::registry::Registry;
 
 use super::{options, server};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 /// A proxy between clients and the server. A round trip is a message of a client after it received something.
-struct Between {
+struct CountingProxy {
     folder: tempfile::TempDir,
     trips: Arc<AtomicU64>,
 }
 
-impl Between {
+impl CountingProxy {
     fn start(real: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
@@ -28,16 +28,18 @@ impl Between {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = UnixStream::connect(&real).expect("the server is there");
-                let heard = Arc::new(AtomicU64::new(1));
+                let request_pending = Arc::new(AtomicU64::new(1));
                 let both = |stream: &UnixStream| stream.try_clone().expect("a handle");
-                let (said, told) = (heard.clone(), count.clone());
+                let (pending, count) = (request_pending.clone(), count.clone());
                 let (from, to) = (both(&client), both(&server));
                 std::thread::spawn(move || {
-                    pass(from, to, || {
-                        told.fetch_add(said.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+                    forward(from, to, || {
+                        count.fetch_add(pending.swap(0, Ordering::SeqCst), Ordering::SeqCst);
                     })
                 });
-                std::thread::spawn(move || pass(server, client, || heard.store(1, Ordering::SeqCst)));
+                std::thread::spawn(move || {
+                    forward(server, client, || request_pending.store(1, Ordering::SeqCst))
+                });
             }
         });
         Self { folder, trips }
@@ -48,7 +50,7 @@ impl Between {
     }
 }
 
-fn pass(mut from: UnixStream, mut to: UnixStream, on: impl Fn()) {
+fn forward(mut from: UnixStream, mut to: UnixStream, on: impl Fn()) {
     let mut chunk = [0; 16 << 10];
     while let Ok(len @ 1..) = from.read(&mut chunk) {
         on();
@@ -62,10 +64,10 @@ fn pass(mut from: UnixStream, mut to: UnixStream, on: impl Fn()) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_call_is_one_round_trip() {
     let database = server().database().await;
-    let between = Between::start(database.folder());
-    let url = database.url_through(between.folder.path());
+    let proxy = CountingProxy::start(database.folder());
+    let url = database.url_through(proxy.folder.path());
     let options = PostgresOptions { connections: 1, url, ..options(&database) };
-    let store = Postgres::open(options, &mut Registry::default()).await.expect("it opens");
+    let store = Postgres::open(options, &mut Registry::default()).await.expect("opened");
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &["a", "b", "c"]).await;
     for _ in 0..5 {
@@ -74,13 +76,13 @@ async fn a_first_call_is_one_round_trip() {
     let mut cheapest = u64::MAX;
     // The first call prepares its statement; others may coincide with background work.
     for _ in 0..20 {
-        let before = between.trips();
-        let call = store.first_call(app, &device("d1"), 10, NOW).await.expect("read").expect("there");
+        let before = proxy.trips();
+        let call = store.first_call(app, &device("d1"), 10, NOW).await.expect("read").expect("present");
         assert_eq!((call.unread, call.newest.len(), call.device.topics.len()), (5, 5, 3));
-        cheapest = cheapest.min(between.trips() - before);
+        cheapest = cheapest.min(proxy.trips() - before);
     }
     assert_eq!(cheapest, 1);
-    let before = between.trips();
+    let before = proxy.trips();
     store.inbox(app, &device("d1"), 10, NOW).await.expect("read");
-    assert!(between.trips() - before > 1, "what is counted is more where there are more statements");
+    assert!(proxy.trips() - before > 1, "more statements need more round trips");
 }

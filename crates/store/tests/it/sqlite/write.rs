@@ -10,13 +10,13 @@ use prometheus_client::registry::Registry;
 use rusqlite::Connection;
 
 use super::{fresh, options};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 #[tokio::test]
 async fn a_failed_operation_rolls_back_only_itself() {
     let mut registry = Registry::with_prefix("noroshi");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let store = Sqlite::open(folder.path(), options(), &mut registry).expect("opens");
+    let store = Sqlite::open(folder.path(), options(), &mut registry).expect("opened");
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &[]).await;
     // The first answer blocks the writer until all others are queued, so they share one commit.
@@ -40,7 +40,7 @@ async fn a_failed_operation_rolls_back_only_itself() {
         .map(|_| answers.recv_timeout(Duration::from_secs(60)).expect("answered"))
         .map(|result| result.ok().map(|accepted| accepted.replayed))
         .collect();
-    assert_eq!(replayed, [Some(true), None, Some(true), None], "in order, each on its own");
+    assert_eq!(replayed, [Some(true), None, Some(true), None], "in order, one by one");
     assert_eq!(waiting(&store, app, "d1", NOW).await.len(), 1);
 
     drop(store);
@@ -53,7 +53,7 @@ async fn a_failed_operation_rolls_back_only_itself() {
     };
     assert_eq!(value("noroshi_store_queue_operations "), 0.0);
     assert_eq!(value("noroshi_store_commit_operations_sum "), 7.0, "1 app, 1 device, 5 requests");
-    assert!(value("noroshi_store_commits_total ") < 7.0, "some shared a commit");
+    assert!(value("noroshi_store_commits_total ") < 7.0, "some requests shared a commit");
     assert!(value("noroshi_store_read_seconds_count ") >= 1.0);
     assert_eq!(value("noroshi_store_dropped_behind_total "), 0.0);
     assert_eq!(value("noroshi_store_refused_total "), 0.0);
@@ -76,7 +76,7 @@ async fn outcomes_of_unknown_notifications_are_not_stored() {
         }]);
     }
     store.close().await;
-    let db = Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
     let rows: i64 = db.query_row("SELECT count(*) FROM outcomes", (), |row| row.get(0)).expect("read");
     assert_eq!(rows, 0);
 }

@@ -12,8 +12,8 @@ use noroshi_types::{
 };
 
 use super::two;
-use crate::conformance::pushing::*;
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
+use crate::conformance::push_fixture::*;
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ async fn campaign_of(store: &dyn Store, app: AppId, device: DeviceNum, batches: 
 }
 
 async fn read(store: &dyn Store, app: AppId, id: CampaignId) -> Campaign {
-    store.campaign(app, id, NOW).await.expect("read").expect("known")
+    store.campaign(app, id, NOW).await.expect("read").expect("found")
 }
 
 fn pushed(batch: &Batch) -> Finished {
@@ -90,7 +90,7 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
         let id = send(&one, app, Request { when, push: fallback(30), ..stored(target) }).await;
         for walk in one.walks(at(30), 9).await.expect("read").due {
             let batch = NewBatch { service: Some(PushService::Fcm), ..batch(Lane::Direct, 30, &[a, b]) };
-            assert!(other.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("walked"));
+            assert!(other.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("collected"));
         }
         let confirm = async {
             tokio::time::sleep(Duration::from_micros(150 * (round % 9))).await;
@@ -104,7 +104,7 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
             not_needed => assert_eq!((sent, not_needed, acked), (vec![b], 1, 1), "round {round}"),
         }
         if when == When::Connected {
-            assert_eq!(acked, not_needed(&taken), "round {round}: nothing else waits for it");
+            assert_eq!(acked, not_needed(&taken), "round {round}: only the push waits for it");
         }
         confirmed_first += not_needed(&taken);
         end_all(&one, taken.batches, Outcome::Pushed).await;
@@ -114,7 +114,7 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
         assert_eq!(sum(Outcome::Pushed) + sum(Outcome::PushNotNeeded), 2, "round {round}");
         assert_eq!(sum(Outcome::Acked), acked, "round {round}");
     }
-    assert!(confirmed_first > 0, "the race went both ways");
+    assert!(confirmed_first > 0, "each side won the race at least once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +134,7 @@ async fn a_batch_finished_on_two_nodes_counts_once() {
     assert_eq!(unknown, 40);
     let found = read(&one, app, id).await;
     assert_eq!((found.state, sum(&found.counts, Outcome::Pushed)), (CampaignState::Done, 40));
-    let late = other.finish(vec![pushed(&batches.remove(0))], NOW).await.expect("asked");
+    let late = other.finish(vec![pushed(&batches.remove(0))], NOW).await.expect("queried");
     assert_eq!(late, FinishedCounts { unknown: 1, ..FinishedCounts::default() });
 }
 
@@ -150,13 +150,13 @@ async fn a_campaign_ends_with_its_last_batches_on_any_node() {
         let batches = take(&one, 0).await.batches;
         let walked_before = round % 2 == 0;
         if walked_before {
-            one.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
+            one.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("collected");
         }
         // The end of the walk and the last finishes, concurrently.
         let walk = async {
             match walked_before {
                 true => CampaignState::Running,
-                false => other.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked"),
+                false => other.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("collected"),
             }
         };
         let (walk, a, b) = tokio::join!(
@@ -173,14 +173,14 @@ async fn a_campaign_ends_with_its_last_batches_on_any_node() {
 
 /// Repeats until there is a result.
 async fn take_until(store: &dyn Store, take: Take) -> Vec<Batch> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let taken = take_with(store, take.clone()).await;
         if !taken.batches.is_empty() {
             return taken.batches;
         }
-        assert!(begun.elapsed() < PATIENCE, "it has to come free: {taken:?}");
-        assert!(taken.next_due.is_some(), "there is something to wait for");
+        assert!(started.elapsed() < PATIENCE, "the batch must become available: {taken:?}");
+        assert!(taken.next_due.is_some(), "there is a time to wait for");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -203,9 +203,12 @@ async fn another_node_takes_the_batches_of_a_dead_one() {
         assert_eq!((taken.id, taken.recipients.clone()), (dead.id, vec![num]));
         // The first node continues, but the batch belongs to the other node.
         let lease = |batch: &Batch| Lease { batch: batch.id, until: batch.leased_until };
-        assert_eq!(one.renew(vec![lease(&dead)], at(9_999), LEASE, Renewal::Kept).await.expect("asked"), []);
         assert_eq!(
-            other.renew(vec![lease(&taken)], at(9_999), LEASE, Renewal::Kept).await.expect("asked"),
+            one.renew(vec![lease(&dead)], at(9_999), LEASE, Renewal::Kept).await.expect("queried"),
+            []
+        );
+        assert_eq!(
+            other.renew(vec![lease(&taken)], at(9_999), LEASE, Renewal::Kept).await.expect("queried"),
             [taken.id]
         );
         assert_eq!(take_with(&one, asked(2_000_000_000)).await.batches, [], "round {round}");
@@ -222,15 +225,16 @@ async fn a_lease_can_move_to_another_sender() {
     campaign_of(&one, app, num, 1).await;
     let taken = take(&one, 0).await.batches.remove(0);
     let lease = Lease { batch: taken.id, until: taken.leased_until };
-    let moved = other.renew(vec![lease], at(LEASE_SECONDS + 50), LEASE, Renewal::Kept).await.expect("asked");
+    let moved =
+        other.renew(vec![lease], at(LEASE_SECONDS + 50), LEASE, Renewal::Kept).await.expect("queried");
     assert_eq!(moved, [taken.id]);
-    assert_eq!(take(&one, LEASE_SECONDS).await.batches, [], "it is not the first one's any more");
-    assert_eq!(one.renew(vec![lease], at(9), LEASE, Renewal::Kept).await.expect("asked"), []);
+    assert_eq!(take(&one, LEASE_SECONDS).await.batches, [], "the first sender no longer holds it");
+    assert_eq!(one.renew(vec![lease], at(9), LEASE, Renewal::Kept).await.expect("queried"), []);
     let again = take(&other, LEASE_SECONDS + 50).await.batches;
     assert_eq!(again.len(), 1);
     let given_back = Lease { batch: taken.id, until: again[0].leased_until };
     assert_eq!(
-        one.renew(vec![given_back], Timestamp(0), LEASE, Renewal::Kept).await.expect("asked"),
+        one.renew(vec![given_back], Timestamp(0), LEASE, Renewal::Kept).await.expect("queried"),
         [taken.id]
     );
     assert_eq!(take(&one, 0).await.batches.len(), 1);
@@ -274,7 +278,7 @@ async fn one_of_two_collectors_enqueues_a_page() {
             one.walked(&walk, batches(), cursor, Vec::new(), NOW),
             other.walked(&walk, batches(), cursor, Vec::new(), NOW)
         );
-        assert!(a.expect("asked") != b.expect("asked"), "page {page}");
+        assert!(a.expect("queried") != b.expect("queried"), "page {page}");
         let (a, b) = tokio::join!(
             one.enqueue(id, page, batches(), page + 1, cursor.is_none(), Vec::new(), NOW),
             other.enqueue(id, page, batches(), page + 1, cursor.is_none(), Vec::new(), NOW)
@@ -308,9 +312,9 @@ async fn invalidations_are_read_without_gaps() {
     let pairs: Vec<_> = batches.iter().zip(&nums).collect();
     let (a, b) = pairs.split_at(DEVICES / 2);
     let read = async {
-        let (mut seen, begun) = (Vec::new(), Instant::now());
+        let (mut seen, started) = (Vec::new(), Instant::now());
         while seen.len() < DEVICES {
-            assert!(begun.elapsed() < PATIENCE, "{} were seen", seen.len());
+            assert!(started.elapsed() < PATIENCE, "{} were seen", seen.len());
             let after = seen.last().copied().unwrap_or(0);
             let found = other.invalidations(app, after, 5).await.expect("read");
             seen.extend(found.iter().map(|one| one.seq));
@@ -328,7 +332,7 @@ async fn an_idempotency_key_creates_one_campaign_on_two_nodes() {
         let key = noroshi_store::Idempotency { key: format!("k{round}").into(), body_hash: [round; 32] };
         let new = NewCampaign { idempotency: Some(key), ..new_campaign(app, CampaignState::Draft) };
         let (a, b) = tokio::join!(one.create_campaign(new.clone(), NOW), other.create_campaign(new, NOW));
-        let (a, b) = (a.expect("made"), b.expect("made"));
+        let (a, b) = (a.expect("created"), b.expect("created"));
         assert_eq!(a.campaign.id, b.campaign.id);
         assert!(a.replayed != b.replayed, "round {round}");
     }
@@ -362,7 +366,7 @@ async fn two_accepting_nodes_enqueue_every_push_once() {
     let mut more = Vec::new();
     tokio::join!(async { taken = take_all(&one).await }, async { more = take_all(&other).await });
     taken.append(&mut more);
-    assert_eq!(taken.concat_recipients().len(), 2 * 40 * 2, "of each of the two devices of a user");
+    assert_eq!(taken.concat_recipients().len(), 2 * 40 * 2, "once for each of the user's two devices");
     let of_campaign = taken.iter().filter(|batch| batch.campaign == Some(id)).count();
     assert_eq!((taken.len(), of_campaign), (80, 40));
     let found = read(&other, app, id).await;

@@ -10,7 +10,7 @@ use noroshi_store::{
 use noroshi_types::{AppId, DeviceNum, JsonText, NotificationId, Request, Target};
 
 use super::{open, two};
-use crate::conformance::world::*;
+use crate::conformance::fixture::*;
 
 fn jwt(app: AppId, id: &str, of: &str) -> Login {
     Login {
@@ -36,12 +36,12 @@ async fn log_ins_on_two_nodes_create_a_device_once() {
         let mut nums: HashMap<String, HashSet<u64>> = HashMap::new();
         for (logins, answers) in [(logins(1), first), (logins(5), second)] {
             for (login, answer) in logins.iter().zip(answers) {
-                let logged_in = answer.expect("let in");
+                let logged_in = answer.expect("logged in");
                 assert_eq!((logged_in.user, logged_in.topics.len()), (Some(user("u1")), 3));
                 nums.entry(login.device.as_str().to_owned()).or_default().insert(logged_in.num.0);
             }
         }
-        assert!(nums.values().all(|nums| nums.len() == 1), "each has one number: {nums:?}");
+        assert!(nums.values().all(|nums| nums.len() == 1), "each device has one number: {nums:?}");
         let devices = one.devices(app, DeviceFilter { limit: 1_000, ..DeviceFilter::default() }).await;
         let ours = devices
             .expect("read")
@@ -51,7 +51,7 @@ async fn log_ins_on_two_nodes_create_a_device_once() {
         assert_eq!(ours, nums.len());
     }
     for name in ["news", "sale"] {
-        assert_eq!(one.topics(app, None, 9).await.expect("read").len(), 2, "{name} was made once");
+        assert_eq!(one.topics(app, None, 9).await.expect("read").len(), 2, "{name} was created once");
     }
 }
 
@@ -81,14 +81,17 @@ async fn pushes_do_not_reach_a_devices_next_user() {
                 let data = |messages: &[Arc<noroshi_types::Message>]| -> HashSet<String> {
                     messages.iter().map(|m| m.data.as_ref().expect("data").as_str().to_owned()).collect()
                 };
-                let heard = data(&logged_in.page.messages);
-                assert!(heard.iter().all(|heard| heard == &format!("{name:?}")), "{name} hears {heard:?}");
+                let received = data(&logged_in.page.messages);
+                assert!(
+                    received.iter().all(|received| received == &format!("{name:?}")),
+                    "{name} receives {received:?}"
+                );
             }
         };
         tokio::join!(sending, moving);
         let left = waiting(&other, app, &id, NOW).await;
         for id in left {
-            let state = one.notification(app, id, NOW).await.expect("read").expect("known");
+            let state = one.notification(app, id, NOW).await.expect("read").expect("found");
             assert_eq!(state.message.data.as_ref().map(JsonText::as_str), Some("\"u2\""));
         }
         other.delete_device(app, &device(&id), NOW).await.expect("deleted");
@@ -121,10 +124,10 @@ async fn a_subscription_covers_later_messages() {
         };
         let (after, ()) = tokio::join!(publishing, subscribing);
         let logged_in = log_in(&other, login(app, &id)).await;
-        let heard: HashSet<NotificationId> = ids(&logged_in.page.messages).into_iter().collect();
+        let received: HashSet<NotificationId> = ids(&logged_in.page.messages).into_iter().collect();
         // The logs of the stores under test are short.
         let kept = after.len().min(crate::conformance::TOPIC_LOG_ROWS as usize);
-        assert!(after[after.len() - kept..].iter().all(|id| heard.contains(id)), "round {round}");
+        assert!(after[after.len() - kept..].iter().all(|id| received.contains(id)), "round {round}");
     }
 }
 
@@ -159,7 +162,7 @@ async fn a_confirmation_counts_once_on_any_node() {
     }
     assert_eq!(counted, sent.iter().map(|id| (*id, 40)).collect());
     for id in &sent[..3] {
-        let state = one.notification(app, *id, NOW).await.expect("read").expect("known").state;
+        let state = one.notification(app, *id, NOW).await.expect("read").expect("found").state;
         assert_eq!(state, State::Done);
     }
     assert_eq!(waiting(&one, app, "d0", NOW).await, []);
@@ -188,12 +191,12 @@ async fn a_deleted_device_leaves_nothing_outstanding() {
         };
         tokio::join!(sending, ending, revoking);
         for id in sent.into_inner().expect("free") {
-            let state = one.notification(app, id, NOW).await.expect("read").expect("known").state;
+            let state = one.notification(app, id, NOW).await.expect("read").expect("found").state;
             assert_eq!(state, State::Done, "round {round}");
         }
         // A recreated device continues its token versions.
         join(&one, app, &id, "u1", &[]).await;
-        let made = one.device(app, &device(&id)).await.expect("read").expect("made");
+        let made = one.device(app, &device(&id)).await.expect("read").expect("created");
         assert!(made.token_version >= 2, "{}", made.token_version);
         one.delete_device(app, &device(&id), NOW).await.expect("deleted");
     }
