@@ -260,7 +260,9 @@ impl Gateway {
     /// How far it is; metrics say the same from here on.
     pub fn drain_report(&self) -> drain::Report {
         let report = self.shared.drain.report(self.drain_remaining());
-        self.shared.metrics.observe_drain(&report);
+        let progress = report.progress.as_ref();
+        let progress = progress.map(|progress| (progress.order.rate_per_second, progress.elapsed));
+        self.shared.metrics.observe_drain(report.remaining, progress);
         if report.state == drain::State::Drained && self.shared.drain.is_news() {
             tracing::info!("every device has gone elsewhere; requests of the API go on");
         }
