@@ -76,10 +76,10 @@ impl Bound {
         let (mut mailboxes, mut loops) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
         for _ in 0..shards {
             let poll = Poll::new().map_err(Error::Start)?;
-            let (mailbox, inlet) =
+            let (mailbox, receivers) =
                 Mailbox::new(&poll, WAKER, config.mailbox_items.max(1)).map_err(Error::Start)?;
             mailboxes.push(mailbox);
-            loops.push((poll, inlet));
+            loops.push((poll, receivers));
         }
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
@@ -123,10 +123,10 @@ impl Bound {
             acceptor: OnceLock::new(),
         });
         let (random, threads) = (RandomState::new(), shared.config.threads.clone());
-        for (index, (poll, inlet)) in loops.into_iter().enumerate() {
+        for (index, (poll, receivers)) in loops.into_iter().enumerate() {
             let index = u16::try_from(index).map_err(|_| Error::Start(io::ErrorKind::InvalidInput.into()))?;
             let shard =
-                Shard::new(index, shared.clone(), delivery.clone(), poll, inlet, random.hash_one(index));
+                Shard::new(index, shared.clone(), delivery.clone(), poll, receivers, random.hash_one(index));
             let thread = threads.spawn(Kind::Shard, shard_name(index), move |pulse| shard.run(pulse));
             gateway.threads.lock().push(thread.map_err(Error::Start)?);
         }

@@ -1,6 +1,6 @@
 //! What the gateway counts. Counters of a label are looked up once, at the start.
 
-use crate::wire::deflate::Saving;
+use crate::wire::deflate::DeflateTotals;
 use std::time::Duration;
 
 use noroshi_telemetry::{Histogram, Registry};
@@ -367,7 +367,7 @@ pub(crate) struct Tally {
     pub(crate) frames_in: u64,
     pub(crate) messages_out: [u64; Protocol::ALL.len()],
     pub(crate) bytes_out: u64,
-    pub(crate) deflate: Saving,
+    pub(crate) deflate: DeflateTotals,
     pub(crate) slow_drops: u64,
 }
 
