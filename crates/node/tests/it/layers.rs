@@ -5,6 +5,8 @@
 //! `self::`, or the name of a child) resolves into the second one's subtree. Re-exports are followed. Tests do not count, and
 //! neither do paths between a module and its own children: a parent assembles them.
 //!
+//! For the gateway, whose layers ARCHITECTURE.md describes, the order of the layers is checked too.
+//!
 //! The parser reads what rustfmt writes. It knows no macros: a path that only a macro produces is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +14,21 @@ use std::path::{Path, PathBuf};
 
 /// Modules of the largest cycle that is allowed.
 const CYCLE_MAX: usize = 4;
+
+/// The top-level modules of the gateway, lowest first: each names only those before it.
+const GATEWAY: [&str; 11] = [
+    "rate",
+    "wire",
+    "io",
+    "config",
+    "metrics",
+    "session",
+    "fanout",
+    "protocol",
+    "lifecycle",
+    "shard",
+    "gateway",
+];
 
 /// A module's names from the crate's root, which itself has none.
 type Module = Vec<String>;
@@ -282,6 +299,22 @@ fn modules_form_layers() {
     assert!(crates.len() > 15, "the workspace has more crates than {}", crates.len());
     let found: Vec<String> = crates.iter().flat_map(|folder| too_large(&Crate::read(folder))).collect();
     assert!(found.is_empty(), "cycles of more than {CYCLE_MAX} modules:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn layers_of_the_gateway_name_only_those_below() {
+    let gateway = Crate::read(&root().join("crates/gateway"));
+    let edges = gateway.edges().remove(&Module::new()).expect("top-level modules");
+    let height = |module: &String| {
+        let height = GATEWAY.iter().position(|layer| layer == module);
+        height.unwrap_or_else(|| panic!("{module} has no place among the layers of the gateway"))
+    };
+    let upwards: Vec<&str> = edges
+        .iter()
+        .filter(|((from, to), _)| height(from) <= height(to))
+        .map(|(_, example)| example.as_str())
+        .collect();
+    assert!(upwards.is_empty(), "a layer of the gateway names one above it:\n  {}", upwards.join("\n  "));
 }
 
 fn sample(files: &[(&str, &str)]) -> Crate {
