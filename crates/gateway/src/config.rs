@@ -169,7 +169,7 @@ const UNAUTHENTICATED_DEFAULT_MAX: usize = 16_384;
 
 impl Config {
     /// Connections that have not shown a credential.
-    pub(crate) fn strangers_max(&self) -> usize {
+    pub(crate) fn unauthenticated_limit(&self) -> usize {
         match self.unauthenticated_max {
             0 => (self.connections_max / 4).clamp(1, UNAUTHENTICATED_DEFAULT_MAX),
             max => max,

@@ -24,19 +24,19 @@ use crate::io::socket::Socket;
 use crate::session::catch_up::{CatchUp, Hold};
 use crate::session::registry::{Address, Session};
 use crate::wire::Framing;
-use crate::wire::deflate::Saving;
+use crate::wire::deflate::DeflateTotals;
 use crate::wire::dispatch::Dispatch;
 
 pub(crate) mod batch;
+pub(crate) mod history;
 pub(crate) mod mail;
 pub(crate) mod marks;
-pub(crate) mod recent;
 pub(crate) mod ring;
 pub(crate) mod stalled;
 
+use history::OfferHistory;
 use mail::Mail;
 use marks::Marks;
-use recent::Recent;
 use ring::{Frame, Ring};
 use stalled::Stalled;
 
@@ -48,7 +48,7 @@ pub(crate) struct Fanout {
     topic: VecDeque<u32>,
     /// Every message up to this id, in the order of commits, was marked: none of them waits.
     offered: NotificationId,
-    recent: Recent,
+    history: OfferHistory,
 }
 
 /// Connections that are written to in turns.
@@ -98,7 +98,7 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     pub(crate) messages: u32,
     pub(crate) dropped: u64,
-    pub(crate) deflate: Saving,
+    pub(crate) deflate: DeflateTotals,
 }
 
 /// Whether the presence gate lets a message pass; the outcome if not.
@@ -107,14 +107,14 @@ pub(crate) fn gate(message: &Message, presence: Presence) -> Option<Outcome> {
 }
 
 impl Fanout {
-    pub(crate) fn new(recent: Recent) -> Self {
+    pub(crate) fn new(history: OfferHistory) -> Self {
         Self {
             ring: Ring::new(),
             stalled: Stalled::default(),
             urgent: VecDeque::new(),
             topic: VecDeque::new(),
             offered: NotificationId::from_bytes([0; 16]),
-            recent,
+            history,
         }
     }
 
@@ -128,12 +128,12 @@ impl Fanout {
         self.offered
     }
 
-    pub(crate) fn recent(&self) -> &Recent {
-        &self.recent
+    pub(crate) fn history(&self) -> &OfferHistory {
+        &self.history
     }
 
-    pub(crate) fn recent_mut(&mut self) -> &mut Recent {
-        &mut self.recent
+    pub(crate) fn history_mut(&mut self) -> &mut OfferHistory {
+        &mut self.history
     }
 
     // -- mail --------------------------------------------------------------------------------------
@@ -220,17 +220,17 @@ impl Fanout {
         if gate(&dispatch.message, session.presence()).is_some() {
             return frame.add_inactive(session.num);
         }
-        if self.recent.is_known(dispatch, to.received) {
+        if self.history.is_known(dispatch, to.received) {
             return;
         }
         if session.holds_back(&dispatch.message) {
             return; // it stays in the inbox
         }
         match to.catch_up.map_or(Hold::Not, |catch_up| catch_up.hold(dispatch, topic)) {
-            Hold::Held => return self.recent.note(dispatch, to.received.generation, topic),
+            Hold::Held => return self.history.note(dispatch, to.received.generation, topic),
             Hold::Missed if dispatch.is_stored() => return,
             Hold::Missed => return frame.add_slow(session.num),
-            Hold::Not => self.recent.note(dispatch, to.received.generation, topic),
+            Hold::Not => self.history.note(dispatch, to.received.generation, topic),
         }
         frame.begin_wait();
         match queue {
@@ -358,8 +358,8 @@ impl Fanout {
     }
 
     /// Begins anew. Returns the deliveries that are lost; changes of subscriptions that waited still do.
-    pub(crate) fn rebuild(&mut self, recent: Recent) -> Vec<Mail> {
-        let stalled = std::mem::replace(self, Self::new(recent)).stalled.into_mail();
+    pub(crate) fn rebuild(&mut self, history: OfferHistory) -> Vec<Mail> {
+        let stalled = std::mem::replace(self, Self::new(history)).stalled.into_mail();
         let (deliveries, changes): (Vec<_>, Vec<_>) = stalled.partition(|mail| mail.dispatch().is_some());
         changes.into_iter().for_each(|mail| self.stalled.keep(mail));
         deliveries

@@ -76,10 +76,10 @@ impl Bound {
         let (mut mailboxes, mut loops) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
         for _ in 0..shards {
             let poll = Poll::new().map_err(Error::Start)?;
-            let (mailbox, inlet) =
+            let (mailbox, receivers) =
                 Mailbox::new(&poll, WAKER, config.mailbox_items.max(1)).map_err(Error::Start)?;
             mailboxes.push(mailbox);
-            loops.push((poll, inlet));
+            loops.push((poll, receivers));
         }
         let clients = Arc::new(Clients::new(config.connections_per_client));
         let capacity =
@@ -123,10 +123,10 @@ impl Bound {
             acceptor: OnceLock::new(),
         });
         let (random, threads) = (RandomState::new(), shared.config.threads.clone());
-        for (index, (poll, inlet)) in loops.into_iter().enumerate() {
+        for (index, (poll, receivers)) in loops.into_iter().enumerate() {
             let index = u16::try_from(index).map_err(|_| Error::Start(io::ErrorKind::InvalidInput.into()))?;
             let shard =
-                Shard::new(index, shared.clone(), delivery.clone(), poll, inlet, random.hash_one(index));
+                Shard::new(index, shared.clone(), delivery.clone(), poll, receivers, random.hash_one(index));
             let thread = threads.spawn(Kind::Shard, shard_name(index), move |pulse| shard.run(pulse));
             gateway.threads.lock().push(thread.map_err(Error::Start)?);
         }
@@ -260,7 +260,9 @@ impl Gateway {
     /// How far it is; metrics say the same from here on.
     pub fn drain_report(&self) -> drain::Report {
         let report = self.shared.drain.report(self.drain_remaining());
-        self.shared.metrics.observe_drain(&report);
+        let progress = report.progress.as_ref();
+        let progress = progress.map(|progress| (progress.order.rate_per_second, progress.elapsed));
+        self.shared.metrics.observe_drain(report.remaining, progress);
         if report.state == drain::State::Drained && self.shared.drain.is_news() {
             tracing::info!("every device has gone elsewhere; requests of the API go on");
         }

@@ -15,10 +15,10 @@ pub(crate) mod bridge;
 pub mod handover;
 pub(crate) mod listener;
 pub(crate) mod socket;
-mod tail;
 pub(crate) mod timer;
 pub mod tls;
 pub(crate) mod transport;
+mod unsent;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring;
 

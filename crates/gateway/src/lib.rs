@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `bridge`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `deflate`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! `listener`, `bridge`, `clients`, `unauthenticated`, `input`, `route`, `refusal`, `websocket`, `deflate`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
 //! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
 //! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.

@@ -7,15 +7,15 @@
 
 pub(crate) mod clients;
 pub mod drain;
+pub(crate) mod log_throttle;
 pub(crate) mod origin;
 pub(crate) mod reconnect;
 pub(crate) mod refusal;
-pub(crate) mod sparing;
-pub(crate) mod strangers;
+pub(crate) mod unauthenticated;
 
 use clients::Seats;
 use drain::Round;
-use strangers::Strangers;
+use unauthenticated::Unauthenticated;
 
 /// How often one shard looks for parked sessions that are due.
 pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
@@ -23,7 +23,7 @@ pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 /// How far the connections of one shard are, beside what they own.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
-    pub(crate) strangers: Strangers,
+    pub(crate) unauthenticated: Unauthenticated,
     pub(crate) seats: Seats,
     /// While a drain is under way.
     pub(crate) round: Option<Round>,

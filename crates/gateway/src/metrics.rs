@@ -1,6 +1,8 @@
 //! What the gateway counts. Counters of a label are looked up once, at the start.
 
-use crate::wire::deflate::Saving;
+use crate::wire::deflate::DeflateTotals;
+use std::time::Duration;
+
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::CloseReason;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,7 +11,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
 
-use crate::lifecycle::drain;
 use crate::wire::{Framing, Protocol};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -314,13 +315,13 @@ impl Metrics {
         self.messages_out.iter().map(|counter| counter.get()).sum()
     }
 
-    pub(crate) fn observe_drain(&self, report: &drain::Report) {
-        let progress = report.progress.as_ref();
-        let remaining = if progress.is_some() { report.remaining } else { 0 };
+    /// `progress`: while a drain is under way, its rate a second and the time since it began.
+    pub(crate) fn observe_drain(&self, remaining: usize, progress: Option<(u32, Duration)>) {
+        let remaining = if progress.is_some() { remaining } else { 0 };
         self.drain_active.set(i64::from(progress.is_some()));
         self.drain_remaining.set(i64::try_from(remaining).unwrap_or(i64::MAX));
-        self.drain_rate.set(progress.map_or(0, |progress| i64::from(progress.order.rate_per_second)));
-        let elapsed_s = progress.map_or(0, |progress| progress.elapsed.as_secs());
+        self.drain_rate.set(progress.map_or(0, |(per_second, _)| i64::from(per_second)));
+        let elapsed_s = progress.map_or(0, |(_, elapsed)| elapsed.as_secs());
         self.drain_elapsed_seconds.set(i64::try_from(elapsed_s).unwrap_or(i64::MAX));
     }
 
@@ -368,7 +369,7 @@ pub(crate) struct Tally {
     pub(crate) frames_in: u64,
     pub(crate) messages_out: [u64; Protocol::ALL.len()],
     pub(crate) bytes_out: u64,
-    pub(crate) deflate: Saving,
+    pub(crate) deflate: DeflateTotals,
     pub(crate) slow_drops: u64,
 }
 

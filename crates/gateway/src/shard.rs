@@ -1,17 +1,17 @@
 //! One event loop: the connections of one core, from their first byte to their last.
 //!
-//! A turn looks at every source of work and does a bounded slice of each, so none can starve another:
-//! socket events, sockets that had more to read, arrivals, answers of the store, mail, frames to be
-//! written, log-ins to be sent, timers, drain. Nothing in a turn waits.
+//! A [`Shard`] owns one value of each layer and passes down what an operation needs. A turn looks at every source of
+//! work and does a bounded part of each, so none can starve another: socket events, sockets that had more to read,
+//! arrivals, replies of the store, mail, marked messages, log-ins, timers, drain. Nothing in a turn waits.
 //!
-//! The files beside this one are parts of the same machine, each for one subject: [`crate::shard::input`]
-//! (bytes to requests), [`crate::protocol::native`] and [`crate::protocol::sse`] (the conversation), [`crate::session::login`],
-//! [`crate::shard::backlog`] (from the store's answer to live), [`crate::fanout::stalled`] (which mail comes next),
-//! [`crate::fanout::marks`] (mail to frames to sockets), [`crate::shard::close`] (every way out), [`crate::shard::timers`]
-//! (what time brings), [`crate::lifecycle::drain`].
+//! What has to coordinate several layers is a method of `Shard`, one subject a file: `admission` (sockets that arrive),
+//! `input` (bytes to requests), [`route`] (what a request is for), [`conversations`] (protocols), [`login`], `rules`
+//! (topic rules), [`backlog`] (reads for connections that catch up), `delivery` (mail to sockets), `output` (bytes to
+//! sockets), `timers`, `close`. [`mailbox`] is how other threads reach a shard, [`connection`] what one connection
+//! consists of.
 //!
-//! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
-//! ends the connection it happened on and the loop goes on.
+//! Invariants: a slot is freed only in [`Shard::remove_ended`], after the handler that ended its connection; a panic
+//! ends the connection it happened on, and the loop continues.
 
 mod admission;
 pub(crate) mod backlog;
@@ -51,14 +51,14 @@ use noroshi_types::CloseReason;
 use slab::Slab;
 
 use crate::fanout::Fanout;
-use crate::fanout::recent::Recent;
+use crate::fanout::history::OfferHistory;
 use crate::io::timer::TICK_MS;
 use crate::io::tls::TlsSession;
 use crate::lifecycle::PARKED_EVERY_MS;
 use crate::protocol::mqtt;
 use crate::shard::connection::Connection;
 use crate::shard::conversations::Conversations;
-use crate::shard::mailbox::{Close, Inlet, Mailbox};
+use crate::shard::mailbox::{Close, Mailbox, Receivers};
 use crate::shard::shared::Shared;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -66,10 +66,10 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Socket events of one turn.
 const EVENTS: usize = 1_024;
 
-/// How long the loop sleeps at most while there are connections.
+/// The longest sleep while there are connections, in ticks.
 const IDLE_TICKS: u32 = 9;
 
-/// Gives the mailbox up when the shard panics outside the handlers that are guarded.
+/// Closes the mailbox when the shard panics outside its guarded handlers.
 struct Ends {
     shared: Arc<Shared>,
     index: usize,
@@ -87,16 +87,16 @@ pub(crate) struct Shard {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
     pub(crate) delivery: Arc<Delivery>,
-    pub(crate) inlet: Inlet,
+    pub(crate) receivers: Receivers,
     pub(crate) connections: Slab<Connection>,
     pub(crate) io: Io,
     pub(crate) sessions: Sessions,
     pub(crate) fanout: Fanout,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) conversations: Conversations,
-    /// Of event streams under gzip.
+    /// Checksums of event streams under gzip.
     pub(crate) trailers: Trailers,
-    /// Of compressed messages, of whatever connection.
+    /// For compressed messages of all connections.
     pub(crate) inflater: Inflater,
     pub(crate) tally: Tally,
     pub(crate) now: Now,
@@ -110,21 +110,21 @@ impl Shard {
         shared: Arc<Shared>,
         delivery: Arc<Delivery>,
         poll: Poll,
-        inlet: Inlet,
+        receivers: Receivers,
         seed: u64,
     ) -> Self {
         let wall = delivery.clock().now();
-        let recent = Recent::new(shared.registry.is_shared());
+        let history = OfferHistory::new(shared.registry.is_shared());
         Self {
             index,
             conversations: Conversations::new(shared.clone(), index),
             shared,
             delivery,
-            inlet,
+            receivers,
             connections: Slab::new(),
             io: Io::new(poll),
             sessions: Sessions::default(),
-            fanout: Fanout::new(recent),
+            fanout: Fanout::new(history),
             lifecycle: Lifecycle::default(),
             trailers: Trailers::default(),
             inflater: Inflater::default(),
@@ -141,7 +141,7 @@ impl Shard {
 
     /// Runs until the gateway stops.
     pub(crate) fn run(mut self, pulse: &Pulse) {
-        // Before the sockets close and the queues break off: a panic drops this first.
+        // A panic drops this before the sockets close and the queues disconnect.
         let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]
         {
@@ -160,7 +160,7 @@ impl Shard {
             pulse.working();
             self.turn(&events);
         }
-        self.end_all();
+        self.close_all();
     }
 
     fn turn(&mut self, events: &Events) {
@@ -171,12 +171,12 @@ impl Shard {
         for slot in self.io.take_unread() {
             self.guard(Some(slot), |shard| shard.read(slot, true));
         }
-        self.go_on_with_handshakes();
+        self.continue_handshakes();
         for event in events.iter().filter(|event| event.token() != WAKER) {
             let slot = slot_of(event.token());
             self.guard(Some(slot), |shard| {
                 if event.is_writable() {
-                    shard.write_tail(slot);
+                    shard.flush_unsent(slot);
                 }
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     shard.read(slot, event.is_read_closed() || event.is_error());
@@ -193,13 +193,13 @@ impl Shard {
                 }
             });
             if let Some(successor) = successor {
-                self.shared.mailboxes[usize::from(successor.shard)].succeed(successor);
+                self.shared.mailboxes[usize::from(successor.shard)].report_predecessor_gone(successor);
             }
         }
-        for address in self.mailbox().take_succeeding() {
-            self.guard(Some(address.slot), |shard| shard.succeed(address));
+        for address in self.mailbox().take_predecessors_gone() {
+            self.guard(Some(address.slot), |shard| shard.handle_predecessor_gone(address));
         }
-        while let Ok(reply) = self.inlet.replies.try_recv() {
+        while let Ok(reply) = self.receivers.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
         for reply in self.mailbox().take_overflow() {
@@ -211,24 +211,24 @@ impl Shard {
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
         self.guard(None, Shard::start_jobs);
-        self.pulse();
+        self.fire_timers();
         self.answer_polls();
         self.settle();
     }
 
     /// Ends a turn: reports outcomes and counts.
     fn settle(&mut self) {
-        self.sessions.outcomes.tell(&self.delivery, self.now.wall);
+        self.sessions.outcomes.report(&self.delivery, self.now.wall);
         self.tally.settle(&self.shared.metrics);
     }
 
-    /// How long there is nothing to do by itself.
+    /// How long the loop may sleep; `None` without a limit.
     fn patience(&self) -> Option<Duration> {
         let at_once = self.io.has_work()
             || self.fanout.has_work()
             || self.has_next_mail()
             || self.sessions.has_work()
-            || !self.inlet.arrivals.is_empty()
+            || !self.receivers.arrivals.is_empty()
             || self.conversations.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
@@ -248,7 +248,7 @@ impl Shard {
         (ms != u64::MAX).then(|| Duration::from_millis(ms))
     }
 
-    /// Until the wheel has something to look at, and a second at most.
+    /// The time to the next tick at which the wheel has entries; at most a second.
     fn to_next_tick_ms(&self, since_ms: u128) -> u64 {
         let to_tick = TICK_MS - u64::try_from(since_ms).unwrap_or_default() % TICK_MS;
         to_tick + u64::from(self.io.wheel.quiet_ticks(self.now.tick, IDLE_TICKS)) * TICK_MS
@@ -262,26 +262,26 @@ impl Shard {
 
     /// Runs a handler; a panic in it ends the connection it was about.
     pub(crate) fn guard(&mut self, slot: Option<u32>, handler: impl FnOnce(&mut Self)) {
-        // The state a panic may leave half done is the connection's own, which is removed, and how many
-        // wait for a frame, which is counted anew.
+        // A panic may leave two things half done: the state of the connection, which is removed, and the counts of
+        // connections that wait for a message, which are counted anew.
         if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
             self.shared.metrics.panics.inc();
             tracing::error!(shard = self.index, slot, "a handler panicked; its connection is closed");
             if let Some(slot) = slot {
-                self.doom(slot, CloseReason::Internal);
+                self.abort(slot, CloseReason::Internal);
             }
             self.recount_frames();
         }
-        self.bury();
+        self.remove_ended();
     }
 
-    fn go_on_with_handshakes(&mut self) {
+    fn continue_handshakes(&mut self) {
         while let Some(slot) = self.io.next_handshake() {
             self.guard(Some(slot), |shard| shard.read(slot, true));
         }
     }
 
-    /// What follows on a connection is under TLS.
+    /// Encrypts a connection from here on.
     pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
         let Some(stream) = connection.socket.stream() else { return Ok(()) };
@@ -291,7 +291,7 @@ impl Shard {
         self.io.register(stream, slot)
     }
 
-    /// The connection in a slot, if it is still the one that is meant.
+    /// The connection in a slot, if it still has this generation.
     pub(crate) fn at(&mut self, slot: u32, generation: u64) -> Option<&mut Connection> {
         self.connections.get_mut(slot as usize).filter(|connection| connection.generation == generation)
     }
@@ -300,7 +300,7 @@ impl Shard {
         self.connections.get_mut(slot as usize)
     }
 
-    /// A number below `below`, for spreading things out: not for secrets.
+    /// A number below `below`, to spread things out; not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
         self.jitter.draw(below)
     }

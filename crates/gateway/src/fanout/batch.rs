@@ -19,7 +19,7 @@ use noroshi_types::NotificationId;
 use smallvec::SmallVec;
 
 use crate::io::socket::Socket;
-use crate::wire::deflate::Saving;
+use crate::wire::deflate::DeflateTotals;
 
 /// What is prepared before the socket is asked: about what it takes at once.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
@@ -36,7 +36,7 @@ pub(crate) struct Batch {
     pub(crate) packets: SmallVec<[(usize, Bytes); 8]>,
     /// Of the rests.
     shared_bytes: usize,
-    pub(crate) saving: Saving,
+    pub(crate) totals: DeflateTotals,
 }
 
 impl Batch {

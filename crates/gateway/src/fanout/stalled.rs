@@ -20,7 +20,7 @@ use crate::session::topic_index::{Subscription, TopicIndex};
 /// Mails that wait here; more stay in the mailbox, and direct messages behind them too.
 const STALLED_MAX: usize = 1_024;
 
-/// Of topics. Not their places in the index: one that nobody hears yet has none.
+/// Of topics. Not their places in the index: one that nobody is_subscribed yet has none.
 type Keys = SmallVec<[Key; 2]>;
 
 /// Mail that waits for a place.
@@ -98,7 +98,7 @@ impl Stalled {
         }
         // Whichever are fewer: a device may have 1,000 topics, and a request name 10,000 devices.
         if self.by_topic.len() < subscriptions.len() {
-            return self.by_topic.keys().any(|key| index.hears(*key, slot));
+            return self.by_topic.keys().any(|key| index.is_subscribed(*key, slot));
         }
         let mut keys = subscriptions.iter().filter_map(|topic| index.key(topic.index()));
         keys.any(|key| self.by_topic.contains_key(&key))

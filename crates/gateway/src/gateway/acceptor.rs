@@ -138,9 +138,9 @@ impl Acceptor {
         };
         // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
-        // Where it is full, a stranger makes room ([`crate::lifecycle::strangers`]).
+        // Where it is full, a stranger makes room ([`crate::lifecycle::unauthenticated`]).
         let arrival = Arrival { stream, kind, seat };
-        let arrived = match shared.most_strangers().filter(|_| connections >= max) {
+        let arrived = match shared.most_unauthenticated().filter(|_| connections >= max) {
             Some(shard) => shard.arrive(arrival),
             None => shared.arrive(arrival),
         };

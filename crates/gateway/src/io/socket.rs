@@ -11,14 +11,14 @@ use std::io::{self, IoSlice};
 use bytes::Bytes;
 use mio::net::TcpStream;
 
-use crate::io::tail::Tail;
 use crate::io::tls::TlsSession;
 use crate::io::transport::{Received, Transport};
+use crate::io::unsent::Unsent;
 
 pub(crate) struct Socket {
     transport: Transport,
     /// Allocated while the kernel does not take everything.
-    tail: Option<Box<Tail>>,
+    unsent: Option<Box<Unsent>>,
 }
 
 /// What [`Socket::flush`] achieved.
@@ -34,10 +34,10 @@ pub(crate) enum Flushed {
 
 impl Socket {
     /// Of a session that has no socket of its own: it polls.
-    pub(crate) const NONE: Socket = Socket { transport: Transport::NONE, tail: None };
+    pub(crate) const NONE: Socket = Socket { transport: Transport::NONE, unsent: None };
 
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
-        Self { transport: Transport::new(stream, tls), tail: None }
+        Self { transport: Transport::new(stream, tls), unsent: None }
     }
 
     pub(crate) fn stream(&mut self) -> Option<&mut TcpStream> {
@@ -75,22 +75,22 @@ impl Socket {
     }
 
     pub(crate) fn has_unsent(&self) -> bool {
-        self.tail.is_some()
+        self.unsent.is_some()
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.tail.as_ref().map_or(0, |tail| tail.bytes())
+        self.unsent.as_ref().map_or(0, |unsent| unsent.bytes())
     }
 
     /// When the kernel last took bytes, if some are unsent.
     pub(crate) fn blocked_since(&self) -> Option<u32> {
-        self.tail.as_ref().map(|tail| tail.moved_tick)
+        self.unsent.as_ref().map(|unsent| unsent.taken_tick)
     }
 
     /// The descriptor, if bytes can be written to it as they are and nothing is unsent.
     #[cfg(feature = "io-uring")]
     pub(crate) fn idle_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.transport.plain().filter(|_| self.tail.is_none())
+        self.transport.plain().filter(|_| self.unsent.is_none())
     }
 
     /// Writes as far as the kernel takes it; for a socket without unsent bytes. The caller keeps the rest with
@@ -101,17 +101,17 @@ impl Socket {
 
     /// Keeps what the kernel did not take of a frame: everything behind its first `begun` bytes.
     pub(crate) fn keep(&mut self, frame: Bytes, begun: usize, now_tick: u32) {
-        let tail = self.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+        let unsent = self.unsent.get_or_insert_with(|| Box::new(Unsent::new(now_tick)));
         match begun {
-            0 => tail.push(frame),
-            begun => tail.push_begun(frame.slice(begun..)),
+            0 => unsent.push(frame),
+            begun => unsent.push_begun(frame.slice(begun..)),
         }
     }
 
     /// Writes `frame`, or keeps what the kernel does not take. Returns how many bytes it took.
     pub(crate) fn send(&mut self, frame: Bytes, now_tick: u32) -> io::Result<usize> {
         let mut written = 0;
-        if self.tail.is_none() {
+        if self.unsent.is_none() {
             written = self.transport.write(&mut [IoSlice::new(&frame)])?;
         }
         if written < frame.len() {
@@ -122,7 +122,7 @@ impl Socket {
 
     /// Holds everything back until [`Socket::flush`], so that it leaves with one write.
     pub(crate) fn cork(&mut self, now_tick: u32) {
-        self.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+        self.unsent.get_or_insert_with(|| Box::new(Unsent::new(now_tick)));
     }
 
     /// Writes unsent bytes as far as the kernel takes them.
@@ -130,21 +130,21 @@ impl Socket {
         if !self.transport.flush()? {
             return Ok(Flushed::Blocked(0));
         }
-        let Some(tail) = &mut self.tail else { return Ok(Flushed::Idle) };
-        let count = tail.write_to(&mut self.transport, now_tick)?;
-        if !tail.is_empty() {
+        let Some(unsent) = &mut self.unsent else { return Ok(Flushed::Idle) };
+        let count = unsent.write_to(&mut self.transport, now_tick)?;
+        if !unsent.is_empty() {
             return Ok(Flushed::Blocked(count));
         }
-        self.tail = None;
+        self.unsent = None;
         Ok(Flushed::Drained(count))
     }
 
     /// Discards unsent frames except a partially written one, so that a close frame can follow.
     pub(crate) fn discard_unsent(&mut self) {
-        if let Some(tail) = &mut self.tail {
-            tail.cut();
-            if tail.is_empty() {
-                self.tail = None;
+        if let Some(unsent) = &mut self.unsent {
+            unsent.cut();
+            if unsent.is_empty() {
+                self.unsent = None;
             }
         }
     }

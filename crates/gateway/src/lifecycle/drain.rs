@@ -75,18 +75,18 @@ pub struct Stopping;
 
 /// What every shard sees of it.
 pub(crate) struct Drain {
-    /// A copy of what `drip` says, to be looked at without its lock.
+    /// A copy of what `active` says, to be looked at without its lock.
     phase: AtomicU8,
     spread_ms: AtomicU32,
     /// Held for some instructions by each shard once in `STEP_MS`; no other lock is taken under it.
-    drip: Mutex<Option<Drip>>,
+    active: Mutex<Option<ActiveDrain>>,
 }
 
 const SERVING: u8 = 0;
 const MOVING: u8 = 1;
 const ENDING: u8 = 2;
 
-struct Drip {
+struct ActiveDrain {
     order: Order,
     began: Instant,
     until: Option<Instant>,
@@ -125,7 +125,7 @@ impl Allowance {
     }
 }
 
-impl Drip {
+impl ActiveDrain {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -137,29 +137,29 @@ impl Drip {
 
 impl Drain {
     pub(crate) fn new() -> Self {
-        Self { phase: AtomicU8::new(SERVING), spread_ms: AtomicU32::new(0), drip: Mutex::new(None) }
+        Self { phase: AtomicU8::new(SERVING), spread_ms: AtomicU32::new(0), active: Mutex::new(None) }
     }
 
     /// Begins, or changes the order of the one under way. True if it began.
     pub(crate) fn begin(&self, order: Order, ending: bool) -> Result<bool, Stopping> {
-        let mut drip = self.drip.lock();
+        let mut active = self.active.lock();
         let (now, now_at) = (Instant::now(), SystemTime::now());
         let until = order.deadline.map(|deadline| now + deadline);
         let deadline_at = order.deadline.map(|deadline| now_at + deadline);
         let per_second = order.rate_per_second.max(1);
         let spread_ms = u32::try_from(order.spread.as_millis()).unwrap_or(u32::MAX);
-        let began = drip.is_none();
-        match &mut *drip {
-            Some(drip) if drip.ending => return Err(Stopping),
-            Some(drip) => {
-                drip.allowance.refill(drip.now_ms());
-                drip.allowance.per_second = per_second;
-                (drip.order, drip.until, drip.ending, drip.told) = (order, until, ending, false);
-                drip.deadline_at = deadline_at;
+        let began = active.is_none();
+        match &mut *active {
+            Some(active) if active.ending => return Err(Stopping),
+            Some(active) => {
+                active.allowance.refill(active.now_ms());
+                active.allowance.per_second = per_second;
+                (active.order, active.until, active.ending, active.told) = (order, until, ending, false);
+                active.deadline_at = deadline_at;
             }
             None => {
                 let allowance = Allowance { per_second, refilled_ms: 0, thousandths: 0 };
-                *drip = Some(Drip {
+                *active = Some(ActiveDrain {
                     order,
                     began: now,
                     until,
@@ -179,12 +179,12 @@ impl Drain {
 
     /// Lets devices in again. False if there was nothing to cancel.
     pub(crate) fn cancel(&self) -> Result<bool, Stopping> {
-        let mut drip = self.drip.lock();
-        if drip.as_ref().is_some_and(|drip| drip.ending) {
+        let mut active = self.active.lock();
+        if active.as_ref().is_some_and(|active| active.ending) {
             return Err(Stopping);
         }
         self.phase.store(SERVING, Ordering::SeqCst);
-        Ok(drip.take().is_some())
+        Ok(active.take().is_some())
     }
 
     /// No device is let in.
@@ -201,46 +201,49 @@ impl Drain {
     }
 
     pub(crate) fn report(&self, remaining: usize) -> Report {
-        let drip = self.drip.lock();
-        let state = match &*drip {
+        let active = self.active.lock();
+        let state = match &*active {
             None => State::Serving,
-            Some(drip) if drip.ending => State::Stopping,
+            Some(active) if active.ending => State::Stopping,
             Some(_) if remaining == 0 => State::Drained,
             Some(_) => State::Draining,
         };
-        let progress = drip.as_ref().map(|drip| Progress {
-            order: drip.order.clone(),
-            moved: drip.moved,
-            began_at: drip.began_at,
-            elapsed: drip.began.elapsed(),
-            deadline_at: drip.deadline_at,
+        let progress = active.as_ref().map(|active| Progress {
+            order: active.order.clone(),
+            moved: active.moved,
+            began_at: active.began_at,
+            elapsed: active.began.elapsed(),
+            deadline_at: active.deadline_at,
         });
         Report { state, remaining, progress }
     }
 
     /// True the first time it is asked after a drain is done.
     pub(crate) fn is_news(&self) -> bool {
-        self.drip.lock().as_mut().is_some_and(|drip| !drip.ending && !std::mem::replace(&mut drip.told, true))
+        self.active
+            .lock()
+            .as_mut()
+            .is_some_and(|active| !active.ending && !std::mem::replace(&mut active.told, true))
     }
 
     /// How many connections may be told to leave now.
     fn allowed(&self) -> usize {
-        let mut drip = self.drip.lock();
-        let Some(drip) = &mut *drip else { return 0 };
-        let now_ms = drip.now_ms();
-        match drip.is_over_time() {
+        let mut active = self.active.lock();
+        let Some(active) = &mut *active else { return 0 };
+        let now_ms = active.now_ms();
+        match active.is_over_time() {
             true => usize::MAX,
-            false => usize::try_from(drip.allowance.refill(now_ms)).unwrap_or(usize::MAX),
+            false => usize::try_from(active.allowance.refill(now_ms)).unwrap_or(usize::MAX),
         }
     }
 
     /// Takes from the allowance of all shards.
     fn take(&self, wanted: usize) -> usize {
-        let mut drip = self.drip.lock();
-        let Some(drip) = &mut *drip else { return 0 };
-        let (wanted, now_ms) = (wanted as u64, drip.now_ms());
-        let taken = if drip.is_over_time() { wanted } else { drip.allowance.take(now_ms, wanted) };
-        drip.moved += taken;
+        let mut active = self.active.lock();
+        let Some(active) = &mut *active else { return 0 };
+        let (wanted, now_ms) = (wanted as u64, active.now_ms());
+        let taken = if active.is_over_time() { wanted } else { active.allowance.take(now_ms, wanted) };
+        active.moved += taken;
         // No more than was wanted, which was one.
         usize::try_from(taken).unwrap_or(usize::MAX)
     }

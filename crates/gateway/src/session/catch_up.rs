@@ -36,7 +36,7 @@ mod recovery;
 use confirmed::Confirmed;
 pub(crate) use ended::{Ended, EndedNames, Gap, Gaps};
 pub(crate) use held::Hold;
-use in_flight::{Again, SentByName};
+use in_flight::{Outstanding, SentByName};
 pub(crate) use recovery::Reached;
 use recovery::Recovery;
 
@@ -53,7 +53,7 @@ enum Stage {
 
 /// A reading of the backlog from its beginning or behind a message, on a connection that passed over some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anew {
+enum Reread {
     No,
     Wanted(Option<NotificationId>),
     Reading,
@@ -70,7 +70,7 @@ pub(crate) struct CatchUp {
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
     /// What was passed over is read once more.
-    anew: Anew,
+    reread: Reread,
     /// Up to where pages brought everything.
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
@@ -99,7 +99,7 @@ pub(crate) struct CatchUp {
     /// What that brought behind `as_of`.
     logged: HashSet<NotificationId>,
     /// Read before everything else.
-    again: Again,
+    outstanding: Outstanding,
     sent_by_name: SentByName,
     /// Pages brought everything up to here; and where the read stands that is out, if it is the last.
     covered: Place,
@@ -127,7 +127,7 @@ pub(crate) enum Step {
     Recovered {
         topic: Topic,
         complete: bool,
-        told: bool,
+        is_resumed: bool,
         index: u32,
         reached: Reached,
     },
@@ -171,7 +171,7 @@ pub(crate) enum Brought {
     /// Of the logs of all topics.
     Log,
     /// By its id.
-    Again,
+    ById,
 }
 
 impl Paged {
@@ -193,7 +193,7 @@ impl CatchUp {
             retained: VecDeque::new(),
             held: VecDeque::new(),
             missed: false,
-            anew: Anew::No,
+            reread: Reread::No,
             paged: after,
             back_to: None,
             brought_to: None,
@@ -208,7 +208,7 @@ impl CatchUp {
             logged_to: Place(0),
             as_of: Place(0),
             logged: HashSet::new(),
-            again: Again::Read(HashSet::new()),
+            outstanding: Outstanding::Read(HashSet::new()),
             sent_by_name: SentByName::default(),
             covered: Place(0),
             asked_at: Place(0),
@@ -257,7 +257,7 @@ impl CatchUp {
 
     /// What the connection passed over it wants now: the backlog is read once more, behind `after` or from its
     /// beginning. A connection that is live was offered everything up to `offered`.
-    pub(crate) fn read_anew(
+    pub(crate) fn reread(
         &mut self,
         after: Option<NotificationId>,
         own_topics: Vec<Topic>,
@@ -273,14 +273,14 @@ impl CatchUp {
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
         }
-        let after = if let Anew::Wanted(earlier) = self.anew { earlier.min(after) } else { after };
-        (self.anew, self.missed, self.was_live) = (Anew::Wanted(after), true, false);
+        let after = if let Reread::Wanted(earlier) = self.reread { earlier.min(after) } else { after };
+        (self.reread, self.missed, self.was_live) = (Reread::Wanted(after), true, false);
         self.own_topics = own_topics;
     }
 
     /// Whether a page brings what was offered before, and passed over.
-    pub(crate) fn is_anew(&self) -> bool {
-        self.anew == Anew::Reading
+    pub(crate) fn is_reread(&self) -> bool {
+        self.reread == Reread::Reading
     }
 
     /// What topics retain is being read for new filters: live messages wait for it. A connection that is live was
@@ -331,13 +331,13 @@ impl CatchUp {
         if self.waits_for_room || !self.retained_reads.is_empty() {
             return Step::Wait;
         }
-        match &mut self.again {
-            Again::Wanted(owed) => {
-                self.again = Again::Reading(std::mem::take(owed));
+        match &mut self.outstanding {
+            Outstanding::Wanted(owed) => {
+                self.outstanding = Outstanding::Reading(std::mem::take(owed));
                 return Step::Read;
             }
-            Again::Reading(_) => return Step::Wait,
-            Again::Read(_) => {}
+            Outstanding::Reading(_) => return Step::Wait,
+            Outstanding::Read(_) => {}
         }
         if !self.rest.is_empty() {
             return Step::Page(std::mem::take(&mut self.rest));
@@ -371,7 +371,7 @@ impl CatchUp {
     /// The turn came: what to ask. What cannot be held from here on is missed by this read too. A connection with
     /// filters with wildcards heard by them what was accepted up to `wild`.
     pub(crate) fn begin_read(&mut self, wild: Option<Place>) -> Option<Read> {
-        if let Again::Reading(owed) = &self.again {
+        if let Outstanding::Reading(owed) = &self.outstanding {
             let mut ids: Vec<NotificationId> = owed.iter().map(|owed| owed.id).collect();
             ids.dedup();
             return Some(Read::Outstanding { ids });
@@ -389,8 +389,8 @@ impl CatchUp {
             if let Some(heard) = wild {
                 self.read_log_too(heard);
             }
-            if let Anew::Wanted(after) = self.anew {
-                self.anew = Anew::Reading;
+            if let Reread::Wanted(after) = self.reread {
+                self.reread = Reread::Reading;
                 (self.after, self.paged, self.brought_to) = (after, after, None);
             }
             self.begin_before_recoveries();

@@ -235,12 +235,12 @@ impl Gates {
 /// Answers for a question, whatever becomes of its task: without an answer it failed.
 struct Answering<F: FnMut(Permitted)> {
     permitted: Permitted,
-    tell: F,
+    send: F,
 }
 
 impl<F: FnMut(Permitted)> Answering<F> {
-    fn new(number: u64, app: AppId, tell: F) -> Self {
-        Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, tell }
+    fn new(number: u64, app: AppId, send: F) -> Self {
+        Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, send }
     }
 
     fn answer(mut self, verdicts: Verdicts, failed: bool) {
@@ -252,7 +252,7 @@ impl<F: FnMut(Permitted)> Drop for Answering<F> {
     fn drop(&mut self) {
         let Permitted { number, app, verdicts, failed } = &mut self.permitted;
         let (number, app, failed) = (*number, *app, *failed);
-        (self.tell)(Permitted { number, app, verdicts: std::mem::take(verdicts), failed });
+        (self.send)(Permitted { number, app, verdicts: std::mem::take(verdicts), failed });
     }
 }
 

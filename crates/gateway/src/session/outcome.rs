@@ -46,7 +46,7 @@ impl Outcomes {
     }
 
     /// Tells what was collected.
-    pub(crate) fn tell(&mut self, delivery: &Delivery, at: Timestamp) {
+    pub(crate) fn report(&mut self, delivery: &Delivery, at: Timestamp) {
         for ((id, outcome), devices) in std::mem::take(&mut self.single) {
             self.many(id, outcome, devices, 0, at);
         }

@@ -63,7 +63,7 @@ impl TopicIndex {
         self.entry(index).map(|entry| entry.key)
     }
 
-    pub(crate) fn hears(&self, key: Key, slot: u32) -> bool {
+    pub(crate) fn is_subscribed(&self, key: Key, slot: u32) -> bool {
         let entry = self.find(key).and_then(|index| self.entry(index));
         entry.is_some_and(|entry| entry.subscribers.contains(&slot))
     }
@@ -137,7 +137,7 @@ impl TopicIndex {
         }
     }
 
-    /// The first that hears a topic here read it up to `position`, and nothing came by since.
+    /// The first that is_subscribed a topic here read it up to `position`, and nothing came by since.
     pub(crate) fn begin(&mut self, index: u32, position: Position) {
         if let Some(entry) = self.entries.get_mut(index as usize) {
             entry.last.get_or_insert(position);
@@ -158,11 +158,11 @@ impl TopicIndex {
         let ahead = |reached: &Option<Position>| {
             reached.is_some_and(|until| until.epoch == position.epoch && until.offset >= position.offset)
         };
-        entry.skips.retain(|_, Reached { last, beside }| ahead(last) || ahead(beside));
+        entry.skips.retain(|_, Reached { last, retained_at }| ahead(last) || ahead(retained_at));
         if entry.skips.is_empty() {
             entry.skips = HashMap::new(); // after a storm of recoveries it was large
         }
-        let has = |reached: &Reached| ahead(&reached.last) || reached.beside == Some(position);
+        let has = |reached: &Reached| ahead(&reached.last) || reached.retained_at == Some(position);
         let having = entry.skips.iter().filter(|(_, reached)| has(reached));
         having.map(|(slot, _)| *slot).collect()
     }
@@ -211,7 +211,7 @@ mod tests {
         assert!(!index.subscribe(&registry, 5, &topic, 1).1);
         index.subscribe(&registry, 5, &topic, 2);
         assert_eq!((registry.topic_sessions(5), index.key(entry)), (2, Some(5)));
-        assert!(index.hears(5, 2) && !index.hears(5, 3) && !index.hears(6, 2));
+        assert!(index.is_subscribed(5, 2) && !index.is_subscribed(5, 3) && !index.is_subscribed(6, 2));
         index.unsubscribe(&registry, entry, 1);
         index.unsubscribe(&registry, entry, 1);
         assert_eq!(registry.topic_sessions(5), 1);
@@ -259,13 +259,13 @@ mod tests {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
-        let last = |offset| Reached { last: Some(at(offset)), beside: None };
+        let last = |offset| Reached { last: Some(at(offset)), retained_at: None };
         index.skip(entry, 1, last(3));
         assert!(index.take_skips(entry, at(2)).contains(&1));
         assert!(index.take_skips(entry, at(3)).contains(&1));
         assert!(index.take_skips(entry, at(4)).is_empty());
         assert!(index.take_skips(entry, at(3)).is_empty(), "forgotten once passed");
-        index.skip(entry, 1, Reached { last: None, beside: Some(at(6)) });
+        index.skip(entry, 1, Reached { last: None, retained_at: Some(at(6)) });
         let skipped = [5, 6, 7].map(|offset| index.take_skips(entry, at(offset)).contains(&1));
         assert_eq!(skipped, [false, true, false], "of a retained message nothing but itself");
     }

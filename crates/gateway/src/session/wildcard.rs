@@ -38,8 +38,8 @@ impl Wildcards {
     /// Adds the connections that hear a topic by a wildcard.
     pub(crate) fn matching(&self, app: AppId, name: &str, slots: &mut Vec<u32>) {
         let Some(filters) = self.by_app.get(&app) else { return };
-        for (_, hears) in filters.iter().filter(|(filter, _)| filter_matches(filter, name)) {
-            slots.extend(hears);
+        for (_, subscribers) in filters.iter().filter(|(filter, _)| filter_matches(filter, name)) {
+            slots.extend(subscribers);
         }
     }
 }

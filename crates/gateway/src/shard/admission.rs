@@ -1,4 +1,7 @@
-//! Sockets that arrive.
+//! Sockets that arrive, the limits on connections that have not shown a credential, and for which client a connection
+//! counts.
+//!
+//! Called by the event loop and, for a request's client, by `input`. The limits themselves are in [`crate::lifecycle`].
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
@@ -22,7 +25,7 @@ const ARRIVALS_PER_TURN: usize = 256;
 impl Shard {
     pub(crate) fn take_arrivals(&mut self) {
         for _ in 0..ARRIVALS_PER_TURN {
-            let Ok(arrival) = self.inlet.arrivals.try_recv() else { return };
+            let Ok(arrival) = self.receivers.arrivals.try_recv() else { return };
             self.guard(None, |shard| shard.handle_arrival(arrival));
         }
     }
@@ -80,19 +83,19 @@ impl Shard {
         if let Some(peer) = peer {
             self.io.peers.insert(slot, peer);
         }
-        self.begin_stranger(slot);
+        self.admit_unauthenticated(slot);
         if let Some(protocol) = speaks.protocol() {
             self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
-            // Of what came since, part may have left the socket already: TLS reads whole records.
+            // TLS reads whole records: some of the newer bytes may have left the socket already.
             self.io.read_later(slot);
         }
     }
 
-    /// From here on the connection counts for this client. False if that has as many as it may.
+    /// Counts the connection for another client. False if that client has reached its limit.
     pub(crate) fn reassign_seat(&mut self, slot: u32, client: ClientNetwork) -> bool {
         let has_seat = self.lifecycle.seats.reassign(slot, client, &self.shared.clients);
         if !has_seat {
@@ -101,7 +104,7 @@ impl Shard {
         has_seat
     }
 
-    /// The client that a trusted proxy names in a request's head; none where the peer is the client.
+    /// The client that a trusted proxy names in a request's head. None if the peer is the client.
     pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
         if self.shared.config.proxies.networks.is_empty() {
             return None;
@@ -114,19 +117,19 @@ impl Shard {
         Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
     }
 
-    /// A connection begins. Where there is no room for it, the oldest stranger goes; where there is none, it is
-    /// turned away if it turns out to be a device.
-    pub(crate) fn begin_stranger(&mut self, slot: u32) {
+    /// A connection begins without a credential. Where the limit is reached, the oldest such connection is evicted;
+    /// where there is none, this one is refused if it turns out to be a device's.
+    pub(crate) fn admit_unauthenticated(&mut self, slot: u32) {
         let config = &self.shared.config;
         let shards = self.shared.mailboxes.len().max(1);
-        let strangers_max = config.strangers_max().div_ceil(shards);
+        let unauthenticated_limit = config.unauthenticated_limit().div_ceil(shards);
         let is_full = self.shared.descriptors() > config.connections_max;
-        if is_full || self.lifecycle.strangers.len() >= strangers_max {
-            match self.lifecycle.strangers.take_oldest() {
+        if is_full || self.lifecycle.unauthenticated.len() >= unauthenticated_limit {
+            match self.lifecycle.unauthenticated.take_oldest() {
                 Some(oldest) => {
-                    self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
+                    self.mailbox().unauthenticated.fetch_sub(1, Ordering::Relaxed);
                     self.shared.metrics.evicted.inc();
-                    self.doom(oldest, CloseReason::Overloaded);
+                    self.abort(oldest, CloseReason::Overloaded);
                 }
                 None => {
                     if let Some(connection) = self.connection(slot) {
@@ -135,24 +138,24 @@ impl Shard {
                 }
             }
         }
-        self.lifecycle.strangers.insert(slot);
-        self.mailbox().strangers.fetch_add(1, Ordering::Relaxed);
+        self.lifecycle.unauthenticated.insert(slot);
+        self.mailbox().unauthenticated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it has not shown a valid credential.
-    pub(crate) fn is_stranger(&self, slot: u32) -> bool {
-        self.lifecycle.strangers.contains(slot)
+    /// Whether the connection has not shown a valid credential.
+    pub(crate) fn is_unauthenticated(&self, slot: u32) -> bool {
+        self.lifecycle.unauthenticated.contains(slot)
     }
 
-    /// It showed a valid credential, or is over.
-    pub(crate) fn end_stranger(&mut self, slot: u32) {
-        if self.lifecycle.strangers.remove(slot) {
-            self.mailbox().strangers.fetch_sub(1, Ordering::Relaxed);
+    /// The connection has shown a valid credential, or ends.
+    pub(crate) fn end_unauthenticated(&mut self, slot: u32) {
+        if self.lifecycle.unauthenticated.remove(slot) {
+            self.mailbox().unauthenticated.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes a connect from the rate if the connection is a bridged stream: other connections did when they came. Called
-    /// only for a request that opens a session, since each poll of a session is a stream of its own.
+    /// Counts a bridged stream against the rate of connects; other connections were counted on arrival. Called only for
+    /// a request that opens a session, since each poll of a session is a stream of its own.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
         if self.io.peers.get(slot).is_some()
@@ -163,7 +166,7 @@ impl Shard {
         }
     }
 
-    /// The other end of a connection.
+    /// The address of the peer.
     pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
         if let Some(peer) = self.io.peers.get(slot) {
             return Some(peer);

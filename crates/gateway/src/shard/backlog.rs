@@ -1,4 +1,7 @@
-//! Reads for connections that catch up, and what they bring.
+//! Reads of the store for connections that catch up: sends them, and writes what they return.
+//!
+//! [`crate::session::catch_up`] decides what to read next and in which order to write; this file reads and writes. The
+//! next read of a connection begins only when its socket took the result of the last one.
 
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
@@ -9,7 +12,7 @@ use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
 use crate::wire::Framing;
-use crate::wire::deflate::{self, Saving};
+use crate::wire::deflate::{self, DeflateTotals};
 use crate::wire::dispatch::Dispatch;
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
@@ -18,11 +21,11 @@ use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Pre
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Rows of logs that one read looks at.
+/// Rows of logs that one read examines.
 const LOG_ROWS: usize = 512;
 
 impl Shard {
-    /// Hears a topic from now on; `since` and the retained message are read first.
+    /// Subscribes to a topic. Its log since `since` and its retained message are read first.
     pub(crate) fn subscribe(
         &mut self,
         slot: u32,
@@ -36,15 +39,15 @@ impl Shard {
         if new {
             connection.topics.push(kind(index));
         } else if since.is_none() {
-            return; // heard already
+            return; // subscribed already
         }
         let number = self.sessions.reads.next_recovery();
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.recover(number, index, topic, since, new);
     }
 
-    /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
-    /// that it hears already too.
+    /// [`Shard::subscribe`] for clients that choose whether they want the retained message, also of a topic that they
+    /// are subscribed to already.
     pub(crate) fn hear(
         &mut self,
         slot: u32,
@@ -65,7 +68,7 @@ impl Shard {
         }
     }
 
-    /// Hears topics no more. One pass over what the connection hears, however many they are.
+    /// Unsubscribes from topics, in one pass over the connection's subscriptions.
     pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
         let named: HashSet<u32> = keys.iter().filter_map(|key| self.sessions.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -87,7 +90,7 @@ impl Shard {
         self.advance(slot);
     }
 
-    /// Does what is next for a connection that catches up, as far as the socket takes it.
+    /// Does the next steps of a connection that catches up, as far as the socket takes their output.
     pub(crate) fn advance(&mut self, slot: u32) {
         loop {
             let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -103,17 +106,18 @@ impl Shard {
                 }
                 Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
-                Step::Recovered { topic, complete, told, index, reached } => {
+                Step::Recovered { topic, complete, is_resumed, index, reached } => {
                     if reached != Reached::default() {
                         self.sessions.topics.skip(index, slot, reached);
                     }
-                    if told {
+                    if is_resumed {
                         self.report_recovered(slot, &topic, complete);
                     }
                 }
                 Step::Done => {
                     connection.catch_up = None;
-                    let confirmed = connection.talk.as_mut().map(|talk| talk.handle_caught_up());
+                    let confirmed =
+                        connection.conversation.as_mut().map(|conversation| conversation.handle_caught_up());
                     self.confirm(slot, confirmed.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
@@ -121,7 +125,7 @@ impl Shard {
         }
     }
 
-    /// Writes a message that waited, unless the pages brought it or its time is over.
+    /// Writes a message that was held, unless the pages contained it or it has expired.
     fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(session) = connection.session.clone() else { return };
@@ -129,7 +133,7 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || self.fanout.recent().is_known(dispatch, connection.received()) {
+        if late || logged || !fresh || self.fanout.history().is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
@@ -137,7 +141,7 @@ impl Shard {
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
-            None if connection.talk.is_some() => {
+            None if connection.conversation.is_some() => {
                 let released = self.release_to_talk(slot, dispatch);
                 let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
                 if let Some(catch_up) = catch_up.filter(|_| !released) {
@@ -179,7 +183,8 @@ impl Shard {
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
-            let wild = connection.talk.as_ref().and_then(|talk| talk.wildcards_since());
+            let wild =
+                connection.conversation.as_ref().and_then(|conversation| conversation.wildcards_since());
             catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
@@ -219,7 +224,7 @@ impl Shard {
         }
     }
 
-    /// An answer to a read; `recovery` is the number of a topic's.
+    /// The result of a read. `recovery`: the number of the topic's recovery.
     pub(crate) fn handle_read(
         &mut self,
         (slot, generation): (u32, u64),
@@ -234,7 +239,7 @@ impl Shard {
             (Ok(page), None) => shard.handle_page(slot, page),
             (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
             (Err(error), _) => {
-                // What it did not get stays in the store: it comes back for it.
+                // Unread messages stay in the store: the device reconnects to get them.
                 tracing::warn!(%error, "a backlog could not be read");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
@@ -263,7 +268,7 @@ impl Shard {
         });
     }
 
-    /// What a session had in flight, as far as it is still there.
+    /// The messages that a session had in flight and that still exist.
     pub(crate) fn handle_outstanding(
         &mut self,
         (slot, generation): (u32, u64),
@@ -278,8 +283,8 @@ impl Shard {
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
                 let Some(catch_up) = &mut connection.catch_up else { return };
                 let found = catch_up.take_again(&messages);
-                if let Some(talk) = &mut connection.talk {
-                    talk.handle_outstanding(&found);
+                if let Some(conversation) = &mut connection.conversation {
+                    conversation.handle_outstanding(&found);
                 }
                 shard.advance(slot);
             }
@@ -290,7 +295,7 @@ impl Shard {
         });
     }
 
-    /// And not by its name, whose messages come with the backlog.
+    /// Whether a filter with wildcards matches a message that the backlog does not bring by its topic's name.
     fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
         let Some(heard) = self.heard(slot, message) else { return false };
         heard.by_wildcard && (heard.before_name || !self.hears_by_name(slot, message))
@@ -302,16 +307,19 @@ impl Shard {
     }
 
     fn heard(&self, slot: u32, message: &Message) -> Option<Matched> {
-        let talk = self.connections.get(slot as usize)?.talk.as_ref()?;
-        Some(talk.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
+        let conversation = self.connections.get(slot as usize)?.conversation.as_ref()?;
+        Some(conversation.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
     }
 
     fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
         let key = |topic| self.shared.registry.topic_key(message.app, topic);
-        message.topic.as_ref().is_some_and(|place| self.sessions.topics.hears(key(&place.topic), slot))
+        message
+            .topic
+            .as_ref()
+            .is_some_and(|place| self.sessions.topics.is_subscribed(key(&place.topic), slot))
     }
 
-    /// A place, or the one before what is marked at a connection and not offered.
+    /// A place, or the one before the first message that is marked at the connection.
     pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
         let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
         self.fanout.before_marked(marks.unwrap_or_default(), to)
@@ -319,7 +327,7 @@ impl Shard {
 
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
-        // Their names ended while the page was read: filters with wildcards bring them.
+        // Names that ended while the page was read: filters with wildcards bring their messages.
         let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
         let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -329,9 +337,10 @@ impl Shard {
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let recent = self.fanout.recent_mut();
+        let history = self.fanout.history_mut();
         let session = connection.session.as_deref();
-        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
+        let wants_retained =
+            connection.conversation.as_ref().is_none_or(|conversation| conversation.wants_retained());
         paged.retain(|Paged { message, retained, .. }| {
             let (id, log) = (message.id, !retained);
             if log && (catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id)) {
@@ -341,13 +350,13 @@ impl Shard {
                 return false;
             }
             let offered = match message.topic {
-                Some(_) => catch_up.was_live && recent.has_topic(message.id),
-                None => recent.has(message.id, connection.generation),
+                Some(_) => catch_up.was_live && history.has_topic(message.id),
+                None => history.has(message.id, connection.generation),
             };
-            let again = catch_up.is_anew() || catch_up.holds(message.id);
+            let again = catch_up.is_reread() || catch_up.holds(message.id);
             let wanted = (!offered || again) && (!retained || wants_retained);
             if wanted && message.topic.is_some() {
-                recent.note_page(message, connection.generation);
+                history.note_page(message, connection.generation);
             }
             wanted
         });
@@ -357,7 +366,7 @@ impl Shard {
         self.write_page(slot, paged);
     }
 
-    /// What came of topics that nobody heard here before was read: the next message shows what is missing.
+    /// The page covers topics that had no subscriber here before: the next message of each reveals a gap.
     fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
         let registry = &self.shared.registry;
         let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
@@ -375,11 +384,11 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.recent_mut().note_page(message, connection.generation);
+                    self.fanout.history_mut().note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
-            // Unsubscribed meanwhile: there may be others.
+            // Unsubscribed meanwhile; other reads may wait.
             None => self.advance(slot),
         }
     }
@@ -390,7 +399,7 @@ impl Shard {
             catch_up.defer(paged);
             return self.advance(slot);
         }
-        if connection.talk.is_some() {
+        if connection.conversation.is_some() {
             return self.write_page_to_talk(slot, paged);
         }
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
@@ -411,7 +420,7 @@ impl Shard {
         self.advance(slot);
     }
 
-    /// Messages of other nodes may have been lost: these sessions read on behind `since`.
+    /// Messages of other nodes may have been lost: these sessions read behind `since`.
     pub(crate) fn reread(&mut self, to: &[Address], since: NotificationId) {
         for Address { slot, generation, .. } in to {
             let Some(connection) = self.connections.get_mut(*slot as usize) else { continue };
@@ -426,8 +435,8 @@ impl Shard {
         }
     }
 
-    /// The device is in use again: what was held back is read from its inbox. One that catches up does so when it is
-    /// done: its pages left out what was held back.
+    /// The device is active again: messages that were held back are read from its inbox. A connection that catches up
+    /// does so at its end, since its pages left them out.
     pub(crate) fn read_held_back(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if connection.phase != Phase::Open || connection.catch_up.is_some() {
@@ -435,24 +444,24 @@ impl Shard {
         }
         let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
         if let Some(after) = session.and_then(|session| session.take_held()) {
-            self.read_anew(slot, Some(after));
+            self.reread_backlog(slot, Some(after));
         }
     }
 
-    /// What the session passed over, behind a message or from the beginning of its backlog, is wanted now. What the
-    /// device has not confirmed of the rest comes along, with the same ids.
-    pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
+    /// The session wants messages that it passed over: behind `after`, or from the beginning of its backlog. Other
+    /// messages that the device has not confirmed are sent once more with the same ids.
+    pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = self.sessions.topics.own(&connection.topics);
         let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.read_anew(after, own_topics, offered);
+        catch_up.reread(after, own_topics, offered);
         self.advance(slot);
     }
 
-    /// Mail was lost: every session reads on behind what it was offered.
+    /// Mail was lost: every session reads behind what it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
         tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
@@ -474,9 +483,15 @@ impl Shard {
     }
 }
 
-fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>, saving: &mut Saving) {
+fn encode(
+    framing: Framing,
+    message: &Message,
+    retained: bool,
+    out: &mut Vec<u8>,
+    totals: &mut DeflateTotals,
+) {
     match framing {
-        // Without `id:`: a client that resumed from a retained one would miss what lies between.
+        // Without `id:`: a client that resumed behind a retained message would miss those before it.
         Framing::Events | Framing::GzipEvents if retained => {
             sse::named("msg", &native::message_json(message), out);
         }
@@ -488,7 +503,7 @@ fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>
             let frame = ws::text_frame(&native::message_json(message));
             let plain_bytes = frame.len();
             let packed = deflate::packed(framing, frame);
-            saving.add(plain_bytes, packed.len());
+            totals.add(plain_bytes, packed.len());
             out.extend_from_slice(&packed);
         }
     }

@@ -1,4 +1,11 @@
-//! Every way out of a connection.
+//! Every way to the end of a connection.
+//!
+//! [`Shard::begin_close`] sends the protocol's close and waits for the peer's; [`Shard::abort`] ends a connection at
+//! once; [`Shard::remove_ended`] removes connections that ended and records one reason for each. A drain closes
+//! connections at its rate.
+//!
+//! Invariant: a connection that is not alive has no session, no subscription and no entry in a map: a device is offline
+//! from the moment at which the end is decided.
 
 use crate::lifecycle::reconnect;
 use crate::session::phase::Phase;
@@ -10,11 +17,11 @@ use noroshi_events::Event;
 use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
-/// Places for connections that are kept however few are in use: 25 KiB.
+/// Slots that are kept however few are in use: 25 KiB.
 const PLACES_KEPT: usize = 128;
 
 impl Shard {
-    /// Says why, and waits a moment for the peer's end. The first reason stands.
+    /// Sends the close with its reason, and waits a moment for the peer's end. The first reason stands.
     pub(crate) fn begin_close(&mut self, slot: u32, reason: CloseReason) {
         if !self.is_alive(slot) {
             return;
@@ -34,7 +41,7 @@ impl Shard {
             return self.answer_instead(slot, reason);
         }
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        // Not alive from here on: what is sent now cannot end it once more.
+        // Not alive from here on, so sending cannot close it a second time.
         connection.phase = Phase::Closing;
         connection.close_reason = Some(reason);
         connection.deadline_tick = deadline;
@@ -43,7 +50,7 @@ impl Shard {
         }
         let framing = connection.framing;
         if reason == CloseReason::SlowConsumer {
-            // What was cut is counted, so no trailer would be right.
+            // The trailer counts discarded bytes, so none can be sent.
             self.trailers.end(slot);
         }
         if let Some(code) = reason.websocket_code() {
@@ -55,19 +62,19 @@ impl Shard {
             }
         }
         if let Some(trailer) = self.trailers.end(slot) {
-            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer));
+            self.send_raw(slot, Bytes::copy_from_slice(&trailer));
         }
-        self.leave(slot);
+        self.detach(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         match connection.socket.has_unsent() {
             _ if connection.phase == Phase::Dead => {}
             false => self.end_writing(slot),
-            true => self.write_tail(slot),
+            true => self.flush_unsent(slot),
         }
         self.arm(slot);
     }
 
-    /// A stream that cannot begin is answered in HTTP.
+    /// Answers in HTTP where an event stream cannot begin.
     fn answer_instead(&mut self, slot: u32, reason: CloseReason) {
         let status = match reason {
             CloseReason::Replaced => 409,
@@ -76,7 +83,7 @@ impl Shard {
         self.answer_problem(slot, status, reason.as_str(), reason.explain(), &[], reason);
     }
 
-    /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
+    /// How long a client has to wait whose log-in is refused for earlier failures; 0 for all others.
     pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
         let connection = self.connections.get(slot as usize);
         connection
@@ -84,18 +91,18 @@ impl Shard {
             .map_or(0, |opening| opening.retry_after_s)
     }
 
-    /// Takes a connection out of everything but the slab.
-    pub(crate) fn leave(&mut self, slot: u32) {
+    /// Removes a connection from everything but the slab.
+    pub(crate) fn detach(&mut self, slot: u32) {
         self.sessions.successions.remove(slot);
         self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
         connection.permit = None;
-        self.part_session(slot);
+        self.end_session_of(slot);
     }
 
-    /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
-    pub(crate) fn part_session(&mut self, slot: u32) {
+    /// Ends the session of a connection, which may continue. What waits for a webhook ends with it, also a log-in.
+    pub(crate) fn end_session_of(&mut self, slot: u32) {
         self.sessions.end(slot);
         self.conversations.requests.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -119,7 +126,7 @@ impl Shard {
             });
             self.fanout.forget(&mut connection.marks, session.num);
             self.shared.registry.detach(&session);
-            // It got messages a moment ago, and may have confirmed them before it read that it is to go.
+            // The device may have confirmed messages before it received the close.
             let moves = matches!(
                 connection.close_reason,
                 Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)
@@ -131,8 +138,8 @@ impl Shard {
         }
     }
 
-    /// The connection is over: it is removed when the handler that found out is done.
-    pub(crate) fn doom(&mut self, slot: u32, reason: CloseReason) {
+    /// Ends a connection at once: it is removed when the current handler returns.
+    pub(crate) fn abort(&mut self, slot: u32, reason: CloseReason) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase != Phase::Dead {
             connection.phase = Phase::Dead;
@@ -141,16 +148,16 @@ impl Shard {
         }
     }
 
-    /// Removes what is over.
-    pub(crate) fn bury(&mut self) {
+    /// Removes connections that ended.
+    pub(crate) fn remove_ended(&mut self) {
         while let Some(slot) = self.lifecycle.next_ended() {
-            let Some(mut connection) = self.release(slot) else { continue };
+            let Some(mut connection) = self.take_connection(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             let mut counts = true;
             match connection.socket.stream() {
                 // Fails only if it was not registered.
                 Some(stream) => drop(self.io.deregister(stream)),
-                // What it was went on in another place ([`crate::protocol::polling`]), or it was a session that polled.
+                // Its socket moved to another slot, or it was a session that polled.
                 None => counts = connection.protocol != Protocol::Http,
             }
             if counts {
@@ -161,12 +168,12 @@ impl Shard {
         }
     }
 
-    /// Takes a connection out of the shard. It counts until the caller has told what became of it
-    /// ([`crate::shard::mailbox::Mailbox::left`]): who sees that it is gone sees that too.
-    pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
+    /// Takes a connection out of the shard. It counts until the caller has recorded its end
+    /// ([`crate::shard::mailbox::Mailbox::left`]), so whoever sees the lower count sees that too.
+    pub(crate) fn take_connection(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
-        self.leave(slot);
-        self.end_stranger(slot);
+        self.detach(slot);
+        self.end_unauthenticated(slot);
         self.lifecycle.seats.free(slot, &self.shared.clients);
         self.trailers.end(slot);
         self.io.peers.remove(slot);
@@ -178,7 +185,7 @@ impl Shard {
         Some(connection)
     }
 
-    /// Gives memory back after a mass disconnect: what lies behind the last place in use.
+    /// Gives memory back after a mass disconnect: the slots behind the last one in use.
     pub(crate) fn shrink(&mut self) {
         let capacity = self.connections.capacity();
         if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
@@ -189,21 +196,21 @@ impl Shard {
         self.trailers.shrink(PLACES_KEPT);
     }
 
-    /// The gateway stops: what is left is told so, and not waited for.
-    pub(crate) fn end_all(&mut self) {
+    /// The gateway stops: closes all connections without waiting for their peers.
+    pub(crate) fn close_all(&mut self) {
         let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             self.guard(Some(slot), |shard| {
                 shard.begin_close(slot, CloseReason::Drain);
-                shard.doom(slot, CloseReason::Drain);
+                shard.abort(slot, CloseReason::Drain);
             });
         }
-        self.sessions.outcomes.tell(&self.delivery, self.now.wall);
+        self.sessions.outcomes.report(&self.delivery, self.now.wall);
     }
 
-    /// Moves as many connections away as a drain allows by now.
-    pub(crate) fn drip(&mut self) {
+    /// Closes as many connections as a drain allows now.
+    pub(crate) fn continue_drain(&mut self) {
         if !self.shared.drain.is_active() {
             self.lifecycle.round = None;
             return;
@@ -228,11 +235,11 @@ impl Shard {
     }
 }
 
-/// A connection that has not asked for anything may be about to ask the API: it is in the way only
-/// where the node ends. Nor can a client of another protocol be told before it has spoken, but for XMPP, whose
-/// server may open its stream only to end it (RFC 6120 §4.9.1.2): it is refused then.
+/// Whether a drain closes a connection now. One without a request may be about to send one for the API, so only the end
+/// of the node closes it. A client of another protocol cannot be notified before it has sent something; XMPP's server
+/// may open its stream only to end it (RFC 6120 §4.9.1.2), so it is refused then.
 fn is_movable(connection: &Connection, ending: bool) -> bool {
-    let is_told = connection.talk.is_none()
+    let is_told = connection.conversation.is_none()
         || connection.protocol == Protocol::Xmpp
         || connection.phase != Phase::AwaitToken;
     connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)

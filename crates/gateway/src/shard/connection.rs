@@ -1,5 +1,5 @@
-//! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
-//! timer or a channel while the connection is idle, and the size is asserted.
+//! What one connection consists of. A node has a million: while idle, a connection owns no buffer, no timer and no
+//! channel, and its size is asserted.
 
 use crate::fanout::marks::Marks;
 use crate::fanout::{Received, Recipient};
@@ -24,37 +24,37 @@ use crate::session::catch_up::CatchUp;
 use crate::session::permission::Permissions;
 use crate::session::registry::Session;
 
-/// What only exists until a connection is open.
+/// Exists until a connection is open.
 #[derive(Default)]
 pub(crate) struct Opening {
     /// An incomplete request head.
     pub(crate) head: Vec<u8>,
-    /// The client's own, for a refusal.
+    /// The client's own id, for a refusal.
     pub(crate) request_id: Option<Box<str>>,
-    /// The app named in the query, for app JWTs.
+    /// The app that the request names, for app JWTs.
     pub(crate) app: Option<Box<str>>,
-    /// Of a log-in under way.
+    /// The log-in under way.
     pub(crate) login: Option<Login>,
-    /// What topic rules have to know of the token.
+    /// Claims of the token that topic rules need.
     pub(crate) claims: Option<Arc<Claims>>,
-    /// Topics that rules denied to the log-in: the code and the text of the reason.
+    /// Topics that rules denied to the log-in, with the code and the text of the reason.
     pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
     /// Topics and filters that a webhook allowed for this log-in.
     pub(crate) permitted: Permissions,
     /// How often the log-in was read again because rules denied something.
     pub(crate) passes: u8,
-    /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
+    /// Seconds after which the client may retry a log-in that was refused for earlier failures; 0 for others.
     pub(crate) retry_after_s: u32,
     /// The client asked for an event stream under gzip.
     pub(crate) asks_gzip: bool,
-    /// Text frames that came before the log-in's answer, as they came: at most [`noroshi_types::limits::EARLY_BYTES`].
+    /// Text frames that arrived before the log-in's result, in order: at most [`noroshi_types::limits::EARLY_BYTES`].
     pub(crate) early: Vec<Box<str>>,
 }
 
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
-    /// Unique on the node; drawn anew when a log-in begins, so of two of one device the later
-    /// log-in is the newer.
+    /// Unique on the node. Drawn anew when a log-in begins, so of two log-ins of a device the later one has the
+    /// greater.
     pub(crate) generation: u64,
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) session: Option<Arc<Session>>,
@@ -62,23 +62,23 @@ pub(crate) struct Connection {
     pub(crate) permit: Option<Permit>,
     pub(crate) decoder: Decoder,
     /// The adapter of its protocol, if that has state of its own.
-    pub(crate) talk: Option<Box<Conversation>>,
+    pub(crate) conversation: Option<Box<Conversation>>,
     pub(crate) catch_up: Option<Box<CatchUp>>,
     /// Most devices have `$everyone` and few more: those fit inside.
     pub(crate) topics: SmallVec<[Subscription; 4]>,
-    /// Messages up to here came from the store: the same ones may still come by live.
+    /// Pages brought every message up to here; the same ones may still arrive live.
     pub(crate) watermark: NotificationId,
-    /// What was accepted up to here was there when its log-in was read: a page brought it, or it had been confirmed.
+    /// Messages accepted up to here existed when the log-in was read: a page brought them, or they had been confirmed.
     pub(crate) as_of: NotificationId,
-    /// Whose session it was, while what its device confirms on leaving still counts.
+    /// The device of the session that ended, while its confirmations still count.
     pub(crate) leaving: Option<DeviceNum>,
     pub(crate) expires_at: Timestamp,
     pub(crate) frames: Bucket,
-    /// The wheel's tick that counts; 0 is none.
+    /// The tick of the timer wheel that counts; 0 for none.
     pub(crate) timer: u32,
-    /// When this phase has to be over.
+    /// When this phase times out.
     pub(crate) deadline_tick: u32,
-    /// When the next ping is due, or its answer if one is out.
+    /// When the protocol's next timeout is due.
     pub(crate) ping_tick: u32,
     pub(crate) phase: Phase,
     pub(crate) protocol: Protocol,
@@ -87,13 +87,13 @@ pub(crate) struct Connection {
     pub(crate) close_reason: Option<CloseReason>,
     pub(crate) ping: Ping,
     pub(crate) marks: Marks,
-    /// The write side was ended.
+    /// The write side has ended.
     pub(crate) ended: bool,
     pub(crate) origin: Origin,
 }
 
-// 1.2 KiB is the budget of an idle WebSocket in all; with its session, its places in the maps and the
-// allocator's share this stays well under it.
+// 1.2 KiB is the whole budget of an idle WebSocket; with its session, its entries in maps and the allocator's overhead
+// it stays well below.
 const _: () = assert!(size_of::<Connection>() <= 208);
 const _: () = assert!(size_of::<Session>() <= 112);
 
@@ -106,7 +106,7 @@ impl Connection {
             session: None,
             permit: None,
             decoder: Decoder::new(),
-            talk: None,
+            conversation: None,
             catch_up: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
@@ -130,15 +130,15 @@ impl Connection {
 
     /// Whether the session that logged in may have the topics of the one that the client asked to resume.
     pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
-        self.talk.as_ref().is_none_or(|conversation| conversation.may_resume(services, session))
+        self.conversation.as_ref().is_none_or(|conversation| conversation.may_resume(services, session))
     }
 
-    /// Neither said its last word nor broken.
+    /// Neither closing nor ended.
     pub(crate) fn is_alive(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Dead)
     }
 
-    /// An event stream: heard only, and begun by an answer in HTTP.
+    /// An event stream: it only receives, and begins with an answer in HTTP.
     pub(crate) fn is_event_stream(&self) -> bool {
         matches!(self.framing, Framing::Events | Framing::GzipEvents)
     }
@@ -159,17 +159,17 @@ impl Connection {
         }
     }
 
-    /// What was offered to the shard's sessions up to `offered`, or was there when this one logged in.
+    /// The last message that was offered to the shard's sessions, or that existed when this one logged in.
     pub(crate) fn offered_to(&self, offered: NotificationId) -> NotificationId {
         self.as_of.max(offered)
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {
-        let queued = self.talk.as_ref().map_or(0, |talk| talk.queued_bytes());
+        let queued = self.conversation.as_ref().map_or(0, |conversation| conversation.queued_bytes());
         queued + self.socket.unsent_bytes()
     }
 
-    /// What comes next has to wait for the peer.
+    /// Whether output has to wait for the peer.
     pub(crate) fn is_behind(&self) -> bool {
         self.socket.has_unsent() || (self.framing == Framing::Polling && self.unsent_bytes() > 0)
     }

@@ -129,7 +129,7 @@ impl Shard {
 
     /// The adapter that a connection stores.
     pub(crate) fn conversation(&self, slot: u32) -> Option<&Conversation> {
-        self.connections.get(slot as usize)?.talk.as_deref()
+        self.connections.get(slot as usize)?.conversation.as_deref()
     }
 
     /// The adapter of a connection, and the rest of the shard as the adapter sees it.
@@ -138,7 +138,7 @@ impl Shard {
         slot: u32,
         effects: &'a mut Vec<Effect>,
     ) -> Option<(Option<&'a mut Conversation>, Context<'a>)> {
-        let Shard { shared, fanout, inlet, index, now, .. } = self;
+        let Shard { shared, fanout, receivers, index, now, .. } = self;
         let connection = self.connections.get_mut(slot as usize)?;
         let turns_away = match shared.drain.is_active() {
             true => Some(CloseReason::Drain),
@@ -175,7 +175,7 @@ impl Shard {
                 offered,
                 watermark: connection.watermark,
             },
-            peers: Peers { network: &**shared, has_mail: !inlet.mail.is_empty() || fanout.has_stalled() },
+            peers: Peers { network: &**shared, has_mail: !receivers.mail.is_empty() || fanout.has_stalled() },
             requests: &mut self.conversations.requests,
             inbox: &self.conversations.inbox,
             effects,
@@ -183,7 +183,7 @@ impl Shard {
             frames_in: &mut self.tally.frames_in,
             jitter: &mut self.jitter,
         };
-        Some((connection.talk.as_deref_mut(), cx))
+        Some((connection.conversation.as_deref_mut(), cx))
     }
 
     fn carry_out(&mut self, slot: u32, extent: Extent, mut effects: Vec<Effect>) {
@@ -201,7 +201,7 @@ impl Shard {
         match effect {
             Effect::Send(bytes) => self.send(slot, bytes),
             Effect::Close(reason) => self.begin_close(slot, reason),
-            Effect::Abort(reason) => self.doom(slot, reason),
+            Effect::Abort(reason) => self.abort(slot, reason),
             Effect::Verify { token, app, request } => {
                 self.identify(slot, token.as_deref(), app.as_deref(), request);
             }
@@ -211,11 +211,11 @@ impl Shard {
             }
             Effect::LogOut => {
                 self.sessions.successions.remove(slot);
-                self.part_session(slot);
+                self.end_session_of(slot);
                 self.await_login(slot);
             }
             Effect::AwaitLogin => self.await_login(slot),
-            Effect::ReportRefusal(why) => self.tell_refused(slot, &why),
+            Effect::ReportRefusal(why) => self.report_refused_log_in(slot, &why),
             Effect::Authorize(request) => self.run_op(slot, request),
             Effect::Subscribe { topics, since, request } => {
                 let result = self.subscribe_all(slot, topics, since);
@@ -263,7 +263,7 @@ impl Shard {
             Effect::Recheck(rules) => self.recheck_if_changed(slot, rules.as_ref()),
             Effect::MakeRoom => self.make_room(slot),
             Effect::Advance => self.advance(slot),
-            Effect::Reread(after) => self.read_anew(slot, after),
+            Effect::Reread(after) => self.reread_backlog(slot, after),
             Effect::Continue(request) => self.reply_to_adapter(slot, request, Reply::Continue),
             Effect::Relay { to, stanza } => {
                 if self.at(to.slot, to.generation).is_some() {
@@ -318,7 +318,7 @@ impl Shard {
         }
         if let Err(error) = self.begin_tls(slot, session) {
             tracing::warn!(%error, "STARTTLS failed");
-            return self.doom(slot, CloseReason::Internal);
+            return self.abort(slot, CloseReason::Internal);
         }
         self.converse(slot, |conversation, cx| conversation.handle_tls(cx));
     }
@@ -429,14 +429,14 @@ impl Shard {
     /// The connection is over.
     pub(crate) fn end_conversation(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        let Some(conversation) = connection.talk.take() else { return };
+        let Some(conversation) = connection.conversation.take() else { return };
         if let Conversation::PollingRequest(request) = &*conversation {
             return self.end_polling_request(slot, request);
         }
         let mut effects = self.conversations.buffers.pop().unwrap_or_default();
         let stays = self.split(slot, &mut effects).and_then(|(_, mut cx)| conversation.end(&mut cx));
         if let Some(connection) = self.connection(slot) {
-            connection.talk = stays.map(Box::new);
+            connection.conversation = stays.map(Box::new);
         }
         self.carry_out(slot, Extent::All, effects);
     }

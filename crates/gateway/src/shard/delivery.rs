@@ -1,9 +1,17 @@
-//! From mail to sockets.
+//! From mail to sockets: marks messages at their recipients, and writes what is marked.
+//!
+//! [`Fanout`] decides in which order; this file finds the recipients, asks conversations for their packets, and closes
+//! connections whose sockets are broken. Messages to conversations are a small head of the connection's own and a rest
+//! that all connections of the protocol share, in one `writev`. A conversation counts what it sends (packet ids,
+//! windows), so a message is offered to it only if it will be sent.
+//!
+//! Invariants: no ordered message overtakes one that waits for room. Between [`Shard::offer_marked`] and
+//! [`Shard::write_outbound`] nothing else is sent to the connection.
 
 use crate::fanout::batch::{BATCH_BYTES, Batch, Outbound};
+use crate::fanout::history::OfferHistory;
 use crate::fanout::mail::{Audience, Mail};
 use crate::fanout::marks::Marks;
-use crate::fanout::recent::Recent;
 use crate::fanout::ring::Frame;
 use crate::fanout::{Output, Queue};
 use crate::protocol::adapter::{Cause, Offered};
@@ -20,7 +28,7 @@ use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topi
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Items looked at in one turn; those without a recipient here take no place in the ring.
+/// Mail processed in one turn; mail without a recipient here takes no place in the ring.
 const MAIL_PER_TURN: usize = 256;
 
 /// Connections written to in one turn, of each kind: about 4 ms at 8 µs a write.
@@ -34,22 +42,22 @@ impl Shard {
         if catch_unwind(AssertUnwindSafe(|| self.mark_mail())).is_err() {
             self.rebuild_fanout();
         }
-        self.bury();
+        self.remove_ended();
     }
 
     /// Whether [`Shard::next_mail`] has something.
     pub(crate) fn has_next_mail(&self) -> bool {
-        self.fanout.can_resume_stalled() || self.fanout.can_admit() && !self.inlet.mail.is_empty()
+        self.fanout.can_resume_stalled() || self.fanout.can_admit() && !self.receivers.mail.is_empty()
     }
 
-    /// The next mail that can be marked now, and whether it passes others.
+    /// The next mail that can be marked now, and whether it passes other mail.
     fn next_mail(&mut self) -> Option<(Mail, bool)> {
         if let Some(mail) = self.fanout.resume_stalled() {
             return Some((mail, false));
         }
         while self.fanout.can_admit() {
-            let mail = self.inlet.mail.try_recv();
-            // What was lost came before anything that is taken from now on. Checked where no mail is left too: none may
+            let mail = self.receivers.mail.try_recv();
+            // Lost mail came before everything that is taken from now on. Checked also where no mail is left: none may
             // follow for long.
             if self.mailbox().take_lost() {
                 self.resync(self.fanout.offered());
@@ -138,23 +146,23 @@ impl Shard {
             Some(index) => self.look_for_gap(dispatch, index),
             None => Some(dispatch),
         };
-        // One that was offered, from the log perhaps before it came by, is not offered once more.
+        // A message that was offered before is not offered again; its topic's log may have been faster.
         if let Some(dispatch) = dispatch
-            && self.fanout.recent_mut().note_topic(&dispatch.message)
+            && self.fanout.history_mut().note_topic(&dispatch.message)
         {
             self.mark_topic(&dispatch, index);
         }
     }
 
-    /// Among other nodes a message may be missing before this one, or this one have been missing. None: it is kept, so
-    /// the log brings it behind what is missing. Written now, it could be confirmed, here or at any node, and the
-    /// device's position would stand behind a message that it never heard.
+    /// A message of another node may be missing before this one, or this one was missing. Returns none if the log has
+    /// to bring the message behind the missing one: if it were written now, the device could confirm it, and its
+    /// position would be behind a message that it never received.
     fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Option<Arc<Dispatch>> {
         let message = &dispatch.message;
         let Some(place) = message.topic.as_ref().filter(|_| self.shared.registry.is_shared()) else {
             return Some(dispatch);
         };
-        if dispatch.again {
+        if dispatch.is_reoffered {
             return Some(dispatch);
         }
         match self.sessions.topics.pass(index, place.position) {
@@ -163,7 +171,7 @@ impl Shard {
                 self.delivery.topic_gap(message.app, place.topic.clone(), behind);
                 (!dispatch.is_stored()).then_some(dispatch)
             }
-            // Pages that reached further may have been read before it was there.
+            // Pages that reach further may have been read before it existed.
             Pass::Late => Some(Dispatch::offered(message.clone(), true)),
         }
     }
@@ -183,7 +191,7 @@ impl Shard {
         if slots.is_empty() {
             return;
         }
-        // In the order in which they came lie their sockets in the kernel's memory, and ours.
+        // Sockets and connections lie in memory in the order of their arrival.
         slots.sort_unstable();
         let place = self.fanout.begin(dispatch.clone(), slots.len());
         for slot in slots {
@@ -192,7 +200,7 @@ impl Shard {
         self.end_frame(place);
     }
 
-    /// Those who hear a topic by a filter, and not by its name.
+    /// Adds the subscribers whose filter matches, and not the topic's name.
     fn add_wildcards(&self, app: AppId, topic: &Topic, entry: Option<&Entry>, slots: &mut Vec<u32>) {
         if topic.is_everyone() {
             return;
@@ -208,12 +216,12 @@ impl Shard {
     fn mark_audience(&mut self, dispatch: &Arc<Dispatch>, audience: &Audience) {
         let indices: Vec<Option<u32>> =
             audience.topics.iter().map(|(_, key)| self.sessions.topics.find(*key)).collect();
-        let hears = |slot: u32, topic: &noroshi_types::Topic| {
+        let is_subscribed = |slot: u32, topic: &noroshi_types::Topic| {
             let at = audience.topics.iter().position(|(named, _)| named == topic);
             let entry = at.and_then(|at| indices[at]).and_then(|index| self.sessions.topics.entry(index));
             entry.is_some_and(|entry| entry.subscribers.contains(&slot))
         };
-        // Who hears none of the topics is meant only if the condition says so.
+        // Devices without any of the topics are recipients only if the condition says so.
         let candidates = match audience.condition.matches_none() {
             true => vec![self.sessions.topics.find(audience.everyone)],
             false => indices.clone(),
@@ -222,7 +230,7 @@ impl Shard {
         let mut slots: Vec<u32> = entries.flat_map(|entry| entry.subscribers.iter().copied()).collect();
         slots.sort_unstable();
         slots.dedup();
-        slots.retain(|slot| audience.condition.matches(|topic| hears(*slot, topic)));
+        slots.retain(|slot| audience.condition.matches(|topic| is_subscribed(*slot, topic)));
         let place = self.fanout.begin(dispatch.clone(), slots.len());
         for slot in slots {
             self.mark(slot, place, None, Queue::Topic);
@@ -236,7 +244,7 @@ impl Shard {
         }
     }
 
-    /// A message that no connection waits for leaves the ring.
+    /// Removes a message from the ring if no connection waits for it.
     fn end_frame(&mut self, place: usize) {
         if let Some(mut frame) = self.fanout.take_ended(place) {
             let now = self.delivery.clock().now();
@@ -245,7 +253,7 @@ impl Shard {
         }
     }
 
-    /// Writes to a turn's share of what is marked.
+    /// Writes to a turn's share of the connections with marks.
     pub(crate) fn write_marked(&mut self) {
         self.write_queue(Queue::Urgent, URGENT_PER_TURN);
         self.write_queue(Queue::Topic, TOPIC_PER_TURN);
@@ -276,16 +284,16 @@ impl Shard {
         self.fanout.next(queue, has_marks)
     }
 
-    /// Writes what is marked at a connection, in one write.
+    /// Writes the marked messages of a connection, with one write.
     pub(crate) fn flush(&mut self, slot: u32) {
         self.flush_written(slot, None);
     }
 
-    /// [`Shard::flush`] where the write may have been done: `written` is how much the socket took.
+    /// [`Shard::flush`] where the write may have happened: `written` is how much the socket took.
     pub(crate) fn flush_written(&mut self, slot: u32, written: Option<usize>) {
         let Some((device, bits)) = self.take_marked(slot) else { return };
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.talk.is_some() {
+        if connection.conversation.is_some() {
             let places = self.fanout.in_order(bits);
             let outbound = self.offer_marked(slot, &places);
             return self.write_outbound(slot, outbound, None);
@@ -304,17 +312,17 @@ impl Shard {
             }
         };
         let Ok(written) = self.fanout.write(device, bits, out, sent) else {
-            return self.doom(slot, CloseReason::PeerReset);
+            return self.abort(slot, CloseReason::PeerReset);
         };
         connection.frames.grant(written.messages);
         self.tally.bytes_out += written.bytes as u64;
         self.tally.slow_drops += written.dropped;
         self.tally.deflate.merge(written.deflate);
         self.tally.messages_out[connection.protocol as usize] += u64::from(written.messages);
-        self.check_tail(slot);
+        self.limit_unsent(slot);
     }
 
-    /// Takes a connection's bits off it. None if there are none, or nobody to write to.
+    /// Takes the marks off a connection. None if it has none, or no session.
     pub(crate) fn take_marked(&mut self, slot: u32) -> Option<(DeviceNum, u64)> {
         let connection = self.connections.get_mut(slot as usize)?;
         let (device, is_alive) =
@@ -322,28 +330,28 @@ impl Shard {
         self.fanout.take_marks(&mut connection.marks, device, is_alive)
     }
 
-    /// After a panic on one connection, which may have taken its bits off and written to nobody: messages that nobody
-    /// has a bit for would never leave the ring.
+    /// After a panic on one connection, which may have taken its marks off without writing: messages without a mark
+    /// would never leave the ring.
     pub(crate) fn recount_frames(&mut self) {
         self.fanout.recount(self.connections.iter().map(|(_, connection)| connection.marks));
     }
 
-    /// After a panic while marking: nothing under way can be trusted, so it is dropped and what is kept is read again.
+    /// After a panic while marking: the messages under way are dropped, and what is kept is read again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
         tracing::error!(shard = self.index, "a delivery panicked; backlogs are read again");
         for (_, connection) in &mut self.connections {
             connection.marks = Marks::default();
         }
-        // Every session reads on behind its own watermark: it may receive again what it did not confirm.
-        for mail in self.fanout.rebuild(Recent::new(self.shared.registry.is_shared())) {
+        // Every session reads behind its own watermark and may receive unconfirmed messages again.
+        for mail in self.fanout.rebuild(OfferHistory::new(self.shared.registry.is_shared())) {
             self.mailbox().marked(&mail);
         }
         self.resync(NotificationId::from_bytes([0; 16]));
     }
 
-    /// Offers messages to a connection with a conversation: `places` are off its bits. What comes of it is for
-    /// [`Shard::write_outbound`].
+    /// Offers messages to a connection with a conversation. `places`: their bits are off its marks.
+    /// [`Shard::write_outbound`] writes the result.
     pub(crate) fn offer_marked(&mut self, slot: u32, places: &[usize]) -> Outbound {
         let Outbound { mut batch, mut confirmed, mut failed } = Outbound::default();
         let soft = self.shared.config.send_queue_soft_bytes;
@@ -353,7 +361,7 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
             let Some(device) = connection.session.as_ref().map(|session| session.num) else { continue };
             let dispatch = frame.dispatch().clone();
-            // Behind one that waits for room all wait that have an order.
+            // Ordered messages wait behind one that waits for room.
             if let Some(catch_up) = &mut connection.catch_up {
                 match catch_up.hold(&dispatch, None) {
                     Hold::Held => continue,
@@ -403,7 +411,8 @@ impl Shard {
         Outbound { batch, confirmed, failed }
     }
 
-    /// Writes what is left of it. `written`: how much the socket took, where that was sent.
+    /// Writes the rest of an outbound batch. `written`: how much the socket took, where it was sent together with
+    /// others.
     pub(crate) fn write_outbound(&mut self, slot: u32, outbound: Outbound, written: Option<usize>) {
         if !self.is_alive(slot) {
             return;
@@ -412,8 +421,8 @@ impl Shard {
         let broken = failed | !self.write_batch(slot, &mut batch, written);
         self.confirm(slot, confirmed);
         match broken {
-            true => self.doom(slot, CloseReason::PeerReset),
-            false => self.check_tail(slot),
+            true => self.abort(slot, CloseReason::PeerReset),
+            false => self.limit_unsent(slot),
         }
     }
 
@@ -427,10 +436,10 @@ impl Shard {
         if connection.framing == Framing::Polling {
             self.conversations.polled.push(slot);
         }
-        self.tally.deflate.merge(std::mem::take(&mut batch.saving));
+        self.tally.deflate.merge(std::mem::take(&mut batch.totals));
         if connection.framing == Framing::Polling {
-            let Some(talk) = &mut connection.talk else { return true };
-            batch.queue(|packet| talk.queue(packet));
+            let Some(conversation) = &mut connection.conversation else { return true };
+            batch.queue(|packet| conversation.queue(packet));
             return true;
         }
         let written = batch.write(&mut connection.socket, now_tick, written);
@@ -438,18 +447,18 @@ impl Shard {
         written.is_ok()
     }
 
-    /// What the conversation says behind what was offered.
+    /// Appends what the conversation sends behind offered messages.
     fn follow(&mut self, slot: u32, batch: &mut Batch) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(talk) = &mut connection.talk else { return };
+        let Some(conversation) = &mut connection.conversation else { return };
         let before = batch.heads.len();
-        talk.finish_offers(&self.shared.config, &mut batch.heads);
+        conversation.finish_offers(&self.shared.config, &mut batch.heads);
         if batch.heads.len() > before {
             batch.push(Bytes::new());
         }
     }
 
-    /// A live message has no room: from here on the connection hears what is held for it, when there is.
+    /// A live message has no room: from here on the connection receives messages from its catch-up, when there is room.
     fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = self.sessions.topics.own(&connection.topics);
@@ -457,7 +466,7 @@ impl Shard {
         catch_up.park(dispatch, own_topics);
     }
 
-    /// What nobody will confirm counts as confirmed.
+    /// Confirms messages that no client will confirm.
     pub(crate) fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize).filter(|_| !ids.is_empty()) else {
             return;
@@ -470,7 +479,7 @@ impl Shard {
         }
     }
 
-    /// Offers a held message. False if there is no room: it is kept in front.
+    /// Offers a held message. False if there is no room: it stays first.
     pub(crate) fn release_to_talk(&mut self, slot: u32, dispatch: &Arc<Dispatch>) -> bool {
         let mut batch = Batch::default();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
@@ -484,8 +493,8 @@ impl Shard {
                 self.sessions.outcomes.one(message.id, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch, None) {
-                    true => self.check_tail(slot),
-                    false => self.doom(slot, CloseReason::PeerReset),
+                    true => self.limit_unsent(slot),
+                    false => self.abort(slot, CloseReason::PeerReset),
                 }
                 if confirmed && message.wants_ack() {
                     self.confirm(slot, vec![message.id]);
@@ -501,7 +510,7 @@ impl Shard {
         }
     }
 
-    /// Writes a page of the backlog, or as much of it as there is room for.
+    /// Writes a page of the backlog, as far as there is room.
     pub(crate) fn write_page_to_talk(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
@@ -538,14 +547,14 @@ impl Shard {
         self.confirm(slot, confirmed);
         match whole {
             true => {
-                self.check_tail(slot);
+                self.limit_unsent(slot);
                 self.advance(slot);
             }
-            false => self.doom(slot, CloseReason::PeerReset),
+            false => self.abort(slot, CloseReason::PeerReset),
         }
     }
 
-    /// Something was confirmed: what had no room is offered again.
+    /// A confirmation made room: what waited is offered again.
     pub(crate) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.catch_up {
@@ -555,7 +564,7 @@ impl Shard {
     }
 }
 
-/// What became of one message, besides being written.
+/// What became of one message.
 enum Fate {
     Written { confirmed: bool },
     Passed { confirmed: bool },
@@ -571,14 +580,14 @@ fn offer(
     batch: &mut Batch,
 ) -> Fate {
     let encoding = Encoding { config, framing: connection.framing, now };
-    let Some(talk) = &mut connection.talk else { return Fate::Passed { confirmed: false } };
+    let Some(conversation) = &mut connection.conversation else { return Fate::Passed { confirmed: false } };
     let begin = batch.heads.len();
-    match talk.offer(&encoding, dispatch, cause, &mut batch.heads) {
+    match conversation.offer(&encoding, dispatch, cause, &mut batch.heads) {
         Offered::Send { mut shared, confirmed } => {
             if let Framing::Deflated(window_bits) = connection.framing {
                 let plain_bytes = batch.heads.len() - begin + shared.len();
                 shared = dispatch.pack(window_bits, &mut batch.heads, begin, shared);
-                batch.saving.add(plain_bytes, batch.heads.len() - begin + shared.len());
+                batch.totals.add(plain_bytes, batch.heads.len() - begin + shared.len());
             }
             batch.push(shared);
             Fate::Written { confirmed }
@@ -589,11 +598,11 @@ fn offer(
 }
 
 fn grant(connection: &mut Connection, messages: u32) {
-    let each = connection.talk.as_ref().map_or(1, |talk| talk.frames_granted());
+    let each = connection.conversation.as_ref().map_or(1, |conversation| conversation.frames_granted());
     connection.frames.grant(messages.saturating_mul(each));
 }
 
-/// A message that the conversation does not want: kept, it stays where it is.
+/// The conversation does not want a message: a kept one stays in the store.
 fn pass(
     frame: &mut Frame,
     dispatch: &Dispatch,

@@ -1,4 +1,7 @@
-//! From bytes to what they are for: reading sockets, request heads, and the hand-over to the API.
+//! From bytes to requests: reads sockets and request heads, and hands connections over to the API.
+//!
+//! Called by the event loop for readable sockets. What a request head asks for is decided in [`route`]; protocols get
+//! their bytes through [`crate::shard::conversations`].
 
 use crate::io::handover::Handover;
 use crate::io::transport::Received;
@@ -19,16 +22,16 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Reads of one connection in one turn; what is left waits for the next.
+/// Reads of one connection in one turn; the rest waits for the next turn.
 const READS_PER_TURN: usize = 4;
 
 impl Shard {
-    /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
+    /// Reads a socket. `to_end`: the peer has closed it, so the end has to be read too.
     pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
         let mut scratch = self.io.take_scratch();
         for turn in 0..=READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(slot as usize) else { break };
-            // An echo that cannot be sent is not added to.
+            // Not read while an echo is unsent.
             let full = connection.protocol == Protocol::Echo && connection.socket.has_unsent();
             if connection.phase == Phase::Dead || full {
                 break;
@@ -51,13 +54,13 @@ impl Shard {
             }
             match received {
                 Ok(Received { bytes: 0, .. }) => {
-                    self.handle_end(slot);
+                    self.handle_eof(slot);
                     break;
                 }
                 Ok(Received { bytes: count, drained }) => {
                     connection.ping.receive();
-                    // What was sent before the client spoke is written before it is answered.
-                    if !self.inlet.mail.is_empty() {
+                    // Messages that were sent before the client's bytes are written before their answer.
+                    if !self.receivers.mail.is_empty() {
                         self.take_mail();
                     }
                     self.handle_bytes(slot, &mut scratch[..count]);
@@ -72,7 +75,7 @@ impl Shard {
                         self.shared.metrics.handshake_failures.inc();
                         tracing::debug!(%error, "a TLS handshake failed");
                     }
-                    self.doom(slot, CloseReason::PeerReset);
+                    self.abort(slot, CloseReason::PeerReset);
                     break;
                 }
             }
@@ -80,13 +83,13 @@ impl Shard {
         self.io.put_scratch(scratch);
     }
 
-    fn handle_end(&mut self, slot: u32) {
+    fn handle_eof(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         // A WebSocket sends a close frame before it ends (RFC 6455 §7.1.5), and some protocols a packet.
         let announces = connection.framing.is_websocket()
-            || connection.talk.as_ref().is_some_and(|conversation| conversation.announces_end());
+            || connection.conversation.as_ref().is_some_and(|conversation| conversation.announces_end());
         let reason = if announces { CloseReason::PeerReset } else { CloseReason::PeerClosed };
-        self.doom(slot, reason);
+        self.abort(slot, reason);
     }
 
     pub(crate) fn handle_bytes(&mut self, slot: u32, bytes: &mut [u8]) {
@@ -96,7 +99,7 @@ impl Shard {
             (Phase::Dead, _) => {}
             (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
                 let config = &self.shared.config;
-                let message_bytes_max = match &connection.talk {
+                let message_bytes_max = match &connection.conversation {
                     Some(conversation) => conversation.message_bytes_max(config),
                     None => Conversation::stateless(connection.protocol, framing)
                         .map_or(config.client_message_bytes, |it| it.message_bytes_max(config)),
@@ -104,12 +107,12 @@ impl Shard {
                 let deflates = framing != Framing::WebSocket;
                 self.feed(slot, bytes, Terms { role: Role::Server, deflates, message_bytes_max });
             }
-            // Said its last word: the rest is not wanted.
+            // After the close nothing more is processed.
             (Phase::Closing, _) => {}
-            (_, Framing::Stream | Framing::Polling) if connection.talk.is_some() => {
+            (_, Framing::Stream | Framing::Polling) if connection.conversation.is_some() => {
                 self.handle_stream(slot, bytes)
             }
-            // A stream has nothing to say after its request; what it says is bounded like frames.
+            // An event stream has no input after its request; input is limited like frames.
             (_, Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling) => {
                 self.take_frame(slot);
             }
@@ -132,7 +135,7 @@ impl Shard {
                 false => ControlFlow::Break(()),
             }
         });
-        // It may have become the session's own meanwhile, with what is incomplete.
+        // The connection may have become the session's own meanwhile, with its incomplete frame.
         let slot = self.settle_move(slot);
         match result {
             Ok(()) => {
@@ -156,7 +159,7 @@ impl Shard {
         let held_bytes = head.len();
         head.extend_from_slice(bytes);
         if empty_lines(&head) > 0 {
-            self.begin_head(slot, &mut head); // its CR was kept alone
+            self.begin_head(slot, &mut head); // its CR was the last byte before
         } else if is_worth_parsing(&head, held_bytes) || head.len() >= self.shared.config.head.head_bytes {
             self.parse_head(slot, &mut head);
         } else {
@@ -189,7 +192,7 @@ impl Shard {
                 };
             }
             if self.connection(slot).is_some_and(|connection| connection.socket.speaks_http2()) {
-                return self.doom(slot, CloseReason::ProtocolError); // RFC 9113 §3.4
+                return self.abort(slot, CloseReason::ProtocolError); // RFC 9113 §3.4
             }
         }
         let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
@@ -209,7 +212,7 @@ impl Shard {
                 return self.answer_problem(slot, status, code, &detail, &[], CloseReason::BadMessage);
             }
         };
-        // A session that polls is served to its end: only a new one is turned away.
+        // Requests of a polling session are always served; only a new session is refused.
         let is_new = match &route {
             Route::Api => false,
             Route::EngineIo(request) => request.opens(),
@@ -217,7 +220,7 @@ impl Shard {
         };
         if is_new {
             self.limit_bridged(slot);
-            if self.turns_away(slot).is_some() {
+            if self.reject_reason(slot).is_some() {
                 return self.refuse(slot);
             }
         }
@@ -228,7 +231,7 @@ impl Shard {
         }
         match route {
             Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
-                self.name_app(slot, credentials.app.as_deref());
+                self.keep_named_app(slot, credentials.app.as_deref());
                 self.open_websocket(slot, &upgrade, credentials);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
@@ -237,12 +240,12 @@ impl Shard {
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::Mqtt { upgrade: Ok(upgrade), app } => {
-                self.name_app(slot, app.as_deref());
+                self.keep_named_app(slot, app.as_deref());
                 self.upgrade_to(slot, Protocol::Mqtt, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::Xmpp { upgrade: Ok(upgrade), app } => {
-                self.name_app(slot, app.as_deref());
+                self.keep_named_app(slot, app.as_deref());
                 self.upgrade_to(slot, Protocol::Xmpp, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
@@ -260,8 +263,8 @@ impl Shard {
         }
     }
 
-    /// The request names the app whose JWT the log-in brings.
-    fn name_app(&mut self, slot: u32, app: Option<&str>) {
+    /// Keeps the app that the request names, for an app JWT.
+    fn keep_named_app(&mut self, slot: u32, app: Option<&str>) {
         if let (Some(app), Some(connection)) = (app, self.connection(slot)) {
             connection.opening().app = Some(app.into());
         }
@@ -278,9 +281,9 @@ impl Shard {
         }
     }
 
-    /// Gives the socket to the API.
+    /// Hands the socket over to the API.
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
-        let Some(connection) = self.release(slot) else { return };
+        let Some(connection) = self.take_connection(slot) else { return };
         let handover = connection.socket.into_parts().and_then(|(mut stream, tls)| {
             // Fails only if it was not registered.
             let _ = self.io.deregister(&mut stream);
@@ -296,13 +299,14 @@ impl Shard {
         (self.shared.handover)(handover);
     }
 
-    /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
+    /// Takes a frame off the connection's allowance. False, and the connection closes, if none is left.
     pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
         self.tally.frames_in += 1;
         let (shared, now_ms) = (&self.shared, self.now.ms32());
         let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
         let has_session = connection.session.is_some();
-        let own_rate = connection.talk.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
+        let own_rate =
+            connection.conversation.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
         let rate = own_rate.unwrap_or_else(|| shared.frame_rate());
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;
@@ -311,21 +315,22 @@ impl Shard {
         false
     }
 
-    /// Whether what a client says still counts.
+    /// Whether input of the client still counts.
     pub(crate) fn is_alive(&self, slot: u32) -> bool {
         self.connections.get(slot as usize).is_some_and(Connection::is_alive)
     }
 
-    /// A compressed message of a client. It is off the allowance before it is inflated, and before the client has logged in
-    /// it becomes no more than what may be sent until then.
+    /// A compressed message. It is taken off the allowance before it is inflated, and before the log-in it may inflate
+    /// only to what may be sent until then.
     pub(crate) fn handle_deflated(&mut self, slot: u32, message: Deflated<'_>, message_bytes_max: usize) {
         let slot = self.moved_to(slot);
         let Some(connection) = self.connections.get(slot as usize) else { return };
         if !connection.is_alive() && connection.leaving.is_none() {
             return;
         }
-        let is_stranger = connection.session.is_none() && connection.protocol != Protocol::Echo;
-        let most = if is_stranger { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
+        let is_unauthenticated = connection.session.is_none() && connection.protocol != Protocol::Echo;
+        let most =
+            if is_unauthenticated { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
         if !self.take_frame(slot) {
             return;
         }
@@ -341,8 +346,8 @@ impl Shard {
     }
 }
 
-/// Bytes of empty lines before a request line, which are ignored (RFC 9112 §2.2): they are not kept, so
-/// that no number of them is ever parsed again.
+/// The length of empty lines before a request line, which are ignored (RFC 9112 §2.2). They are not kept, so they are
+/// never parsed again.
 fn empty_lines(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some(after) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
@@ -351,17 +356,16 @@ fn empty_lines(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// Whether a head that had `held` bytes when it was last looked at is to be parsed again: an empty line
-/// may have ended it, or it has doubled, so that what is malformed is told early. Parsed at every
-/// line's end, a head sent in short lines would cost the square of its length.
+/// Whether a head that was parsed when it had `held` bytes is parsed again: an empty line may have ended it, or it has
+/// doubled, so that a malformed head is reported early. Parsing at every line would cost the square of the length.
 fn is_worth_parsing(head: &[u8], held: usize) -> bool {
     let new = &head[held.saturating_sub(3)..];
     let ended = new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n");
     ended || head.len().ilog2() > held.ilog2()
 }
 
-/// Whether the peer still has to answer our close frame. It does not have to answer one that answers
-/// its own, and after a broken frame nothing can be understood any more (RFC 6455 §7.1.7).
+/// Whether the peer still has to answer our close frame. It does not if ours answers its own, or after a broken frame
+/// (RFC 6455 §7.1.7).
 fn awaits_close(reason: Option<CloseReason>) -> bool {
     !matches!(
         reason,
@@ -379,7 +383,7 @@ fn awaits_close(reason: Option<CloseReason>) -> bool {
 mod tests {
     use super::*;
 
-    /// How often a head that comes byte by byte is parsed.
+    /// How often a head that arrives byte by byte is parsed.
     fn parses(head: &[u8]) -> usize {
         (1..head.len()).filter(|held| is_worth_parsing(&head[..=*held], *held)).count()
     }

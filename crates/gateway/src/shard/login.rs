@@ -1,4 +1,10 @@
-//! Log-ins: tokens, the store's answer, the session that begins, and new tokens.
+//! Log-ins and renewals: verifies tokens, reads the store in batches, and opens sessions.
+//!
+//! The state is in [`crate::session`]: [`crate::session::verification`], [`crate::session::login`],
+//! [`crate::session::renewal`].
+//!
+//! Invariant: [`Shard::open_session`] attaches the session, adds its topics to the index, and only then looks at the
+//! stamps ([`crate::session::stamp`]). So no message is missed between the read and live delivery.
 
 use crate::lifecycle::origin::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
@@ -25,12 +31,12 @@ use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
 use std::sync::Arc;
 
-/// Whose token it is.
+/// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
 
 impl Shard {
-    /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
-    pub(crate) fn tell_refused(&mut self, slot: u32, why: &dyn std::fmt::Display) {
+    /// Logs and counts a device that is refused.
+    pub(crate) fn report_refused_log_in(&mut self, slot: u32, why: &dyn std::fmt::Display) {
         self.shared.metrics.log_ins_refused.inc();
         let now = self.now.wall;
         let shared = self.shared.clone();
@@ -60,16 +66,16 @@ impl Shard {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
         let generation = self.shared.next_generation(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
-        self.end_stranger(slot);
+        self.end_unauthenticated(slot);
         // A drain may have begun while the token was verified.
-        if let Some(reason) = self.turns_away(slot) {
+        if let Some(reason) = self.reject_reason(slot) {
             return self.begin_close(slot, reason);
         }
         let Some(connection) = self.connection(slot) else { return };
-        // Of an earlier session on this connection.
+        // The permit of an earlier session on this connection.
         connection.permit = None;
         let registry = &shared.registry;
-        // A device that comes back before its old connection is found to be gone takes the place of that.
+        // A device that reconnects before its old connection is found broken takes the place of that.
         let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
         match delivery.quotas().enter(identity.app, replaces) {
             Ok(permit) => connection.permit = permit,
@@ -88,10 +94,10 @@ impl Shard {
         self.queue_log_in(slot, generation);
     }
 
-    /// The app has used up its quota: told in the words of each protocol, with when to come back.
+    /// The app's quota is used up: the client learns it in its protocol, with the time to reconnect.
     pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
-        self.tell_refused(slot, &why);
+        self.report_refused_log_in(slot, &why);
         self.refuse_login(
             slot,
             &Refusal {
@@ -103,8 +109,8 @@ impl Shard {
         );
     }
 
-    /// Whether devices are let in now; if not, the reason.
-    pub(crate) fn turns_away(&mut self, slot: u32) -> Option<CloseReason> {
+    /// Why devices are refused now, if they are.
+    pub(crate) fn reject_reason(&mut self, slot: u32) -> Option<CloseReason> {
         let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
         let reason = match self.shared.drain.is_active() {
             true => CloseReason::Drain,
@@ -162,7 +168,7 @@ impl Shard {
         }
         let is_stream = connection.is_event_stream();
         match answer {
-            Entered::In { logged_in, .. } if !self.settle_log_in(slot, &logged_in) => {}
+            Entered::In { logged_in, .. } if !self.authorize_log_in(slot, &logged_in) => {}
             Entered::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
@@ -181,7 +187,7 @@ impl Shard {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
                     LoginRefused::TooManyTopics => "more topics than a device may have",
                 };
-                self.tell_refused(slot, &why);
+                self.report_refused_log_in(slot, &why);
                 let (code, reason) = match refused {
                     LoginRefused::Revoked if !is_stream => {
                         return self.begin_close(slot, CloseReason::Revoked);
@@ -194,7 +200,7 @@ impl Shard {
         }
     }
 
-    /// The store knows the device: attach, and from here on nothing can be missed.
+    /// The store let the device in: attaches the session. From here on no message is missed.
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
@@ -208,7 +214,7 @@ impl Shard {
         let session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
         session.set_of_jwt(login.user.is_some());
         let session = Arc::new(session);
-        // Topics of a session that is gone, or another holder's by now: they were read for nothing.
+        // The session that was to be resumed is gone, or another device's by now.
         if !login.session_topics.is_empty() && !connection.may_resume(&shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
@@ -221,23 +227,25 @@ impl Shard {
         let mut succeeds = false;
         match registry.attach(&session) {
             Attached::Displaced => {
-                connection.opening = Some(opening); // the answer names its request
+                connection.opening = Some(opening); // the answer carries the request's id
                 return self.begin_close(slot, CloseReason::Replaced);
             }
             Attached::Now(Some(old)) => {
-                let successor = connection.talk.is_some().then_some(address);
+                let successor = connection.conversation.is_some().then_some(address);
                 succeeds = successor.is_some();
                 let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
                 match successor.filter(|_| its_shard.is_gone()) {
-                    // Nothing comes from there any more.
-                    Some(address) => shared.mailboxes[usize::from(self.index)].succeed(address),
+                    // That shard reports nothing any more.
+                    Some(address) => {
+                        shared.mailboxes[usize::from(self.index)].report_predecessor_gone(address)
+                    }
                     None => its_shard.replace(old.address, successor),
                 }
             }
             Attached::Now(None) => {}
         }
         if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
-            // Subscriptions or tokens changed after the read: what it said no longer holds.
+            // Subscriptions or tokens changed after the read, so it is stale.
             registry.detach(&session);
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
@@ -292,7 +300,7 @@ impl Shard {
         let mut catch_up = CatchUp::after_log_in(login.resume, login.session_topics.clone(), missed);
         catch_up.ask_at(as_of);
         if !resumed {
-            // Pages reach further than what is held, so they bring what it hears from here on too.
+            // Pages reach further than held messages, so they also bring messages accepted from here on.
             catch_up.hear_from(noroshi_delivery::id_at(as_of));
         }
         if let Some(connection) = self.connection(slot) {
@@ -303,21 +311,21 @@ impl Shard {
                 true => self.sessions.successions.insert(slot, generation, begun, page),
                 false => self.begin_session(slot, &begun, page),
             }
-            self.tell_denied(slot, &opening.denied);
+            self.report_denied_topics(slot, &opening.denied);
             return self.arm(slot);
         }
-        self.tell_denied(slot, &opening.denied);
+        self.report_denied_topics(slot, &opening.denied);
         self.handle_page(slot, page);
         for text in opening.early {
             if self.is_alive(slot) {
                 self.handle_websocket_message(slot, Input::Text(&text));
             }
         }
-        self.write_tail(slot);
+        self.flush_unsent(slot);
         self.arm(slot);
     }
 
-    fn tell_denied(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
+    fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
         for (topic, reason, text) in denied {
             let notice = TopicNotice { code: "topic_forbidden", topic, reason, text };
             self.send_topic_notice(slot, &notice);
@@ -325,12 +333,12 @@ impl Shard {
     }
 
     /// The predecessor of a session is gone.
-    pub(crate) fn succeed(&mut self, address: Address) {
+    pub(crate) fn handle_predecessor_gone(&mut self, address: Address) {
         let slot = address.slot;
         if self.at(slot, address.generation).is_none_or(|connection| !connection.is_alive()) {
             return;
         }
-        // It asks for a session, and has none yet.
+        // It asks for a session and has none yet.
         if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
             return self.report_predecessor_gone(slot);
         }
@@ -341,33 +349,33 @@ impl Shard {
         }
     }
 
-    /// The client of another protocol is told, and gets what it missed.
+    /// Starts the session of a protocol with a conversation: the client is notified, and gets its backlog.
     fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
         let early = self.begin_conversation(slot, begun);
         self.handle_page(slot, page);
         if !early.is_empty() && self.is_alive(slot) {
             self.handle_stream(slot, &early);
         }
-        self.write_tail(slot);
+        self.flush_unsent(slot);
     }
 
-    /// Whose limits the connection's failures count for.
+    /// The client whose failed log-ins are limited.
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
         let network = self.lifecycle.seats.client(slot);
         if network == ClientNetwork::NONE {
-            // A session that polls has no socket of its own.
+            // A polling session has no socket of its own.
             return self.opener(slot);
         }
         if self.shared.config.proxies.networks.is_empty() {
             return Some(network);
         }
-        // A trusted proxy that named no client stands for many.
+        // A trusted proxy that named no client serves many.
         let peer = self.peer(slot)?.ip();
         let proxies = &self.shared.config.proxies;
         (network != ClientNetwork::of(peer) || !proxies.trusts(peer)).then_some(network)
     }
 
-    /// Finds out whose token a log-in brought. A refusal is counted and told.
+    /// Verifies the token of a log-in. Counts and logs a refusal.
     pub(crate) fn identify(
         &mut self,
         slot: u32,
@@ -376,14 +384,14 @@ impl Shard {
         request: Box<dyn Operation>,
     ) {
         let client = self.client(slot);
-        // What the log-in itself says goes first; else the request that opened the connection may have named the app.
+        // The app that the log-in names goes first; else the one that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());
         let Some(token) = token else { return self.continue_log_in(slot, request, Err(Refused::Missing)) };
         match self.shared.auth.check(Credential { token, app, client }, self.now.wall) {
             Checked::Known(answer) => self.continue_log_in(slot, request, answer),
-            // The app would refuse the log-in after the verification too.
+            // The app would refuse the log-in also after the verification.
             Checked::Costly(costly) => {
                 match self.delivery.quotas().check_rate(costly.app(), Quota::ConnectsPerSecond) {
                     Ok(()) => self.submit(slot, costly, Pending::LogIn(request)),
@@ -393,10 +401,10 @@ impl Shard {
         }
     }
 
-    /// The token of a log-in is verified, or refused.
+    /// Continues a log-in whose token is verified or refused.
     fn continue_log_in(&mut self, slot: u32, request: Box<dyn Operation>, answer: Answer) {
         if let Err(refused) = &answer {
-            self.tell_refused(slot, refused);
+            self.report_refused_log_in(slot, refused);
             self.note_retry(slot, refused);
         }
         self.reply_to_adapter(slot, request, Outcome::Verified(answer));
@@ -409,7 +417,7 @@ impl Shard {
         }
     }
 
-    /// Gives a token to the pool.
+    /// Passes a token to the pool.
     fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
         if self.sessions.verifications.is_full() {
             return self.continue_pending(slot, pending, Err(Refused::Busy));
@@ -430,7 +438,7 @@ impl Shard {
         });
     }
 
-    /// The pool's answer.
+    /// The result of the pool.
     pub(crate) fn handle_verified(
         &mut self,
         (slot, generation): (u32, u64),
@@ -446,7 +454,7 @@ impl Shard {
         }
     }
 
-    /// The client is told when to come back.
+    /// Keeps when the client may retry.
     fn note_retry(&mut self, slot: u32, refused: &Refused) {
         if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
             (refused, self.connection(slot))
@@ -455,8 +463,7 @@ impl Shard {
         }
     }
 
-    /// Replaces the token of the session, in a later turn if it has to be verified with a public key. The session
-    /// continues meanwhile.
+    /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
     pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
@@ -470,7 +477,7 @@ impl Shard {
         }
     }
 
-    /// The new token is verified, or refused.
+    /// Continues a renewal whose token is verified or refused.
     fn continue_renewal(&mut self, slot: u32, number: u64, request: Box<dyn Operation>, answer: Answer) {
         let renewed = match answer {
             Ok(identity) => self.take_renewed(slot, number, identity),
@@ -478,7 +485,7 @@ impl Shard {
             Err(refused) => Err(NotRenewed::Refused(refused)),
         };
         self.sessions.renewals.end(slot);
-        // Topic rules may allow less by the new claims.
+        // Topic rules may allow less with the new claims.
         let has_other_claims = renewed == Ok(true);
         self.finish_renewal(slot, request, renewed.map(drop));
         if has_other_claims {
@@ -490,7 +497,7 @@ impl Shard {
         self.reply_to_adapter(slot, request, Outcome::Renewed(renewed));
     }
 
-    /// Returns whether the session has other claims now.
+    /// Returns whether the claims changed.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return Ok(false) };

@@ -1,19 +1,19 @@
-//! How other threads reach a shard: bounded queues and one wake for a batch.
+//! How other threads reach a shard: bounded queues, and one wake-up for a batch.
 //!
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
-//! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
-//! | arrivals | acceptor, the API, other shards | [`ARRIVALS`] | the connection is refused |
-//! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | a defect: it is logged, and the answer waits in a list |
-//! | closes | takeover, revocation, resumption | sessions taken out of the registry, and clients that resume | cannot be |
-//! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
-//! | rechecks | changes of topic rules | an app is there once | cannot be |
+//! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted, and the shard reads the backlogs of its sessions again; the API waits |
+//! | arrivals | acceptor, API, other shards | [`ARRIVALS`] | the connection is refused |
+//! | replies | the store, verifying threads | [`REPLIES`]: as many as a shard requests at once | a defect: it is logged, and the reply waits in a list |
+//! | closes | takeover, revocation, resumption | sessions removed from the registry, and clients that resume | never full |
+//! | predecessors_gone | takeover | sessions whose predecessors were closed | never full |
+//! | rechecks | changes of topic rules | each app once | never full |
 //!
-//! A shard that panicked or stalled for good is *gone*: its mailbox takes nothing more and says so, so that publishing
-//! refuses what could not arrive and no socket is given to it.
+//! A shard that panicked or stalled for good is *gone*: its mailbox accepts nothing more and reports that, so that
+//! publishing refuses what could not arrive, and no socket is given to it.
 //!
-//! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
-//! pending mark before it looks, so nothing waits unseen.
+//! Invariant: whoever queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it looks,
+//! so nothing waits unnoticed.
 
 use crate::fanout::mail::{Mail, Undelivered};
 use std::io;
@@ -48,13 +48,13 @@ pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX
     + crate::session::verification::VERIFYING_MAX
     + crate::session::gate::ASKING_MAX;
 
-/// Deliveries to users and devices that may wait for one shard, besides those of one more request:
-/// about a second of its work. More would only wait longer, and all that comes behind them too.
+/// Deliveries to users and devices that may wait for one shard, beyond those of one more request: about a second of its
+/// work. More would only delay everything behind them.
 const DIRECT_MAX: usize = 1 << 17;
-/// The same for topics and conditions, of which it writes several at once.
+/// The same for topics and conditions, of which a shard writes several at once.
 const FANNED_MAX: usize = 1 << 19;
 
-/// How often a thread that waits for room looks whether the shard is still there.
+/// How often a thread that waits for room checks whether the shard still exists.
 const GONE_LOOK: Duration = Duration::from_millis(100);
 
 /// A socket for a shard.
@@ -66,33 +66,33 @@ pub(crate) struct Arrival {
 
 pub(crate) enum ArrivalKind {
     Plain(Speaks),
-    /// A plain one over the rate of connects.
+    /// In plaintext, over the rate of connects.
     OverRate(Speaks),
     Tls(Arc<rustls::ServerConfig>, Speaks),
-    /// Another shard's, whose request is for a session of this one, or the API's, whose request is the gateway's.
+    /// From another shard, whose request is for a session of this one; or from the API, whose request is the gateway's.
     Moved(Box<Moved>),
-    /// The answer was written: only wait for its end.
+    /// The answer was written: only the end has to be awaited.
     Refused,
 }
 
-/// What is moved besides the socket.
+/// What moves with a socket.
 pub(crate) struct Moved {
     pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) origin: Origin,
     /// Plaintext read so far, from the first byte of a request on.
     pub(crate) bytes: Vec<u8>,
-    /// Whose it is, where the socket is one end of a pair ([`crate::io::bridge`]).
+    /// The address of the peer, where the socket is one end of a pair ([`crate::io::bridge`]).
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// An answer of the store, or of the threads that verify.
+/// A reply of the store, or of a verifying thread.
 pub(crate) enum Reply {
-    /// To who waits at a gate.
+    /// For a connection that waits at a gate.
     Permitted {
         to: (u32, u64),
         permitted: Permitted,
     },
-    /// Whose token it is.
+    /// A verified token.
     Verified {
         to: (u32, u64),
         answer: Result<Identity, Refused>,
@@ -132,9 +132,9 @@ pub(crate) enum Reply {
 pub(crate) struct Close {
     pub(crate) address: Address,
     pub(crate) reason: CloseReason,
-    /// Waits for what it leaves.
+    /// A session that waits for what this one leaves.
     pub(crate) successor: Option<Address>,
-    /// Only if the session can be resumed by this id (XEP-0198 §5); else it stays.
+    /// Closes the session only if it can be resumed by this id (XEP-0198 §5).
     pub(crate) previd: Option<Box<str>>,
 }
 
@@ -146,36 +146,40 @@ pub(crate) struct Mailbox {
     fanned: AtomicUsize,
     arrivals: Sender<Arrival>,
     replies: Sender<Reply>,
-    /// Answers that found `replies` full. Guards the list only.
+    /// Replies that found `replies` full. The lock guards the list only.
     overflow: Mutex<Vec<Reply>>,
-    /// Guards the list only.
+    /// The lock guards the list only.
     closes: Mutex<Vec<Close>>,
     /// Sessions whose predecessors are gone.
-    succeeding: Mutex<Vec<Address>>,
+    predecessors_gone: Mutex<Vec<Address>>,
     /// Apps whose topic rules changed.
     rechecks: Mutex<Vec<AppId>>,
     waker: mio::Waker,
     woken: AtomicBool,
     /// A delivery was lost: sessions have to read their backlogs again.
     lost: AtomicBool,
-    /// Sockets given to the shard and not yet removed: what the least loaded is chosen by.
+    /// Sockets given to the shard and not removed yet. A new socket goes to the shard with the fewest.
     pub(crate) connections: AtomicUsize,
-    /// Of them, those that have not shown a credential.
-    pub(crate) strangers: AtomicUsize,
+    /// Those of them that have not shown a credential.
+    pub(crate) unauthenticated: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     /// Set for good: see the head of this file.
     gone: AtomicBool,
 }
 
-/// The shard's ends.
-pub(crate) struct Inlet {
+/// The shard's ends of the queues.
+pub(crate) struct Receivers {
     pub(crate) mail: Receiver<Mail>,
     pub(crate) arrivals: Receiver<Arrival>,
     pub(crate) replies: Receiver<Reply>,
 }
 
 impl Mailbox {
-    pub(crate) fn new(poll: &mio::Poll, waker: mio::Token, mail_items: usize) -> io::Result<(Self, Inlet)> {
+    pub(crate) fn new(
+        poll: &mio::Poll,
+        waker: mio::Token,
+        mail_items: usize,
+    ) -> io::Result<(Self, Receivers)> {
         let (mail, mail_in) = bounded(mail_items);
         let (arrivals, arrivals_in) = bounded(ARRIVALS);
         let (replies, replies_in) = bounded(REPLIES);
@@ -188,20 +192,20 @@ impl Mailbox {
             replies,
             overflow: Mutex::default(),
             closes: Mutex::default(),
-            succeeding: Mutex::default(),
+            predecessors_gone: Mutex::default(),
             rechecks: Mutex::default(),
             waker: mio::Waker::new(poll.registry(), waker)?,
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            strangers: AtomicUsize::new(0),
+            unauthenticated: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         };
-        Ok((mailbox, Inlet { mail: mail_in, arrivals: arrivals_in, replies: replies_in }))
+        Ok((mailbox, Receivers { mail: mail_in, arrivals: arrivals_in, replies: replies_in }))
     }
 
-    /// Queues a delivery, or says why not. What finds the mailbox full is read again from the store.
+    /// Queues a delivery. If the mailbox is full, the shard reads it from the store.
     pub(crate) fn deliver(&self, mail: Mail) -> Result<(), Undelivered> {
         if self.is_gone() {
             return Err(Undelivered::Gone);
@@ -228,8 +232,8 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Queues for the API, behind the deliveries that came before; waits if there is no room. Never
-    /// called by a shard, so no two can wait for each other.
+    /// Queues a request of the API behind earlier deliveries; waits for room. Never called by a shard, so no two can
+    /// wait for each other.
     pub(crate) fn request(&self, mut mail: Mail) {
         while !self.is_gone() {
             match self.mail.send_timeout(mail, GONE_LOOK) {
@@ -240,7 +244,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// The shard will not answer any more. What waits for it is lost here; what is kept is in the store.
+    /// The shard is gone. Its mail is lost here; kept messages are in the store.
     pub(crate) fn give_up(&self) {
         self.gone.store(true, Ordering::SeqCst);
     }
@@ -254,26 +258,26 @@ impl Mailbox {
         self.wake();
     }
 
-    /// `successor` takes over from the session at `address`, and is told when that is gone.
+    /// `successor` takes over from the session at `address`, and is notified when that is gone.
     pub(crate) fn replace(&self, address: Address, successor: Option<Address>) {
         let reason = CloseReason::Replaced;
         self.closes.lock().push(Close { address, reason, successor, previd: None });
         self.wake();
     }
 
-    /// Ends the session at `address` if it can be resumed by `previd`. `successor` is told in either case.
+    /// Ends the session at `address` if it can be resumed by `previd`. Notifies `successor` in either case.
     pub(crate) fn resume(&self, address: Address, previd: Box<str>, successor: Address) {
         let (reason, successor) = (CloseReason::Replaced, Some(successor));
         self.closes.lock().push(Close { address, reason, successor, previd: Some(previd) });
         self.wake();
     }
 
-    pub(crate) fn succeed(&self, successor: Address) {
-        self.succeeding.lock().push(successor);
+    pub(crate) fn report_predecessor_gone(&self, successor: Address) {
+        self.predecessors_gone.lock().push(successor);
         self.wake();
     }
 
-    /// Sessions of these apps have to be checked by other topic rules.
+    /// Sessions of these apps have to be checked by new topic rules.
     pub(crate) fn recheck(&self, apps: &[AppId]) {
         let mut rechecks = self.rechecks.lock();
         for app in apps.iter().filter(|app| !rechecks.contains(app)).copied().collect::<Vec<_>>() {
@@ -283,7 +287,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Gives a socket, or gives it back.
+    /// Gives the shard a socket. Returns it if there is no room.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.is_gone() {
             return Err(arrival);
@@ -297,7 +301,7 @@ impl Mailbox {
         result
     }
 
-    /// A connection is no longer the shard's. What is known of its end is counted before.
+    /// A connection has left the shard. Its end is counted before.
     pub(crate) fn left(&self) {
         self.connections.fetch_sub(1, Ordering::Release);
     }
@@ -306,8 +310,8 @@ impl Mailbox {
         match self.replies.try_send(reply) {
             // Disconnected means that the shard stopped.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            // A shard has no more than REPLIES questions open, so this is a defect. A lost answer would be worse: who
-            // waits for it would wait for good.
+            // A shard has no more than REPLIES requests open, so this is a defect. A lost reply would be worse: a
+            // connection would wait for it forever.
             Err(TrySendError::Full(reply)) => {
                 tracing::error!("more answers than a shard asks for at once: they wait in a list");
                 self.overflow.lock().push(reply);
@@ -345,7 +349,7 @@ impl Mailbox {
         self.woken.store(false, Ordering::SeqCst);
     }
 
-    /// A mail waits no more.
+    /// A mail no longer waits.
     pub(crate) fn marked(&self, mail: &Mail) {
         self.count(mail, AtomicUsize::fetch_sub);
     }
@@ -380,8 +384,8 @@ impl Mailbox {
         std::mem::take(&mut *self.rechecks.lock())
     }
 
-    pub(crate) fn take_succeeding(&self) -> Vec<Address> {
-        std::mem::take(&mut *self.succeeding.lock())
+    pub(crate) fn take_predecessors_gone(&self) -> Vec<Address> {
+        std::mem::take(&mut *self.predecessors_gone.lock())
     }
 }
 
@@ -402,19 +406,19 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_for_each_kind_by_itself() {
         let poll = mio::Poll::new().expect("a poll");
-        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
+        let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
         let has_room = || (mailbox.has_room_for_direct(), mailbox.has_room_for_topics());
         assert_eq!(mailbox.deliver(direct(DIRECT_MAX - 1)), Ok(()));
         assert_eq!(has_room(), (true, true));
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         assert_eq!(has_room(), (false, true));
-        // Half of the items is full for requests; what was accepted goes on to the last.
+        // Requests are refused from half of the items on; what was accepted fills the rest.
         assert_eq!(mailbox.deliver(topic(FANNED_MAX)), Ok(()));
         assert_eq!(has_room(), (false, false));
         assert!(mailbox.deliver(topic(0)).is_ok() && !mailbox.take_lost());
         assert_eq!(mailbox.deliver(direct(5)), Err(Undelivered::Full));
         assert!(mailbox.take_lost() && !mailbox.take_lost());
-        let take = || mailbox.marked(&inlet.mail.try_recv().expect("it waits"));
+        let take = || mailbox.marked(&receivers.mail.try_recv().expect("it waits"));
         take();
         take();
         assert_eq!(has_room(), (true, false));
@@ -427,13 +431,13 @@ mod tests {
     #[test]
     fn a_full_reply_queue_loses_no_answer() {
         let poll = mio::Poll::new().expect("a poll");
-        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
+        let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
         let failed = || Err(Error::Store(noroshi_store::Error::Overloaded));
         for slot in 0..=REPLIES {
             let to = (u32::try_from(slot).expect("few"), 0);
             mailbox.reply(Reply::Backlog { to, result: failed() });
         }
-        let (mut came, over) = (inlet.replies.len(), mailbox.take_overflow());
+        let (mut came, over) = (receivers.replies.len(), mailbox.take_overflow());
         came += over.len();
         assert_eq!((came, over.len()), (REPLIES + 1, 1));
         assert!(mailbox.take_overflow().is_empty());
@@ -442,7 +446,7 @@ mod tests {
     #[test]
     fn a_shard_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
         let poll = mio::Poll::new().expect("a poll");
-        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
+        let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         std::thread::scope(|scope| {
             // It waits for room that never comes.
@@ -453,14 +457,14 @@ mod tests {
         assert!(!mailbox.has_room_for_direct() && !mailbox.has_room_for_topics());
         assert!(mailbox.arrive(arrival()).is_err());
         assert_eq!(mailbox.connections.load(Ordering::Relaxed), 0);
-        drop(inlet);
+        drop(receivers);
     }
 
     #[test]
     fn a_shard_that_ended_gets_nothing() {
         let poll = mio::Poll::new().expect("a poll");
-        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
-        drop(inlet);
+        let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
+        drop(receivers);
         assert_eq!(mailbox.deliver(direct(1)), Err(Undelivered::Gone));
         assert_eq!(mailbox.direct.load(Ordering::Relaxed), 0);
         assert!(mailbox.arrive(arrival()).is_err());

@@ -1,4 +1,4 @@
-//! Bytes to sockets.
+//! Bytes to sockets, behind the messages that are marked; answers in HTTP; and the limit of unsent bytes.
 
 use crate::io::socket::Flushed;
 use crate::lifecycle::refusal::drawn_id;
@@ -13,40 +13,40 @@ use noroshi_types::CloseReason;
 use std::time::Duration;
 
 /// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
-/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
-/// connection then, and hears that.
+/// Rounded up to a tick it is less than a second, so a client that ignores close frames soon writes to a closed
+/// connection and notices.
 const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 impl Shard {
-    /// Sends bytes behind whatever is marked at the connection.
+    /// Sends bytes behind the marked messages.
     pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
         self.send_unbounded(slot, bytes);
-        self.check_tail(slot);
+        self.limit_unsent(slot);
     }
 
-    /// [`Shard::send`] of what was compressed for an event stream under gzip.
+    /// [`Shard::send`] for bytes that were compressed for an event stream under gzip.
     pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
         self.send_piece(slot, packed);
-        self.check_tail(slot);
+        self.limit_unsent(slot);
     }
 
     fn send_piece(&mut self, slot: u32, packed: &Packed) {
         self.flush(slot);
         self.trailers.add(slot, packed);
-        self.send_as_it_is(slot, packed.bytes.clone());
+        self.send_raw(slot, packed.bytes.clone());
     }
 
-    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
-    /// is unsent and followed by nothing until it is.
+    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing is unsent, and
+    /// followed by nothing until it is sent.
     pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
         let connection = self.connections.get(slot as usize);
         match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
             true => self.send_piece(slot, &Packed::of(&bytes)),
-            false => self.send_as_it_is(slot, bytes),
+            false => self.send_raw(slot, bytes),
         }
     }
 
-    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
+    pub(crate) fn send_raw(&mut self, slot: u32, bytes: Bytes) {
         self.flush(slot);
         let now_tick = self.now.tick;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -55,7 +55,7 @@ impl Shard {
         }
         let len = bytes.len();
         let Ok(written) = connection.socket.send(bytes, now_tick) else {
-            return self.doom(slot, CloseReason::PeerReset);
+            return self.abort(slot, CloseReason::PeerReset);
         };
         self.tally.bytes_out += written as u64;
         if written < len {
@@ -63,7 +63,7 @@ impl Shard {
         }
     }
 
-    /// What is sent from now on waits, so that it leaves with one write: [`Shard::write_tail`] ends that.
+    /// Holds output back until [`Shard::flush_unsent`], so that it leaves with one write.
     pub(crate) fn cork(&mut self, slot: u32) {
         let now_tick = self.now.tick;
         if let Some(connection) = self.connection(slot) {
@@ -72,14 +72,14 @@ impl Shard {
     }
 
     /// The socket takes more.
-    pub(crate) fn write_tail(&mut self, slot: u32) {
+    pub(crate) fn flush_unsent(&mut self, slot: u32) {
         let now_tick = self.now.tick;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if connection.phase == Phase::Dead {
             return;
         }
         let Ok(flushed) = connection.socket.flush(now_tick) else {
-            return self.doom(slot, CloseReason::PeerReset);
+            return self.abort(slot, CloseReason::PeerReset);
         };
         if let Flushed::Blocked(count) | Flushed::Drained(count) = flushed {
             self.tally.bytes_out += count as u64;
@@ -93,12 +93,12 @@ impl Shard {
         }
     }
 
-    /// Ends a consumer that does not take what is sent.
-    pub(crate) fn check_tail(&mut self, slot: u32) {
+    /// Closes a consumer that does not take its messages.
+    pub(crate) fn limit_unsent(&mut self, slot: u32) {
         let limit = self.shared.config.send_queue_bytes;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
-        // While it catches up a whole page may wait besides.
+        // While it catches up, a whole page may be unsent too.
         let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
         match connection.unsent_bytes() {
             0 => {}
@@ -117,7 +117,7 @@ impl Shard {
         (connection.protocol, connection.framing) = (protocol, framing);
     }
 
-    /// The last word is written: only the peer's end is missing.
+    /// Ends the write side: the close is sent, and only the peer's end is missing.
     pub(crate) fn end_writing(&mut self, slot: u32) {
         let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
@@ -131,14 +131,14 @@ impl Shard {
         }
     }
 
-    /// A whole HTTP answer, which ends the connection.
+    /// Sends a whole HTTP answer and closes the connection.
     pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
         self.send(slot, answer.into());
         self.begin_close(slot, reason);
     }
 
-    /// No room, or none for devices while a drain moves them away: come back in a moment, not all at
-    /// once.
+    /// Refuses a connection that finds no capacity, or a device during a drain. Each client gets a different time to
+    /// retry.
     pub(crate) fn refuse(&mut self, slot: u32) {
         let (code, reason, spread_s) = match self.shared.drain.is_active() {
             true => {
@@ -147,7 +147,7 @@ impl Shard {
             false => ("overloaded", CloseReason::Overloaded, 0),
         };
         let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
-        // Counted as turned away, whatever for: `drain` is the reason of those that were let in once.
+        // Counted as overload in both cases: the reason `drain` is for connections that had been admitted.
         let counted = CloseReason::Overloaded;
         self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
     }
@@ -156,7 +156,7 @@ impl Shard {
         self.send(slot, ws::frame(opcode, payload));
     }
 
-    /// Answers with a problem; the connection ends for `reason`.
+    /// Answers with a problem document and closes the connection for `reason`.
     pub(crate) fn answer_problem(
         &mut self,
         slot: u32,

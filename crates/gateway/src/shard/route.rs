@@ -1,4 +1,4 @@
-//! From a request head to what the connection is for. Pure: no connection is touched here.
+//! From a request head to what the connection is for. Pure: it touches no connection.
 
 use noroshi_protocol::app_name;
 use noroshi_protocol::device_path::DevicePath;
@@ -32,14 +32,14 @@ pub(crate) enum Route {
         upgrade: Result<Upgrade, UpgradeError>,
         app: Option<String>,
     },
-    /// Engine.IO, whatever is spoken over it.
+    /// Engine.IO, with any protocol on it.
     EngineIo(Box<EngineRequest>),
     /// XMPP over a WebSocket (RFC 7395).
     Xmpp {
         upgrade: Result<Upgrade, UpgradeError>,
         app: Option<String>,
     },
-    /// Not the gateway's.
+    /// For the API.
     Api,
 }
 
@@ -50,18 +50,18 @@ pub(crate) struct EngineRequest {
     pub(crate) upgrade: Result<Upgrade, UpgradeError>,
     /// `OPTIONS`, which browsers send before some requests (WHATWG Fetch §3.2).
     pub(crate) is_preflight: bool,
-    /// The connection may serve another request after this one.
+    /// The connection may serve another request afterwards.
     pub(crate) keeps: bool,
 }
 
 impl EngineRequest {
-    /// Whether a session begins with it.
+    /// Whether it opens a session.
     pub(crate) fn opens(&self) -> bool {
         matches!(self.wanted, Ok(engine_io::Request::Open(_))) && !self.is_preflight
     }
 }
 
-/// A query that cannot be served: the code and the public text of the answer.
+/// An invalid query: the code and the public text of the answer.
 pub(crate) struct BadQuery {
     pub(crate) code: &'static str,
     pub(crate) detail: String,
@@ -107,17 +107,17 @@ fn upgrade_to(head: &Head<'_>, subprotocol: &'static str, config: &Config) -> Re
 }
 
 fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineRequest {
-    // JSONP lets any page read what another's session hears.
+    // JSONP would let any page read the session of another.
     let wanted = match head.query_value("j") {
         Some(_) => Err(RequestError::BadRequest),
         None => engine_io::request(head, &config.socket_io.engine),
     };
     let has_body = head.header("transfer-encoding").is_some()
         || head.header_values("content-length").any(|length| length.trim() != "0");
-    // Where a body stays unread nothing behind it can be.
+    // If the body stays unread, nothing behind it can be read.
     let reads_body = matches!(wanted, Ok(engine_io::Request::Post { .. })) || !has_body;
-    // The Java library does not implement `WebSocketListener.onClosing` of OkHttp. It hears the end of the TCP
-    // connection, but only as long as no close frame came first.
+    // The Java library does not implement `WebSocketListener.onClosing` of OkHttp. It notices the end of the TCP
+    // connection only if no close frame came first.
     let misses_close_frames = head.header("user-agent").is_some_and(|agent| agent.starts_with("okhttp/"));
     EngineRequest {
         opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },

@@ -54,7 +54,7 @@ impl Shard {
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends. Where there is no room to wait, the device
     /// has to reconnect.
-    pub(crate) fn settle_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
+    pub(crate) fn authorize_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
         };

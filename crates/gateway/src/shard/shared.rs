@@ -1,4 +1,4 @@
-//! What all threads of the gateway see.
+//! What all shards and the accepting thread share.
 
 use crate::config::Config;
 use crate::io::bridge::Bridges;
@@ -17,10 +17,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
+/// Receives every connection that is not the gateway's own. Called on a shard, so it must not block.
 pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
 
-/// What all threads of the gateway see.
+/// What all shards and the accepting thread share.
 pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) auth: Arc<Auth>,
@@ -33,8 +33,8 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
-    /// Of log-ins that are refused.
-    pub(crate) refusals: crate::lifecycle::sparing::Sparing,
+    /// Limits the log lines about refused log-ins.
+    pub(crate) refusals: crate::lifecycle::log_throttle::LogThrottle,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
     pub(crate) bridges: Bridges,
@@ -58,7 +58,7 @@ impl Shared {
         Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
     }
 
-    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
+    /// Open sockets. Those of a shard that is gone do not count.
     pub(crate) fn connections(&self) -> usize {
         self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
     }
@@ -68,11 +68,11 @@ impl Shared {
         self.connections().saturating_add(self.bridges.descriptors())
     }
 
-    /// None, and counted, if the client has as many connections as it may.
+    /// Counts a socket for its client. None, and counted as refused, if the client has reached its limit.
     pub(crate) fn seat(&self, address: IpAddr) -> Option<Seat> {
         let network = ClientNetwork::of(address);
         let seat = match self.config.proxies.trusts(address) {
-            // Of which client it is shows its request.
+            // Its request names the client.
             true => Some(Seat::take_anyway(&self.clients, network)),
             false => Seat::take(&self.clients, network),
         };
@@ -82,13 +82,13 @@ impl Shared {
         seat
     }
 
-    /// The shard with the most connections without a credential; none where there are none.
-    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
-        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
-        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
+    /// The shard with the most connections without a credential; none if there are none.
+    pub(crate) fn most_unauthenticated(&self) -> Option<&Mailbox> {
+        let unauthenticated = |mailbox: &&Mailbox| mailbox.unauthenticated.load(Ordering::Relaxed);
+        self.living().filter(|mailbox| unauthenticated(mailbox) > 0).max_by_key(unauthenticated)
     }
 
-    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
+    /// Gives a socket to the shard that has the fewest. Returns it if that shard has no room, or no shard is left.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
         match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
             Some(mailbox) => mailbox.arrive(arrival),

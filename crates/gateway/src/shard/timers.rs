@@ -1,4 +1,4 @@
-//! What time brings.
+//! Deadlines: fires timers of connections, pings, expiries and stalled sockets, and the periodic work of the shard.
 
 use crate::io::timer::ticks;
 use crate::protocol::mqtt;
@@ -6,12 +6,12 @@ use crate::session::phase::{Phase, Ping};
 use crate::shard::Shard;
 use noroshi_types::CloseReason;
 
-/// How often the shard looks whether it holds far more memory than it uses.
+/// How often the shard checks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
 
 impl Shard {
-    /// Looks at everything that is due.
-    pub(crate) fn pulse(&mut self) {
+    /// Handles everything that is due.
+    pub(crate) fn fire_timers(&mut self) {
         while let Some((tick, slots)) = self.io.wheel.take_due(self.now.tick) {
             if tick % SHRINK_TICKS == 0 {
                 self.shrink();
@@ -33,7 +33,7 @@ impl Shard {
                 services.of::<mqtt::Service>().handle_due(services, &shard.delivery, shard.now.wall);
             });
         }
-        self.drip();
+        self.continue_drain();
     }
 
     /// Arms the connection's timer for its next deadline.
@@ -54,7 +54,7 @@ impl Shard {
         }
     }
 
-    /// The first ping comes early by chance, so that a storm of log-ins is not a storm of pings.
+    /// The first ping comes early by a random time, so that a storm of log-ins does not become a storm of pings.
     pub(crate) fn schedule_pings(&mut self, slot: u32) {
         let interval = self.shared.config.ping_interval;
         let early = self.jitter(u64::try_from(interval.as_millis() / 2).unwrap_or_default());
@@ -77,12 +77,12 @@ impl Shard {
         let over = connection.deadline_tick <= now.tick;
         match connection.phase {
             Phase::Dead => return,
-            Phase::Closing if over || stalled => return self.doom(slot, CloseReason::PeerReset),
+            Phase::Closing if over || stalled => return self.abort(slot, CloseReason::PeerReset),
             Phase::Closing => {}
             Phase::Head if over => return self.time_out_head(slot),
             Phase::AwaitToken if over => self.begin_close(slot, CloseReason::AuthTimeout),
             Phase::LoggingIn if over => self.begin_close(slot, CloseReason::Overloaded),
-            // What it is sent waits for the store ([`Shard::cork`]), not for the peer.
+            // Its output waits for the store ([`Shard::cork`]) and not for the peer.
             Phase::LoggingIn => {}
             Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
@@ -98,7 +98,7 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         if connection.socket.is_handshaking() {
             self.shared.metrics.handshake_failures.inc();
-            return self.doom(slot, CloseReason::AuthTimeout);
+            return self.abort(slot, CloseReason::AuthTimeout);
         }
         if self.is_idle_between_polls(slot) {
             return self.begin_close(slot, CloseReason::PeerClosed);

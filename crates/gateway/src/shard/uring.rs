@@ -1,4 +1,8 @@
-//! Writes to many connections with one system call.
+//! Writes to many connections with one system call, where the kernel has io_uring ([`crate::io::uring`]).
+//!
+//! Only connections without TLS and without unsent bytes take part, and of those of the native protocol only
+//! connections that wait for one message: one message to a whole topic, where single calls cost most. The packets of a
+//! conversation are copied into one piece. Each connection then continues as if it had been written to separately.
 
 use crate::fanout::Queue;
 use crate::fanout::batch::Outbound;
@@ -10,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Shard {
-    /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
+    /// Writes to at most `count` connections of a queue, as many as possible with one call.
     pub(crate) fn write_queue(&mut self, queue: Queue, count: usize) {
         let mut left = count;
         while left > 0 && self.io.uring.is_some() {
@@ -18,7 +22,7 @@ impl Shard {
             while slots.len() < left.min(BATCH)
                 && let Some(slot) = self.next_marked(queue)
             {
-                // The second time nothing is left to do, but it would be sent to twice.
+                // The second time nothing would be left to do, but it would be sent twice.
                 if !slots.contains(&slot) {
                     slots.push(slot);
                 }
@@ -35,8 +39,8 @@ impl Shard {
     fn write_together(&mut self, slots: &[u32]) {
         let outbounds = self.offer_together(slots);
         let uring = self.io.uring.take();
-        // No connection's own guard is around this. A panic costs the ring, with whatever it was given
-        // and was not told to send, and each connection is written to by itself.
+        // No guard of a connection surrounds this. A panic costs the ring, with entries that were not submitted, and
+        // each connection is written to separately.
         let sent = catch_unwind(AssertUnwindSafe(|| {
             let mut uring = uring?;
             let sent = self.send_together(&mut uring, slots, &outbounds);
@@ -58,13 +62,12 @@ impl Shard {
         self.io.uring = uring;
     }
 
-    /// What those with a conversation make of their messages, where that may be sent together: by slot, in the order
-    /// of the slots.
+    /// Offers messages to the conversations whose packets may be sent together. By slot, in the order of the slots.
     fn offer_together(&mut self, slots: &[u32]) -> Vec<(u32, Outbound)> {
         let mut outbounds = Vec::new();
         for slot in slots {
             let connection = self.connections.get(*slot as usize);
-            if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
+            if connection.is_some_and(|it| it.conversation.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
                     let places = shard.fanout.in_order(bits);
@@ -75,7 +78,7 @@ impl Shard {
         outbounds
     }
 
-    /// Which of the slots were sent to: the results are theirs, in their order.
+    /// Sends what can be sent together. Returns for each slot whether it was sent; the results are in the same order.
     fn send_together(
         &self,
         uring: &mut Uring,
@@ -110,16 +113,16 @@ impl Shard {
         sent
     }
 
-    /// The one frame that a connection waits for and can be sent right now.
+    /// The only message that a connection waits for, if it can be sent now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
-        let place = connection.marks.only().filter(|_| connection.talk.is_none())?;
+        let place = connection.marks.only().filter(|_| connection.conversation.is_none())?;
         let fd = free_socket(connection)?;
         let frame = self.fanout.frame(place)?;
         Some((fd, frame.dispatch().encoded(connection.framing)))
     }
 }
 
-/// Of a connection that can be sent something right now.
+/// The descriptor of a connection that can be sent something now.
 fn free_socket(connection: &Connection) -> Option<BorrowedFd<'_>> {
     let is_recipient = connection.is_alive() && connection.session.is_some();
     connection.socket.idle_descriptor().filter(|_| is_recipient)

@@ -33,12 +33,12 @@ thread_local! {
 
 /// What compression did to messages of connections that agreed on it, as they were written.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Saving {
+pub(crate) struct DeflateTotals {
     pub(crate) plain_bytes: u64,
     pub(crate) sent_bytes: u64,
 }
 
-impl Saving {
+impl DeflateTotals {
     pub(crate) fn add(&mut self, plain_bytes: usize, sent_bytes: usize) {
         self.plain_bytes += plain_bytes as u64;
         self.sent_bytes += sent_bytes as u64;
@@ -71,12 +71,12 @@ pub(crate) fn deflate(plain: &[u8]) -> Vec<u8> {
 }
 
 /// What many connections get, compressed: made once, kept with its plain form, by whose place it is found.
-pub(crate) struct Form {
+pub(crate) struct Compressed {
     plain: Bytes,
     packed: Option<Bytes>,
 }
 
-impl Form {
+impl Compressed {
     /// Of a whole frame, or of what stands behind heads.
     pub(crate) fn of(plain: &Bytes, is_frame: bool) -> Self {
         let packed = if is_frame { pack_frame(plain) } else { pack_payload(plain).map(Bytes::from) };
@@ -111,7 +111,7 @@ fn pack_frame(plain: &[u8]) -> Option<Bytes> {
 }
 
 /// Whether a frame is worth compressing, and may be for a client with such a window.
-pub(crate) fn is_worth(frame_bytes: usize, window_bits: u8) -> bool {
+pub(crate) fn pays(frame_bytes: usize, window_bits: u8) -> bool {
     frame_bytes >= limits::DEFLATE_BYTES_MIN
         && (window_bits >= WINDOW_BITS_MAX || frame_bytes <= 1 << window_bits)
 }
@@ -119,7 +119,7 @@ pub(crate) fn is_worth(frame_bytes: usize, window_bits: u8) -> bool {
 /// The frame of a message that one connection gets.
 pub(crate) fn packed(framing: Framing, frame: Bytes) -> Bytes {
     match framing {
-        Framing::Deflated(window_bits) if is_worth(frame.len(), window_bits) => {
+        Framing::Deflated(window_bits) if pays(frame.len(), window_bits) => {
             pack_frame(&frame).unwrap_or(frame)
         }
         _ => frame,

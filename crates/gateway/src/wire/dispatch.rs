@@ -10,17 +10,17 @@ use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Message, NotificationId, When};
 
 use crate::wire::Framing;
-use crate::wire::deflate::{self, Form};
+use crate::wire::deflate::{self, Compressed};
 use crate::wire::gzip::Packed;
 
 /// Frames and parts of frames that are kept compressed: native, two of XMPP, four each of Socket.IO and MQTT, and one to spare.
-const FORMS: usize = 12;
+const COMPRESSED_MAX: usize = 12;
 
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
     /// A topic's message that may have been lost before: pages of a backlog that reach further may not have it.
-    pub(crate) again: bool,
+    pub(crate) is_reoffered: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
     /// Those under gzip and of other protocols are boxed: most messages go to few of them.
@@ -30,7 +30,7 @@ pub(crate) struct Dispatch {
     /// By framing, and whether it waited for the device.
     xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
     /// What is compressed of the above for WebSockets, in the order in which it was asked for.
-    deflated: OnceLock<Box<[OnceLock<Form>; FORMS]>>,
+    deflated: OnceLock<Box<[OnceLock<Compressed>; COMPRESSED_MAX]>>,
 }
 
 /// With ack ids, and with offsets.
@@ -45,10 +45,10 @@ impl Dispatch {
         Self::offered(message, false)
     }
 
-    pub(crate) fn offered(message: Arc<Message>, again: bool) -> Arc<Self> {
+    pub(crate) fn offered(message: Arc<Message>, is_reoffered: bool) -> Arc<Self> {
         Arc::new(Self {
             message,
-            again,
+            is_reoffered,
             websocket: OnceLock::new(),
             sse: OnceLock::new(),
             gzip: OnceLock::new(),
@@ -61,7 +61,7 @@ impl Dispatch {
 
     /// Whether pages of a backlog that reach up to `watermark` brought it.
     pub(crate) fn is_paged(&self, watermark: NotificationId) -> bool {
-        !self.again && self.is_ordered() && self.message.id <= watermark
+        !self.is_reoffered && self.is_ordered() && self.message.id <= watermark
     }
 
     /// The bytes for a native connection.
@@ -74,7 +74,7 @@ impl Dispatch {
             }
             Framing::Deflated(window_bits) => {
                 let frame = self.encoded(Framing::WebSocket);
-                let packed = deflate::is_worth(frame.len(), window_bits).then(|| self.deflated(frame, true));
+                let packed = deflate::pays(frame.len(), window_bits).then(|| self.deflated(frame, true));
                 packed.flatten().unwrap_or(frame)
             }
         }
@@ -83,16 +83,17 @@ impl Dispatch {
     /// What connections share, compressed: a whole frame of a WebSocket, or what stands behind heads. `None` where that is
     /// not shorter.
     pub(crate) fn deflated(&self, shared: &Bytes, is_frame: bool) -> Option<&Bytes> {
-        let forms = self.deflated.get_or_init(Box::default);
-        let mut forms = forms.iter().map(|form| form.get_or_init(|| Form::of(shared, is_frame)));
-        forms.find(|form| form.is_of(shared))?.packed()
+        let compressed = self.deflated.get_or_init(Box::default);
+        let mut compressed =
+            compressed.iter().map(|one| one.get_or_init(|| Compressed::of(shared, is_frame)));
+        compressed.find(|one| one.is_of(shared))?.packed()
     }
 
     /// Compresses the frame that `heads[begin..]` and `shared` make, where that pays: changes the head in place and returns what
     /// follows it.
     pub(crate) fn pack(&self, window_bits: u8, heads: &mut Vec<u8>, begin: usize, shared: Bytes) -> Bytes {
         let frame_bytes = heads.len() - begin + shared.len();
-        if !deflate::is_worth(frame_bytes, window_bits) {
+        if !deflate::pays(frame_bytes, window_bits) {
             return shared;
         }
         let is_frame = heads.len() == begin;

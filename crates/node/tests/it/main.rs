@@ -2,4 +2,5 @@
 
 mod config;
 mod documentation;
+mod module_layers;
 mod tidy;

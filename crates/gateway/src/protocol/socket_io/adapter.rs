@@ -81,7 +81,7 @@ impl Adapter for SocketIo {
         self.engine.queued_bytes()
     }
 
-    /// The shard bounds the queue (`Shard::check_tail`).
+    /// The shard bounds the queue (`Shard::limit_unsent`).
     fn queue(&mut self, packet: Bytes) {
         self.engine.push_unbounded(Outgoing::Text(packet), &mut Vec::new());
     }

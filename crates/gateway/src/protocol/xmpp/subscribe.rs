@@ -46,8 +46,8 @@ impl Xmpp {
         let key = cx.services.registry.topic_key(session.app, &topic);
         // One more than the limit: the device does not choose `$everyone`.
         let most = cx.delivery.quotas().subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
-        let hears = cx.progress.topics.hears(key, cx.facts.slot);
-        if !hears && cx.progress.subscriptions.len() > most {
+        let is_subscribed = cx.progress.topics.is_subscribed(key, cx.facts.slot);
+        if !is_subscribed && cx.progress.subscriptions.len() > most {
             cx.count_over_subscriptions(session.app, most);
             return self.answer(cx, request, Answer::Refused(Refusal::TooManySubscriptions));
         }

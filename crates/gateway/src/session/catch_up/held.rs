@@ -91,7 +91,10 @@ impl CatchUp {
     /// more then. One that is offered again is let out all the same.
     pub(crate) fn holds(&self, id: NotificationId) -> bool {
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
-        self.held.iter().chain(of_recoveries).any(|dispatch| !dispatch.again && dispatch.message.id == id)
+        self.held
+            .iter()
+            .chain(of_recoveries)
+            .any(|dispatch| !dispatch.is_reoffered && dispatch.message.id == id)
     }
 
     /// Remembers that a held message goes out. False if a read brought it.
@@ -101,7 +104,8 @@ impl CatchUp {
             return true;
         };
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.topic == place.topic);
-        recovery
-            .is_none_or(|recovery| recovery.reach(place.position) && recovery.beside != Some(place.position))
+        recovery.is_none_or(|recovery| {
+            recovery.reach(place.position) && recovery.retained_at != Some(place.position)
+        })
     }
 }

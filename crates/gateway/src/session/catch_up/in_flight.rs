@@ -12,7 +12,7 @@ use super::{Brought, CatchUp, Paged};
 
 /// What a session had in flight.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum Outstanding {
     Wanted(Vec<Owed>),
     /// In the queue or out.
     Reading(Vec<Owed>),
@@ -42,18 +42,18 @@ impl CatchUp {
     /// What the session had in flight is sent before everything else.
     pub(crate) fn send_again(&mut self, owed: Vec<Owed>) {
         if !owed.is_empty() {
-            self.again = Again::Wanted(owed);
+            self.outstanding = Outstanding::Wanted(owed);
         }
     }
 
     /// Whether that is not read yet: until then nothing is written.
     pub(crate) fn awaits_again(&self) -> bool {
-        !matches!(self.again, Again::Read(_))
+        !matches!(self.outstanding, Outstanding::Read(_))
     }
 
     /// A message was in flight when the session went on: it is sent again, or was.
     pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
-        matches!(&self.again, Again::Read(found) if found.contains(&Owed { id, retained: false }))
+        matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&Owed { id, retained: false }))
     }
 
     /// A page that has to wait for what was in flight.
@@ -63,19 +63,19 @@ impl CatchUp {
 
     /// What of the messages in flight is still there; returned is which they are.
     pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
-        let Again::Reading(owed) = &self.again else { return HashSet::new() };
+        let Outstanding::Reading(owed) = &self.outstanding else { return HashSet::new() };
         let by_id: HashMap<NotificationId, &Arc<Message>> =
             messages.iter().map(|message| (message.id, message)).collect();
         let find = |owed: &Owed| {
             let message = Arc::clone(by_id.get(&owed.id)?);
-            Some(Paged { message, retained: owed.retained, by: Brought::Again })
+            Some(Paged { message, retained: owed.retained, by: Brought::ById })
         };
         let again: Vec<Paged> = owed.iter().filter_map(find).collect();
         let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();
         self.rest.retain(|paged| !found.contains(&paged.owed()));
         self.note_sent_by_name(&again);
         self.rest.splice(0..0, again);
-        self.again = Again::Read(found.clone());
+        self.outstanding = Outstanding::Read(found.clone());
         found
     }
 
@@ -95,11 +95,13 @@ impl CatchUp {
 
     /// Messages the client is owed that no log would bring again, and that the connection did not send.
     pub(crate) fn unsent(&self) -> Vec<Owed> {
-        let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
+        let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::ById);
         let rest = rest.map(Paged::owed);
-        match &self.again {
-            Again::Wanted(owed) | Again::Reading(owed) => owed.iter().copied().chain(rest).collect(),
-            Again::Read(_) => rest.collect(),
+        match &self.outstanding {
+            Outstanding::Wanted(owed) | Outstanding::Reading(owed) => {
+                owed.iter().copied().chain(rest).collect()
+            }
+            Outstanding::Read(_) => rest.collect(),
         }
     }
 }

@@ -35,7 +35,7 @@ impl CatchUp {
             Some(since) => {
                 messages.retain(|message| self.gaps.has(message));
                 self.gaps.close(since, next);
-                Brought::Again
+                Brought::ById
             }
             None => {
                 messages.retain(|message| !self.ended.brought(message));
@@ -80,7 +80,7 @@ impl CatchUp {
         }
         for paged in &mut self.rest {
             if paged.by == Brought::Page && !paged.retained && is_of(topic, &paged.message) {
-                paged.by = Brought::Again;
+                paged.by = Brought::ById;
             }
         }
         // What is held for the name's own read goes with it.
@@ -160,7 +160,7 @@ impl CatchUp {
         if self.log.is_none() {
             let after = self.after.max(self.heard).map_or(heard, Place::of);
             self.log = Some(after.max(heard).max(self.logged_to));
-            // Logs brought these before; what they bring now is remembered anew.
+            // Logs brought these before; what they bring now is remembered reread.
             self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
             self.logged.clear();
         }

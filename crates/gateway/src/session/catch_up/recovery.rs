@@ -19,13 +19,13 @@ pub(super) struct Recovery {
     pub(super) stage: Stage,
     pub(super) since: Option<Position>,
     /// The client named a position: it is told when that is done.
-    pub(super) told: bool,
+    pub(super) is_resumed: bool,
     pub(super) retained: bool,
     /// It was not read yet.
     pub(super) retained_due: bool,
     pub(super) complete: bool,
     pub(super) last: Option<Position>,
-    pub(super) beside: Option<Position>,
+    pub(super) retained_at: Option<Position>,
     /// What is retained is a copy: the message itself comes besides if it was published after the subscription.
     pub(super) copies: bool,
     pub(super) held: VecDeque<Arc<Dispatch>>,
@@ -38,7 +38,7 @@ pub(crate) struct Reached {
     /// Everything up to here.
     pub(crate) last: Option<Position>,
     /// Exactly this one: the retained message, of a log that was not read.
-    pub(crate) beside: Option<Position>,
+    pub(crate) retained_at: Option<Position>,
 }
 
 impl Recovery {
@@ -49,16 +49,16 @@ impl Recovery {
             Stage::Read if self.missed => self.since = self.read_on_from(),
             Stage::Read => {
                 self.stage = Stage::Done;
-                let (topic, complete, told) = (self.topic.clone(), self.complete, self.told);
-                let reached = Reached { last: self.last, beside: self.beside };
-                return Step::Recovered { topic, complete, told, index: self.index, reached };
+                let (topic, complete, is_resumed) = (self.topic.clone(), self.complete, self.is_resumed);
+                let reached = Reached { last: self.last, retained_at: self.retained_at };
+                return Step::Recovered { topic, complete, is_resumed, index: self.index, reached };
             }
             Stage::Done => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
                 // More came while the held ones went out, and was dropped.
                 None if self.missed => {
                     self.since = self.read_on_from();
-                    self.told = false;
+                    self.is_resumed = false;
                 }
                 None => return Step::Done,
             },
@@ -99,7 +99,7 @@ impl CatchUp {
         since: Option<Position>,
         new: bool,
     ) {
-        // One that names a position again starts anew. Not looked for otherwise: 1,000 topics may come
+        // One that names a position again starts reread. Not looked for otherwise: 1,000 topics may come
         // in one frame.
         if !new {
             self.recoveries.retain(|recovery| recovery.index != index);
@@ -110,12 +110,12 @@ impl CatchUp {
             topic,
             stage: Stage::Wanted,
             since,
-            told: since.is_some(),
+            is_resumed: since.is_some(),
             retained: new,
             retained_due: new,
             complete: true,
             last: None,
-            beside: None,
+            retained_at: None,
             copies: false,
             held: VecDeque::new(),
             missed: false,
@@ -167,7 +167,7 @@ impl CatchUp {
             let Some(place) = &message.topic else { continue };
             if *retained && recovery.since.is_none() {
                 // What was published between the subscription and this one was not read.
-                recovery.beside = Some(place.position).filter(|_| !recovery.copies);
+                recovery.retained_at = Some(place.position).filter(|_| !recovery.copies);
             } else {
                 recovery.reach(place.position);
             }

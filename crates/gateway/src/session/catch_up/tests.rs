@@ -93,14 +93,14 @@ fn what_was_missed_is_read_before_anything_goes_on() {
 fn what_was_passed_over_is_read_once_more() {
     // On a live connection, and on one that reads: then what is out is not what is wanted.
     let mut catch_up = CatchUp::live();
-    catch_up.read_anew(None, Vec::new(), message(0).id);
+    catch_up.reread(None, Vec::new(), message(0).id);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else {
         panic!("from the beginning")
     };
-    assert!(catch_up.is_anew());
-    catch_up.read_anew(None, Vec::new(), message(0).id);
-    assert!(!catch_up.is_anew());
+    assert!(catch_up.is_reread());
+    catch_up.reread(None, Vec::new(), message(0).id);
+    assert!(!catch_up.is_reread());
     assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else { panic!("once more") };
@@ -220,7 +220,7 @@ fn what_is_held_while_the_backlog_is_read_anew_comes_from_logs() {
     let mut catch_up = CatchUp::live();
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     catch_up.waits_for_room = false;
-    catch_up.read_anew(None, Vec::new(), message(9).id);
+    catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { heard, .. }) = catch_up.begin_read(Some(at(1))) else { panic!("a page") };
     assert!(Place::of(heard.expect("it was live")) < at(4));
@@ -354,7 +354,7 @@ fn what_a_name_left_out_of_logs_they_bring_when_it_ends() {
     assert_eq!(since, at(3));
     let paged = catch_up.take_log(vec![message(5), message(8)], Some(at(8)), None);
     assert_eq!(ids(&paged), [(5, false)]);
-    assert!(paged.iter().all(|paged| paged.by == Brought::Again) && catch_up.gaps().is_empty());
+    assert!(paged.iter().all(|paged| paged.by == Brought::ById) && catch_up.gaps().is_empty());
     // A connection that reads logs from before the gap does not bring it once more.
     next.gaps().restore(Vec::new());
     next.ended().restore(catch_up.ended().behind(at(1)));
@@ -372,11 +372,11 @@ fn a_backlog_that_is_read_anew_brought_what_its_pages_did() {
     // By wildcards it hears everything from 9 on; of names pages bring the rest.
     catch_up.hear_from(message(9).id);
     catch_up.take_page(page(&[2, 3], &[], true));
-    catch_up.read_anew(None, Vec::new(), message(9).id);
+    catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
     // One that had all its pages was offered everything.
     let mut live = CatchUp::live();
-    live.read_anew(None, Vec::new(), message(9).id);
+    live.reread(None, Vec::new(), message(9).id);
     assert_eq!(live.brought_by_name(&news, at(0), at(9), message(3).id), at(9));
 }
 
@@ -461,7 +461,7 @@ fn what_is_heard_from_the_log_in_on_pages_bring_too() {
     assert_eq!((after, own_topics, heard), (Some(message(2).id), own(), Some(message(4).id)));
     // What was passed over is wanted before the pages end: own topics are read on where pages stand.
     catch_up.take_page(page(&[6], &[], true));
-    catch_up.read_anew(None, own(), message(9).id);
+    catch_up.reread(None, own(), message(9).id);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after: None, heard, .. }) = catch_up.begin_read(None) else { panic!("anew") };
     assert_eq!(heard, Some(message(6).id));

@@ -70,7 +70,7 @@ impl Shard {
     }
 
     fn socket_io(&mut self, slot: u32) -> Option<&mut SocketIo> {
-        match self.connection(slot)?.talk.as_deref_mut()? {
+        match self.connection(slot)?.conversation.as_deref_mut()? {
             Conversation::SocketIo(socket_io) => Some(socket_io),
             _ => None,
         }
@@ -112,7 +112,7 @@ impl Shard {
         // Slots are indices of a slab: far fewer than 2^32.
         let session = u32::try_from(self.connections.insert(connection)).unwrap_or(u32::MAX);
         self.conversations.polled.by_sid.insert(sid, session);
-        self.begin_stranger(session);
+        self.admit_unauthenticated(session);
         self.await_socket_io(session);
         let (mut open, mut answer) = (Vec::with_capacity(128), Vec::with_capacity(512));
         engine_io::push_open(&mut open, &sid, true, &shared.config.socket_io.engine);
@@ -210,13 +210,13 @@ impl Shard {
     /// Ends a session without a socket once the last poll has its close packet, or no poll can receive one.
     pub(super) fn let_go(&mut self, session: u32) {
         let Some(connection) = self.connections.get(session as usize) else { return };
-        let is_said = match connection.talk.as_deref() {
+        let is_said = match connection.conversation.as_deref() {
             Some(Conversation::SocketIo(socket_io)) => socket_io.engine.is_gone(),
             _ => true,
         };
         let polls = connection.framing == Framing::Polling && connection.protocol != Protocol::Http;
         if polls && connection.phase == Phase::Closing && is_said {
-            self.doom(session, CloseReason::PeerClosed);
+            self.abort(session, CloseReason::PeerClosed);
         }
     }
 
@@ -274,5 +274,5 @@ impl Shard {
 fn begin_socket_io(connection: &mut Connection, socket_io: SocketIo) {
     connection.phase = Phase::AwaitToken;
     connection.deadline_tick = u32::MAX;
-    connection.talk = Some(Box::new(Conversation::SocketIo(socket_io)));
+    connection.conversation = Some(Box::new(Conversation::SocketIo(socket_io)));
 }

@@ -19,14 +19,14 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
-        let new = keys.iter().filter(|key| !self.sessions.topics.hears(**key, slot)).count();
+        let new = keys.iter().filter(|key| !self.sessions.topics.is_subscribed(**key, slot)).count();
         let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: the device does not choose `$everyone`.
         if new > 0 && connection.topics.len() + new > most + 1 {
             if let Some(over) = self.over_subscriptions(app, most) {
                 return Err((CloseReason::QuotaExceeded.as_str(), over.to_string()));
             }
-            let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            let text = format!("a device is_subscribed at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return Err(("too_many_topics", text));
         }
         let mut since: HashMap<Topic, Position> = since.into_iter().collect();

@@ -21,7 +21,7 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         let (config, is_tls) = (&*shared.config, connection.socket.is_tls());
         let opening = crate::protocol::adapter::Opening { config, framing, is_tls, now };
-        connection.talk = Conversation::open(protocol, &opening).map(Box::new);
+        connection.conversation = Conversation::open(protocol, &opening).map(Box::new);
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = now.tick_after(config.auth_timeout);
         self.converse(slot, |conversation, cx| conversation.handle_open(cx));
@@ -104,7 +104,7 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Closing {
             // The answer to ours.
-            return self.doom(slot, CloseReason::PeerClosed);
+            return self.abort(slot, CloseReason::PeerClosed);
         }
         // RFC 6455 §5.5.1: answered with the code received.
         let mut answer = Vec::new();

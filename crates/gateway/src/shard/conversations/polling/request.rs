@@ -96,7 +96,7 @@ impl Shard {
         let network = self.lifecycle.seats.client(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
         let peer = self.io.peers.get(slot);
-        let Some(connection) = self.release(slot) else { return };
+        let Some(connection) = self.take_connection(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.socket.into_parts() {
             // Fails only if it was not registered.
@@ -131,7 +131,7 @@ impl Shard {
     pub(super) fn answer_request(&mut self, slot: u32, answer: Vec<u8>, keeps: bool) {
         let deadline = self.now.tick_after(KEEP_ALIVE);
         if let Some(connection) = self.connection(slot) {
-            connection.talk = None;
+            connection.conversation = None;
         }
         self.send(slot, answer.into());
         if !keeps {
@@ -172,11 +172,11 @@ impl Shard {
     ) -> Option<At> {
         // A client of a session that showed a credential has shown it.
         let session = self.session_of(&request.sid);
-        if session.is_some_and(|session| self.is_alive(session) && !self.is_stranger(session)) {
-            self.end_stranger(slot);
+        if session.is_some_and(|session| self.is_alive(session) && !self.is_unauthenticated(session)) {
+            self.end_unauthenticated(slot);
         }
         let connection = self.connection(slot)?;
-        connection.talk = Some(Box::new(Conversation::PollingRequest(request)));
+        connection.conversation = Some(Box::new(Conversation::PollingRequest(request)));
         connection.phase = Phase::Open;
         connection.deadline_tick = deadline_tick;
         Some((slot, connection.generation))
@@ -186,7 +186,7 @@ impl Shard {
         &mut self,
         slot: u32,
     ) -> Option<&mut PollingRequest> {
-        match self.connection(slot)?.talk.as_deref_mut()? {
+        match self.connection(slot)?.conversation.as_deref_mut()? {
             Conversation::PollingRequest(request) => Some(request),
             _ => None,
         }
@@ -226,10 +226,10 @@ impl Shard {
     /// Whether the rest of a body is overdue.
     pub(crate) fn is_late_post(&self, slot: u32) -> bool {
         self.connections.get(slot as usize).is_some_and(|connection| {
-            let talk = connection.talk.as_deref();
+            let conversation = connection.conversation.as_deref();
             connection.deadline_tick <= self.now.tick
                 && matches!(
-                    talk,
+                    conversation,
                     Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. }))
                 )
         })
@@ -304,7 +304,7 @@ impl Shard {
         rest: &[u8],
     ) {
         if let Some(connection) = self.connection(slot) {
-            connection.talk = None;
+            connection.conversation = None;
         }
         let heard = self.ask_engine(session, |engine, _, _, out| engine.end_post(result, out));
         self.conversations.polled.ready.push(session);
@@ -339,7 +339,7 @@ impl Shard {
             self.begin_close(session, CloseReason::Drain);
             return self.begin_close(slot, CloseReason::Drain);
         }
-        self.doom(slot, CloseReason::Drain);
+        self.abort(slot, CloseReason::Drain);
     }
 
     /// A connection ends while it serves a session.

@@ -72,11 +72,11 @@ impl Shard {
     pub(super) fn take_over(&mut self, session: u32) {
         let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.probe.take()) else { return };
         let Some(probe) = self.at(slot, generation) else {
-            return self.doom(session, CloseReason::PeerReset);
+            return self.abort(session, CloseReason::PeerReset);
         };
         let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
         let framing = probe.framing;
-        if let Some(Conversation::PollingRequest(request)) = probe.talk.as_deref_mut() {
+        if let Some(Conversation::PollingRequest(request)) = probe.conversation.as_deref_mut() {
             request.kind = Kind::Moved(session);
         }
         self.lifecycle.seats.move_to(slot, session, &self.shared.clients);
@@ -87,7 +87,7 @@ impl Shard {
         self.set_protocol(session, protocol, framing);
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "a socket could not be registered");
-            return self.doom(session, CloseReason::Internal);
+            return self.abort(session, CloseReason::Internal);
         }
         // Bytes behind the last packet are read already; later ones are not.
         self.io.read_later(session);
@@ -98,14 +98,14 @@ impl Shard {
     pub(crate) fn settle_move(&mut self, slot: u32) -> u32 {
         let to = self.moved_to(slot);
         if to != slot {
-            self.doom(slot, CloseReason::PeerClosed);
+            self.abort(slot, CloseReason::PeerClosed);
         }
         to
     }
 
     /// The slot for which input of this one is.
     pub(crate) fn moved_to(&self, slot: u32) -> u32 {
-        match self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref()) {
+        match self.connections.get(slot as usize).and_then(|connection| connection.conversation.as_deref()) {
             Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
             _ => slot,
         }

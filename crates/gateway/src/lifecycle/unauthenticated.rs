@@ -1,23 +1,23 @@
 //! Connections that have not shown a valid credential yet: in the TLS handshake, before their request's head, before
 //! their token, and until their token is verified. Their number is bounded, and the oldest makes room for the newest, so
-//! that strangers cannot use up the descriptors of devices: a device shows its token within a round trip or two.
+//! that unauthenticated cannot use up the descriptors of devices: a device shows its token within a round trip or two.
 //!
 //! A refused connection that is only waited for is a stranger too. One that shows a valid token is no stranger any
 //! more, whatever becomes of its log-in. A session that polls is a stranger of its own; the connections of its requests
-//! are strangers as long as it is.
+//! are unauthenticated as long as it is.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Of a shard, oldest first.
 #[derive(Default)]
-pub(crate) struct Strangers {
-    /// Each slot with its number. Those that are no strangers any more stay here until they are passed.
+pub(crate) struct Unauthenticated {
+    /// Each slot with its number. Those that are no unauthenticated any more stay here until they are passed.
     order: VecDeque<(u32, u64)>,
     numbers: HashMap<u32, u64>,
     last: u64,
 }
 
-impl Strangers {
+impl Unauthenticated {
     pub(crate) fn insert(&mut self, slot: u32) {
         self.last += 1;
         self.numbers.insert(slot, self.last);
@@ -59,27 +59,27 @@ mod tests {
 
     #[test]
     fn the_oldest_that_is_still_a_stranger_goes_first() {
-        let mut strangers = Strangers::default();
+        let mut unauthenticated = Unauthenticated::default();
         for slot in 0..5 {
-            strangers.insert(slot);
+            unauthenticated.insert(slot);
         }
-        assert!(strangers.remove(0) && !strangers.remove(0));
-        strangers.remove(1);
-        strangers.insert(1); // another connection in the same slot
-        let order: Vec<_> = std::iter::from_fn(|| strangers.take_oldest()).collect();
+        assert!(unauthenticated.remove(0) && !unauthenticated.remove(0));
+        unauthenticated.remove(1);
+        unauthenticated.insert(1); // another connection in the same slot
+        let order: Vec<_> = std::iter::from_fn(|| unauthenticated.take_oldest()).collect();
         assert_eq!(order, [2, 3, 4, 1]);
-        assert_eq!((strangers.len(), strangers.order.len()), (0, 0));
+        assert_eq!((unauthenticated.len(), unauthenticated.order.len()), (0, 0));
     }
 
     #[test]
     fn those_that_showed_a_credential_leave_nothing_behind() {
-        let mut strangers = Strangers::default();
-        strangers.insert(0); // stays, in front of all
+        let mut unauthenticated = Unauthenticated::default();
+        unauthenticated.insert(0); // stays, in front of all
         for slot in 1..10_000 {
-            strangers.insert(slot);
-            strangers.remove(slot);
+            unauthenticated.insert(slot);
+            unauthenticated.remove(slot);
         }
-        assert_eq!(strangers.len(), 1);
-        assert!(strangers.order.len() <= 70, "{}", strangers.order.len());
+        assert_eq!(unauthenticated.len(), 1);
+        assert!(unauthenticated.order.len() <= 70, "{}", unauthenticated.order.len());
     }
 }

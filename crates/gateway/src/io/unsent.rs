@@ -14,19 +14,19 @@ const SLICES: usize = 64;
 
 /// Unsent bytes, in order. Every chunk ends at the end of a frame.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct Unsent {
     chunks: VecDeque<Bytes>,
     /// The sum of the chunks' lengths.
     bytes: usize,
     /// The first chunk lacks its beginning: it was sent.
     begun: bool,
     /// When bytes were last taken.
-    pub(crate) moved_tick: u32,
+    pub(crate) taken_tick: u32,
 }
 
-impl Tail {
+impl Unsent {
     pub(crate) fn new(now_tick: u32) -> Self {
-        Self { moved_tick: now_tick, ..Self::default() }
+        Self { taken_tick: now_tick, ..Self::default() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -66,7 +66,7 @@ impl Tail {
             }
         }
         if total > 0 {
-            self.moved_tick = now_tick;
+            self.taken_tick = now_tick;
         }
         Ok(total)
     }
@@ -98,25 +98,25 @@ mod tests {
 
     #[test]
     fn a_cut_keeps_what_was_begun() {
-        let mut tail = Tail::new(0);
-        tail.push_begun(Bytes::from_static(b"llo"));
-        tail.push(Bytes::from_static(b"world"));
-        tail.cut();
-        assert_eq!(tail.bytes(), 3);
-        tail.advance(3);
-        tail.push(Bytes::from_static(b"next"));
-        tail.cut();
-        assert!(tail.is_empty(), "nothing of it was sent");
+        let mut unsent = Unsent::new(0);
+        unsent.push_begun(Bytes::from_static(b"llo"));
+        unsent.push(Bytes::from_static(b"world"));
+        unsent.cut();
+        assert_eq!(unsent.bytes(), 3);
+        unsent.advance(3);
+        unsent.push(Bytes::from_static(b"next"));
+        unsent.cut();
+        assert!(unsent.is_empty(), "nothing of it was sent");
     }
 
     #[test]
     fn advancing_crosses_chunks() {
-        let mut tail = Tail::new(0);
+        let mut unsent = Unsent::new(0);
         for chunk in ["abc", "de", "fgh"] {
-            tail.push(Bytes::from_static(chunk.as_bytes()));
+            unsent.push(Bytes::from_static(chunk.as_bytes()));
         }
-        tail.advance(6);
-        assert_eq!(tail.bytes(), 2);
-        assert_eq!(tail.chunks.front().map(|chunk| &chunk[..]), Some(&b"gh"[..]));
+        unsent.advance(6);
+        assert_eq!(unsent.bytes(), 2);
+        assert_eq!(unsent.chunks.front().map(|chunk| &chunk[..]), Some(&b"gh"[..]));
     }
 }

@@ -11,12 +11,12 @@ use noroshi_types::Timestamp;
 const INTERVAL_MS: u64 = 1_000;
 
 #[derive(Default)]
-pub(crate) struct Sparing {
+pub(crate) struct LogThrottle {
     told_ms: AtomicU64,
     kept_back: AtomicU64,
 }
 
-impl Sparing {
+impl LogThrottle {
     /// How many were kept back, if this one is to be told.
     pub(crate) fn take(&self, now: Timestamp) -> Option<u64> {
         // A clock that was set back silences nothing.
@@ -35,8 +35,8 @@ mod tests {
 
     #[test]
     fn one_a_second_is_told_and_the_rest_counted() {
-        let sparing = Sparing::default();
-        let take = |now_ms| sparing.take(Timestamp(now_ms));
+        let log_throttle = LogThrottle::default();
+        let take = |now_ms| log_throttle.take(Timestamp(now_ms));
         assert_eq!([take(5_000), take(5_000), take(5_999)], [Some(0), None, None]);
         assert_eq!([take(6_000), take(6_001)], [Some(2), None]);
         assert_eq!(take(1_000), Some(1), "the clock was set back");

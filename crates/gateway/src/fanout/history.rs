@@ -21,7 +21,7 @@ use crate::wire::dispatch::Dispatch;
 const REMEMBERED: usize = 1 << 18;
 
 #[derive(Default)]
-pub(crate) struct Recent {
+pub(crate) struct OfferHistory {
     /// There are other nodes.
     is_kept: bool,
     seen: HashSet<u64, BuildHasherDefault<KeyHasher>>,
@@ -29,12 +29,12 @@ pub(crate) struct Recent {
     order: VecDeque<u64>,
 }
 
-impl Recent {
+impl OfferHistory {
     pub(crate) fn new(is_kept: bool) -> Self {
         Self { is_kept, ..Self::default() }
     }
 
-    /// A message was offered to a session; those of a topic are noted by [`Recent::note_topic`].
+    /// A message was offered to a session; those of a topic are noted by [`OfferHistory::note_topic`].
     pub(crate) fn note(&mut self, dispatch: &Dispatch, generation: u64, topic: Option<u32>) {
         if self.is_kept && topic.is_none() && dispatch.is_stored() {
             self.add(of_session(dispatch.message.id, generation));
@@ -66,7 +66,7 @@ impl Recent {
     pub(crate) fn is_known(&self, dispatch: &Dispatch, received: Received) -> bool {
         let Received { watermark, as_of, generation } = received;
         let id = dispatch.message.id;
-        dispatch.is_paged(watermark) || dispatch.again && (id <= as_of || self.has(id, generation))
+        dispatch.is_paged(watermark) || dispatch.is_reoffered && (id <= as_of || self.has(id, generation))
     }
 
     fn add(&mut self, number: u64) -> bool {
@@ -103,22 +103,22 @@ mod tests {
 
     #[test]
     fn a_session_and_a_topic_are_told_apart_and_the_oldest_forgotten() {
-        let mut recent = Recent::new(true);
-        assert!(recent.add(of_session(id(0), 7)) && !recent.add(of_session(id(0), 7)));
-        assert!(recent.has(id(0), 7) && !recent.has(id(0), 8) && !recent.has_topic(id(0)));
+        let mut history = OfferHistory::new(true);
+        assert!(history.add(of_session(id(0), 7)) && !history.add(of_session(id(0), 7)));
+        assert!(history.has(id(0), 7) && !history.has(id(0), 8) && !history.has_topic(id(0)));
         for number in 1..=REMEMBERED as u64 {
-            recent.add(of_topic(id(number)));
+            history.add(of_topic(id(number)));
         }
-        assert!(!recent.has(id(0), 7) && recent.has_topic(id(1)));
-        assert_eq!(recent.seen.len(), REMEMBERED);
+        assert!(!history.has(id(0), 7) && history.has_topic(id(1)));
+        assert_eq!(history.seen.len(), REMEMBERED);
     }
 
     #[test]
     fn a_node_alone_remembers_nothing() {
-        let mut recent = Recent::new(false);
+        let mut history = OfferHistory::new(false);
         let dispatch = Dispatch::for_tests();
-        recent.note(&dispatch, 1, None);
-        assert!(recent.note_topic(&dispatch.message) && recent.note_topic(&dispatch.message));
-        assert!(recent.seen.is_empty());
+        history.note(&dispatch, 1, None);
+        assert!(history.note_topic(&dispatch.message) && history.note_topic(&dispatch.message));
+        assert!(history.seen.is_empty());
     }
 }
