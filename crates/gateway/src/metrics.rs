@@ -354,14 +354,15 @@ impl Metrics {
 
 fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     match protocol {
-        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade
-        // completes.
+        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade completes.
         Protocol::Http => !matches!(framing, Framing::Events | Framing::GzipEvents),
         Protocol::Native => {
             framing.is_websocket() || matches!(framing, Framing::Events | Framing::GzipEvents)
         }
         Protocol::Mqtt | Protocol::Xmpp => framing.is_websocket() || framing == Framing::Stream,
         Protocol::SocketIo | Protocol::Echo => framing.is_websocket() || framing == Framing::Polling,
+        #[cfg(test)]
+        Protocol::Line => framing == Framing::Stream,
     }
 }
 

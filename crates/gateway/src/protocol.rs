@@ -4,7 +4,7 @@
 //! An adapter is a state machine without IO. It owns what its protocol remembers of a connection and pushes effects
 //! ([`effect::Effect`]), which the shard carries out (`crate::shard::conversations`). No file here names the shard.
 //!
-//! A new protocol touches:
+//! A new protocol (`line`, which only tests have, is the shortest one) touches:
 //! 1. its folder, `protocol/NAME/`, with the adapter;
 //! 2. one line in [`registry`];
 //! 3. its name in `wire::Protocol` (the label of metrics and logs), and in `wire::Speaks` if it has a TCP listener of its
@@ -21,6 +21,8 @@ pub(crate) mod credentials;
 pub(crate) mod echo;
 pub(crate) mod effect;
 pub(crate) mod legs;
+#[cfg(test)]
+mod line;
 pub(crate) mod mqtt;
 pub(crate) mod native;
 pub(crate) mod polling;

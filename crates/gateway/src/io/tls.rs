@@ -96,8 +96,9 @@ impl Acceptor {
         let by_protocol = self.in_use.load();
         match speaks {
             Speaks::Http => by_protocol.http.clone(),
-            Speaks::Mqtt => by_protocol.mqtt.clone(),
             Speaks::Xmpp => by_protocol.xmpp.clone(),
+            // Clients of other protocols name none.
+            _ => by_protocol.mqtt.clone(),
         }
     }
 }

@@ -100,7 +100,7 @@ macro_rules! protocols {
     };
 }
 
-// A new protocol: its folder, its name in `Protocol`, and a line here.
+// A new protocol: see the header of `crate::protocol`.
 protocols! { $
     Native: super::native::Native;
     Events: super::sse::Events;
@@ -109,6 +109,8 @@ protocols! { $
     PollingRequest: super::polling::PollingRequest;
     Xmpp: super::xmpp::Xmpp;
     Echo: super::echo::Echo;
+    #[cfg(test)]
+    Line: super::line::Line;
 }
 
 /// What the connections of single protocols share.

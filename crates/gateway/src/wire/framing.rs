@@ -15,16 +15,20 @@ pub(crate) enum Protocol {
     Xmpp,
     /// Of the conformance suite.
     Echo,
+    #[cfg(test)]
+    Line,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 6] = [
+    pub(crate) const ALL: [Protocol; 6 + cfg!(test) as usize] = [
         Protocol::Http,
         Protocol::Native,
         Protocol::Mqtt,
         Protocol::SocketIo,
         Protocol::Xmpp,
         Protocol::Echo,
+        #[cfg(test)]
+        Protocol::Line,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -35,6 +39,8 @@ impl Protocol {
             Protocol::SocketIo => "socketio",
             Protocol::Xmpp => "xmpp",
             Protocol::Echo => "echo",
+            #[cfg(test)]
+            Protocol::Line => "line",
         }
     }
 }
@@ -109,6 +115,8 @@ pub enum Speaks {
     Http,
     Mqtt,
     Xmpp,
+    #[cfg(test)]
+    Line,
 }
 
 impl Speaks {
@@ -118,6 +126,8 @@ impl Speaks {
             Speaks::Http => None,
             Speaks::Mqtt => Some(Protocol::Mqtt),
             Speaks::Xmpp => Some(Protocol::Xmpp),
+            #[cfg(test)]
+            Speaks::Line => Some(Protocol::Line),
         }
     }
 }

@@ -6,9 +6,9 @@ use noroshi_protocol::mqtt::{Subscription as Held, TopicFilter};
 use noroshi_store::Leave;
 use noroshi_types::{CloseReason, Topic};
 
-use super::job::Task;
 use super::session::{ParkedSession, Progress, owed};
 use super::stored::StoredSession;
+use super::task::Task;
 use super::will::{self, When};
 use super::{Mqtt, service};
 use crate::protocol::context::Context;

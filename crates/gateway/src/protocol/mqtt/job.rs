@@ -1,29 +1,24 @@
 //! What an MQTT client asks of the store: publications, and subscriptions that outlast its connection. The jobs of one
 //! connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a shard at once. What a client
-//! published before it left is published all the same. The exception is a message that has to be published exactly once
-//! and whose job did not start: a client whose session lasts sends it again, since it got no answer.
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a shard
+//! at once. What a client published before it left is published all the same. The exception is a message that has to be
+//! published exactly once and whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::{FutureExt, join_all};
-use noroshi_delivery::rules::AppRules;
-use noroshi_delivery::{Delivery, Error};
-use noroshi_protocol::mqtt::{
-    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
-};
-use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Share};
-use noroshi_types::{CloseReason, Message, NotificationId, Request as Publication, Target, Topic};
+use futures_util::future::FutureExt;
+use noroshi_delivery::Delivery;
+use noroshi_store::{Error as StoreError, Leave};
+use noroshi_types::CloseReason;
 
-use super::final_write::FinalWrite;
 use super::session::owed;
 use super::stored::StoredSession;
-use super::subscribe::share;
-use super::{Mqtt, Request, scan, service};
+use super::task::{Job, Outcome, Task, share};
+use super::{Mqtt, Request, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
 use crate::protocol::requests::{Completed, Outside, PendingRequests, Turn};
@@ -35,103 +30,6 @@ use crate::session::registry::Session;
 const QUEUED_MAX: usize = 256;
 /// Bytes of their publications.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
-
-#[derive(Debug)]
-pub(crate) enum Task {
-    Publish {
-        request: Box<Publication>,
-        clears: bool,
-        answer: Option<Answer>,
-    },
-    Subscribe {
-        request: SubscribeRequest,
-        lasts: bool,
-        /// The rules that allowed it.
-        rules: Option<Arc<AppRules>>,
-        /// The shared subscriptions that the client has when the job starts.
-        had: Vec<Share>,
-    },
-    Unsubscribe {
-        request: UnsubscribeRequest,
-        lasts: bool,
-        /// Messages of its shares that the client has not confirmed when the job starts: it still confirms them.
-        held: Vec<NotificationId>,
-    },
-    /// Joins the shared subscriptions of a session that continues, with the QoS that was granted.
-    Join {
-        shares: Vec<(Share, u8)>,
-    },
-    /// The client leaves shared subscriptions without UNSUBSCRIBE.
-    LeaveShares {
-        what: Leave,
-        held: Vec<NotificationId>,
-    },
-    /// Ends the durable subscriptions of an earlier session. `write`: if the session ends with its connection.
-    Forget {
-        topics: Vec<Topic>,
-        write: Option<FinalWrite>,
-    },
-    /// Stores the session of a connection that is over.
-    Store {
-        session: Box<StoredSession>,
-        write: FinalWrite,
-    },
-    /// Ends durable subscriptions that were made for a client that got no answer.
-    Undo {
-        topics: Vec<Topic>,
-    },
-    /// Reads the retained messages of the topics that these filters match, of those accepted up to an id.
-    Retained {
-        filters: Vec<Box<str>>,
-        up_to: NotificationId,
-    },
-}
-
-impl Task {
-    fn bytes(&self) -> usize {
-        match self {
-            Task::Publish { request, .. } => request.data.as_ref().map_or(0, |data| data.as_str().len()),
-            _ => 0,
-        }
-    }
-}
-
-/// How a task ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Published {
-        answer: Option<Answer>,
-        result: Result<(), PublishRefused>,
-    },
-    Subscribed {
-        request: SubscribeRequest,
-        lasts: bool,
-        rules: Option<Arc<AppRules>>,
-        /// The durable and the shared subscriptions that are new.
-        made: Vec<Topic>,
-        joined: Vec<Share>,
-    },
-    Unsubscribed {
-        request: UnsubscribeRequest,
-    },
-    Forgotten,
-    Retained(Result<Vec<Arc<Message>>, StoreError>),
-    /// The session's shared subscriptions are over the app's limits.
-    OverQuota,
-    /// A defect: the client gets no answer.
-    Failed,
-}
-
-/// A task with what it needs.
-struct Job {
-    services: Arc<Services>,
-    delivery: Arc<Delivery>,
-    session: Arc<Session>,
-    task: Task,
-    /// What the store has of the session afterwards.
-    stored: Option<StoredSession>,
-    expiry_s: u32,
-}
 
 /// The result of a job.
 pub(crate) struct Done {
@@ -371,241 +269,6 @@ fn run_all(services: &Arc<Services>, delivery: &Arc<Delivery>, session: Arc<Sess
             Job { services, delivery, session, task, stored: None, expiry_s: 0 }.carry_out().await;
         }
     });
-}
-
-impl Job {
-    async fn carry_out(self) -> Outcome {
-        let Self { services, delivery, session, task, stored, expiry_s } = self;
-        let (delivery, session) = (&delivery, &*session);
-        // It continues from what the device's connection before writes.
-        if !matches!(task, Task::Publish { .. } | Task::Retained { .. }) {
-            let writes = service(&services).sessions.final_writes();
-            writes.wait_for_earlier(session.device_key, session.address.generation).await;
-        }
-        match task {
-            Task::Publish { request, clears, answer } => {
-                let result = publish(delivery, session, *request, clears).await;
-                Outcome::Published { answer, result }
-            }
-            Task::Subscribe { mut request, lasts, rules, had } => {
-                let stored = join_shares(delivery, session, &mut request, expiry_s, stored).await;
-                let joined = request.shares().filter_map(|(filter, _)| share(filter));
-                let mut joined: Vec<Share> = joined.filter(|share| !had.contains(share)).collect();
-                let mut made = Vec::new();
-                if lasts && let Err(refused) = subscribe(delivery, session, &request, stored, &mut made).await
-                {
-                    request.refuse(|_| Some(refused));
-                    unsubscribe(delivery, session, &std::mem::take(&mut made)).await;
-                    let joined = std::mem::take(&mut joined);
-                    if !joined.is_empty()
-                        && let Err(error) =
-                            leave_shares(delivery, session, Leave::Shares(joined), Vec::new()).await
-                    {
-                        tracing::warn!(%error, "could not undo shared subscriptions that were refused");
-                        return Outcome::Failed;
-                    }
-                }
-                Outcome::Subscribed { request, lasts, rules, made, joined }
-            }
-            Task::Join { shares } => {
-                if let Err(error) = join(delivery, session, shares, expiry_s).await {
-                    if matches!(error, Error::Store(StoreError::Limit(_))) {
-                        return Outcome::OverQuota;
-                    }
-                    tracing::warn!(%error, "could not restore a session's shared subscriptions; closing its connection");
-                    return Outcome::Failed;
-                }
-                Outcome::Forgotten
-            }
-            Task::LeaveShares { what, held } => {
-                if let Err(error) = leave_shares(delivery, session, what, held).await {
-                    tracing::warn!(%error, "could not report that a member of shared subscriptions left");
-                }
-                Outcome::Forgotten
-            }
-            Task::Unsubscribe { request, lasts, held } => {
-                let shares: Vec<Share> = request.filters().filter_map(share).collect();
-                if !shares.is_empty()
-                    && let Err(error) = leave_shares(delivery, session, Leave::Shares(shares), held).await
-                {
-                    tracing::warn!(%error, "could not end shared subscriptions; closing the connection");
-                    return Outcome::Failed;
-                }
-                if lasts {
-                    let topics: Vec<Topic> = request.filters().filter_map(|filter| filter.topic()).collect();
-                    forget(delivery, session, &topics, stored.map(|stored| stored.encode())).await;
-                }
-                Outcome::Unsubscribed { request }
-            }
-            Task::Forget { topics, write } => {
-                forget(delivery, session, &topics, None).await;
-                drop(write);
-                Outcome::Forgotten
-            }
-            Task::Undo { topics } => {
-                unsubscribe(delivery, session, &topics).await;
-                Outcome::Forgotten
-            }
-            Task::Store { session: stored, write } => {
-                // Another node that has the device by now writes for itself.
-                let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
-                if !is_elsewhere
-                    && let Err(error) =
-                        delivery.store().keep_session(session.num, Some(stored.encode())).await
-                {
-                    tracing::warn!(%error, "could not save a session's position; its client may receive messages again");
-                }
-                drop(write);
-                Outcome::Forgotten
-            }
-            Task::Retained { filters, up_to } => {
-                Outcome::Retained(scan::scan(&services, delivery, session, &filters, up_to).await)
-            }
-        }
-    }
-}
-
-pub(super) async fn publish(
-    delivery: &Arc<Delivery>,
-    session: &Session,
-    request: Publication,
-    clears: bool,
-) -> Result<(), PublishRefused> {
-    let store = delivery.store();
-    if clears && let Target::Topic(topic) = &request.target {
-        store.delete_retained(session.app, topic).await.map_err(|_| PublishRefused::Unavailable)?;
-    }
-    match delivery.publish_as_root(session.app, request, None).await {
-        Ok(_) => Ok(()),
-        Err(Error::Store(StoreError::Limit(_)) | Error::OverQuota(_)) => Err(PublishRefused::OverQuota),
-        Err(error) => {
-            tracing::debug!(%error, "a client's publication was not accepted");
-            Err(PublishRefused::Unavailable)
-        }
-    }
-}
-
-/// Makes the durable subscriptions of a request and stores the session. `made` has the new ones, also if others fail.
-async fn subscribe(
-    delivery: &Arc<Delivery>,
-    session: &Session,
-    request: &SubscribeRequest,
-    stored: Option<StoredSession>,
-    made: &mut Vec<Topic>,
-) -> Result<(), SubscribeRefused> {
-    let (store, now) = (delivery.store(), delivery.clock().now());
-    let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
-    let held = match delivery.admit_subscriptions(session.app, &session.device, &topics).await {
-        Ok(held) => held,
-        Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),
-        Err(error) => {
-            tracing::warn!(%error, "could not check the quota of a subscription");
-            return Err(SubscribeRefused::Unavailable);
-        }
-    };
-    // Together, so that they are one commit.
-    let all =
-        join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
-    delivery.device_changed(session.app, &session.device);
-    let is_new = |(topic, result): (&Topic, &Result<bool, StoreError>)| {
-        matches!(result, Ok(true)).then(|| topic.clone())
-    };
-    made.extend(topics.iter().zip(&all).filter_map(is_new));
-    let refused = |error: StoreError| match error {
-        StoreError::Limit(_) => SubscribeRefused::OverQuota,
-        error => {
-            tracing::warn!(%error, "could not store a subscription");
-            SubscribeRefused::Unavailable
-        }
-    };
-    for result in all {
-        result.map_err(refused)?;
-    }
-    held.settle();
-    let stored = stored.map(|stored| stored.encode());
-    store.keep_session(session.num, stored).await.map_err(refused)
-}
-
-/// Makes the shared subscriptions of a request, or refuses all of them. Returns what to store of the session, without those
-/// that were refused.
-async fn join_shares(
-    delivery: &Delivery,
-    session: &Session,
-    request: &mut SubscribeRequest,
-    expiry_s: u32,
-    mut stored: Option<StoredSession>,
-) -> Option<StoredSession> {
-    let asked = request.shares().filter_map(|(filter, qos)| Some((share(filter)?, qos as u8)));
-    let shares: Vec<(Share, u8)> = asked.collect();
-    if shares.is_empty() {
-        return stored;
-    }
-    let refused = match join(delivery, session, shares, expiry_s).await {
-        Ok(()) => return stored,
-        Err(Error::Store(StoreError::Limit(_))) => SubscribeRefused::OverQuota,
-        Err(error) => {
-            tracing::warn!(%error, "could not make a shared subscription");
-            SubscribeRefused::Unavailable
-        }
-    };
-    if let Some(stored) = &mut stored {
-        let new: Vec<TopicFilter> = request.shares().map(|(filter, _)| filter.clone()).collect();
-        stored.subscriptions.retain(|held| !new.contains(&held.filter));
-    }
-    request.refuse(|filter| filter.share().map(|_| refused));
-    stored
-}
-
-async fn join(
-    delivery: &Delivery,
-    session: &Session,
-    shares: Vec<(Share, u8)>,
-    expiry_s: u32,
-) -> Result<(), Error> {
-    let (app, device, generation) = (session.app, session.num, session.address.generation);
-    delivery.join_shares(JoinShares { app, device, shares, generation, expiry_s }).await
-}
-
-async fn leave_shares(
-    delivery: &Delivery,
-    session: &Session,
-    what: Leave,
-    held: Vec<NotificationId>,
-) -> Result<(), Error> {
-    let (device, generation) = (session.num, session.address.generation);
-    delivery.leave_shares(session.app, LeaveShares { device, generation, what, held }).await
-}
-
-/// Ends durable subscriptions. `stored` becomes what the store has of the session.
-pub(super) async fn forget(
-    delivery: &Arc<Delivery>,
-    session: &Session,
-    topics: &[Topic],
-    stored: Option<Vec<u8>>,
-) {
-    let store = delivery.store();
-    // The session ended: the store keeps nothing of it.
-    if stored.is_none()
-        && delivery.has_shares(session.app)
-        && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
-    {
-        tracing::warn!(%error, "could not end a session's shared subscriptions; the leader ends them when the session expires");
-    }
-    unsubscribe(delivery, session, topics).await;
-    let failed = store.keep_session(session.num, stored).await.err();
-    if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
-        tracing::warn!(%error, "could not save what is left of a session");
-    }
-}
-
-async fn unsubscribe(delivery: &Arc<Delivery>, session: &Session, topics: &[Topic]) {
-    let store = delivery.store();
-    let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
-    let failed = join_all(all).await.into_iter().find_map(Result::err);
-    delivery.device_changed(session.app, &session.device);
-    if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
-        tracing::warn!(%error, "could not remove the durable subscriptions of a session");
-    }
 }
 
 /// A job ended after its connection: the client got no answer. New subscriptions end before anything else is written.

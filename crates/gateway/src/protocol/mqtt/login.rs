@@ -10,11 +10,10 @@ use noroshi_protocol::mqtt::{
 use noroshi_store::Share;
 use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
-use super::job::Task;
 use super::publish::data_bytes_max;
 use super::session::{ParkedSession, ParkedSessions};
 use super::stored::StoredSession;
-use super::subscribe::share;
+use super::task::{Task, share};
 use super::will::{self, When};
 use super::{Mqtt, Request, origin, send, service};
 use crate::protocol::context::Context;

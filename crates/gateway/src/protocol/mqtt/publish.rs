@@ -1,11 +1,8 @@
 //! What a client publishes: a notification to a topic, if the app allows it.
 
-use std::time::Duration;
+use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused};
 
-use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos};
-use noroshi_types::{JsonText, Push, Request as Provided, Target, Topic, Ttl, Urgency, When, limits};
-
-use super::job::Task;
+use super::task::{Published, Task};
 use super::{Mqtt, Request, origin};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
@@ -15,40 +12,6 @@ use crate::protocol::effect::Effect;
 /// of 4 KiB.
 pub(super) const fn data_bytes_max(payload_bytes_max: usize) -> usize {
     payload_bytes_max.saturating_mul(2).saturating_add(512)
-}
-
-/// A publication in the terms of a provider's request.
-pub(crate) struct Published {
-    pub(crate) topic: Topic,
-    pub(crate) data: JsonText,
-    pub(crate) qos: Qos,
-    pub(crate) retain: bool,
-    pub(crate) has_payload: bool,
-    pub(crate) expiry_s: Option<u32>,
-}
-
-impl Published {
-    /// The second value: whether to delete the topic's retained message first ([MQTT-3.3.1-6]).
-    pub(crate) fn request(self) -> (Provided, bool) {
-        // Without an expiry it is stored for the longest time possible.
-        let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
-        let clears = self.retain && !self.has_payload;
-        let request = Provided {
-            target: Target::Topic(self.topic),
-            // At most once: for connected devices only.
-            when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },
-            ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
-            urgency: Urgency::Normal,
-            waits_for_use: false,
-            collapse_key: None,
-            retain: self.retain && !clears,
-            notification: None,
-            data: Some(self.data),
-            push: Push::default(),
-            trace: None,
-        };
-        (request, clears)
-    }
 }
 
 impl Mqtt {

@@ -9,7 +9,7 @@ use noroshi_protocol::mqtt::{
 use noroshi_types::rule::Action;
 
 use super::Mqtt;
-use super::publish::Published;
+use super::task::Published;
 use crate::protocol::context::Context;
 use crate::protocol::effect::Reply;
 use crate::session::operation::{Operation, name_bytes};

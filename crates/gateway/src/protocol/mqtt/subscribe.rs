@@ -11,7 +11,7 @@ use noroshi_protocol::mqtt::{
 use noroshi_store::{Leave, Place, Share};
 use noroshi_types::{CloseReason, Topic};
 
-use super::job::Task;
+use super::task::{Task, share};
 use super::{Mqtt, Request};
 use crate::protocol::adapter::Adapter as _;
 use crate::protocol::context::Context;
@@ -179,10 +179,4 @@ fn end_names(cx: &mut Context<'_>, topics: Vec<Topic>, ending: &[(Topic, Place)]
 
 fn names_of(request: &UnsubscribeRequest) -> Vec<Topic> {
     request.filters().filter_map(TopicFilter::topic).collect()
-}
-
-/// What a shared subscription shares.
-pub(super) fn share(filter: &TopicFilter) -> Option<Share> {
-    let (name, filter) = filter.share()?;
-    Some(Share { name: name.into(), filter: filter.into() })
 }

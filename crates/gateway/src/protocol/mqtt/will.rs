@@ -9,9 +9,8 @@ use noroshi_types::rule::Action;
 use noroshi_types::{Timestamp, Topic};
 
 use super::final_write::FinalWrite;
-use super::job;
-use super::publish::Published;
 use super::session::Due;
+use super::task::{self, Published};
 use crate::protocol::services::Services;
 use crate::session::registry::{Holder, Registry, Session};
 use crate::session::topic_rules::TopicRules;
@@ -52,7 +51,7 @@ fn forget_session(
             if still_holds(&of_job, &services.registry, &session).await
                 && !is_elsewhere(&of_job, &session).await
             {
-                job::forget(&of_job, &session, &topics, None).await;
+                task::forget(&of_job, &session, &topics, None).await;
             }
             drop(write);
         });
@@ -94,7 +93,7 @@ pub(super) fn publish(
         if is_withheld {
             return count_withheld(&services, true);
         }
-        if let Err(refused) = job::publish(&of_job, &session, request, clears).await {
+        if let Err(refused) = task::publish(&of_job, &session, request, clears).await {
             tracing::debug!(?refused, "a will was not published");
         }
     });
