@@ -1,4 +1,7 @@
-//! What the gateway counts. Counters of a label are looked up once, at the start.
+//! Metrics of the gateway. Counters of a label are looked up once, at the start.
+//!
+//! May use [`crate::wire`]. Every layer above counts through [`Metrics`]; a shard collects a turn's counts in a
+//! [`Tally`].
 
 use crate::wire::deflate::DeflateTotals;
 use std::time::Duration;
@@ -299,7 +302,7 @@ impl Metrics {
         &self.by_protocol[protocol as usize][framing.index()]
     }
 
-    /// Sockets of devices: those that have said what they speak.
+    /// Sockets of devices whose protocol is known.
     pub(crate) fn device_connections(&self) -> usize {
         let of_devices = Protocol::ALL.into_iter().filter(|protocol| *protocol != Protocol::Http);
         let gauges = of_devices.flat_map(|protocol| &self.by_protocol[protocol as usize]);
@@ -335,7 +338,7 @@ impl Metrics {
         self.parked_bytes.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Sessions without a connection had to make room.
+    /// Parked sessions were evicted.
     pub(crate) fn count_evicted(&self, protocol: Protocol, count: usize) {
         if count > 0 {
             let labels = ProtocolLabels { protocol: protocol.as_str() };
@@ -363,7 +366,7 @@ fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     }
 }
 
-/// Counted for a turn and added to the metrics at its end.
+/// Counts of one turn, added to the metrics at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) frames_in: u64,
@@ -374,7 +377,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the counts to the metrics, and begins anew.
+    /// Adds the counts to the metrics and resets them.
     pub(crate) fn settle(&mut self, metrics: &Metrics) {
         let tally = std::mem::take(self);
         for (counter, count) in [

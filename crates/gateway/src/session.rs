@@ -34,7 +34,7 @@ use topic_index::TopicIndex;
 use verification::Verifications;
 use wildcard::Wildcards;
 
-/// The sessions of one shard, beside what its connections own.
+/// The sessions of one shard, without what its connections own.
 #[derive(Default)]
 pub(crate) struct Sessions {
     pub(crate) topics: TopicIndex,

@@ -17,7 +17,8 @@ use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
 
-/// Carried out in order, after the method of the adapter has returned.
+/// The shard carries effects out in order, after the method of the adapter has returned. It drops those of a connection
+/// that closes meanwhile, unless they concern others.
 pub(crate) enum Effect {
     /// Send bytes behind the messages that are marked for the connection.
     Send(Bytes),
@@ -68,6 +69,7 @@ pub(crate) enum Effect {
         durable: bool,
         retained: Option<bool>,
     },
+    /// End subscriptions of the connection.
     Unsubscribe(Vec<Topic>),
     /// Deliver messages of all topics that a filter matches.
     AddFilter(Box<str>),
@@ -79,10 +81,11 @@ pub(crate) enum Effect {
     Confirm(Vec<NotificationId>),
     /// The client's window has room again.
     MakeRoom,
-    /// Go on with the backlog.
+    /// Continue with the backlog.
     Advance,
     /// Read the backlog again, behind a message or from its beginning.
     Reread(Option<NotificationId>),
+    /// The device is in use, or not.
     SetPresence(Presence),
     /// Replace the session's token. Outcome: [`Reply::Renewed`].
     RenewToken {
@@ -90,7 +93,7 @@ pub(crate) enum Effect {
         request: Box<dyn Operation>,
     },
 
-    /// Go on behind the effects before this one. Outcome: [`Reply::Continue`].
+    /// Continue behind the effects before this one. Outcome: [`Reply::Continue`].
     Continue(Box<dyn Operation>),
 
     /// A stanza for another session of this shard.
@@ -105,6 +108,7 @@ pub(crate) enum Effect {
     BeginGzip,
     /// The client sends nothing, so TCP has to find out if it vanished.
     DetectVanishedPeer,
+    /// Send a comment on an event stream.
     SendKeepAlive,
     /// Answer in HTTP instead of an event stream.
     RefuseInHttp(Box<HttpRefusal>),
@@ -115,7 +119,7 @@ pub(crate) enum Effect {
     WakeAt(u64),
     /// What the engine of a polling session asks for.
     Engine(Output),
-    /// The engine's outputs are complete: the slot ends if nothing is left to be said.
+    /// The engine's outputs are complete: the slot of a closed session ends if nothing remains to be sent.
     EngineSettled,
     /// Queue a packet for the next poll, behind the messages that are marked.
     Queue(Outgoing),
@@ -126,14 +130,12 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Whether it is carried out after the end of the connection too.
+    /// Whether it concerns others too, so that it is carried out also if the connection closes meanwhile.
     pub(crate) fn outlives_connection(&self) -> bool {
         matches!(
             self,
-            Effect::Send(_)
-                | Effect::Engine(_)
+            Effect::Engine(_)
                 | Effect::EngineSettled
-                | Effect::Queue(_)
                 | Effect::PollReady
                 | Effect::EndLegs(_)
                 | Effect::RemoveFilter(_)

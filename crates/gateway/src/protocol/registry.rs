@@ -100,7 +100,7 @@ macro_rules! protocols {
     };
 }
 
-// A new protocol: its folder, its name in `Protocol`, and a line here.
+// A new protocol: see the header of `crate::protocol`.
 protocols! { $
     Native: super::native::Native;
     Events: super::sse::Events;

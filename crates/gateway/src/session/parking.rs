@@ -2,7 +2,7 @@
 //!
 //! A device has at most one entry. A [`Lot`] bounds the number of its entries and their bytes. A full lot evicts the
 //! oldest entry of the app that holds the most bytes, so no app evicts an entry of an app that holds less than itself.
-//! The protocols decide what an entry is and what follows from its end ([`crate::protocol::mqtt::session`], [`crate::protocol::xmpp`]).
+//! The protocols decide what an entry is and what follows from its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! Topic filters with wildcards that connections of one shard subscribe to. A topic message is compared with
-//! the filters of its app, each distinct one once, however many connections have it.
+//! Topic filters with wildcards of one shard's connections. A topic message is compared with the filters of its app,
+//! each distinct one once, however many connections have it.
 //!
-//! Filters are few where topics are many: a connection has at most some tens
-//! (`mqtt::WILDCARDS_MAX`), and devices of one app share them.
+//! Filters are few where topics are many: a connection has at most some tens (`mqtt::WILDCARDS_MAX`), and devices of
+//! one app share them.
 
 use hashbrown::{HashMap, HashSet};
 use noroshi_protocol::mqtt::filter_matches;
@@ -35,7 +35,7 @@ impl Wildcards {
         }
     }
 
-    /// Adds the connections that hear a topic by a wildcard.
+    /// Adds the connections whose filters match a topic.
     pub(crate) fn matching(&self, app: AppId, name: &str, slots: &mut Vec<u32>) {
         let Some(filters) = self.by_app.get(&app) else { return };
         for (_, subscribers) in filters.iter().filter(|(filter, _)| filter_matches(filter, name)) {

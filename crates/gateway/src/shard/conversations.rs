@@ -15,6 +15,7 @@ use noroshi_protocol::ws::Input;
 use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
 
 use super::Shard;
+use super::connection::Connection;
 use super::mailbox::Reply as Mailed;
 use super::shared::Shared;
 use crate::fanout::mail::Mail;
@@ -110,12 +111,19 @@ impl Shard {
             self.flush(slot);
         }
         let mut effects = self.conversations.buffers.pop().unwrap_or_default();
-        let called = self.split(slot, &mut effects).and_then(|(conversation, mut cx)| {
-            let mut stateless = Conversation::stateless(cx.facts.protocol, cx.facts.framing);
-            let conversation = conversation.or(stateless.as_mut())?;
-            Some(call(conversation, &mut cx))
+        let due = |connection: &Connection| (connection.ping_tick, connection.deadline_tick);
+        let before = self.connections.get(slot as usize).map(due);
+        let called = self.split(slot, &mut effects).and_then(|(stored, mut cx)| match stored {
+            Some(conversation) => Some(call(conversation, &mut cx)),
+            None => {
+                let made = Conversation::stateless(cx.facts.protocol, cx.facts.framing);
+                made.map(|mut conversation| call(&mut conversation, &mut cx))
+            }
         });
         self.carry_out(slot, extent, effects);
+        if self.connections.get(slot as usize).map(due) != before {
+            self.arm(slot);
+        }
         called
     }
 
@@ -299,7 +307,6 @@ impl Shard {
             return self.feed_probe(slot, input);
         }
         self.converse(slot, |conversation, cx| conversation.handle_message(cx, input));
-        self.arm(slot);
     }
 
     /// What follows on the socket is TLS.

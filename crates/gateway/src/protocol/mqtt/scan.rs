@@ -18,17 +18,17 @@ use super::service;
 use crate::protocol::services::Services;
 use crate::session::registry::Session;
 
-/// Pages that the node reads at once: one more than one, so that a large app's page does not hold up all others.
+/// Pages that the node reads at once: two, so that a large app's page does not delay all others.
 pub(crate) const PAGES_AT_ONCE: usize = 2;
 /// Retained messages for one SUBSCRIBE.
 const MESSAGES_MAX: usize = 1_000;
-/// Of their contents.
+/// Bytes of their contents.
 const BYTES_MAX: usize = 4 << 20;
 /// Topics that one page looks at: about a millisecond of a reader.
 const PAGE_TOPICS: usize = 1_000;
 const PAGE_MESSAGES: usize = 256;
 
-/// In the order of the topics' names.
+/// Reads the retained messages that filters match, in the order of the topics' names.
 pub(super) async fn scan(
     services: &Services,
     delivery: &Delivery,
@@ -52,7 +52,7 @@ pub(super) async fn scan(
             };
             let any_of = wanted.clone();
             let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
-            // Closed never: it lives as long as the gateway.
+            // Never closed: it lives as long as the gateway.
             let turn = service(services).scan_pages.acquire().await;
             let page = store.retained_page(page, Arc::new(matches)).await?;
             drop(turn);
@@ -70,7 +70,7 @@ pub(super) async fn scan(
             }
             let present = services.registry.device(session.device_key);
             if present.is_none_or(|present| present.address != session.address) {
-                return Ok(found); // nobody waits for it
+                return Ok(found); // the client is gone
             }
         }
     }
@@ -86,7 +86,7 @@ fn content_bytes(message: &Message) -> usize {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Range {
     from: String,
-    /// None: to the last.
+    /// None: up to the last name.
     until: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Range {
     }
 }
 
-/// The least text that is above all texts with this beginning; none if there is none. UTF-8 sorts by code points.
+/// The least text above all texts with this prefix, if there is one. UTF-8 sorts by code points.
 fn successor(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
@@ -115,7 +115,7 @@ fn successor(prefix: &str) -> Option<String> {
     None
 }
 
-/// Ranges that hold every name which one of the filters matches, each name in one of them.
+/// Disjoint ranges that contain every name which one of the filters matches.
 fn ranges(filters: &[Box<str>]) -> Vec<Range> {
     let mut ranges = Vec::with_capacity(filters.len());
     for filter in filters {
@@ -126,7 +126,7 @@ fn ranges(filters: &[Box<str>]) -> Vec<Range> {
             ranges.push(Range::name(parent));
         }
     }
-    // By `from`, and of those the widest first.
+    // By `from`, the widest first.
     ranges.sort_by(|a, b| {
         a.from.cmp(&b.from).then_with(|| match (&a.until, &b.until) {
             (None, None) => std::cmp::Ordering::Equal,
@@ -135,7 +135,7 @@ fn ranges(filters: &[Box<str>]) -> Vec<Range> {
             (Some(a), Some(b)) => b.cmp(a),
         })
     });
-    // Two of them lie apart, or one holds the other.
+    // Two ranges are disjoint, or one contains the other.
     ranges.dedup_by(|later, earlier| earlier.until.as_ref().is_none_or(|until| later.from < *until));
     ranges
 }

@@ -138,7 +138,7 @@ impl ParkedSessions {
         Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
     }
 
-    /// Whether a session of the app that is not here has ended, where no other node could have had it. A connection of
+    /// Whether a session of the app that is not parked here has ended, if no other node could have had it. A connection of
     /// an earlier process ended at the latest when this one began.
     pub(crate) fn has_ended(&self, app: AppId, stored: &StoredSession, now: Timestamp) -> bool {
         let inner = self.0.lock();
@@ -166,7 +166,7 @@ impl ParkedSessions {
         self.0.lock().lot.remove(device_key)
     }
 
-    /// An app is gone.
+    /// An app was deleted.
     pub(crate) fn forget_app(&self, app: AppId) {
         let mut inner = self.0.lock();
         inner.lot.remove_app(app);

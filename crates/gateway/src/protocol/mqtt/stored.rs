@@ -12,8 +12,8 @@ use noroshi_types::NotificationId;
 /// that nodes of the version before can continue most sessions.
 const VERSION: u8 = 2;
 const VERSION_OWED: u8 = 3;
-/// Messages that a session owes in addition to those behind [`StoredSession::since`]: twice what may be in flight, and what topics retain.
-/// Further retained messages are left out.
+/// Messages that a session owes in addition to those behind [`StoredSession::since`]: twice what may be in flight, and
+/// retained messages. Further retained messages are left out.
 pub(crate) const OWED_MAX: usize = 1_024;
 const RETAINED: u8 = 1;
 /// With the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.

@@ -1,11 +1,11 @@
-//! Sessions whose connections broke and that a client may resume (XEP-0198 §5), at most one for each device. A
-//! [`Lot`] bounds them; each is kept for as long as its client was told.
+//! Sessions whose connections broke and that a client may resume (XEP-0198 §5), at most one for each device. A [`Lot`]
+//! bounds them; each is kept for the time that its client was promised.
 //!
-//! They are memory of this node. A client whose session is lost with it (a restart, another node) begins a new one,
-//! and its inbox then brings what was not confirmed.
+//! They live in this node's memory. A client whose session is lost (a restart, another node) begins a new one, and its inbox
+//! then delivers what was not confirmed.
 //!
-//! Invariant: only the holder that left a session takes it up. A device that was revoked, deleted and made again, or
-//! given to another user since then finds nothing.
+//! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or given to
+//! another user since then finds nothing.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Parking {
         Self(Mutex::new(Lot::new(capacity)))
     }
 
-    /// Keeps a session for `time`. Returns how many sessions had to make room.
+    /// Keeps a session for `time`. Returns how many sessions were evicted for it.
     pub(crate) fn park(
         &self,
         device: Key,
@@ -52,7 +52,7 @@ impl Parking {
         self.0.lock().insert(device, app, now.saturating_add(time), bytes, parked).len()
     }
 
-    /// The topics of the session with this id, if it is this device's and framed like this. The session stays.
+    /// The topics of the session with this id, if it belongs to this device and has this framing. The session stays.
     pub(crate) fn topics(
         &self,
         device: Key,
@@ -63,17 +63,17 @@ impl Parking {
         let mut lot = self.0.lock();
         expire(&mut lot, now);
         let parked = lot.get(device).filter(|parked| parked.suspended.id() == id)?;
-        // What is kept is framed already.
+        // The stanzas that it holds are framed already.
         (parked.suspended.framing() == framing).then(|| parked.topics.clone())
     }
 
-    /// Whether `holder` may take up the session with this id.
+    /// Whether `holder` may resume the session with this id.
     pub(crate) fn is_held_by(&self, device: Key, id: &str, holder: Holder) -> bool {
         let lot = self.0.lock();
         lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder)
     }
 
-    /// The session with this id, if it is this holder's.
+    /// Takes the session with this id, if it belongs to this holder.
     pub(crate) fn take(&self, device: Key, id: &str, holder: Holder, now: Timestamp) -> Option<Parked> {
         let mut lot = self.0.lock();
         expire(&mut lot, now);
@@ -87,12 +87,12 @@ impl Parking {
         self.0.lock().remove(device);
     }
 
-    /// An app is gone.
+    /// An app was deleted.
     pub(crate) fn forget_app(&self, app: AppId) {
         self.0.lock().remove_app(app);
     }
 
-    /// Drops what is over. Returns how many sessions are left, and their bytes.
+    /// Drops expired sessions. Returns how many remain, and their bytes.
     pub(crate) fn expire(&self, now: Timestamp) -> (usize, usize) {
         let mut lot = self.0.lock();
         expire(&mut lot, now);
@@ -116,7 +116,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const HOLDER: Holder = Holder { num: DeviceNum(1), user_key: 3, token_version: 1 };
 
-    /// A session of a device, broken right after it began to count.
+    /// A session whose connection broke right after it began to count stanzas.
     fn parked(number: u8) -> Parked {
         let config = Config::new("localhost");
         let random = |bytes: &mut [u8]| bytes.fill(number);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_kept_for_its_time_and_given_to_its_holder_once() {
+    fn a_session_is_kept_for_its_time_and_resumed_once_by_its_holder() {
         let parking = Parking::new(Capacity { entries_max: 9, bytes_max: usize::MAX });
         let id = parked(1).suspended.id().to_owned();
         parking.park(7, AppId(1), parked(1), Timestamp(0), MINUTE);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_one() {
+    fn a_device_has_one_parked_session() {
         let parking = Parking::new(Capacity { entries_max: 9, bytes_max: usize::MAX });
         for number in 0..3 {
             assert_eq!(parking.park(7, AppId(1), parked(number), Timestamp(0), MINUTE), 0);

@@ -1,8 +1,8 @@
-//! Engine.IO sessions that poll: GETs and POSTs of other connections stand for their stream, until the session upgrades to
-//! a WebSocket.
+//! Engine.IO sessions that poll: GETs and POSTs of other connections carry their packets, until the session upgrades to a
+//! WebSocket.
 //!
 //! The GETs and POSTs arrive on connections of their own ([`request`]), one of which may become the session's WebSocket
-//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::polling`].
+//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::legs`].
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,7 @@ use crate::wire::{Framing, Protocol};
 mod request;
 mod upgrade;
 
-/// As the consumer API has them (`api::origin`).
+/// The same as in the consumer API (`api::origin`).
 const CORS: [Header<'_>; 2] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"),
@@ -42,7 +42,7 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 }
 
 impl Shard {
-    /// A session; `None` if the system has no randomness.
+    /// A new session. `None` if the system has no randomness.
     fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
         let shared = self.shared.clone();
         let (shard, now_ms, number) = (self.index, self.now.ms, shared.next_number());
@@ -133,7 +133,7 @@ impl Shard {
             .take(rate, now_ms)
     }
 
-    /// Lets the session's engine take one input, and does what follows.
+    /// Passes one input to the session's engine and carries out the effects.
     fn ask_engine<R>(
         &mut self,
         session: u32,
@@ -152,7 +152,7 @@ impl Shard {
         self.socket_io(session)?.legs.as_deref_mut()
     }
 
-    /// Who opened a session that began with polling.
+    /// The client that opened a session which began with polling.
     pub(crate) fn opener(&mut self, session: u32) -> Option<ClientNetwork> {
         self.legs(session)?.opener
     }
@@ -198,7 +198,7 @@ impl Shard {
     fn end_session(&mut self, session: u32, reason: CloseReason) {
         let connection = self.connections.get(session as usize).filter(|connection| connection.is_alive());
         let Some(framing) = connection.map(|connection| connection.framing) else { return };
-        // The client said good-bye in a packet; its WebSocket still has to be closed (RFC 6455 §7.1.1).
+        // The client closed the session in a packet; its WebSocket still needs a close frame (RFC 6455 §7.1.1).
         if framing.is_websocket() && reason.websocket_code().is_none() {
             let mut frame = Vec::new();
             ws::push_close(&mut frame, 1_000, "");
@@ -229,11 +229,11 @@ impl Shard {
             answer::push_payload(&mut answer, payload, &headers(keeps));
             self.answer_request(slot, answer, keeps);
         }
-        // There may be more, which waited for this.
+        // Further messages may have waited for this.
         self.advance(session);
     }
 
-    /// Answers polls with what came for their sessions in this turn, and reads on where a request waits.
+    /// Answers polls with what their sessions received in this turn, and continues with requests that wait.
     pub(crate) fn answer_polls(&mut self) {
         for session in std::mem::take(&mut self.conversations.polled.ready) {
             self.guard(Some(session), |shard| {
@@ -270,7 +270,7 @@ impl Shard {
     }
 }
 
-/// The connection has a session of Engine.IO from here on, and waits for CONNECT.
+/// From here on the connection has a session of Engine.IO and waits for CONNECT.
 fn begin_socket_io(connection: &mut Connection, socket_io: SocketIo) {
     connection.phase = Phase::AwaitToken;
     connection.deadline_tick = u32::MAX;

@@ -1,9 +1,9 @@
-//! The GETs and POSTs that stand for the stream of a session, and the connections they come on: a client keeps those and
-//! uses them again. While one serves a request it has an [`PollingRequest`], between requests it has nothing. A request that came to
-//! another shard than its session's moves there, socket and all, and stays.
+//! The GETs and POSTs of a session that polls, and the connections they arrive on. A client keeps those connections and uses
+//! them again. While one serves a request it has a [`PollingRequest`]; between requests it has nothing. A request that
+//! arrives at another shard than its session's moves there with its socket, and stays.
 //!
-//! Bounds: what came behind a request is kept up to the size of a head until that is answered; a body is read packet by
-//! packet, and what is incomplete is all that is held of it.
+//! Bounds: bytes behind a request are kept up to the size of a head until the request is answered. A body is read packet by
+//! packet, and only an incomplete packet is held.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::route::EngineRequest;
 use crate::wire::{Framing, Protocol};
 
-/// How long a connection may rest between two requests: longer than a client is silent that polls.
+/// How long a connection may be idle between two requests: longer than a client that polls is silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 const PREFLIGHT: &str = "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: *\r\n\
@@ -43,7 +43,7 @@ impl Shard {
     ) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.socket.has_unsent() {
-            // The last answer is not taken yet: nobody who heard it asks so early.
+            // The client has not received the last answer yet, so it cannot ask again.
             return self.begin_close(slot, CloseReason::BadMessage);
         }
         let keeps = request.keeps;
@@ -91,7 +91,7 @@ impl Shard {
         }
     }
 
-    /// Gives the socket to the shard that has the session.
+    /// Moves the socket to the shard that has the session.
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
         let network = self.lifecycle.seats.client(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
@@ -110,7 +110,7 @@ impl Shard {
         self.mailbox().left();
     }
 
-    /// Keeps what came behind a request until that is answered. False, and closed, if it is too much.
+    /// Keeps bytes behind a request until that is answered. False, and the connection closes, if they are too many.
     fn keep_pipelined(&mut self, slot: u32, bytes: &[u8]) -> bool {
         let head_bytes = self.shared.config.head.head_bytes;
         let Some(connection) = self.connection(slot) else { return false };
@@ -155,7 +155,7 @@ impl Shard {
         self.answer_request(slot, answer, keeps);
     }
 
-    /// Whether it served a request and waits for the next one, of which nothing came.
+    /// Whether it served a request and has received nothing of the next one.
     pub(crate) fn is_idle_between_polls(&self, slot: u32) -> bool {
         self.connections.get(slot as usize).is_some_and(|connection| {
             let began = connection.opening.as_ref().is_some_and(|opening| !opening.head.is_empty());
@@ -163,14 +163,14 @@ impl Shard {
         })
     }
 
-    /// The connection serves a session from here on.
+    /// From here on the connection serves a session.
     pub(super) fn begin_polling_request(
         &mut self,
         slot: u32,
         request: PollingRequest,
         deadline_tick: u32,
     ) -> Option<At> {
-        // Whoever speaks for a session that showed a credential has shown it.
+        // A client of a session that showed a credential has shown it.
         let session = self.session_of(&request.sid);
         if session.is_some_and(|session| self.is_alive(session) && !self.is_unauthenticated(session)) {
             self.end_unauthenticated(slot);
@@ -196,7 +196,7 @@ impl Shard {
         let session = self.session_of(&sid);
         let asked = session.and_then(|session| self.ask_engine(session, Session::handle_post));
         if let Err(error) = asked.unwrap_or(Err(RequestError::UnknownSid)) {
-            return self.refuse_request(slot, error, false); // its body is not read
+            return self.refuse_request(slot, error, false); // the body is not read
         }
         let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes, begun: false };
         let deadline = self.now.tick_after(self.shared.config.body_first_byte_timeout);
@@ -207,7 +207,7 @@ impl Shard {
         }
     }
 
-    /// The first bytes of a body leave the time for the whole of it.
+    /// The first bytes of a body extend the deadline to that of the whole body.
     fn note_begun(&mut self, slot: u32, bytes: &[u8]) {
         let config = &self.shared.config;
         let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
@@ -265,7 +265,7 @@ impl Shard {
         *left_bytes -= body.len();
         let left_bytes = *left_bytes;
         let Some(session) = self.session_of(&sid) else {
-            return self.refuse_request(slot, RequestError::UnknownSid, false); // it ended meanwhile
+            return self.refuse_request(slot, RequestError::UnknownSid, false); // the session ended meanwhile
         };
         let mut on = |packet: Packet<'_>| self.handle_posted(session, packet);
         let result = match decoder.feed(body, payload_bytes_max, &mut on) {
@@ -311,7 +311,7 @@ impl Shard {
         if !self.is_alive(slot) || (keeps && !self.keep_pipelined(slot, rest)) {
             return;
         }
-        // It may be over by what the body said; its slot is kept until the turn's end.
+        // The body may have ended the session; its slot stays until the end of the turn.
         let heard = heard.unwrap_or_else(|| {
             let ended = self.connections.get(session as usize).and_then(|session| session.close_reason);
             match ended {
@@ -329,8 +329,7 @@ impl Shard {
         }
     }
 
-    /// The node ends, and with it a connection that is no device's own: the session that it serves is told so
-    /// on it.
+    /// The node ends, and with it a connection that belongs to no device: the session that it serves is closed over it.
     pub(crate) fn drain_http(&mut self, slot: u32) {
         let sid = match self.polling_request(slot) {
             Some(PollingRequest { sid, kind: Kind::Poll, .. }) => Some(*sid),

@@ -1,5 +1,5 @@
-//! The move of a polling session to a WebSocket: one that probes on a connection of its own takes the session over when
-//! the client says so, and its socket becomes the session's.
+//! The upgrade of a polling session to a WebSocket: a WebSocket on a connection of its own probes the session and takes it
+//! over when the client asks for it. Its socket becomes the session's.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::{Framing, Protocol};
 
-/// A WebSocket has to take its session over within this time, as in the JavaScript server.
+/// Time for a WebSocket to take its session over; the same as in the JavaScript server.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Shard {
@@ -68,7 +68,7 @@ impl Shard {
         }
     }
 
-    /// The WebSocket that probed is the session's.
+    /// The WebSocket that probed becomes the session's.
     pub(super) fn take_over(&mut self, session: u32) {
         let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.probe.take()) else { return };
         let Some(probe) = self.at(slot, generation) else {
@@ -89,12 +89,12 @@ impl Shard {
             tracing::warn!(%error, "a socket could not be registered");
             return self.abort(session, CloseReason::Internal);
         }
-        // What came with the last packet is read already; what came since is not.
+        // Bytes behind the last packet are read already; later ones are not.
         self.io.read_later(session);
         self.advance(session);
     }
 
-    /// The slot that has what belonged to this one; where it is another, this one is over.
+    /// The slot that has this one's socket. If it is another, this one ends.
     pub(crate) fn settle_move(&mut self, slot: u32) -> u32 {
         let to = self.moved_to(slot);
         if to != slot {
@@ -103,7 +103,7 @@ impl Shard {
         to
     }
 
-    /// The slot that what comes on this one is for.
+    /// The slot for which input of this one is.
     pub(crate) fn moved_to(&self, slot: u32) -> u32 {
         match self.connections.get(slot as usize).and_then(|connection| connection.conversation.as_deref()) {
             Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
