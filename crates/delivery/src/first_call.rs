@@ -5,7 +5,7 @@
 //!                                └────────► notices ─► topic `$maintenance`
 //! ```
 //!
-//! Reading order: [`shared`], `notices`. Whether data of the device itself is still current is [`crate::freshness`].
+//! Reading order: [`shared`], `notices`. Whether data of the device itself is still current is decided by `freshness`.
 //!
 //! How old an answer may be: on the node that changed a definition, not at all; on others, as long as a bus message takes
 //! and, if one was lost, ten seconds.

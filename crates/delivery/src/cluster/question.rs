@@ -60,7 +60,7 @@ impl Questions {
         for (epoch, question) in questions {
             let (number, answer) = self.open();
             asked.numbers.push(number);
-            frames.push((epoch, Frame::from(&Record::Ask { number, question }).into_bytes()));
+            frames.push((epoch, Frame::from(&Record::Question { number, question }).into_bytes()));
             answers.push(answer);
         }
         let until = tokio::time::Instant::now() + self.timeout;
