@@ -226,12 +226,12 @@ fn answer(peers: &Peers, question: Question) -> Answer {
 
 /// Devices and users that the directory names for this node, but that have no session here.
 #[derive(Default)]
-pub(crate) struct Absent {
+pub(crate) struct AbsentKeys {
     /// Guards the list only.
     keys: Mutex<Vec<SessionKey>>,
 }
 
-impl Absent {
+impl AbsentKeys {
     pub(crate) fn add(&self, keys: impl Iterator<Item = SessionKey>) {
         let mut known = self.keys.lock();
         let room = ABSENT_MAX.saturating_sub(known.len());

@@ -17,10 +17,10 @@ use noroshi_types::{AppId, CampaignId, Outcome, PushService, TraceContext};
 use tokio::sync::{mpsc, watch};
 
 use super::answers::AnswerCollector;
-use super::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
-use super::in_flight::{Held, PendingRecipients};
+use super::finisher::{BatchResult, PAUSE_MAX, PAUSE_MIN};
+use super::in_flight::{BatchLease, PendingRecipients};
 use super::pipeline::Pipeline;
-use super::recipient::{Due, Source, prepare, push_id};
+use super::recipient::{DuePush, Source, prepare, push_id};
 use super::settlement::{Sent, Settlement};
 use super::token_health::{Rate, Realm};
 use super::{lease, publication};
@@ -38,7 +38,7 @@ const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct BatchRunner {
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) ready: mpsc::Sender<Ready>,
+    pub(crate) ready: mpsc::Sender<BatchResult>,
     pub(crate) drain: watch::Receiver<bool>,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct BatchRunner {
 pub(crate) struct LeasedBatch {
     pub(crate) batch: Batch,
     pub(crate) recipients: Arc<PendingRecipients>,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<BatchLease>,
     pub(crate) taken: Instant,
     /// When the rate of its campaign allows it. Latencies count from then.
     pub(crate) turn: Option<Instant>,
 }
 
 /// The work of a batch in the store.
-enum Found {
+enum FoundWork {
     Source(Source),
     /// The work was deleted, and the batch is finished.
     Ended,
@@ -80,7 +80,7 @@ impl BatchRunner {
     }
 
     /// Refuses all recipients of a batch that no sender can send.
-    async fn set_aside(&self, batch: &Batch, held: &Arc<Held>) {
+    async fn set_aside(&self, batch: &Batch, held: &Arc<BatchLease>) {
         let recipients = batch.recipients.len();
         tracing::error!(
             batch = batch.id.0,
@@ -101,10 +101,10 @@ impl BatchRunner {
             return self.give_up(&batch, &held);
         }
         let source = match self.source(&batch, &held).await {
-            Found::Source(source) => source,
-            Found::Ended => return,
+            FoundWork::Source(source) => source,
+            FoundWork::Ended => return,
             // A sender of another version may know the work. Freed at once, this node would take it again.
-            Found::Nothing => {
+            FoundWork::Nothing => {
                 let lease = Lease { batch: batch.id, until: held.until() };
                 lease::uncount(&self.pipeline, lease);
                 return self.end(&batch, &held);
@@ -135,19 +135,19 @@ impl BatchRunner {
     }
 
     /// Whether no other node can be sending the batch. A node with a store of its own ignores the lease.
-    fn may_send(&self, held: &Held) -> bool {
+    fn may_send(&self, held: &BatchLease) -> bool {
         !self.pipeline.config.shared || held.is_ours()
     }
 
     /// Frees the batch before anything was sent.
-    fn give_up(&self, batch: &Batch, held: &Held) {
+    fn give_up(&self, batch: &Batch, held: &BatchLease) {
         self.end(batch, held);
         let lease = Lease { batch: batch.id, until: held.until() };
         lease::give_back(&self.pipeline, lease, Renewal::Returned);
     }
 
     /// Leaves the batch to the next take.
-    fn end(&self, batch: &Batch, held: &Held) {
+    fn end(&self, batch: &Batch, held: &BatchLease) {
         if held.is_lost() {
             self.pipeline.metrics.batches_lost.inc();
         }
@@ -159,7 +159,7 @@ impl BatchRunner {
         batch: Batch,
         source: &Source,
         recipients: Vec<PushRecipient>,
-        (pending, held, since): (Arc<PendingRecipients>, Arc<Held>, Instant),
+        (pending, held, since): (Arc<PendingRecipients>, Arc<BatchLease>, Instant),
     ) {
         let now = self.pipeline.context.now();
         let mut settlement = Settlement::new(&batch);
@@ -197,7 +197,7 @@ impl BatchRunner {
     /// Adds trace contexts for push services, if configured.
     fn add_trace(
         &self,
-        due: &mut [Due],
+        due: &mut [DuePush],
         span: Option<&Open>,
         calls: &[Option<Open>],
         kept: Option<TraceContext>,
@@ -227,9 +227,9 @@ impl BatchRunner {
     async fn hand_over(
         &self,
         batch: &Batch,
-        held: &Held,
+        held: &BatchLease,
         sent: &[Sent],
-        due: Vec<Due>,
+        due: Vec<DuePush>,
         collector: &Arc<AnswerCollector>,
         trace: Option<TraceId>,
     ) -> bool {
@@ -241,7 +241,7 @@ impl BatchRunner {
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
         let (all, mut count, mut slot) = (sent, 0, self.pipeline.compute.acquire().await);
-        for (index, (sent, Due { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
+        for (index, (sent, DuePush { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
             slot.yield_if_used().await;
             if !self.may_send(held) {
                 self.report_sent(batch, &all[..count], trace);
@@ -279,28 +279,34 @@ impl BatchRunner {
         }
     }
 
-    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished, trace: Option<TraceId>) {
+    async fn finish(
+        &self,
+        batch: &Batch,
+        held: &Arc<BatchLease>,
+        finished: Finished,
+        trace: Option<TraceId>,
+    ) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Closed only when the node stops: the batch is sent again after its next start.
         let (of, service) = (subject(batch.work), batch.service);
-        let ready = Ready { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
+        let ready = BatchResult { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
             self.pipeline.in_flight.end(batch.id);
         }
     }
 
-    async fn source(&self, batch: &Batch, held: &Arc<Held>) -> Found {
+    async fn source(&self, batch: &Batch, held: &Arc<BatchLease>) -> FoundWork {
         match batch.work {
             Work::Notification(id) => {
                 let Some(found) = self.read(|| self.pipeline.context.store.push_content(batch.app, id)).await
                 else {
-                    return Found::Nothing;
+                    return FoundWork::Nothing;
                 };
                 let Some(found) = found else {
                     self.finish_all(batch, held, Outcome::Cancelled, None).await;
-                    return Found::Ended;
+                    return FoundWork::Ended;
                 };
                 let fields = Fields {
                     notification_id: Some(id),
@@ -315,11 +321,11 @@ impl BatchRunner {
                 };
                 let once = found.expires_at <= found.sent_at;
                 let content = Arc::new(Content::new(fields));
-                Found::Source(Source::Notification { content, once, trace: found.trace })
+                FoundWork::Source(Source::Notification { content, once, trace: found.trace })
             }
             Work::Campaign(id) => {
                 let plan = self.plan(batch.app, id).await;
-                plan.map_or(Found::Nothing, |plan| Found::Source(Source::Campaign(plan)))
+                plan.map_or(FoundWork::Nothing, |plan| FoundWork::Source(Source::Campaign(plan)))
             }
         }
     }
@@ -345,7 +351,7 @@ impl BatchRunner {
     async fn finish_all(
         &self,
         batch: &Batch,
-        held: &Arc<Held>,
+        held: &Arc<BatchLease>,
         outcome: Outcome,
         reason: Option<&'static str>,
     ) {

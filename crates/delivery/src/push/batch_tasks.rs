@@ -7,7 +7,7 @@ use noroshi_store::{Batch, Lease};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::batch::{BatchRunner, LeasedBatch};
-use super::in_flight::Held;
+use super::in_flight::BatchLease;
 use super::{lease, take};
 
 pub(super) struct BatchTasks {
@@ -21,7 +21,7 @@ impl BatchTasks {
     }
 
     /// Starts the task of a batch.
-    pub(super) fn start(&mut self, batch: Batch, held: Held) {
+    pub(super) fn start(&mut self, batch: Batch, held: BatchLease) {
         let pipeline = &self.runner.pipeline;
         let receipt: Option<Receipt> = held.receipt().cloned();
         let lease = Lease { batch: batch.id, until: batch.leased_until };

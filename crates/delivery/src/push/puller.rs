@@ -12,7 +12,7 @@ use noroshi_types::{AppId, BatchId, Lane, PushService, Timestamp};
 
 use super::batch_tasks::BatchTasks;
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
-use super::in_flight::{Held, Room};
+use super::in_flight::{BatchLease, Room};
 use super::metrics::ParcelFate;
 use super::pipeline::Pipeline;
 use super::take::TAKE_MAX;
@@ -107,7 +107,7 @@ async fn start(tasks: &mut BatchTasks, received: Vec<Received>, room: &Room) {
         let batches: Vec<_> = ours.iter().map(|one| one.batch.clone()).collect();
         metrics.count_taken(&batches);
         for Pulled { batch, receipt } in ours {
-            tasks.start(batch, Held::new(until, ends, Some(receipt)));
+            tasks.start(batch, BatchLease::new(until, ends, Some(receipt)));
         }
     }
     lease::done(&pipeline, done);

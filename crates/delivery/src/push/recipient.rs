@@ -28,7 +28,7 @@ impl Source {
 }
 
 /// A push for one recipient.
-pub(super) struct Due {
+pub(super) struct DuePush {
     pub(super) token: PushToken,
     pub(super) content: Arc<Content>,
     /// The trace context for the push service.
@@ -42,7 +42,7 @@ pub(super) fn prepare(
     source: &Source,
     recipient: PushRecipient,
     now: Timestamp,
-) -> Option<(Sent, Due)> {
+) -> Option<(Sent, DuePush)> {
     let device = recipient.num;
     if recipient.suspect {
         settlement.part(Outcome::PushTokenSuspect, None, device);
@@ -94,7 +94,7 @@ pub(super) fn prepare(
     let realm = (batch.app, token.service, token.environment);
     Some((
         Sent { device, token_at: recipient.token_at, realm, expires_at },
-        Due { token, content, trace: None },
+        DuePush { token, content, trace: None },
     ))
 }
 

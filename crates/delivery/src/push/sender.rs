@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::batch::BatchRunner;
 use super::batch_tasks::BatchTasks;
 use super::finisher::{self, PAUSE_MAX, PAUSE_MIN};
-use super::in_flight::Held;
+use super::in_flight::BatchLease;
 use super::pipeline::Pipeline;
 use super::take::{self, Next, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest};
 use super::{lease, puller};
@@ -199,7 +199,7 @@ impl Sender {
                 lease::give_back(self.pipeline(), lease, Renewal::Returned);
                 continue;
             }
-            let held = Held::new(batch.leased_until, ends, None);
+            let held = BatchLease::new(batch.leased_until, ends, None);
             self.tasks.start(batch, held);
         }
         Ok(if full { Next::Now } else { Next::At(next_due) })

@@ -50,11 +50,11 @@ impl Usage {
         if !app_quotas.counts.is_due() {
             return if app_quotas.counts.is_counted() { Ok(()) } else { Err(Error::Overloaded) };
         }
-        let (wanted, noted) = (app_quotas.counts.wanted(), app_quotas.counts.begin());
+        let (wanted, start) = (app_quotas.counts.wanted(), app_quotas.counts.begin());
         match self.context.store.usage(app_quotas.app(), &wanted, self.context.now()).await {
-            Ok(counted) => app_quotas.counts.end(&noted, &counted),
+            Ok(counted) => app_quotas.counts.end(&start, &counted),
             Err(error) => {
-                app_quotas.counts.fail(noted.began.elapsed());
+                app_quotas.counts.fail(start.began.elapsed());
                 return Err(error.into());
             }
         }
