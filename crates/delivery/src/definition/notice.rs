@@ -1,4 +1,6 @@
 //! A maintenance notice: a time window in which something does not work, and the text for it.
+//!
+//! Owns the rules, the stored form, and the state at a moment. [`crate::first_call`] shows and publishes notices. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
-//! The tasks of batches in flight. The sender and the puller start them.
+//! The tasks of batches in flight.
+//!
+//! The sender and the puller start tasks; both use the same bounds (`in_flight`) and end together at the drain.
 
 use std::time::Instant;
 

@@ -1,4 +1,7 @@
 //! Push credentials: sealed into the store, opened at the start, handed to the connection pools, and tested.
+//!
+//! A credential that cannot be opened is reported and its pushes wait. Only the pools get the secrets.
+//! Other nodes reload an app's credentials after a record, and at intervals.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! What one recipient of a batch gets: a push, or an outcome without one. Pure.
+//! What one recipient of a batch gets: a push, or an outcome without one.
+//!
+//! Checks token, quiet hours, variant and expiry, and renders the content. Pure: `batch` reads the recipient and sends.
 
 use std::sync::Arc;
 

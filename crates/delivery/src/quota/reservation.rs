@@ -1,4 +1,6 @@
 //! Reserved room of an app: it counts as used until it is settled or released.
+//!
+//! A reservation is granted as a whole or refused. Callers settle it after the commit; dropping it releases the room.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! Which member of a group is next, and what becomes of copies that a member has not confirmed. Pure.
+//! Which member of a group is next, and what becomes of copies that a member has not confirmed.
+//!
+//! Pure: `members` provides connections and unconfirmed copies.
 
 use std::collections::{HashMap, HashSet};
 

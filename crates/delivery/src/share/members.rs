@@ -1,4 +1,7 @@
 //! Members that can get a message now: who is connected, and who has room.
+//!
+//! Asks the sessions of all nodes who is connected, and the store how many copies a member has not confirmed. Reports
+//! members whose node cannot report the end of their connection.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

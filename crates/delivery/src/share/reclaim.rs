@@ -1,5 +1,7 @@
-//! Copies that members did not confirm before their connection or session ended, or before they unsubscribed: another
-//! member gets them.
+//! Copies that members did not confirm before their connection or session ended, or before they unsubscribed.
+//!
+//! Sends them to other members, cancels them in the first member's inbox, and reports memberships that are over. The leader
+//! runs it at intervals; the deletion of a device runs it once for that device.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
