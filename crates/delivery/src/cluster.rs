@@ -148,7 +148,7 @@ pub(crate) struct Peers {
     places: place_history::PlaceHistory,
     sweeps: sweep::Sweeps,
     gaps: gap::Gaps,
-    absent: inbound::Absent,
+    absent: inbound::AbsentKeys,
     changes: reload::Changes,
 }
 
@@ -171,7 +171,7 @@ impl Nodes {
             places: place_history::PlaceHistory::default(),
             sweeps: sweep::Sweeps::default(),
             gaps: gap::Gaps::default(),
-            absent: inbound::Absent::default(),
+            absent: inbound::AbsentKeys::default(),
             changes: reload::Changes::new(reload),
             cluster,
             config,

@@ -5,7 +5,7 @@
 //!                                └────────► notices ─► topic `$maintenance`
 //! ```
 //!
-//! Reading order: [`shared`], `notices`. Whether data of the device itself is still current is [`crate::freshness`].
+//! Reading order: [`shared`], `notices`. Whether data of the device itself is still current is decided by `freshness`.
 //!
 //! How old an answer may be: on the node that changed a definition, not at all; on others, as long as a bus message takes
 //! and, if one was lost, ten seconds.
@@ -85,15 +85,15 @@ impl FirstCalls {
     /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before it
     /// started.
     pub(crate) async fn reload(&self) -> Result<(), Error> {
-        let turns = &self.shared.turns;
-        let wanted = turns.want();
+        let tickets = &self.shared.tickets;
+        let wanted = tickets.want();
         let _in_order = self.shared.reloading.lock().await;
-        let Some(turn) = turns.begin(wanted) else { return Ok(()) };
+        let Some(ticket) = tickets.begin(wanted) else { return Ok(()) };
         let live = self.context.store.live_definitions(None).await?;
         if self.shared.replace(live, self.context.now()) {
             self.notices.notify_one();
         }
-        turns.end(turn);
+        tickets.end(ticket);
         Ok(())
     }
 

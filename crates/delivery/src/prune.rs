@@ -1,4 +1,6 @@
-//! Removes expired rows from the store. One of the nodes that share a store does it.
+//! Removes expired rows from the store.
+//!
+//! One of the nodes that share a store does it: the holder of the task's lease. Other writes run between two commits.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 //!                                       └── retries ── finisher ◄─ settlement ◄─ answers
 //! ```
 //!
-//! Reading order: [`config`], `pipeline` (what the tasks share), `in_flight` (bounds), `sender` (takes batches), `batch`
-//! (one batch), `answers`, `settlement` with [`retry`] and `token_health` (the meaning of answers), `finisher`,
+//! Reading order: [`config`], `pipeline` (what the tasks share), `in_flight` (bounds), `sender` with `take` (takes batches), `batch_tasks`, `batch`
+//! (one batch), `recipient` (one push), `answers`, `settlement` with [`retry`] and `token_health` (the meaning of answers), `finisher`,
 //! `collector`, [`credential`].
 //!
 //! Several nodes: `leadership` (who walks and dispatches), `lease` (who owns a batch), and, with a queue of the cluster,
@@ -21,6 +21,7 @@
 mod answers;
 mod batch;
 mod batch_codec;
+mod batch_tasks;
 mod collector;
 mod compute_slot;
 pub mod config;
@@ -36,9 +37,11 @@ pub mod outlet;
 mod pipeline;
 mod publication;
 mod puller;
+mod recipient;
 pub mod retry;
 mod sender;
 mod settlement;
+mod take;
 mod token_health;
 mod walk_depth;
 

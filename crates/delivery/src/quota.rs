@@ -1,7 +1,7 @@
 //! What each app may use: the limits that apply, counters, token buckets, and the refusals.
 //!
 //! ```text
-//!   auth's snapshot of apps ──► Quotas::configure ──► OfApp (limits, buckets, counts) ◄── Usage (store::Usages)
+//!   auth's snapshot of apps ──► Quotas::configure ──► AppQuotas (limits, buckets, counts) ◄── Usage (store::Usages)
 //!   API, gateway, senders   ──► take · reserve · enter ──► OverQuota, counted in `noroshi_quota_refused_total`
 //! ```
 //!
@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 
 pub use crate::error::OverQuota;
 pub use admission::Admission;
-pub use app::{OfApp, Permit, Shown};
+pub use app::{AppQuotas, Permit, Shown};
 pub(crate) use device_admission::DeviceAdmission;
 pub use metrics::Metrics;
 pub use publish_admission::{InOrder, Origin};
@@ -56,7 +56,7 @@ pub struct Configured {
 
 /// The limits of all apps, and the decisions that need no store.
 pub struct Quotas {
-    apps: ArcSwap<HashMap<AppId, Arc<OfApp>>>,
+    apps: ArcSwap<HashMap<AppId, Arc<AppQuotas>>>,
     /// The limits of apps that override nothing.
     defaults: ArcSwap<Limits>,
     /// Held while `apps` is replaced; nothing else is locked under it.
@@ -86,12 +86,12 @@ impl Quotas {
         let defaults = **self.defaults.load();
         let mut now = HashMap::new();
         for Configured { app, name, overrides } in apps {
-            let of_app = match before.get(&app) {
-                Some(of_app) => of_app.clone(),
-                None => Arc::new(OfApp::new(app, name, self.metrics.clone())),
+            let app_quotas = match before.get(&app) {
+                Some(app_quotas) => app_quotas.clone(),
+                None => Arc::new(AppQuotas::new(app, name, self.metrics.clone())),
             };
-            of_app.limit(defaults, overrides);
-            now.insert(app, of_app);
+            app_quotas.limit(defaults, overrides);
+            now.insert(app, app_quotas);
         }
         for gone in before.iter().filter(|(app, _)| !now.contains_key(app)) {
             self.metrics.forget(gone.1.name());
@@ -100,17 +100,17 @@ impl Quotas {
     }
 
     /// `None` for an app that was removed, or that [`Quotas::configure`] does not know yet.
-    pub fn app(&self, app: AppId) -> Option<Arc<OfApp>> {
+    pub fn app(&self, app: AppId) -> Option<Arc<AppQuotas>> {
         self.apps.load().get(&app).cloned()
     }
 
     /// The app, if it has any limit.
-    pub fn limited(&self, app: AppId) -> Option<Arc<OfApp>> {
-        self.apps.load().get(&app).filter(|of_app| of_app.is_limited()).cloned()
+    pub fn limited(&self, app: AppId) -> Option<Arc<AppQuotas>> {
+        self.apps.load().get(&app).filter(|app_quotas| app_quotas.is_limited()).cloned()
     }
 
-    pub(crate) fn all_limited(&self) -> Vec<Arc<OfApp>> {
-        self.apps.load().values().filter(|of_app| of_app.is_limited()).cloned().collect()
+    pub(crate) fn all_limited(&self) -> Vec<Arc<AppQuotas>> {
+        self.apps.load().values().filter(|app_quotas| app_quotas.is_limited()).cloned().collect()
     }
 
     pub fn limit(&self, app: AppId, quota: Quota) -> Option<u64> {
@@ -120,28 +120,28 @@ impl Quotas {
     /// Takes tokens of a rate.
     pub fn take(&self, app: AppId, quota: Quota, count: u64) -> Result<(), OverQuota> {
         match self.limited(app) {
-            Some(of_app) => of_app.take(quota, count),
+            Some(app_quotas) => app_quotas.take(quota, count),
             None => Ok(()),
         }
     }
 
     /// Returns one token of `publishes_per_second`, which was taken for a replayed request.
     pub fn give_back_publish(&self, app: AppId) {
-        if let Some(of_app) = self.limited(app) {
-            of_app.give_back(app::Rate::Publishes);
+        if let Some(app_quotas) = self.limited(app) {
+            app_quotas.give_back(app::Rate::Publishes);
         }
     }
 
     /// Whether a rate has a token, for callers that would do work in vain without one.
     pub fn check_rate(&self, app: AppId, quota: Quota) -> Result<(), OverQuota> {
-        self.limited(app).map_or(Ok(()), |of_app| of_app.check_rate(quota))
+        self.limited(app).map_or(Ok(()), |app_quotas| app_quotas.check_rate(quota))
     }
 
     /// Counts a connection of a device with a verified token, until the permit is dropped. `replaces`: the connection
     /// replaces one that is already counted, and needs no room.
     pub fn enter(&self, app: AppId, replaces: impl FnOnce() -> bool) -> Result<Option<Permit>, OverQuota> {
         match self.app(app) {
-            Some(of_app) => of_app.enter(replaces).map(Some),
+            Some(app_quotas) => app_quotas.enter(replaces).map(Some),
             None => Ok(None),
         }
     }
@@ -154,39 +154,40 @@ impl Quotas {
 
     /// Counts a refusal by [`Quotas::subscriptions_max`], or by another limit that has no counter here.
     pub fn refused(&self, app: AppId, quota: Quota) -> Option<OverQuota> {
-        let of_app = self.limited(app)?;
-        let limit = of_app.limit_of(quota)?;
-        Some(of_app.refuse(quota, limit, counts::RETRY_AFTER))
+        let app_quotas = self.limited(app)?;
+        let limit = app_quotas.limit_of(quota)?;
+        Some(app_quotas.refuse(quota, limit, counts::RETRY_AFTER))
     }
 
     /// Checks a count that the caller keeps, such as the number of API keys.
     pub fn check(&self, app: AppId, quota: Quota, present: u64) -> Result<(), OverQuota> {
-        let Some(of_app) = self.limited(app) else { return Ok(()) };
-        match of_app.limit_of(quota) {
-            Some(limit) if present >= limit => Err(of_app.refuse(quota, limit, counts::RETRY_AFTER)),
+        let Some(app_quotas) = self.limited(app) else { return Ok(()) };
+        match app_quotas.limit_of(quota) {
+            Some(limit) if present >= limit => Err(app_quotas.refuse(quota, limit, counts::RETRY_AFTER)),
             _ => Ok(()),
         }
     }
 
     /// Charges messages that a shard wrote in one turn. The debt refuses publishes until it is repaid.
     pub fn delivered(&self, app: AppId, count: u64) {
-        if let Some(of_app) = self.limited(app) {
-            of_app.charge(Quota::DeliveriesPerSecond, count);
+        if let Some(app_quotas) = self.limited(app) {
+            app_quotas.charge(Quota::DeliveriesPerSecond, count);
         }
     }
 
     /// Charges recipients of push work that was taken.
     pub(crate) fn pushed(&self, app: AppId, count: u64) {
-        if let Some(of_app) = self.limited(app) {
-            of_app.charge(Quota::PushesPerSecond, count);
+        if let Some(app_quotas) = self.limited(app) {
+            app_quotas.charge(Quota::PushesPerSecond, count);
         }
     }
 
     /// Apps whose push work has to wait, and for how long.
     pub(crate) fn push_debts(&self) -> Vec<(AppId, Duration)> {
         let apps = self.apps.load();
-        let limited = apps.values().filter(|of_app| of_app.is_limited());
-        let debts = limited.filter_map(|of_app| Some((of_app.app(), of_app.debt(Quota::PushesPerSecond)?)));
+        let limited = apps.values().filter(|app_quotas| app_quotas.is_limited());
+        let debts = limited
+            .filter_map(|app_quotas| Some((app_quotas.app(), app_quotas.debt(Quota::PushesPerSecond)?)));
         debts.filter(|(_, debt)| !debt.is_zero()).collect()
     }
 }

@@ -5,7 +5,7 @@
 //!   shard ──► check ──► allowed, denied, or ask ──► ask ──► cache ── webhook (egress)
 //! ```
 //!
-//! [`Rules::check`] answers at once and never waits. If a rule says `ask` and the cache has no answer, the caller asks
+//! `Rules::check` answers at once and never waits. If a rule says `ask` and the cache has no answer, the caller asks
 //! outside its thread. Every failure there denies.
 //!
 //! Invariant: new rules are in place before the edge is notified. A subscription that was checked before is checked again;

@@ -1,4 +1,6 @@
 //! The devices that a campaign addresses, before its filter.
+//!
+//! [`Audience`] is part of the request; `Audience::stored` translates it for the store, which walks it page by page.
 
 use noroshi_store::Audience as Stored;
 use noroshi_types::{CampaignId, Condition, Topic};

@@ -1,4 +1,7 @@
-//! What a campaign shows and carries in one language.
+//! The content of a campaign in one language.
+//!
+//! Used for the campaign's own translations and for the messages of an experiment's variants. A part that is missing is
+//! taken from the message that the content belongs to (`plan`).
 
 use noroshi_types::JsonText;
 

@@ -1,4 +1,6 @@
-//! Which outcomes say that a campaign is done with a recipient. Pure.
+//! Which outcomes say that a campaign is done with a recipient.
+//!
+//! `progress` and `report` count with it, so that both agree. Pure.
 
 use noroshi_types::{Outcome, When};
 

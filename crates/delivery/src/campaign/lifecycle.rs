@@ -1,4 +1,7 @@
-//! The life of a campaign: create, start, pause, resume, abort, delete; and its progress.
+//! The component of campaigns: create, start, pause, resume, abort, delete; and their progress.
+//!
+//! Changes the state in the store, reports each change to the event log, and wakes push work. It neither walks audiences nor
+//! sends: [`crate::push`] does.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! The rate of a campaign: assigns each batch the time at which it may be sent. Pure.
+//! The rate of a campaign: assigns each batch the time at which it may be sent.
+//!
+//! Owned by the campaign's `plan`. Turns count recipients, not batches. Time is an argument. Pure.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! How far a campaign is: counts, rate, remaining time, and how long answers took. Pure.
+//! How far a campaign is: counts, rate, remaining time, and how long answers took.
+//!
+//! Combines what the store counts with what this process remembers (`tracker`). Built by `lifecycle` for the API. Pure.
 
 use std::time::Duration;
 

@@ -120,8 +120,8 @@ mod tests {
         use Outcome::{Cancelled, NoPushToken, Opened, PushRefused, Pushed};
         let spec = Spec { trial: Some(trial()), ..spec() };
         // An older version did not report lost tokens, and did not count devices without one.
-        let untold = (NoPushToken, 9);
-        let mut control = sums(&[(Pushed, 70), (PushRefused, 5), (Cancelled, 4), untold, (Opened, 48)]);
+        let uncounted = (NoPushToken, 9);
+        let mut control = sums(&[(Pushed, 70), (PushRefused, 5), (Cancelled, 4), uncounted, (Opened, 48)]);
         control.counts.push((NoPushToken, TOKEN_LOST.to_owned(), 1));
         let report = report(spec.clone(), vec![control, sums(&[(Pushed, 70), (Opened, 56)])]);
         assert_eq!((report.experiment.as_str(), report.control.as_str()), ("button", "control"));

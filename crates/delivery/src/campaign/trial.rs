@@ -224,7 +224,7 @@ pub(crate) mod tests {
         check(control("red"), found(experiment()), Some("experiment.control: there is no variant red"));
         check(control("green"), found(experiment()), None);
         let of_nothing = Trial { treatments: held(&["green"]), ..control("green") };
-        check(of_nothing, found(experiment()), Some("experiment.control: nothing is sent"));
+        check(of_nothing, found(experiment()), Some("experiment.control: the variant sends nothing"));
         let nobody = Trial { treatments: held(&["control", "green"]), ..trial() };
         check(nobody, found(experiment()), Some("at least one"));
     }

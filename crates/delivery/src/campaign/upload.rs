@@ -1,4 +1,6 @@
 //! The recipients of an uploaded audience: a user with variables, or with a message of its own.
+//!
+//! The API parses lines of `POST /v1/campaigns/{id}/recipients`; the store keeps each as JSON; `plan` renders it.
 
 use std::collections::BTreeMap;
 

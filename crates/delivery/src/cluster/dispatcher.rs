@@ -204,7 +204,7 @@ impl Plan {
         match record {
             Record::Sweep { since } => self.note_place(Place(*since)),
             // A late answer is useless, and senders look without a wake-up as well.
-            Record::Answer { .. } | Record::Ask { .. } | Record::WakePush => {}
+            Record::Answer { .. } | Record::Question { .. } | Record::WakePush => {}
             _ => self.changes += 1,
         }
     }
@@ -287,7 +287,7 @@ impl Plan {
         }
         let number = peers.own_parts.hold(std::mem::take(&mut self.own));
         let mut record = Vec::new();
-        wire::encode(&Record::Turn { number }, &mut record);
+        wire::encode(&Record::Marker { number }, &mut record);
         self.push(own, &record);
         Some(number)
     }

@@ -162,13 +162,13 @@ fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
             let part = OwnPart { message, target, sole, shared_from: sole, known: sole };
             own_part::hand_over(peers, &part);
         }
-        Record::Turn { number } if Some(from) == peers.cluster.members.epoch() => {
+        Record::Marker { number } if Some(from) == peers.cluster.members.epoch() => {
             peers.own_parts.pass(peers, number);
         }
-        Record::Turn { .. } => {}
+        Record::Marker { .. } => {}
         // A question is ignored if there is no room for its answer: it could not be answered in time.
-        Record::Ask { .. } if !peers.outbox.has_room() => {}
-        Record::Ask { number, question } => {
+        Record::Question { .. } if !peers.outbox.has_room() => {}
+        Record::Question { number, question } => {
             let answer = answer(peers, question);
             peers.send(To::One(from), Record::Answer { number, answer });
         }
@@ -226,12 +226,12 @@ fn answer(peers: &Peers, question: Question) -> Answer {
 
 /// Devices and users that the directory names for this node, but that have no session here.
 #[derive(Default)]
-pub(crate) struct Absent {
+pub(crate) struct AbsentKeys {
     /// Guards the list only.
     keys: Mutex<Vec<SessionKey>>,
 }
 
-impl Absent {
+impl AbsentKeys {
     pub(crate) fn add(&self, keys: impl Iterator<Item = SessionKey>) {
         let mut known = self.keys.lock();
         let room = ABSENT_MAX.saturating_sub(known.len());

@@ -14,7 +14,7 @@ pub(crate) struct Metrics {
     pub(crate) outages: Counter,
     pub(crate) untold: Counter,
     pub(crate) lost: Counter,
-    pub(crate) turns_late: Counter,
+    pub(crate) markers_late: Counter,
     pub(crate) unread: Counter,
     pub(crate) unanswered: Counter,
     pub(crate) sweeps: Counter,
@@ -52,7 +52,7 @@ impl Metrics {
             (
                 "turns_late",
                 "Times that this node delivered its own messages without waiting longer for their order",
-                &self.turns_late,
+                &self.markers_late,
             ),
             ("unread", "Parts of other nodes' messages that this version cannot read", &self.unread),
             ("unanswered", "Questions that other nodes did not answer in time", &self.unanswered),

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     fn record(number: u64) -> Item {
-        Item::Record { to: To::All, record: Record::Turn { number } }
+        Item::Record { to: To::All, record: Record::Marker { number } }
     }
 
     #[tokio::test]
@@ -199,7 +199,7 @@ mod tests {
             .items
             .iter()
             .map(|item| match item {
-                Item::Record { record: Record::Turn { number }, .. } => *number,
+                Item::Record { record: Record::Marker { number }, .. } => *number,
                 _ => u64::MAX,
             })
             .collect();

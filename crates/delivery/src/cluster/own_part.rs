@@ -99,7 +99,7 @@ pub(crate) async fn run(peers: &Peers) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         if let Some(number) = peers.own_parts.overdue(Instant::now()) {
-            peers.metrics.turns_late.inc();
+            peers.metrics.markers_late.inc();
             peers.own_parts.pass(peers, number);
         }
     }

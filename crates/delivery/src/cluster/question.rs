@@ -55,12 +55,12 @@ impl Questions {
 
     /// Queries the nodes. Returns their answers in order, `None` for each that timed out.
     pub(crate) async fn ask(&self, questions: Vec<(Epoch, Question)>) -> Vec<Option<Answer>> {
-        let mut asked = Asked { questions: self, numbers: Vec::new() };
+        let mut asked = PendingGuard { questions: self, numbers: Vec::new() };
         let (mut frames, mut answers) = (Vec::new(), Vec::new());
         for (epoch, question) in questions {
             let (number, answer) = self.open();
             asked.numbers.push(number);
-            frames.push((epoch, Frame::from(&Record::Ask { number, question }).into_bytes()));
+            frames.push((epoch, Frame::from(&Record::Question { number, question }).into_bytes()));
             answers.push(answer);
         }
         let until = tokio::time::Instant::now() + self.timeout;
@@ -131,12 +131,12 @@ impl Questions {
 }
 
 /// Forgets its questions when it is dropped, also with a caller that was dropped.
-struct Asked<'a> {
+struct PendingGuard<'a> {
     questions: &'a Questions,
     numbers: Vec<u64>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         self.questions.forget(&self.numbers);
     }

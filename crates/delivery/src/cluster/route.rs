@@ -17,17 +17,17 @@ pub(crate) type Holders = SmallVec<[Epoch; 2]>;
 
 /// Indexes into a request's list of targets.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedTargets {
     pub(crate) sole: Vec<usize>,
     pub(crate) shared: Vec<usize>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Split {
-    pub(crate) own: Named,
+    pub(crate) own: NamedTargets,
     pub(crate) nobody: Vec<usize>,
     /// In no order; at most one entry for each node.
-    pub(crate) others: Vec<(Epoch, Named)>,
+    pub(crate) others: Vec<(Epoch, NamedTargets)>,
 }
 
 /// The part of a message for this node.
@@ -35,9 +35,9 @@ pub(crate) struct Split {
 pub(crate) struct OwnPart {
     pub(crate) message: Arc<Message>,
     pub(crate) target: OwnTarget,
-    /// Named targets before this index are offline if they have no session here.
+    /// NamedTargets targets before this index are offline if they have no session here.
     pub(crate) sole: usize,
-    /// Named targets from this index on are at this node by the directory, as well as those before `known`.
+    /// NamedTargets targets from this index on are at this node by the directory, as well as those before `known`.
     pub(crate) shared_from: usize,
     pub(crate) known: usize,
 }
@@ -112,12 +112,12 @@ pub(crate) fn split(located: &[Holders], own: Option<Epoch>) -> Split {
 }
 
 impl Split {
-    fn of(&mut self, epoch: Epoch, own: Option<Epoch>) -> &mut Named {
+    fn of(&mut self, epoch: Epoch, own: Option<Epoch>) -> &mut NamedTargets {
         if Some(epoch) == own {
             return &mut self.own;
         }
         let at = self.others.iter().position(|(other, _)| *other == epoch).unwrap_or_else(|| {
-            self.others.push((epoch, Named::default()));
+            self.others.push((epoch, NamedTargets::default()));
             self.others.len() - 1
         });
         &mut self.others[at].1
@@ -134,7 +134,7 @@ pub(crate) fn keys(keys: &Keys, app: AppId, target: &Target, into: &mut Vec<Sess
 }
 
 /// Encodes the record for a node that holds some of the named targets.
-pub(crate) fn encode_named(message: &Message, target: &Target, named: &Named, out: &mut Vec<u8>) {
+pub(crate) fn encode_named(message: &Message, target: &Target, named: &NamedTargets, out: &mut Vec<u8>) {
     let places: Vec<usize> = named.sole.iter().chain(&named.shared).copied().collect();
     let sole = named.sole.len();
     match target {
@@ -169,10 +169,10 @@ mod tests {
         let located: Vec<Holders> =
             vec![smallvec![own], smallvec![], smallvec![a], smallvec![a, own], smallvec![b, a]];
         let split = split(&located, Some(own));
-        assert_eq!(split.own, Named { sole: vec![0], shared: vec![3] });
+        assert_eq!(split.own, NamedTargets { sole: vec![0], shared: vec![3] });
         assert_eq!(split.nobody, [1]);
-        let of_a = Named { sole: vec![2], shared: vec![3, 4] };
-        let of_b = Named { sole: vec![], shared: vec![4] };
+        let of_a = NamedTargets { sole: vec![2], shared: vec![3, 4] };
+        let of_b = NamedTargets { sole: vec![], shared: vec![4] };
         assert_eq!(split.others, [(a, of_a), (b, of_b)]);
     }
 }

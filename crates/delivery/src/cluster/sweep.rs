@@ -205,8 +205,7 @@ async fn sweep(peers: &Peers, order: Order) -> Result<(), Failed> {
 /// Compares all sessions with the directory, page by page, until it is dropped.
 pub(crate) async fn audit(peers: &Peers) {
     let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
-    // Pages that are looked at sooner. What was lost was lost to many nodes at once, and maybe because the engine has
-    // too much to do already.
+    // Pages left in a faster round. It is still slow: a loss affects many nodes at once, perhaps because Redis is overloaded.
     let mut soon = 0;
     for page in (0..SESSION_PAGES).cycle() {
         match soon {

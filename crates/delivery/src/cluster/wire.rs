@@ -15,13 +15,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use noroshi_types::{
-    AppId, CloseReason, Condition, DeviceId, Message, NotificationId, Presence, Timestamp, Topic,
-    TopicPosition, UserId, limits,
-};
+use noroshi_types::{AppId, CloseReason, Condition, DeviceId, Message, Presence, Topic, UserId};
 
 use crate::cluster::codec::{Malformed, Reader, Writer};
 use crate::edge::Session;
+
+mod body;
+
+use body::{
+    PART_DEVICES, PART_USERS, app, count, device, read_answer, read_message, read_part, read_question,
+    reason, topics, write_answer, write_message, write_part, write_question,
+};
 
 /// Names of devices in one [`Record::Stale`]: 32 KiB.
 pub const STALE_TAGS_MAX: usize = 4_096;
@@ -92,7 +96,7 @@ pub enum Record {
         part: Part,
     },
     /// From a node to itself: marks the place of its own part (`own_part`).
-    Turn {
+    Marker {
         number: u64,
     },
     /// The device logged in on another node: ends its session if the generation is below this one.
@@ -120,7 +124,7 @@ pub enum Record {
         device: DeviceId,
         topics: Vec<Topic>,
     },
-    Ask {
+    Question {
         number: u64,
         question: Question,
     },
@@ -207,9 +211,9 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             write_part(&mut out, part);
             kind::DELIVER
         }
-        Record::Turn { number } => {
+        Record::Marker { number } => {
             out.u64(*number);
-            kind::TURN
+            kind::MARKER
         }
         Record::Replaced { app, device, below } => {
             out.u32(app.0).text(device.as_str()).u64(*below);
@@ -231,10 +235,10 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             out.u32(app.0).text(device.as_str()).texts(topics.iter().map(Topic::as_str));
             kind::UNSUBSCRIBE
         }
-        Record::Ask { number, question } => {
+        Record::Question { number, question } => {
             out.u64(*number);
             write_question(&mut out, question);
-            kind::ASK
+            kind::QUESTION
         }
         Record::Answer { number, answer } => {
             out.u64(*number);
@@ -306,13 +310,13 @@ pub fn decode(frame: &[u8]) -> Decoded {
 /// Numbers never change their meaning; new ones are appended.
 mod kind {
     pub(super) const DELIVER: u8 = 1;
-    pub(super) const TURN: u8 = 2;
+    pub(super) const MARKER: u8 = 2;
     pub(super) const REPLACED: u8 = 3;
     pub(super) const CLOSE: u8 = 4;
     pub(super) const CLOSE_APP: u8 = 5;
     pub(super) const SUBSCRIBE: u8 = 6;
     pub(super) const UNSUBSCRIBE: u8 = 7;
-    pub(super) const ASK: u8 = 8;
+    pub(super) const QUESTION: u8 = 8;
     pub(super) const ANSWER: u8 = 9;
     pub(super) const APPS_CHANGED: u8 = 10;
     pub(super) const CREDENTIALS_CHANGED: u8 = 11;
@@ -322,19 +326,6 @@ mod kind {
     pub(super) const STALE: u8 = 15;
     pub(super) const SHARES_CHANGED: u8 = 16;
 }
-
-const PART_USERS: u8 = 1;
-const PART_DEVICES: u8 = 2;
-const PART_TOPIC: u8 = 3;
-const PART_CONDITION: u8 = 4;
-const PART_EVERYONE: u8 = 5;
-
-const HAS_TOPIC: u8 = 1;
-const HAS_NOTIFICATION: u8 = 2;
-const HAS_DATA: u8 = 4;
-const PUSH_WAITS: u8 = 8;
-/// An older node ignores this and delivers at once.
-const WAITS_FOR_USE: u8 = 16;
 
 fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
@@ -347,7 +338,7 @@ fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malformed> {
     Ok(Some(match kind {
         kind::DELIVER => Record::Deliver { message: Arc::new(read_message(body)?), part: read_part(body)? },
-        kind::TURN => Record::Turn { number: body.u64()? },
+        kind::MARKER => Record::Marker { number: body.u64()? },
         kind::REPLACED => Record::Replaced { app: app(body)?, device: device(body)?, below: body.u64()? },
         kind::CLOSE => Record::Close { app: app(body)?, device: device(body)?, reason: reason(body)? },
         kind::CLOSE_APP => Record::CloseApp { app: app(body)?, reason: reason(body)? },
@@ -357,7 +348,7 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
         kind::UNSUBSCRIBE => {
             Record::Unsubscribe { app: app(body)?, device: device(body)?, topics: topics(body)? }
         }
-        kind::ASK => Record::Ask { number: body.u64()?, question: read_question(body)? },
+        kind::QUESTION => Record::Question { number: body.u64()?, question: read_question(body)? },
         kind::ANSWER => Record::Answer { number: body.u64()?, answer: read_answer(body)? },
         kind::APPS_CHANGED => Record::AppsChanged,
         kind::CREDENTIALS_CHANGED => Record::CredentialsChanged { app: app(body)? },
@@ -371,216 +362,6 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
         }
         _ => return Ok(None),
     }))
-}
-
-fn write_message(out: &mut Writer<'_>, message: &Message) {
-    let has = |yes: bool, bit: u8| if yes { bit } else { 0 };
-    let flags = has(message.topic.is_some(), HAS_TOPIC)
-        | has(message.notification.is_some(), HAS_NOTIFICATION)
-        | has(message.data.is_some(), HAS_DATA)
-        | has(message.push_waits, PUSH_WAITS)
-        | has(message.waits_for_use, WAITS_FOR_USE);
-    out.u8(flags).u8(message.when as u8).u8(message.urgency as u8).raw(message.id.as_bytes());
-    out.u32(message.app.0).u64(message.sent_at.0).u64(message.expires_at.0);
-    if let Some(TopicPosition { topic, position }) = &message.topic {
-        out.text(topic.as_str()).u32(position.epoch.0).u64(position.offset);
-    }
-    for json in [&message.notification, &message.data].into_iter().flatten() {
-        out.long_text(json.as_str());
-    }
-}
-
-fn read_message(body: &mut Reader<'_>) -> Result<Message, Malformed> {
-    let flags = body.u8()?;
-    let when = noroshi_types::When::from_code(body.u8()?).ok_or(Malformed)?;
-    let urgency = noroshi_types::Urgency::from_code(body.u8()?).ok_or(Malformed)?;
-    let id = NotificationId::from_bytes(body.array()?);
-    let (app, sent_at, expires_at) = (app(body)?, Timestamp(body.u64()?), Timestamp(body.u64()?));
-    let topic = match flags & HAS_TOPIC {
-        0 => None,
-        _ => {
-            let topic = topic(body.text()?)?;
-            let epoch = noroshi_types::Epoch(body.u32()?);
-            let position = noroshi_types::Position { epoch, offset: body.u64()? };
-            Some(TopicPosition { topic, position })
-        }
-    };
-    let mut json = |bit: u8| match flags & bit {
-        0 => Ok(None),
-        // The node that accepted it has checked it.
-        _ => body.long_text().map(|text| Some(noroshi_types::JsonText::from_valid(text))),
-    };
-    let (notification, data) = (json(HAS_NOTIFICATION)?, json(HAS_DATA)?);
-    let (push_waits, waits_for_use) = (flags & PUSH_WAITS != 0, flags & WAITS_FOR_USE != 0);
-    Ok(Message {
-        id,
-        app,
-        when,
-        urgency,
-        topic,
-        notification,
-        data,
-        sent_at,
-        expires_at,
-        push_waits,
-        waits_for_use,
-    })
-}
-
-fn write_part(out: &mut Writer<'_>, part: &Part) {
-    match part {
-        Part::Users { users, sole } => {
-            out.u8(PART_USERS).u32(count(*sole)).texts(users.iter().map(UserId::as_str));
-        }
-        Part::Devices { devices, sole } => {
-            out.u8(PART_DEVICES).u32(count(*sole)).texts(devices.iter().map(DeviceId::as_str));
-        }
-        Part::Topic(topic) => {
-            out.u8(PART_TOPIC).text(topic.as_str());
-        }
-        Part::Condition(condition) => {
-            out.u8(PART_CONDITION).text(condition.as_str());
-        }
-        Part::Everyone => {
-            out.u8(PART_EVERYONE);
-        }
-    }
-}
-
-fn read_part(body: &mut Reader<'_>) -> Result<Part, Malformed> {
-    Ok(match body.u8()? {
-        PART_USERS => {
-            let sole = body.u32()? as usize;
-            Part::Users { users: body.texts(limits::TARGETS_MAX, user)?, sole }
-        }
-        PART_DEVICES => {
-            let sole = body.u32()? as usize;
-            Part::Devices { devices: body.texts(limits::TARGETS_MAX, device_id)?, sole }
-        }
-        PART_TOPIC => Part::Topic(topic(body.text()?)?),
-        PART_CONDITION => Part::Condition(Condition::parse(body.text()?).map_err(|_| Malformed)?),
-        PART_EVERYONE => Part::Everyone,
-        _ => return Err(Malformed),
-    })
-}
-
-fn write_question(out: &mut Writer<'_>, question: &Question) {
-    match question {
-        Question::Sessions { app, users } => {
-            out.u8(1).u32(app.0).texts(users.iter().map(UserId::as_str));
-        }
-        Question::Devices { app, devices } => {
-            out.u8(2).u32(app.0).texts(devices.iter().map(DeviceId::as_str));
-        }
-        Question::TopicSessions { app, topics } => {
-            out.u8(3).u32(app.0).texts(topics.iter().map(Topic::as_str));
-        }
-        Question::SetPresence { app, device, presence } => {
-            out.u8(4).u32(app.0).text(device.as_str()).u8(presence_code(*presence));
-        }
-        Question::Generations { app, devices } => {
-            out.u8(5).u32(app.0).texts(devices.iter().map(DeviceId::as_str));
-        }
-    }
-}
-
-fn read_question(body: &mut Reader<'_>) -> Result<Question, Malformed> {
-    Ok(match body.u8()? {
-        1 => Question::Sessions { app: app(body)?, users: body.texts(limits::TARGETS_MAX, user)? },
-        2 => Question::Devices { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
-        3 => Question::TopicSessions { app: app(body)?, topics: topics(body)? },
-        4 => Question::SetPresence { app: app(body)?, device: device(body)?, presence: read_presence(body)? },
-        5 => Question::Generations { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
-        _ => return Err(Malformed),
-    })
-}
-
-fn write_answer(out: &mut Writer<'_>, answer: &Answer) {
-    match answer {
-        Answer::Sessions(all) => {
-            out.u8(1).u32(count(all.len()));
-            for sessions in all {
-                out.u32(count(sessions.len()));
-                for session in sessions {
-                    out.text(session.device.as_str()).u8(presence_code(session.presence));
-                }
-            }
-        }
-        Answer::Counts(counts) => {
-            out.u8(2).u32(count(counts.len()));
-            for count in counts {
-                out.u64(*count);
-            }
-        }
-        Answer::Done(done) => {
-            out.u8(3).u8(u8::from(*done));
-        }
-    }
-}
-
-fn read_answer(body: &mut Reader<'_>) -> Result<Answer, Malformed> {
-    Ok(match body.u8()? {
-        1 => Answer::Sessions(body.list(limits::TARGETS_MAX, 4, |body| {
-            body.list(usize::MAX, 3, |body| {
-                Ok(Session { device: device(body)?, presence: read_presence(body)? })
-            })
-        })?),
-        2 => Answer::Counts(body.list(limits::TARGETS_MAX, 8, Reader::u64)?),
-        3 => Answer::Done(body.u8()? != 0),
-        _ => return Err(Malformed),
-    })
-}
-
-fn app(body: &mut Reader<'_>) -> Result<AppId, Malformed> {
-    body.u32().map(AppId)
-}
-
-fn device(body: &mut Reader<'_>) -> Result<DeviceId, Malformed> {
-    body.text().and_then(device_id)
-}
-
-fn device_id(text: &str) -> Result<DeviceId, Malformed> {
-    DeviceId::parse(text).map_err(|_| Malformed)
-}
-
-fn user(text: &str) -> Result<UserId, Malformed> {
-    UserId::parse(text).map_err(|_| Malformed)
-}
-
-fn topic(text: &str) -> Result<Topic, Malformed> {
-    match text == limits::EVERYONE_TOPIC {
-        true => Ok(Topic::everyone()),
-        false => Topic::parse_any(text).map_err(|_| Malformed),
-    }
-}
-
-/// Topics of one device, or of a page of the API.
-fn topics(body: &mut Reader<'_>) -> Result<Vec<Topic>, Malformed> {
-    body.texts(limits::TARGETS_MAX, topic)
-}
-
-fn reason(body: &mut Reader<'_>) -> Result<CloseReason, Malformed> {
-    let name = body.text()?;
-    CloseReason::ALL.into_iter().find(|reason| reason.as_str() == name).ok_or(Malformed)
-}
-
-fn presence_code(presence: Presence) -> u8 {
-    match presence {
-        Presence::Offline => 0,
-        Presence::Idle => 1,
-        Presence::Active => 2,
-    }
-}
-
-fn read_presence(body: &mut Reader<'_>) -> Result<Presence, Malformed> {
-    let code = body.u8()?;
-    let all = [Presence::Offline, Presence::Idle, Presence::Active];
-    all.into_iter().find(|presence| presence_code(*presence) == code).ok_or(Malformed)
-}
-
-/// Lists are far shorter: the API accepts 10,000 targets.
-fn count(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

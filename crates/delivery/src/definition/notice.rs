@@ -1,4 +1,6 @@
 //! A maintenance notice: a time window in which something does not work, and the text for it.
+//!
+//! Owns the rules, the stored form, and the state at a moment. [`crate::first_call`] shows and publishes notices. Pure.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +81,7 @@ impl Notice {
             return refuse("notification: a notice has `notification`, `data` or both".to_owned());
         }
         if self.locales.len() > LOCALES_MAX {
-            return refuse(format!("locales: at most {}", LOCALES_MAX));
+            return refuse(format!("locales: at most {LOCALES_MAX}"));
         }
         if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
             return refuse("locales: a language tag such as \"ja\" or \"zh-Hant\"".to_owned());
@@ -186,9 +188,9 @@ mod tests {
     #[test]
     fn a_translation_contains_only_what_differs() {
         let text = notice().text(Some("ja_JP"));
-        let told = |text: &Option<JsonText>| text.as_ref().map(|text| text.as_str().to_owned());
-        assert_eq!(told(&text.notification).as_deref(), Some(r#"{"title":"決済"}"#));
-        assert_eq!(told(&text.data).as_deref(), Some("[1]"));
+        let text_of = |text: &Option<JsonText>| text.as_ref().map(|text| text.as_str().to_owned());
+        assert_eq!(text_of(&text.notification).as_deref(), Some(r#"{"title":"決済"}"#));
+        assert_eq!(text_of(&text.data).as_deref(), Some("[1]"));
         assert_eq!(notice().text(Some("en")), notice().text);
         assert_eq!(notice().text(None), notice().text);
     }

@@ -45,7 +45,7 @@ type Key = (AppId, DefinitionKind, Label);
 
 /// The definitions that were read last.
 #[derive(Default)]
-struct Known(HashMap<Key, (Definition, Compiled)>);
+struct Definitions(HashMap<Key, (Definition, Compiled)>);
 
 /// The current definitions of all apps.
 struct Snapshot {
@@ -65,23 +65,23 @@ impl Default for Snapshot {
 #[derive(Default)]
 pub(crate) struct Shared {
     /// Guards the definitions, and the creation of a snapshot from them.
-    known: Mutex<Known>,
+    known: Mutex<Definitions>,
     snapshot: ArcSwap<Snapshot>,
     versions: AtomicU64,
-    pub(crate) turns: Turns,
+    pub(crate) tickets: ReadTickets,
     /// Held from the read of definitions until they are in place: an earlier read must not replace a later one.
     pub(crate) reloading: tokio::sync::Mutex<()>,
 }
 
 /// Lets one of many concurrent callers read for all of them.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ReadTickets {
     wanted: AtomicU64,
     /// Callers up to this number have been served.
     read: AtomicU64,
 }
 
-impl Turns {
+impl ReadTickets {
     pub(crate) fn want(&self) -> u64 {
         self.wanted.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -92,8 +92,8 @@ impl Turns {
         (self.read.load(Ordering::SeqCst) < wanted).then(|| self.wanted.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn end(&self, turn: u64) {
-        self.read.fetch_max(turn, Ordering::SeqCst);
+    pub(crate) fn end(&self, ticket: u64) {
+        self.read.fetch_max(ticket, Ordering::SeqCst);
     }
 }
 
@@ -170,7 +170,7 @@ impl Shared {
         apps
     }
 
-    fn divide(&self, known: &Known, now: Timestamp) {
+    fn divide(&self, known: &Definitions, now: Timestamp) {
         let before = self.snapshot.load();
         let mut snapshot = Snapshot { from: now, until: Timestamp(u64::MAX), apps: HashMap::new() };
         let mut apps: HashMap<AppId, Current> = HashMap::new();
@@ -289,12 +289,12 @@ mod tests {
 
     #[test]
     fn one_caller_reads_for_all_earlier_ones() {
-        let turns = Turns::default();
-        let (first, second) = (turns.want(), turns.want());
-        let turn = turns.begin(first).expect("no read started");
-        let third = turns.want();
-        turns.end(turn);
-        assert_eq!((turns.begin(second), turns.begin(third)), (None, Some(third)));
+        let tickets = ReadTickets::default();
+        let (first, second) = (tickets.want(), tickets.want());
+        let ticket = tickets.begin(first).expect("no read started");
+        let third = tickets.want();
+        tickets.end(ticket);
+        assert_eq!((tickets.begin(second), tickets.begin(third)), (None, Some(third)));
     }
 
     #[test]

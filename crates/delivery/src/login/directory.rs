@@ -79,7 +79,7 @@ struct Batch<'a> {
 }
 
 /// A login that the store accepted.
-struct Passed {
+struct AcceptedLogin {
     place: usize,
     entering: Entering,
     logged_in: LoggedIn,
@@ -122,10 +122,10 @@ impl Batch<'_> {
     ) -> Result<Vec<(usize, Entering)>, Error> {
         let logins: Vec<Login> = open.iter().map(|(_, entering)| entering.login.clone()).collect();
         let read = self.store.log_in(logins).await?;
-        let (mut passed, mut gone) = (Vec::with_capacity(open.len()), Vec::new());
+        let (mut accepted, mut gone) = (Vec::with_capacity(open.len()), Vec::new());
         for ((place, entering), answer) in open.into_iter().zip(read) {
             match answer {
-                Ok(logged_in) => passed.push(Passed { place, entering, logged_in }),
+                Ok(logged_in) => accepted.push(AcceptedLogin { place, entering, logged_in }),
                 Err(why) => {
                     answers[place] = Some(Entered::Refused(why));
                     gone.push(self.named_by(&entering));
@@ -135,16 +135,20 @@ impl Batch<'_> {
         if taken {
             self.forget(gone).await;
         }
-        let passed = self.take(passed, answers).await;
-        self.look_again(passed, answers).await
+        let accepted = self.take(accepted, answers).await;
+        self.look_again(accepted, answers).await
     }
 
     /// Takes the devices in the directory. Returns those that are this node's now, in order.
-    async fn take(&mut self, passed: Vec<Passed>, answers: &mut [Option<Entered>]) -> Vec<Passed> {
-        if passed.is_empty() {
-            return passed;
+    async fn take(
+        &mut self,
+        accepted: Vec<AcceptedLogin>,
+        answers: &mut [Option<Entered>],
+    ) -> Vec<AcceptedLogin> {
+        if accepted.is_empty() {
+            return accepted;
         }
-        let takes: Vec<Take> = passed.iter().map(|passed| self.entry_of(passed)).collect();
+        let takes: Vec<Take> = accepted.iter().map(|accepted| self.entry_of(accepted)).collect();
         self.effects.taken.extend_from_slice(&takes);
         let taken = match self.cluster.members.epoch() {
             Some(epoch) => self.cluster.directory.take(epoch, takes).await,
@@ -153,29 +157,29 @@ impl Batch<'_> {
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
-                tracing::debug!(%error, count = passed.len(), "devices log in without the directory");
-                passed.iter().for_each(|passed| self.effects.unregistered(passed.entering.generation));
-                return passed;
+                tracing::debug!(%error, count = accepted.len(), "devices log in without the directory");
+                accepted.iter().for_each(|accepted| self.effects.unregistered(accepted.entering.generation));
+                return accepted;
             }
         };
-        let mut ours = Vec::with_capacity(passed.len());
-        for (passed, taken) in passed.into_iter().zip(taken) {
-            let Entering { login, generation } = &passed.entering;
+        let mut ours = Vec::with_capacity(accepted.len());
+        for (accepted, taken) in accepted.into_iter().zip(taken) {
+            let Entering { login, generation } = &accepted.entering;
             match taken {
                 Taken::Now { previous } => {
                     self.displace(login, *generation, previous);
-                    ours.push(passed);
+                    ours.push(accepted);
                 }
                 Taken::Partly { previous } => {
                     self.displace(login, *generation, previous);
                     self.effects.unregistered(*generation);
-                    ours.push(passed);
+                    ours.push(accepted);
                 }
                 Taken::Unknown => {
                     self.effects.unregistered(*generation);
-                    ours.push(passed);
+                    ours.push(accepted);
                 }
-                Taken::Behind { generation } => answers[passed.place] = Some(Entered::Outrun(generation)),
+                Taken::Behind { generation } => answers[accepted.place] = Some(Entered::Outrun(generation)),
             }
         }
         ours
@@ -183,19 +187,19 @@ impl Batch<'_> {
 
     async fn look_again(
         &self,
-        taken: Vec<Passed>,
+        taken: Vec<AcceptedLogin>,
         answers: &mut [Option<Entered>],
     ) -> Result<Vec<(usize, Entering)>, Error> {
         if taken.is_empty() {
             return Ok(Vec::new());
         }
-        let check = |passed: &Passed| {
-            let LoggedIn { num, revision, as_of, .. } = passed.logged_in;
+        let check = |accepted: &AcceptedLogin| {
+            let LoggedIn { num, revision, as_of, .. } = accepted.logged_in;
             Recheck { device: num, revision: Some(revision), since: as_of }
         };
         let rechecked = self.store.recheck(taken.iter().map(check).collect()).await?;
         let mut anew = Vec::new();
-        for (Passed { place, entering, logged_in }, rechecked) in taken.into_iter().zip(rechecked) {
+        for (AcceptedLogin { place, entering, logged_in }, rechecked) in taken.into_iter().zip(rechecked) {
             let behind = match rechecked {
                 Rechecked::Changed => {
                     anew.push((place, entering));
@@ -209,9 +213,9 @@ impl Batch<'_> {
         Ok(anew)
     }
 
-    fn entry_of(&self, passed: &Passed) -> Take {
-        let Entering { login, generation } = &passed.entering;
-        let user = passed.logged_in.user.as_ref().map(|user| self.cluster.keys.user(login.app, user));
+    fn entry_of(&self, accepted: &AcceptedLogin) -> Take {
+        let Entering { login, generation } = &accepted.entering;
+        let user = accepted.logged_in.user.as_ref().map(|user| self.cluster.keys.user(login.app, user));
         let device = self.cluster.keys.device(login.app, &login.device);
         Take { device, user, generation: *generation }
     }

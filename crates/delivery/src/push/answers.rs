@@ -1,4 +1,6 @@
 //! Collects the answers of one batch, in any order and from any thread.
+//!
+//! Counts latencies and ends spans as answers arrive. It does not interpret answers: `settlement` does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

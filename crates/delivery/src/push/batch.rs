@@ -13,18 +13,17 @@ use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
 use noroshi_telemetry::span::Open;
 use noroshi_types::trace::TraceId;
-use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp, TraceContext};
-use ring::digest;
+use noroshi_types::{AppId, CampaignId, Outcome, PushService, TraceContext};
 use tokio::sync::{mpsc, watch};
 
 use super::answers::AnswerCollector;
-use super::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
-use super::in_flight::{Held, PendingRecipients};
+use super::finisher::{BatchResult, PAUSE_MAX, PAUSE_MIN};
+use super::in_flight::{BatchLease, PendingRecipients};
 use super::pipeline::Pipeline;
+use super::recipient::{DuePush, Source, prepare, push_id};
 use super::settlement::{Sent, Settlement};
 use super::token_health::{Rate, Realm};
 use super::{lease, publication};
-use crate::campaign::done::TOKEN_LOST;
 use crate::campaign::plan::Plan;
 use crate::outcomes::subject;
 use crate::spans;
@@ -39,7 +38,7 @@ const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct BatchRunner {
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) ready: mpsc::Sender<Ready>,
+    pub(crate) ready: mpsc::Sender<BatchResult>,
     pub(crate) drain: watch::Receiver<bool>,
 }
 
@@ -47,43 +46,19 @@ pub(crate) struct BatchRunner {
 pub(crate) struct LeasedBatch {
     pub(crate) batch: Batch,
     pub(crate) recipients: Arc<PendingRecipients>,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<BatchLease>,
     pub(crate) taken: Instant,
     /// When the rate of its campaign allows it. Latencies count from then.
     pub(crate) turn: Option<Instant>,
 }
 
-/// The source of the content.
-enum Source {
-    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
-    Campaign(Arc<Plan>),
-}
-
-impl Source {
-    /// The trace that the work belongs to.
-    fn trace(&self) -> Option<TraceContext> {
-        match self {
-            Source::Notification { trace, .. } => *trace,
-            Source::Campaign(plan) => plan.spec.trace,
-        }
-    }
-}
-
 /// The work of a batch in the store.
-enum Found {
+enum FoundWork {
     Source(Source),
     /// The work was deleted, and the batch is finished.
     Ended,
     /// The store is closed, or this version cannot read the work.
     Nothing,
-}
-
-/// A push for one recipient.
-struct Due {
-    token: PushToken,
-    content: Arc<Content>,
-    /// The trace context for the push service.
-    trace: Option<TraceContext>,
 }
 
 impl BatchRunner {
@@ -105,7 +80,7 @@ impl BatchRunner {
     }
 
     /// Refuses all recipients of a batch that no sender can send.
-    async fn set_aside(&self, batch: &Batch, held: &Arc<Held>) {
+    async fn set_aside(&self, batch: &Batch, held: &Arc<BatchLease>) {
         let recipients = batch.recipients.len();
         tracing::error!(
             batch = batch.id.0,
@@ -126,10 +101,10 @@ impl BatchRunner {
             return self.give_up(&batch, &held);
         }
         let source = match self.source(&batch, &held).await {
-            Found::Source(source) => source,
-            Found::Ended => return,
+            FoundWork::Source(source) => source,
+            FoundWork::Ended => return,
             // A sender of another version may know the work. Freed at once, this node would take it again.
-            Found::Nothing => {
+            FoundWork::Nothing => {
                 let lease = Lease { batch: batch.id, until: held.until() };
                 lease::uncount(&self.pipeline, lease);
                 return self.end(&batch, &held);
@@ -160,19 +135,19 @@ impl BatchRunner {
     }
 
     /// Whether no other node can be sending the batch. A node with a store of its own ignores the lease.
-    fn may_send(&self, held: &Held) -> bool {
+    fn may_send(&self, held: &BatchLease) -> bool {
         !self.pipeline.config.shared || held.is_ours()
     }
 
     /// Frees the batch before anything was sent.
-    fn give_up(&self, batch: &Batch, held: &Held) {
+    fn give_up(&self, batch: &Batch, held: &BatchLease) {
         self.end(batch, held);
         let lease = Lease { batch: batch.id, until: held.until() };
         lease::give_back(&self.pipeline, lease, Renewal::Returned);
     }
 
     /// Leaves the batch to the next take.
-    fn end(&self, batch: &Batch, held: &Held) {
+    fn end(&self, batch: &Batch, held: &BatchLease) {
         if held.is_lost() {
             self.pipeline.metrics.batches_lost.inc();
         }
@@ -184,7 +159,7 @@ impl BatchRunner {
         batch: Batch,
         source: &Source,
         recipients: Vec<PushRecipient>,
-        (pending, held, since): (Arc<PendingRecipients>, Arc<Held>, Instant),
+        (pending, held, since): (Arc<PendingRecipients>, Arc<BatchLease>, Instant),
     ) {
         let now = self.pipeline.context.now();
         let mut settlement = Settlement::new(&batch);
@@ -222,7 +197,7 @@ impl BatchRunner {
     /// Adds trace contexts for push services, if configured.
     fn add_trace(
         &self,
-        due: &mut [Due],
+        due: &mut [DuePush],
         span: Option<&Open>,
         calls: &[Option<Open>],
         kept: Option<TraceContext>,
@@ -252,9 +227,9 @@ impl BatchRunner {
     async fn hand_over(
         &self,
         batch: &Batch,
-        held: &Held,
+        held: &BatchLease,
         sent: &[Sent],
-        due: Vec<Due>,
+        due: Vec<DuePush>,
         collector: &Arc<AnswerCollector>,
         trace: Option<TraceId>,
     ) -> bool {
@@ -266,7 +241,7 @@ impl BatchRunner {
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
         let (all, mut count, mut slot) = (sent, 0, self.pipeline.compute.acquire().await);
-        for (index, (sent, Due { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
+        for (index, (sent, DuePush { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
             slot.yield_if_used().await;
             if !self.may_send(held) {
                 self.report_sent(batch, &all[..count], trace);
@@ -304,28 +279,34 @@ impl BatchRunner {
         }
     }
 
-    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished, trace: Option<TraceId>) {
+    async fn finish(
+        &self,
+        batch: &Batch,
+        held: &Arc<BatchLease>,
+        finished: Finished,
+        trace: Option<TraceId>,
+    ) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Closed only when the node stops: the batch is sent again after its next start.
         let (of, service) = (subject(batch.work), batch.service);
-        let ready = Ready { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
+        let ready = BatchResult { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
             self.pipeline.in_flight.end(batch.id);
         }
     }
 
-    async fn source(&self, batch: &Batch, held: &Arc<Held>) -> Found {
+    async fn source(&self, batch: &Batch, held: &Arc<BatchLease>) -> FoundWork {
         match batch.work {
             Work::Notification(id) => {
                 let Some(found) = self.read(|| self.pipeline.context.store.push_content(batch.app, id)).await
                 else {
-                    return Found::Nothing;
+                    return FoundWork::Nothing;
                 };
                 let Some(found) = found else {
                     self.finish_all(batch, held, Outcome::Cancelled, None).await;
-                    return Found::Ended;
+                    return FoundWork::Ended;
                 };
                 let fields = Fields {
                     notification_id: Some(id),
@@ -340,11 +321,11 @@ impl BatchRunner {
                 };
                 let once = found.expires_at <= found.sent_at;
                 let content = Arc::new(Content::new(fields));
-                Found::Source(Source::Notification { content, once, trace: found.trace })
+                FoundWork::Source(Source::Notification { content, once, trace: found.trace })
             }
             Work::Campaign(id) => {
                 let plan = self.plan(batch.app, id).await;
-                plan.map_or(Found::Nothing, |plan| Found::Source(Source::Campaign(plan)))
+                plan.map_or(FoundWork::Nothing, |plan| FoundWork::Source(Source::Campaign(plan)))
             }
         }
     }
@@ -370,7 +351,7 @@ impl BatchRunner {
     async fn finish_all(
         &self,
         batch: &Batch,
-        held: &Arc<Held>,
+        held: &Arc<BatchLease>,
         outcome: Outcome,
         reason: Option<&'static str>,
     ) {
@@ -422,210 +403,5 @@ impl BatchRunner {
             Rate::Normal | Rate::Abnormal => return,
         }
         self.pipeline.metrics.alarm(realm, !rate.is_normal());
-    }
-}
-
-/// The push for a recipient. Without one, adds the outcome to `settlement`.
-fn prepare(
-    settlement: &mut Settlement,
-    batch: &Batch,
-    source: &Source,
-    recipient: PushRecipient,
-    now: Timestamp,
-) -> Option<(Sent, Due)> {
-    let device = recipient.num;
-    if recipient.suspect {
-        settlement.part(Outcome::PushTokenSuspect, None, device);
-        return None;
-    }
-    if recipient.token.is_none() {
-        settlement.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
-        return None;
-    }
-    let mut variant = None;
-    let mut quiet = false;
-    if let Source::Campaign(plan) = source {
-        // Before the draw: an abort during quiet hours must not change the proportions of the variants.
-        if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
-            if until < plan.expires_at(&recipient.attributes) {
-                settlement.again(until, batch.attempt, device);
-                return None;
-            }
-            quiet = true;
-        }
-        variant = settlement.variant(device, || plan.draw(&recipient));
-    }
-    let (content, once) = match source {
-        Source::Notification { content, once, .. } => (content.clone(), *once),
-        Source::Campaign(plan) if plan.holds_out(variant) => {
-            settlement.part(Outcome::HeldOut, None, device);
-            return None;
-        }
-        Source::Campaign(plan) => match plan.content(&recipient, variant) {
-            Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
-            Err(reason) => {
-                settlement.part(Outcome::PushRefused, Some(reason), device);
-                return None;
-            }
-        },
-    };
-    let expires_at = content.fields().expires_at;
-    // A ttl of zero means now or never, and the first attempt is now.
-    let first_of_once = once && batch.attempt == 0;
-    if expires_at <= now && !first_of_once {
-        settlement.part(Outcome::PushExpired, None, device);
-        return None;
-    }
-    if quiet {
-        settlement.part(Outcome::PushExpired, Some("quiet_hours"), device);
-        return None;
-    }
-    let token = recipient.token?;
-    let realm = (batch.app, token.service, token.environment);
-    Some((
-        Sent { device, token_at: recipient.token_at, realm, expires_at },
-        Due { token, content, trace: None },
-    ))
-}
-
-/// The same id for every attempt: a UUIDv8 (RFC 9562 §5.8) of a hash of the work and the device.
-fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
-    let mut text = [0; 24];
-    text[..16].copy_from_slice(work);
-    text[16..].copy_from_slice(&device.0.to_be_bytes());
-    let hash = digest::digest(&digest::SHA256, &text);
-    let mut id = [0; 16];
-    id.copy_from_slice(&hash.as_ref()[..16]);
-    uuid::Builder::from_custom_bytes(id).into_uuid()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use noroshi_store::VariantNum;
-    use noroshi_types::{BatchId, Lane, Ttl, Urgency, UserId};
-
-    use super::*;
-    use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
-    use crate::campaign::trial::tests::trial;
-    use crate::campaign::{LocalTime, QuietHours, Treatment, Trial};
-    use crate::definition::experiment::tests::{experiment, label};
-
-    fn batch(attempt: u32) -> Batch {
-        Batch {
-            id: BatchId(1),
-            app: AppId(1),
-            service: Some(PushService::Fcm),
-            lane: Lane::Campaign,
-            due_at: MIDNIGHT,
-            attempt,
-            work: Work::Campaign(CampaignId::from_bytes([1; 16])),
-            campaign: None,
-            variant: None,
-            leased_until: MIDNIGHT,
-            recipients: vec![DeviceNum(1)],
-        }
-    }
-
-    /// The push, or the outcome of the one recipient.
-    fn sorted(
-        source: &Source,
-        attempt: u32,
-        recipient: PushRecipient,
-        now: Timestamp,
-    ) -> Result<Sent, Box<Finished>> {
-        sorted_of(&batch(attempt), source, recipient, now)
-    }
-
-    fn sorted_of(
-        batch: &Batch,
-        source: &Source,
-        recipient: PushRecipient,
-        now: Timestamp,
-    ) -> Result<Sent, Box<Finished>> {
-        let mut settlement = Settlement::new(batch);
-        let sent = prepare(&mut settlement, batch, source, recipient, now);
-        sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settlement.finish(Vec::new())))
-    }
-
-    #[test]
-    fn a_recipient_gets_a_push_or_an_outcome() {
-        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
-        let source = |urgency| {
-            Source::Campaign(Arc::new(plan(|spec| {
-                let clock = |text| LocalTime::parse(text).expect("a time");
-                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
-                spec.message.urgency = urgency;
-            })))
-        };
-        let calm = source(Urgency::Normal);
-        let refused =
-            |finished: Result<Sent, Box<Finished>>| finished.expect_err("not sent").parts[0].outcome;
-        assert!(sorted(&calm, 0, recipient(None, None), hours(8)).is_ok());
-        assert!(sorted(&source(Urgency::High), 0, recipient(None, None), hours(23)).is_ok());
-        // Quiet now: the same attempt again when the quiet hours end.
-        let again = sorted(&calm, 3, recipient(None, None), hours(23)).expect_err("quiet").again;
-        assert_eq!((again[0].due_at, again[0].attempt), (hours(31), 3));
-        // Outcomes that do not depend on the time do not wait for the morning.
-        for hour in [8, 23] {
-            let no_token = PushRecipient { token: None, ..recipient(None, None) };
-            assert_eq!(refused(sorted(&calm, 0, no_token, hours(hour))), Outcome::NoPushToken);
-            let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
-            assert_eq!(refused(sorted(&calm, 0, suspect, hours(hour))), Outcome::PushTokenSuspect);
-        }
-        assert_eq!(refused(sorted(&calm, 0, recipient(None, None), hours(24 * 30))), Outcome::PushExpired);
-    }
-
-    #[test]
-    fn no_variant_is_drawn_during_quiet_hours() {
-        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
-        let source = |ttl_hours: u64| {
-            Source::Campaign(Arc::new(plan(|spec| {
-                let clock = |text| LocalTime::parse(text).expect("a time");
-                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
-                spec.message.ttl =
-                    Ttl::new(std::time::Duration::from_secs(ttl_hours * 3_600)).expect("a ttl");
-                let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
-                let mut definition = experiment();
-                definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
-                spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
-            })))
-        };
-        let (long, short) = (source(48), source(24));
-        let one = PushRecipient { user: UserId::parse("u0").ok(), ..recipient(None, None) };
-        let finished = sorted(&long, 0, one.clone(), hours(23)).expect_err("quiet");
-        assert_eq!((finished.parts.len(), finished.again[0].variant), (0, None), "not held out yet");
-        let fate = |batch: &Batch, source, one: &PushRecipient, hour| {
-            let finished = sorted_of(batch, source, one.clone(), hours(hour)).expect_err("not sent");
-            let part = &finished.parts[0];
-            (part.outcome, part.reason, part.variant)
-        };
-        let held = Some(VariantNum(1));
-        assert_eq!(fate(&batch(0), &long, &one, 8), (Outcome::HeldOut, None, held));
-        assert_eq!(
-            fate(&batch(0), &short, &one, 23),
-            (Outcome::HeldOut, None, held),
-            "decided at the last possible time"
-        );
-        let without = PushRecipient { token: None, ..one.clone() };
-        let suspect = PushRecipient { suspect: true, ..one };
-        for hour in [8, 23] {
-            let lost = (Outcome::NoPushToken, Some(TOKEN_LOST), None);
-            assert_eq!(fate(&batch(0), &long, &without, hour), lost);
-            assert_eq!(fate(&batch(0), &long, &suspect, hour), (Outcome::PushTokenSuspect, None, None));
-            // An earlier attempt drew a variant, so the device stays targeted.
-            let again = Batch { variant: held, ..batch(1) };
-            assert_eq!(fate(&again, &long, &without, hour), (Outcome::NoPushToken, Some(TOKEN_LOST), held));
-        }
-    }
-
-    #[test]
-    fn a_push_has_the_same_id_at_every_attempt() {
-        let id = |work: u8, device| push_id(&[work; 16], DeviceNum(device));
-        assert_eq!(id(1, 1), id(1, 1));
-        assert_ne!(id(1, 1), id(1, 2));
-        assert_ne!(id(1, 1), id(2, 1));
-        assert_eq!(id(1, 1).get_version_num(), 8);
     }
 }

@@ -178,11 +178,11 @@ impl Collector {
         }
         let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
         self.pipeline.metrics.walk_pages.inc();
-        let mut packed = Packed::new(BATCH_RECIPIENTS_MAX, walk.lane);
+        let mut packer = BatchPacker::new(BATCH_RECIPIENTS_MAX, walk.lane);
         for member in &page.members {
-            packed.push(member, walk.due_at);
+            packer.push(member, walk.due_at);
         }
-        let Packed { batches, parts, .. } = packed.close();
+        let BatchPacker { batches, parts, .. } = packer.close();
         let made = batches.len();
         let now = self.pipeline.context.now();
         let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
@@ -238,13 +238,13 @@ impl Collector {
         let store = &self.pipeline.context.store;
         let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
         self.pipeline.metrics.walk_pages.inc();
-        let mut packed = Packed::new(size, plan.spec.lane);
-        packed.published = plan.spec.message.when.is_some();
+        let mut packer = BatchPacker::new(size, plan.spec.lane);
+        packer.published = plan.spec.message.when.is_some();
         let mut due = DueTimes::new(plan);
         for member in page.members.iter().filter(|member| plan.spec.filter.matches(&member.attributes)) {
-            packed.push(member, due.of(member));
+            packer.push(member, due.of(member));
         }
-        let Packed { batches, parts, .. } = packed.close();
+        let BatchPacker { batches, parts, .. } = packer.close();
         let made = batches.len();
         let now = self.pipeline.context.now();
         let cursor = page.next.unwrap_or(campaign.cursor);
@@ -306,7 +306,7 @@ impl<'a> DueTimes<'a> {
 }
 
 /// Packs the devices of a page into batches.
-struct Packed {
+struct BatchPacker {
     size: usize,
     lane: Lane,
     /// Batches are published as notifications, so they also contain devices without a token.
@@ -318,7 +318,7 @@ struct Packed {
     set_aside: Vec<DeviceNum>,
 }
 
-impl Packed {
+impl BatchPacker {
     fn new(size: usize, lane: Lane) -> Self {
         Self {
             size,
@@ -383,27 +383,27 @@ mod tests {
             },
             suspect: num == 41,
         };
-        let mut packed = Packed::new(10, Lane::Campaign);
+        let mut packer = BatchPacker::new(10, Lane::Campaign);
         for num in 0..100 {
-            packed.push(&member(num), Timestamp(num / 50));
+            packer.push(&member(num), Timestamp(num / 50));
         }
-        let packed = packed.close();
-        assert!(packed.batches.iter().all(|batch| (1..=10).contains(&batch.recipients.len())));
-        let recipients: usize = packed.batches.iter().map(|batch| batch.recipients.len()).sum();
+        let packer = packer.close();
+        assert!(packer.batches.iter().all(|batch| (1..=10).contains(&batch.recipients.len())));
+        let recipients: usize = packer.batches.iter().map(|batch| batch.recipients.len()).sum();
         assert_eq!(recipients, 74);
-        for batch in &packed.batches {
+        for batch in &packer.batches {
             let belongs = |num: &DeviceNum| {
                 (Timestamp(num.0 / 50), member(num.0).service) == (batch.due_at, batch.service)
             };
             assert!(batch.recipients.iter().all(belongs), "{batch:?}");
         }
         let parts: Vec<_> =
-            packed.parts.iter().map(|part| (part.outcome, part.reason, part.devices.len())).collect();
+            packer.parts.iter().map(|part| (part.outcome, part.reason, part.devices.len())).collect();
         assert_eq!(
             parts,
             [(Outcome::NoPushToken, None, 25), (Outcome::PushTokenSuspect, Some(SET_ASIDE), 1)]
         );
-        let mut published = Packed { published: true, ..Packed::new(10, Lane::Campaign) };
+        let mut published = BatchPacker { published: true, ..BatchPacker::new(10, Lane::Campaign) };
         published.push(&member(0), Timestamp(0));
         assert_eq!(published.close().batches[0].service, None);
     }

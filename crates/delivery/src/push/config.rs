@@ -1,4 +1,6 @@
 //! Bounds of push work in flight, with the arithmetic of their defaults.
+//!
+//! `node` builds a [`Config`] from the configuration file. Everything that push keeps in memory is bounded by it.
 
 use std::time::Duration;
 

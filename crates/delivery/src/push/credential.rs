@@ -1,4 +1,7 @@
 //! Push credentials: sealed into the store, opened at the start, handed to the connection pools, and tested.
+//!
+//! A credential that cannot be opened is reported and its pushes wait. Only the pools get the secrets.
+//! Other nodes reload an app's credentials after a record, and at intervals.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -82,7 +85,7 @@ impl Credentials {
         Self { context, nodes, work, outlet, vault, opened, unreadable, unreadable_count, updating, seen }
     }
 
-    /// Opens all credentials and hands them to the pools, once at the start. One that cannot be opened is counted and
+    /// Opens all credentials and hands them to the pools, once at the start. TestReply that cannot be opened is counted and
     /// logged, and its pushes wait; the others work.
     pub(crate) async fn load(&self) -> Result<(), Error> {
         let mut apps: Vec<AppId> = Vec::new();
@@ -154,7 +157,7 @@ impl Credentials {
             content: Arc::new(Content::new(test_fields(self.context.now()))),
             id: uuid::Uuid::now_v7(),
             trace: None,
-            reply: Reply { to: Arc::new(One(Mutex::new(Some(reply)))), index: 0 },
+            reply: Reply { to: Arc::new(TestReply(Mutex::new(Some(reply)))), index: 0 },
         };
         let answered = async {
             self.outlet.send(push).await;
@@ -255,9 +258,9 @@ fn test_fields(now: Timestamp) -> Fields {
 }
 
 /// Passes the answer of the test on.
-struct One(Mutex<Option<oneshot::Sender<Answer>>>);
+struct TestReply(Mutex<Option<oneshot::Sender<Answer>>>);
 
-impl Answered for One {
+impl Answered for TestReply {
     fn answered(&self, _: u32, answer: Answer) {
         if let Some(reply) = self.0.lock().take() {
             // The caller may be gone.

@@ -18,7 +18,7 @@ use super::config::PARCELS_MAX;
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
 use super::metrics::ParcelFate;
 use super::pipeline::Pipeline;
-use super::sender::{Next, SLEEP_MIN, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest, taken, turn};
+use super::take::{self, Next, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest, turn};
 use super::{batch_codec, lease};
 
 /// How long a measured depth of the queue is valid.
@@ -110,7 +110,7 @@ impl Dispatcher {
             match self.round().await {
                 Ok(Next::Now) => tokio::task::yield_now().await,
                 Ok(next) => {
-                    let _ = tokio::time::timeout(self.sleep(next), woken).await;
+                    let _ = tokio::time::timeout(next.sleep(&pipeline), woken).await;
                 }
                 Err(Failed::Store(Error::Closed)) => return std::future::pending().await,
                 Err(failed) => {
@@ -130,17 +130,6 @@ impl Dispatcher {
             }
             pause = PAUSE_MIN;
         }
-    }
-
-    fn sleep(&self, next: Next) -> Duration {
-        let sleep_max = self.runner.pipeline.config.sleep_max();
-        let sleep = match next {
-            Next::Now => Duration::ZERO,
-            Next::After(after) => after,
-            Next::At(None) => sleep_max,
-            Next::At(Some(at)) => at.saturating_since(self.runner.pipeline.context.now()),
-        };
-        sleep.clamp(SLEEP_MIN, sleep_max)
     }
 
     async fn round(&mut self) -> Result<Next, Failed> {
@@ -179,9 +168,9 @@ impl Dispatcher {
     ) -> Result<Next, Failed> {
         let pipeline = &self.runner.pipeline;
         let (now, lease) = (lease::even(pipeline.context.now()), pipeline.config.queue_lease);
-        let take =
+        let request =
             Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec(), sends: false };
-        let taken = taken(&self.runner, take).await?;
+        let taken = take::take(pipeline, request).await?;
         let full = taken.batches.len() >= batches_max;
         self.depth.add(&taken.batches);
         let mut at_once = Vec::new();

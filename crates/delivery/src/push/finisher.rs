@@ -12,7 +12,7 @@ use noroshi_types::Lane;
 use noroshi_types::trace::TraceId;
 use tokio::sync::mpsc::Receiver;
 
-use super::in_flight::Held;
+use super::in_flight::BatchLease;
 use super::lease;
 use super::pipeline::Pipeline;
 
@@ -24,7 +24,7 @@ pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The results of one batch.
-pub(crate) struct Ready {
+pub(crate) struct BatchResult {
     pub(crate) finished: Finished,
     /// The subject of its events, and the push service.
     pub(crate) of: Subject,
@@ -33,18 +33,18 @@ pub(crate) struct Ready {
     pub(crate) lane: Lane,
     /// The number of finished recipients, for the campaign's rate.
     pub(crate) done: Option<(noroshi_types::CampaignId, u64)>,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<BatchLease>,
 }
 
 /// Runs until no sender is left and everything is written. Not cancel-safe: dropped batches are sent again.
-pub(crate) async fn run(pipeline: Arc<Pipeline>, mut ready: Receiver<Ready>) {
+pub(crate) async fn run(pipeline: Arc<Pipeline>, mut ready: Receiver<BatchResult>) {
     let mut together = Vec::new();
     while ready.recv_many(&mut together, COMMIT_MAX).await > 0 {
         write(&pipeline, std::mem::take(&mut together)).await;
     }
 }
 
-async fn write(pipeline: &Pipeline, mut together: Vec<Ready>) {
+async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
     let mut pause = PAUSE_MIN;
     let (finished, counts) = loop {
         let written = match ours(pipeline, &mut together).await {
@@ -102,10 +102,13 @@ async fn write(pipeline: &Pipeline, mut together: Vec<Ready>) {
 
 /// The batches that this node still owns. If nodes share the store, a batch that another node took is finished there. A
 /// lease that expired while the store was away is renewed if no node took the batch.
-async fn ours(pipeline: &Pipeline, together: &mut Vec<Ready>) -> Result<Vec<Finished>, noroshi_store::Error> {
+async fn ours(
+    pipeline: &Pipeline,
+    together: &mut Vec<BatchResult>,
+) -> Result<Vec<Finished>, noroshi_store::Error> {
     if pipeline.config.shared {
         let expired = together.iter().filter(|ready| !ready.held.is_lost() && !ready.held.is_ours());
-        let lease = |ready: &Ready| Lease { batch: ready.finished.batch, until: ready.held.until() };
+        let lease = |ready: &BatchResult| Lease { batch: ready.finished.batch, until: ready.held.until() };
         let expired = expired.map(|ready| (lease(ready), ready.held.clone())).collect();
         lease::renew(pipeline, expired).await?;
         let mut receipts = Vec::new();

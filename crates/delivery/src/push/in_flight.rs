@@ -1,7 +1,7 @@
 //! Push work in flight: recipients in total and for each push service of an app, and batches with their leases.
 //!
 //! The sender adds a batch when it takes it, and each answer removes a recipient. The bounds are checked before a batch is
-//! taken; one take may exceed them by its batches. Each batch is held under a lease ([`Held`]).
+//! taken; one take may exceed them by its batches. Each batch is held under a lease ([`BatchLease`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,7 +26,7 @@ pub(crate) struct InFlight {
     /// Guards only the map; counts are changed without it.
     pairs: Mutex<HashMap<Pair, Arc<AtomicUsize>>>,
     /// Guards only the map.
-    batches: Mutex<HashMap<BatchId, Arc<Held>>>,
+    batches: Mutex<HashMap<BatchId, Arc<BatchLease>>>,
     /// The sender found no room, and waits for it.
     sender_waits: AtomicBool,
     /// Wakes the sender.
@@ -36,7 +36,7 @@ pub(crate) struct InFlight {
 /// The lease of a batch in flight. If nodes share a store, another node takes the batch as soon as its lease expires, so
 /// the owner checks its own clock.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct BatchLease {
     /// The end of the lease in the store, and by the clock of this process, measured from before the request. Guards only
     /// itself.
     lease: Mutex<(Timestamp, Instant)>,
@@ -46,7 +46,7 @@ pub(crate) struct Held {
     receipt: Option<Receipt>,
 }
 
-impl Held {
+impl BatchLease {
     pub(crate) fn new(until: Timestamp, ends: Instant, receipt: Option<Receipt>) -> Self {
         Self { lease: Mutex::new((until, ends)), lost: AtomicBool::new(false), receipt }
     }
@@ -105,8 +105,8 @@ impl InFlight {
     pub(crate) fn begin(
         self: &Arc<Self>,
         batch: &Batch,
-        held: Held,
-    ) -> Option<(Arc<PendingRecipients>, Arc<Held>)> {
+        held: BatchLease,
+    ) -> Option<(Arc<PendingRecipients>, Arc<BatchLease>)> {
         let held = match self.batches.lock().entry(batch.id) {
             Entry::Occupied(known) => {
                 let (until, ends) = *held.lease.lock();
@@ -174,7 +174,7 @@ impl InFlight {
     }
 
     /// The leases of all batches in flight that are not lost.
-    pub(crate) fn leases(&self) -> Vec<(Lease, Arc<Held>)> {
+    pub(crate) fn leases(&self) -> Vec<(Lease, Arc<BatchLease>)> {
         let batches = self.batches.lock();
         let ours = batches.iter().filter(|(_, held)| !held.is_lost());
         ours.map(|(batch, held)| (Lease { batch: *batch, until: held.until() }, held.clone())).collect()
@@ -234,9 +234,9 @@ mod tests {
         }
     }
 
-    fn held(seconds: u64) -> Held {
+    fn held(seconds: u64) -> BatchLease {
         let lease = std::time::Duration::from_secs(seconds);
-        Held::new(Timestamp(seconds * 1_000), Instant::now() + lease, None)
+        BatchLease::new(Timestamp(seconds * 1_000), Instant::now() + lease, None)
     }
 
     fn in_flight() -> Arc<InFlight> {

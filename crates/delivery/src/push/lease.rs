@@ -10,7 +10,7 @@ use noroshi_cluster::batches::{CLAIM_AFTER, Receipt};
 use noroshi_store::{Error, Lease, Renewal};
 use noroshi_types::Timestamp;
 
-use super::in_flight::Held;
+use super::in_flight::BatchLease;
 use super::pipeline::Pipeline;
 
 /// How long a node that stops waits until the store has taken back batches in flight.
@@ -52,7 +52,7 @@ pub(crate) async fn keep(pipeline: &Pipeline) {
 }
 
 /// Renews leases that this node still has. If nodes share the store, the others are marked as lost.
-pub(crate) async fn renew(pipeline: &Pipeline, leases: Vec<(Lease, Arc<Held>)>) -> Result<(), Error> {
+pub(crate) async fn renew(pipeline: &Pipeline, leases: Vec<(Lease, Arc<BatchLease>)>) -> Result<(), Error> {
     if leases.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,6 @@
 //! The interface to push services: [`noroshi_push::Services`], and a fake one in tests.
+//!
+//! Push owns this trait, so that it knows neither connections nor protocols of push services.
 
 use noroshi_push::{Credential, Push, Services};
 use noroshi_types::AppId;

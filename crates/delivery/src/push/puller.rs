@@ -10,10 +10,12 @@ use noroshi_cluster::batches::{BatchQueue, CLAIM_AFTER, Receipt, Received};
 use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease, Renewal};
 use noroshi_types::{AppId, BatchId, Lane, PushService, Timestamp};
 
+use super::batch_tasks::BatchTasks;
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
-use super::in_flight::{Held, Room};
+use super::in_flight::{BatchLease, Room};
 use super::metrics::ParcelFate;
-use super::sender::{Sender, TAKE_MAX};
+use super::pipeline::Pipeline;
+use super::take::TAKE_MAX;
 use super::{batch_codec, lease};
 
 /// How long one pull waits for a parcel.
@@ -35,112 +37,112 @@ struct Pulled {
     receipt: Receipt,
 }
 
-impl Sender {
-    /// Pulls until the node drains.
-    pub(super) async fn pull_forever(&mut self, queue: &dyn BatchQueue) {
-        let mut pause = PAUSE_MIN;
-        while !*self.runner.drain.borrow() {
-            while self.batches.try_join_next().is_some() {}
-            let pipeline = self.runner.pipeline.clone();
-            let woken = pipeline.work.senders.notified();
-            pipeline.in_flight.set_sender_waits(true);
-            let room = pipeline.in_flight.room();
-            self.show();
-            let lanes: Vec<u8> = lanes(&room).into_iter().map(|lane| lane as u8).collect();
-            if lanes.is_empty() {
-                let _ = tokio::time::timeout(WAIT, woken).await;
-                continue;
+/// Pulls until the node drains.
+pub(super) async fn run(tasks: &mut BatchTasks, queue: &dyn BatchQueue) {
+    let mut pause = PAUSE_MIN;
+    let pipeline = tasks.runner.pipeline.clone();
+    while !*tasks.runner.drain.borrow() {
+        tasks.remove_finished();
+        let woken = pipeline.work.senders.notified();
+        pipeline.in_flight.set_sender_waits(true);
+        let room = pipeline.in_flight.room();
+        tasks.report();
+        let lanes: Vec<u8> = lanes(&room).into_iter().map(|lane| lane as u8).collect();
+        if lanes.is_empty() {
+            let _ = tokio::time::timeout(WAIT, woken).await;
+            continue;
+        }
+        let wait = if lanes.len() == Lane::ALL.len() { WAIT } else { WAIT_SHORT };
+        let max = (room.any / BATCH_RECIPIENTS_MAX).clamp(1, TAKE_MAX);
+        match queue.pull(&lanes, max, wait).await {
+            Ok(received) => {
+                pause = PAUSE_MIN;
+                start(tasks, received, &room).await;
             }
-            let wait = if lanes.len() == Lane::ALL.len() { WAIT } else { WAIT_SHORT };
-            let max = (room.any / BATCH_RECIPIENTS_MAX).clamp(1, TAKE_MAX);
-            match queue.pull(&lanes, max, wait).await {
-                Ok(received) => {
-                    pause = PAUSE_MIN;
-                    self.received(received, &room).await;
-                }
-                Err(error) => {
-                    self.runner.pipeline.metrics.store_errors.inc();
-                    tracing::warn!(%error, "could not pull batches; retrying");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+            Err(error) => {
+                pipeline.metrics.store_errors.inc();
+                tracing::warn!(%error, "could not pull batches; retrying");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
             }
         }
     }
+}
 
-    async fn received(&mut self, received: Vec<Received>, room: &Room) {
-        if received.is_empty() {
-            return;
-        }
-        let (pulled, poison) = read(received);
-        let metrics = self.runner.pipeline.metrics.clone();
-        if !poison.is_empty() {
-            tracing::warn!(parcels = poison.len(), "parcels that cannot be read are left to the store");
-            metrics.parcels(ParcelFate::Poison, poison.len());
-        }
-        let (busy, pulled): (Vec<_>, Vec<_>) =
-            pulled.into_iter().partition(|one| is_busy(&one.batch, &room.busy_for_any));
-        let mut done = poison;
-        if !busy.is_empty() {
-            metrics.parcels(ParcelFate::Busy, busy.len());
-            self.claim(&busy, BUSY, Renewal::Kept).await;
-            done.extend(busy.into_iter().map(|one| one.receipt));
-        }
-        let lease = self.runner.pipeline.config.lease;
-        // `None`: the store is away. Other nodes pull the parcels, or take the batches from the store.
-        if let Some((kept, until, ends)) = self.claim(&pulled, lease, Renewal::Claimed).await {
-            let (mut ours, mut stale) = (Vec::new(), 0);
-            for one in pulled {
-                match kept.contains(&one.batch.id) {
-                    true => ours.push(one),
-                    false => {
-                        stale += 1;
-                        done.push(one.receipt);
-                    }
+/// Starts the batches of parcels that this node can claim.
+async fn start(tasks: &mut BatchTasks, received: Vec<Received>, room: &Room) {
+    if received.is_empty() {
+        return;
+    }
+    let (pulled, poison) = read(received);
+    let pipeline = tasks.runner.pipeline.clone();
+    let metrics = &pipeline.metrics;
+    if !poison.is_empty() {
+        tracing::warn!(parcels = poison.len(), "parcels that cannot be read are left to the store");
+        metrics.parcels(ParcelFate::Poison, poison.len());
+    }
+    let (busy, pulled): (Vec<_>, Vec<_>) =
+        pulled.into_iter().partition(|one| is_busy(&one.batch, &room.busy_for_any));
+    let mut done = poison;
+    if !busy.is_empty() {
+        metrics.parcels(ParcelFate::Busy, busy.len());
+        claim(&pipeline, &busy, BUSY, Renewal::Kept).await;
+        done.extend(busy.into_iter().map(|one| one.receipt));
+    }
+    let lease = pipeline.config.lease;
+    // `None`: the store is away. Other nodes pull the parcels, or take the batches from the store.
+    if let Some((kept, until, ends)) = claim(&pipeline, &pulled, lease, Renewal::Claimed).await {
+        let (mut ours, mut stale) = (Vec::new(), 0);
+        for one in pulled {
+            match kept.contains(&one.batch.id) {
+                true => ours.push(one),
+                false => {
+                    stale += 1;
+                    done.push(one.receipt);
                 }
             }
-            metrics.parcels(ParcelFate::Claimed, ours.len());
-            metrics.parcels(ParcelFate::Stale, stale);
-            let batches: Vec<_> = ours.iter().map(|one| one.batch.clone()).collect();
-            metrics.count_taken(&batches);
-            for Pulled { batch, receipt } in ours {
-                self.start(batch, Held::new(until, ends, Some(receipt)));
-            }
         }
-        lease::done(&self.runner.pipeline, done);
+        metrics.parcels(ParcelFate::Claimed, ours.len());
+        metrics.parcels(ParcelFate::Stale, stale);
+        let batches: Vec<_> = ours.iter().map(|one| one.batch.clone()).collect();
+        metrics.count_taken(&batches);
+        for Pulled { batch, receipt } in ours {
+            tasks.start(batch, BatchLease::new(until, ends, Some(receipt)));
+        }
     }
+    lease::done(&pipeline, done);
+}
 
-    /// Claims leases for `lease`. Returns the batches, and the end of the leases by the store's clock and by that of this
-    /// process.
-    async fn claim(
-        &self,
-        pulled: &[Pulled],
-        lease: Duration,
-        why: Renewal,
-    ) -> Option<(Vec<BatchId>, Timestamp, Instant)> {
-        if pulled.is_empty() {
-            return Some((Vec::new(), Timestamp(0), Instant::now()));
-        }
-        let lease_of = |one: &Pulled| Lease { batch: one.batch.id, until: one.batch.leased_until };
-        let leases: Vec<_> = pulled.iter().map(lease_of).collect();
-        let began = Instant::now();
-        let mut pause = PAUSE_MIN;
-        while began.elapsed() < CLAIM_AFTER / 2 {
-            let ends = Instant::now() + lease;
-            let until = lease::until(self.runner.pipeline.context.now(), lease);
-            match self.runner.pipeline.context.store.renew(leases.clone(), until, lease, why).await {
-                Ok(kept) => return Some((kept, until, ends)),
-                Err(Error::Closed) => return None,
-                Err(error) => {
-                    self.runner.pipeline.metrics.store_errors.inc();
-                    tracing::warn!(%error, "could not claim batches; retrying");
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
-        None
+/// Claims leases for `lease`. Returns the batches, and the end of the leases by the store's clock and by that of this
+/// process.
+async fn claim(
+    pipeline: &Pipeline,
+    pulled: &[Pulled],
+    lease: Duration,
+    why: Renewal,
+) -> Option<(Vec<BatchId>, Timestamp, Instant)> {
+    if pulled.is_empty() {
+        return Some((Vec::new(), Timestamp(0), Instant::now()));
     }
+    let lease_of = |one: &Pulled| Lease { batch: one.batch.id, until: one.batch.leased_until };
+    let leases: Vec<_> = pulled.iter().map(lease_of).collect();
+    let began = Instant::now();
+    let mut pause = PAUSE_MIN;
+    while began.elapsed() < CLAIM_AFTER / 2 {
+        let ends = Instant::now() + lease;
+        let until = lease::until(pipeline.context.now(), lease);
+        match pipeline.context.store.renew(leases.clone(), until, lease, why).await {
+            Ok(kept) => return Some((kept, until, ends)),
+            Err(Error::Closed) => return None,
+            Err(error) => {
+                pipeline.metrics.store_errors.inc();
+                tracing::warn!(%error, "could not claim batches; retrying");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    None
 }
 
 fn lanes(room: &Room) -> Vec<Lane> {

@@ -1,4 +1,6 @@
-//! The results of a batch, from its answers: outcomes, retries, tokens to remove. Written by one `finish`.
+//! The results of a batch, from its answers: outcomes, retries, tokens to remove.
+//!
+//! Decides what each answer means; the finisher writes all of it in one `Store::finish`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

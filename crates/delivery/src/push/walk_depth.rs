@@ -14,7 +14,7 @@ pub(crate) struct WalkDepth {
 }
 
 impl WalkDepth {
-    /// The collector stays `max` depth.
+    /// The collector stays at most `max` batches ahead.
     pub(crate) fn new(max: usize) -> Self {
         Self { waiting: Mutex::default(), low: max / 2 }
     }

@@ -1,4 +1,6 @@
 //! A batch of requests of which quotas admit some and refuse others.
+//!
+//! The caller writes the admitted ones; [`Admission::finish`] merges their answers with the refusals, in order.
 
 use super::reservation::Held;
 use crate::error::Error;

@@ -32,7 +32,7 @@ pub(super) enum Rate {
 /// arrive at the full rate.
 const RELAYED_FACTOR: u64 = 2;
 
-pub struct OfApp {
+pub struct AppQuotas {
     app: AppId,
     name: AppName,
     /// [`UNLIMITED`] for none, by quota.
@@ -67,7 +67,7 @@ pub struct Shown {
 }
 
 /// A connection, counted until this is dropped.
-pub struct Permit(Arc<OfApp>);
+pub struct Permit(Arc<AppQuotas>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
@@ -75,7 +75,7 @@ impl Drop for Permit {
     }
 }
 
-impl OfApp {
+impl AppQuotas {
     pub(super) fn new(app: AppId, name: AppName, metrics: Metrics) -> Self {
         let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
         Self {
@@ -182,7 +182,7 @@ impl OfApp {
         }
     }
 
-    /// Refuses if [`OfApp::take`] would refuse now. Takes no token.
+    /// Refuses if [`AppQuotas::take`] would refuse now. Takes no token.
     pub(super) fn check_rate(&self, quota: Quota) -> Result<(), OverQuota> {
         let Some(limit) = self.limit_of(quota) else { return Ok(()) };
         let taken = Bucket::from_bits(self.bucket(quota).load(Relaxed)).take(limit, 1, self.now());

@@ -60,7 +60,7 @@ pub(super) struct Counts {
 }
 
 /// The state at the start of a count.
-pub(super) struct Noted {
+pub(super) struct CountStart {
     settled: [u64; Quota::COUNT],
     pub(super) began: Instant,
 }
@@ -111,20 +111,20 @@ impl Counts {
         Quota::STORED.into_iter().filter(|quota| wanted & bit(*quota) != 0).collect()
     }
 
-    pub(super) fn begin(&self) -> Noted {
+    pub(super) fn begin(&self) -> CountStart {
         let state = self.state.lock();
-        Noted { settled: state.of.map(|count| count.settled), began: Instant::now() }
+        CountStart { settled: state.of.map(|count| count.settled), began: Instant::now() }
     }
 
-    pub(super) fn end(&self, noted: &Noted, counted: &[(Quota, u64)]) {
+    pub(super) fn end(&self, start: &CountStart, counted: &[(Quota, u64)]) {
         let mut state = self.state.lock();
         for (quota, base) in counted {
             let count = &mut state.of[*quota as usize];
             count.base = *base;
-            count.settled = count.settled.saturating_sub(noted.settled[*quota as usize]);
+            count.settled = count.settled.saturating_sub(start.settled[*quota as usize]);
             state.counted |= bit(*quota) & state.wanted;
         }
-        state.last = Some((Instant::now(), noted.began.elapsed()));
+        state.last = Some((Instant::now(), start.began.elapsed()));
         state.is_stale = false;
         state.paused_until = None;
     }
@@ -208,10 +208,10 @@ mod tests {
         let counts = counts(0);
         assert!(reserve(&counts, 3));
         counts.settle(&[(Quota::Devices, 3)], true);
-        let noted = counts.begin();
+        let start = counts.begin();
         assert!(reserve(&counts, 1));
         counts.settle(&[(Quota::Devices, 1)], true);
-        counts.end(&noted, &[(Quota::Devices, 2)]);
+        counts.end(&start, &[(Quota::Devices, 2)]);
         assert_eq!(counts.total(Quota::Devices), Some(3), "2 counted, 1 added while it ran");
     }
 

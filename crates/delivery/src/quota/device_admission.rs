@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use noroshi_store::{Login, Registration, Subscribing};
 use noroshi_types::{AppId, DeviceId, Quota, Topic};
 
-use super::app::OfApp;
+use super::app::AppQuotas;
 use super::counts::RETRY_AFTER;
 use super::reservation::{Held, Reservation};
 use super::usage::Usage;
@@ -62,8 +62,13 @@ impl Found {
         need.creates && need.device.is_none_or(|device| self.new_devices.contains(device))
     }
 
-    fn hold(&mut self, of_app: &Arc<OfApp>, place: usize, need: &Need<'_>) -> Result<Held, OverQuota> {
-        let held = hold_one(of_app, need, self.subscribing[place], &self.unknown, self.is_new(need))?;
+    fn hold(
+        &mut self,
+        app_quotas: &Arc<AppQuotas>,
+        place: usize,
+        need: &Need<'_>,
+    ) -> Result<Held, OverQuota> {
+        let held = hold_one(app_quotas, need, self.subscribing[place], &self.unknown, self.is_new(need))?;
         if let Some(device) = need.device {
             self.new_devices.remove(device);
         }
@@ -89,10 +94,10 @@ impl DeviceAdmission {
         device: &DeviceId,
         topics: &[Topic],
     ) -> Result<Held, Error> {
-        let Some(of_app) = self.usage.counted(app).await? else { return Ok(Held::default()) };
+        let Some(app_quotas) = self.usage.counted(app).await? else { return Ok(Held::default()) };
         let need =
             Need { device: Some(device), creates: false, topics: topics.iter().collect(), kept: topics };
-        let held = self.hold(&of_app, &[need]).await?.pop();
+        let held = self.hold(&app_quotas, &[need]).await?.pop();
         Ok(held.transpose()?.unwrap_or_default())
     }
 
@@ -102,11 +107,11 @@ impl DeviceAdmission {
         app: AppId,
         registrations: &[Registration],
     ) -> Result<Vec<Result<Held, Error>>, Error> {
-        let Some(of_app) = self.usage.counted(app).await? else {
+        let Some(app_quotas) = self.usage.counted(app).await? else {
             return Ok(registrations.iter().map(|_| Ok(Held::default())).collect());
         };
         let needs: Vec<Need<'_>> = registrations.iter().map(Need::of_registration).collect();
-        let held = self.hold(&of_app, &needs).await?;
+        let held = self.hold(&app_quotas, &needs).await?;
         Ok(held.into_iter().map(|held| held.map_err(Error::from)).collect())
     }
 
@@ -117,10 +122,11 @@ impl DeviceAdmission {
         for (place, login) in logins.iter().enumerate() {
             by_app.entry(login.app).or_default().push(place);
         }
-        let of_apps = by_app.into_iter().filter_map(|(app, places)| Some((self.usage.limited(app)?, places)));
-        let held = of_apps.map(async |(of_app, places)| {
+        let limited_apps =
+            by_app.into_iter().filter_map(|(app, places)| Some((self.usage.limited(app)?, places)));
+        let held = limited_apps.map(async |(app_quotas, places)| {
             let logins: Vec<&Login> = places.iter().map(|place| logins[*place]).collect();
-            (places, self.hold_logins(&of_app, &logins).await)
+            (places, self.hold_logins(&app_quotas, &logins).await)
         });
         for (places, held) in join_all(held).await {
             places.into_iter().zip(held).for_each(|(place, held)| answers[place] = held);
@@ -129,22 +135,22 @@ impl DeviceAdmission {
     }
 
     /// Logins of one app.
-    async fn hold_logins(&self, of_app: &Arc<OfApp>, logins: &[&Login]) -> Vec<Result<Held, Error>> {
+    async fn hold_logins(&self, app_quotas: &Arc<AppQuotas>, logins: &[&Login]) -> Vec<Result<Held, Error>> {
         let needs: Vec<Need<'_>> = logins.iter().map(|login| Need::of_login(login)).collect();
-        let mut found = match self.find_present(of_app, &needs).await {
+        let mut found = match self.find_present(app_quotas, &needs).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(app = %of_app.name(), %error, "could not read what logins need for quotas");
+                tracing::warn!(app = %app_quotas.name(), %error, "could not read what logins need for quotas");
                 return logins.iter().map(|_| Err(Error::Overloaded)).collect();
             }
         };
         // Only new devices and new topics need counts.
         let is_counted =
-            !needs.iter().any(|need| found.creates(need)) || self.usage.counted_soon(of_app).await;
+            !needs.iter().any(|need| found.creates(need)) || self.usage.counted_soon(app_quotas).await;
         let mut answers = Vec::with_capacity(needs.len());
         for (place, need) in needs.iter().enumerate() {
             answers.push(match is_counted || !found.creates(need) {
-                true => found.hold(of_app, place, need).map_err(Error::from),
+                true => found.hold(app_quotas, place, need).map_err(Error::from),
                 false => Err(Error::Overloaded),
             });
         }
@@ -154,35 +160,43 @@ impl DeviceAdmission {
     /// Reserves room for each need, in order, or returns why there is none.
     async fn hold(
         &self,
-        of_app: &Arc<OfApp>,
+        app_quotas: &Arc<AppQuotas>,
         needs: &[Need<'_>],
     ) -> Result<Vec<Result<Held, OverQuota>>, Error> {
-        let mut found = self.find_present(of_app, needs).await?;
-        Ok(needs.iter().enumerate().map(|(place, need)| found.hold(of_app, place, need)).collect())
+        let mut found = self.find_present(app_quotas, needs).await?;
+        Ok(needs.iter().enumerate().map(|(place, need)| found.hold(app_quotas, place, need)).collect())
     }
 
-    async fn find_present(&self, of_app: &OfApp, needs: &[Need<'_>]) -> Result<Found, Error> {
+    async fn find_present(&self, app_quotas: &AppQuotas, needs: &[Need<'_>]) -> Result<Found, Error> {
         Ok(Found {
-            new_devices: self.new_devices(of_app, needs).await?,
-            subscribing: self.subscribing(of_app, needs).await?,
-            unknown: self.usage.unknown_topics(of_app, needs.iter().flat_map(|need| need.kept)).await?,
+            new_devices: self.new_devices(app_quotas, needs).await?,
+            subscribing: self.subscribing(app_quotas, needs).await?,
+            unknown: self.usage.unknown_topics(app_quotas, needs.iter().flat_map(|need| need.kept)).await?,
         })
     }
 
     /// Devices that would be created.
-    async fn new_devices(&self, of_app: &OfApp, needs: &[Need<'_>]) -> Result<BTreeSet<DeviceId>, Error> {
+    async fn new_devices(
+        &self,
+        app_quotas: &AppQuotas,
+        needs: &[Need<'_>],
+    ) -> Result<BTreeSet<DeviceId>, Error> {
         let made = needs.iter().filter(|need| need.creates);
         let named: Vec<DeviceId> = made.filter_map(|need| need.device.cloned()).collect();
-        if named.is_empty() || of_app.limit_of(Quota::Devices).is_none() {
+        if named.is_empty() || app_quotas.limit_of(Quota::Devices).is_none() {
             return Ok(BTreeSet::new());
         }
-        Ok(self.context.store.unknown_devices(of_app.app(), &named).await?.into_iter().collect())
+        Ok(self.context.store.unknown_devices(app_quotas.app(), &named).await?.into_iter().collect())
     }
 
     /// The subscriptions of each device, if their number is limited.
-    async fn subscribing(&self, of_app: &OfApp, needs: &[Need<'_>]) -> Result<Vec<Subscribing>, Error> {
+    async fn subscribing(
+        &self,
+        app_quotas: &AppQuotas,
+        needs: &[Need<'_>],
+    ) -> Result<Vec<Subscribing>, Error> {
         let mut subscribing = vec![Subscribing::default(); needs.len()];
-        if of_app.limit_of(Quota::SubscriptionsPerDevice).is_none() {
+        if app_quotas.limit_of(Quota::SubscriptionsPerDevice).is_none() {
             return Ok(subscribing);
         }
         let (mut places, mut wanted) = (Vec::new(), Vec::new());
@@ -196,7 +210,7 @@ impl DeviceAdmission {
             }
         }
         if !wanted.is_empty() {
-            let found = self.context.store.subscribing(of_app.app(), &wanted).await?;
+            let found = self.context.store.subscribing(app_quotas.app(), &wanted).await?;
             places.into_iter().zip(found).for_each(|(place, found)| subscribing[place] = found);
         }
         Ok(subscribing)
@@ -204,23 +218,23 @@ impl DeviceAdmission {
 }
 
 fn hold_one(
-    of_app: &Arc<OfApp>,
+    app_quotas: &Arc<AppQuotas>,
     need: &Need<'_>,
     Subscribing { present, new }: Subscribing,
     unknown: &BTreeSet<Topic>,
     is_new: bool,
 ) -> Result<Held, OverQuota> {
     // A device keeps its subscriptions after the limit was lowered.
-    if let Some(limit) = of_app.limit_of(Quota::SubscriptionsPerDevice)
+    if let Some(limit) = app_quotas.limit_of(Quota::SubscriptionsPerDevice)
         && new > 0
         && present.saturating_add(new) > limit
     {
-        return Err(of_app.refuse(Quota::SubscriptionsPerDevice, limit, RETRY_AFTER));
+        return Err(app_quotas.refuse(Quota::SubscriptionsPerDevice, limit, RETRY_AFTER));
     }
     let mut held = Held::default();
-    held.add_topics(of_app, need.kept.iter().filter(|topic| unknown.contains(*topic)))?;
+    held.add_topics(app_quotas, need.kept.iter().filter(|topic| unknown.contains(*topic)))?;
     if is_new {
-        held.add(Reservation::hold(of_app, &[(Quota::Devices, 1)])?);
+        held.add(Reservation::hold(app_quotas, &[(Quota::Devices, 1)])?);
     }
     Ok(held)
 }
@@ -301,13 +315,13 @@ mod tests {
     async fn logins_wait_for_no_other_apps_count() {
         let bench = limited(["huge", "small"]).await;
         let [huge, small] = bench.apps;
-        let of_app = bench.quotas.limited(huge).expect("limited");
+        let app_quotas = bench.quotas.limited(huge).expect("limited");
         let known = DeviceId::parse("jwt").expect("an id");
         let known = Registration { device: Some(known), ..Registration::default() };
         let registered = bench.store.register(huge, vec![known], NOW).await.expect("a commit");
         assert!(registered[0].is_ok());
         // Stands for a count that does not end.
-        let counting = of_app.counts.counting.lock().await;
+        let counting = app_quotas.counts.counting.lock().await;
         let logins = [
             login(huge, "new", true),
             login(huge, "known", false),
@@ -334,8 +348,8 @@ mod tests {
     async fn after_a_failed_count_all_requests_fail_fast() {
         let bench = limited(["app"]).await;
         let [app] = bench.apps;
-        let of_app = bench.quotas.limited(app).expect("limited");
-        of_app.counts.fail(Duration::from_secs(3_600));
+        let app_quotas = bench.quotas.limited(app).expect("limited");
+        app_quotas.counts.fail(Duration::from_secs(3_600));
         assert!(matches!(bench.usage.counted(app).await, Err(Error::Overloaded)));
         assert!(matches!(bench.usage.admit_relay(app).await, Err(Error::OverQuota(_))));
         let admitted = bench.admit(&[login(app, "new", true)]).await;
@@ -346,10 +360,10 @@ mod tests {
     async fn a_batch_of_logins_starts_no_second_count() {
         let bench = limited(["app"]).await;
         let [app] = bench.apps;
-        let of_app = bench.quotas.limited(app).expect("limited");
-        let _counting = of_app.counts.counting.lock().await;
-        let holders = Arc::strong_count(&of_app);
-        assert!(!bench.usage.counted_soon(&of_app).await);
-        assert_eq!(Arc::strong_count(&of_app), holders, "no task waits for its turn");
+        let app_quotas = bench.quotas.limited(app).expect("limited");
+        let _counting = app_quotas.counts.counting.lock().await;
+        let holders = Arc::strong_count(&app_quotas);
+        assert!(!bench.usage.counted_soon(&app_quotas).await);
+        assert_eq!(Arc::strong_count(&app_quotas), holders, "no task waits for its turn");
     }
 }

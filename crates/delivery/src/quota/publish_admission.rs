@@ -10,7 +10,7 @@ use noroshi_store::Gate;
 use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
 use parking_lot::Mutex;
 
-use super::app::{OfApp, Rate};
+use super::app::{AppQuotas, Rate};
 use super::reservation::{Held, Reservation};
 use super::usage::Usage;
 use crate::context::Context;
@@ -38,14 +38,14 @@ pub struct InOrder(Arc<Predecessors>);
 #[derive(Default)]
 struct Predecessors {
     /// The app whose limits apply to an earlier message in the store's queue.
-    limited: OnceLock<Arc<OfApp>>,
+    limited: OnceLock<Arc<AppQuotas>>,
     /// Why an earlier message was refused.
     refused: OnceLock<OverQuota>,
 }
 
 /// Room for inbox rows, reserved when the store knows their number.
 struct Inboxes {
-    of_app: Arc<OfApp>,
+    app_quotas: Arc<AppQuotas>,
     row_bytes: u64,
     order: Option<InOrder>,
     answer: Mutex<Option<Result<Reservation, OverQuota>>>,
@@ -53,14 +53,15 @@ struct Inboxes {
 
 impl Inboxes {
     /// `None`: the request writes to no inbox, or inboxes are not limited.
-    fn of(request: &Request, origin: Origin, of_app: Option<Arc<OfApp>>) -> Option<Self> {
+    fn of(request: &Request, origin: Origin, app_quotas: Option<Arc<AppQuotas>>) -> Option<Self> {
         let is_named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
         if !is_named || request.when != When::Stored {
             return None;
         }
         let quotas = [Quota::InboxRows, Quota::InboxBytes];
-        let limited = of_app.filter(|of_app| quotas.iter().any(|quota| of_app.limit_of(*quota).is_some()));
-        let (of_app, order) = match origin {
+        let limited =
+            app_quotas.filter(|app_quotas| quotas.iter().any(|quota| app_quotas.limit_of(*quota).is_some()));
+        let (app_quotas, order) = match origin {
             Origin::Front(order) => {
                 // Also if the limits were removed in the meantime.
                 let limited = limited.or_else(|| order.0.limited.get().cloned())?;
@@ -68,7 +69,7 @@ impl Inboxes {
             }
             Origin::Client | Origin::Campaign | Origin::Node => (limited?, None),
         };
-        Some(Self { of_app, row_bytes: content_bytes(request), order, answer: Mutex::default() })
+        Some(Self { app_quotas, row_bytes: content_bytes(request), order, answer: Mutex::default() })
     }
 
     /// The store asks in the order of its queue.
@@ -88,7 +89,7 @@ impl Inboxes {
             return Err(*over);
         }
         let wanted = [(Quota::InboxRows, rows), (Quota::InboxBytes, rows.saturating_mul(self.row_bytes))];
-        let reserved = Reservation::hold(&self.of_app, &wanted);
+        let reserved = Reservation::hold(&self.app_quotas, &wanted);
         if let (Some(refused), Err(over)) = (refused, &reserved) {
             refused.get_or_init(|| *over);
         }
@@ -101,7 +102,7 @@ impl Inboxes {
 pub(crate) struct Room {
     held: Held,
     /// The bucket from which a token was taken.
-    rate: Option<(Arc<OfApp>, Rate)>,
+    rate: Option<(Arc<AppQuotas>, Rate)>,
     inboxes: Option<Arc<Inboxes>>,
 }
 
@@ -122,8 +123,8 @@ impl Room {
 
     /// The publish was a replay of an earlier one, and used nothing.
     pub(crate) fn give_back(self) {
-        if let Some((of_app, rate)) = self.rate {
-            of_app.give_back(rate);
+        if let Some((app_quotas, rate)) = self.rate {
+            app_quotas.give_back(rate);
         }
     }
 
@@ -148,19 +149,19 @@ impl PublishAdmission {
         if matches!(origin, Origin::Node) {
             return Ok(Room::default());
         }
-        let of_app = self.usage.counted(app).await?;
-        let mut room = match &of_app {
-            Some(of_app) => self.admit_except_inboxes(of_app, request, &origin).await?,
+        let app_quotas = self.usage.counted(app).await?;
+        let mut room = match &app_quotas {
+            Some(app_quotas) => self.admit_except_inboxes(app_quotas, request, &origin).await?,
             None => Room::default(),
         };
-        room.inboxes = Inboxes::of(request, origin, of_app).map(Arc::new);
+        room.inboxes = Inboxes::of(request, origin, app_quotas).map(Arc::new);
         Ok(room)
     }
 
     /// Decides on everything but inboxes.
     async fn admit_except_inboxes(
         &self,
-        of_app: &Arc<OfApp>,
+        app_quotas: &Arc<AppQuotas>,
         request: &Request,
         origin: &Origin,
     ) -> Result<Room, Error> {
@@ -171,14 +172,14 @@ impl PublishAdmission {
             Origin::Campaign | Origin::Node => return Ok(room),
         };
         // Deliveries are charged afterwards: an app in debt publishes nothing new.
-        of_app.check_debt(Quota::DeliveriesPerSecond)?;
-        of_app.take_of(rate, 1)?;
-        room.rate = Some((of_app.clone(), rate));
+        app_quotas.check_debt(Quota::DeliveriesPerSecond)?;
+        app_quotas.take_of(rate, 1)?;
+        room.rate = Some((app_quotas.clone(), rate));
         if let Target::Topic(topic) = &request.target {
-            let unknown = self.usage.unknown_topics(of_app, std::iter::once(topic)).await?;
-            room.held.add_topics(of_app, unknown.iter())?;
+            let unknown = self.usage.unknown_topics(app_quotas, std::iter::once(topic)).await?;
+            room.held.add_topics(app_quotas, unknown.iter())?;
         }
-        if let Some(reserved) = self.hold_retained(of_app, request).await? {
+        if let Some(reserved) = self.hold_retained(app_quotas, request).await? {
             room.held.add(reserved);
         }
         Ok(room)
@@ -187,7 +188,7 @@ impl PublishAdmission {
     /// A message that replaces one of at least its size needs no room.
     async fn hold_retained(
         &self,
-        of_app: &Arc<OfApp>,
+        app_quotas: &Arc<AppQuotas>,
         request: &Request,
     ) -> Result<Option<Reservation>, Error> {
         let quota = Quota::RetainedBytes;
@@ -197,15 +198,15 @@ impl PublishAdmission {
             Target::Everyone => &everyone,
             _ => return Ok(None),
         };
-        if !request.retain || of_app.limit_of(quota).is_none() {
+        if !request.retain || app_quotas.limit_of(quota).is_none() {
             return Ok(None);
         }
         let bytes = content_bytes(request);
         let wanted = [(quota, bytes)];
-        if let Ok(reserved) = Reservation::try_hold(of_app, &wanted) {
+        if let Ok(reserved) = Reservation::try_hold(app_quotas, &wanted) {
             return Ok(Some(reserved));
         }
-        let present = self.context.store.retained(of_app.app(), topic, self.context.now()).await?;
+        let present = self.context.store.retained(app_quotas.app(), topic, self.context.now()).await?;
         let parts = |message: &noroshi_types::Message| {
             [&message.notification, &message.data]
                 .into_iter()
@@ -215,15 +216,15 @@ impl PublishAdmission {
         };
         match present.is_some_and(|present| parts(&present) >= bytes) {
             true => Ok(None),
-            false => Ok(Some(Reservation::hold(of_app, &wanted)?)),
+            false => Ok(Some(Reservation::hold(app_quotas, &wanted)?)),
         }
     }
 
     /// One more row that counts under `quota`.
     pub(crate) async fn admit_one(&self, app: AppId, quota: Quota) -> Result<Held, Error> {
         let mut held = Held::default();
-        if let Some(of_app) = self.usage.counted(app).await? {
-            held.add(Reservation::hold(&of_app, &[(quota, 1)])?);
+        if let Some(app_quotas) = self.usage.counted(app).await? {
+            held.add(Reservation::hold(&app_quotas, &[(quota, 1)])?);
         }
         Ok(held)
     }
@@ -258,36 +259,42 @@ mod tests {
         }
     }
 
-    fn app() -> Arc<OfApp> {
-        Arc::new(OfApp::new(AppId(1), AppName::parse("a").expect("a name"), Metrics::default()))
+    fn app() -> Arc<AppQuotas> {
+        Arc::new(AppQuotas::new(AppId(1), AppName::parse("a").expect("a name"), Metrics::default()))
     }
 
-    fn limit(of_app: &OfApp, rows: Option<u64>) {
+    fn limit(app_quotas: &AppQuotas, rows: Option<u64>) {
         let mut limits = Limits::default();
         limits.set(Quota::InboxRows, rows);
-        of_app.limit(limits, Overrides::default());
-        of_app.counts.end(&of_app.counts.begin(), &[(Quota::InboxRows, 0)]);
+        app_quotas.limit(limits, Overrides::default());
+        app_quotas.counts.end(&app_quotas.counts.begin(), &[(Quota::InboxRows, 0)]);
     }
 
     #[test]
     fn no_message_overtakes_a_refused_one() {
-        let of_app = app();
-        limit(&of_app, Some(1));
+        let app_quotas = app();
+        limit(&app_quotas, Some(1));
         let order = InOrder::default();
-        let inboxes = |of_app| Inboxes::of(&request(), Origin::Front(order.clone()), of_app);
-        let [first, second, third] = [0; 3].map(|_| inboxes(Some(of_app.clone())).expect("a limit"));
+        let inboxes = |app_quotas| Inboxes::of(&request(), Origin::Front(order.clone()), app_quotas);
+        let [first, second, third] = [0; 3].map(|_| inboxes(Some(app_quotas.clone())).expect("a limit"));
         assert!(first.passes(1) && !second.passes(1));
-        limit(&of_app, None);
+        limit(&app_quotas, None);
         let fourth = inboxes(None).expect("an earlier one is limited");
         assert!(!third.passes(1) && !fourth.passes(1), "there is room, but the second message comes again");
         let over = fourth.answer.lock().take().expect("asked").err().expect("refused");
         assert_eq!((over.quota, over.limit), (Quota::InboxRows, 1), "as the second was");
 
-        let of_client = |of_app| Inboxes::of(&request(), Origin::Client, of_app);
-        assert!(of_client(Some(of_app.clone())).is_none() && of_client(None).is_none(), "nothing is limited");
+        let of_client = |app_quotas| Inboxes::of(&request(), Origin::Client, app_quotas);
+        assert!(
+            of_client(Some(app_quotas.clone())).is_none() && of_client(None).is_none(),
+            "nothing is limited"
+        );
         drop(first);
-        limit(&of_app, Some(1));
-        assert!(of_client(Some(of_app)).expect("a limit").passes(1), "messages of clients are independent");
+        limit(&app_quotas, Some(1));
+        assert!(
+            of_client(Some(app_quotas)).expect("a limit").passes(1),
+            "messages of clients are independent"
+        );
         assert!(Inboxes::of(&request(), Origin::Front(InOrder::default()), None).is_none());
     }
 }

@@ -1,33 +1,35 @@
 //! Reserved room of an app: it counts as used until it is settled or released.
+//!
+//! A reservation is granted as a whole or refused. Callers settle it after the commit; dropping it releases the room.
 
 use std::sync::Arc;
 
 use noroshi_types::Quota;
 
-use super::app::OfApp;
+use super::app::AppQuotas;
 use super::counts::{RETRY_AFTER, Refused};
 use crate::error::OverQuota;
 
 /// Room for rows that are being written. Dropped, it is released.
 #[must_use]
 pub struct Reservation {
-    of: Arc<OfApp>,
+    of: Arc<AppQuotas>,
     reserved: Vec<(Quota, u64)>,
 }
 
 impl Reservation {
     /// Reserves all of `wanted`, or nothing. Counts a refusal.
-    pub(super) fn hold(of_app: &Arc<OfApp>, wanted: &[(Quota, u64)]) -> Result<Self, OverQuota> {
-        let refuse = |Refused { quota, limit }| of_app.refuse(quota, limit, RETRY_AFTER);
-        Self::try_hold(of_app, wanted).map_err(refuse)
+    pub(super) fn hold(app_quotas: &Arc<AppQuotas>, wanted: &[(Quota, u64)]) -> Result<Self, OverQuota> {
+        let refuse = |Refused { quota, limit }| app_quotas.refuse(quota, limit, RETRY_AFTER);
+        Self::try_hold(app_quotas, wanted).map_err(refuse)
     }
 
     /// As [`Reservation::hold`], without counting a refusal.
-    pub(super) fn try_hold(of_app: &Arc<OfApp>, wanted: &[(Quota, u64)]) -> Result<Self, Refused> {
-        let limited = wanted.iter().filter(|(quota, _)| of_app.limit_of(*quota).is_some());
+    pub(super) fn try_hold(app_quotas: &Arc<AppQuotas>, wanted: &[(Quota, u64)]) -> Result<Self, Refused> {
+        let limited = wanted.iter().filter(|(quota, _)| app_quotas.limit_of(*quota).is_some());
         let reserved: Vec<_> = limited.copied().collect();
-        of_app.counts.reserve(&reserved, |quota| of_app.limit_of(quota))?;
-        Ok(Self { of: of_app.clone(), reserved })
+        app_quotas.counts.reserve(&reserved, |quota| app_quotas.limit_of(quota))?;
+        Ok(Self { of: app_quotas.clone(), reserved })
     }
 
     /// The rows were committed.
@@ -48,12 +50,12 @@ impl Drop for Reservation {
 /// New topics that a request may create. Dropped, they are unknown again: a request that created one of them meanwhile
 /// was not charged, which the next count corrects.
 struct Claim {
-    of: Arc<OfApp>,
+    of: Arc<AppQuotas>,
     topics: Vec<u64>,
 }
 
 impl Claim {
-    fn new(of: Arc<OfApp>, topics: Vec<u64>) -> Self {
+    fn new(of: Arc<AppQuotas>, topics: Vec<u64>) -> Self {
         Self { of, topics }
     }
 
@@ -95,13 +97,13 @@ impl Held {
     /// Adds room for those of the topics that are new. The store does not know any of them.
     pub(super) fn add_topics<'a>(
         &mut self,
-        of_app: &Arc<OfApp>,
+        app_quotas: &Arc<AppQuotas>,
         unknown: impl Iterator<Item = &'a noroshi_types::Topic>,
     ) -> Result<(), OverQuota> {
-        let reserve = |new: u64| Reservation::hold(of_app, &[(Quota::Topics, new)]);
-        let (reserved, claimed) = of_app.topics.claim(unknown, reserve)?;
+        let reserve = |new: u64| Reservation::hold(app_quotas, &[(Quota::Topics, new)]);
+        let (reserved, claimed) = app_quotas.topics.claim(unknown, reserve)?;
         self.reserved.push(reserved);
-        self.topics = Some(Claim::new(of_app.clone(), claimed));
+        self.topics = Some(Claim::new(app_quotas.clone(), claimed));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, Quota, Topic};
 
-use super::app::{OfApp, Shown};
+use super::app::{AppQuotas, Shown};
 use super::{Quotas, counts};
 use crate::context::Context;
 use crate::error::Error;
@@ -32,9 +32,11 @@ impl Usage {
     pub(crate) async fn run(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            for of_app in self.quotas.all_limited().into_iter().filter(|of_app| of_app.counts.is_due()) {
-                if let Err(error) = self.count(&of_app).await {
-                    tracing::warn!(app = %of_app.name(), %error, "could not count the rows of an app; retrying");
+            for app_quotas in
+                self.quotas.all_limited().into_iter().filter(|app_quotas| app_quotas.counts.is_due())
+            {
+                if let Err(error) = self.count(&app_quotas).await {
+                    tracing::warn!(app = %app_quotas.name(), %error, "could not count the rows of an app; retrying");
                 }
             }
         }
@@ -43,16 +45,16 @@ impl Usage {
     /// Counts, unless another caller just did. Awaited by callers that cannot decide without a count: after a start, and
     /// after a limit was set on a quota that was not counted before. After a failed count it fails at once for a while,
     /// so that the callers that waited for that count do not each run one that fails.
-    async fn count(&self, of_app: &Arc<OfApp>) -> Result<(), Error> {
-        let _one = of_app.counts.counting.lock().await;
-        if !of_app.counts.is_due() {
-            return if of_app.counts.is_counted() { Ok(()) } else { Err(Error::Overloaded) };
+    async fn count(&self, app_quotas: &Arc<AppQuotas>) -> Result<(), Error> {
+        let _one = app_quotas.counts.counting.lock().await;
+        if !app_quotas.counts.is_due() {
+            return if app_quotas.counts.is_counted() { Ok(()) } else { Err(Error::Overloaded) };
         }
-        let (wanted, noted) = (of_app.counts.wanted(), of_app.counts.begin());
-        match self.context.store.usage(of_app.app(), &wanted, self.context.now()).await {
-            Ok(counted) => of_app.counts.end(&noted, &counted),
+        let (wanted, start) = (app_quotas.counts.wanted(), app_quotas.counts.begin());
+        match self.context.store.usage(app_quotas.app(), &wanted, self.context.now()).await {
+            Ok(counted) => app_quotas.counts.end(&start, &counted),
             Err(error) => {
-                of_app.counts.fail(noted.began.elapsed());
+                app_quotas.counts.fail(start.began.elapsed());
                 return Err(error.into());
             }
         }
@@ -60,30 +62,30 @@ impl Usage {
     }
 
     /// The app, if it has any limit.
-    pub(super) fn limited(&self, app: AppId) -> Option<Arc<OfApp>> {
+    pub(super) fn limited(&self, app: AppId) -> Option<Arc<AppQuotas>> {
         self.quotas.limited(app)
     }
 
     /// The app, if it has any limit, with every count that its limits need.
-    pub(super) async fn counted(&self, app: AppId) -> Result<Option<Arc<OfApp>>, Error> {
-        let Some(of_app) = self.quotas.limited(app) else { return Ok(None) };
-        if !of_app.counts.is_counted() {
-            self.count(&of_app).await?;
+    pub(super) async fn counted(&self, app: AppId) -> Result<Option<Arc<AppQuotas>>, Error> {
+        let Some(app_quotas) = self.quotas.limited(app) else { return Ok(None) };
+        if !app_quotas.counts.is_counted() {
+            self.count(&app_quotas).await?;
         }
-        Ok(Some(of_app))
+        Ok(Some(app_quotas))
     }
 
     /// Whether the app was counted, now or after a short wait. A count that takes longer continues.
-    pub(super) async fn counted_soon(self: &Arc<Self>, of_app: &Arc<OfApp>) -> bool {
-        if of_app.counts.is_counted() {
+    pub(super) async fn counted_soon(self: &Arc<Self>, app_quotas: &Arc<AppQuotas>) -> bool {
+        if app_quotas.counts.is_counted() {
             return true;
         }
-        let counts = &of_app.counts;
+        let counts = &app_quotas.counts;
         let is_idle = counts.counting.try_lock().is_ok();
         let _ = tokio::time::timeout(FIRST_COUNT_TIMEOUT, async {
             match is_idle {
                 true => {
-                    let (usage, of) = (self.clone(), of_app.clone());
+                    let (usage, of) = (self.clone(), app_quotas.clone());
                     drop(self.context.runtime.spawn(async move { usage.count(&of).await }).await);
                 }
                 // Waits for the count that runs.
@@ -97,30 +99,30 @@ impl Usage {
     /// Those of the topics that are new to the store, if their number is limited.
     pub(super) async fn unknown_topics<'a>(
         &self,
-        of_app: &OfApp,
+        app_quotas: &AppQuotas,
         topics: impl Iterator<Item = &'a Topic>,
     ) -> Result<BTreeSet<Topic>, Error> {
-        if of_app.limit_of(Quota::Topics).is_none() {
+        if app_quotas.limit_of(Quota::Topics).is_none() {
             return Ok(BTreeSet::new());
         }
-        let perhaps = of_app.topics.unknown(topics);
+        let perhaps = app_quotas.topics.unknown(topics);
         if perhaps.is_empty() {
             return Ok(BTreeSet::new());
         }
         let unknown: BTreeSet<Topic> =
-            self.context.store.unknown_topics(of_app.app(), &perhaps).await?.into_iter().collect();
-        of_app.topics.learn(perhaps.iter().filter(|topic| !unknown.contains(*topic)));
+            self.context.store.unknown_topics(app_quotas.app(), &perhaps).await?.into_iter().collect();
+        app_quotas.topics.learn(perhaps.iter().filter(|topic| !unknown.contains(*topic)));
         Ok(unknown)
     }
 
     /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's next
     /// round waits for the answers of all apps.
     pub(crate) async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
-        if let Some(of_app) = self.quotas.limited(app)
-            && !self.counted_soon(&of_app).await
-            && let Some(quota) = of_app.counts.uncounted()
+        if let Some(app_quotas) = self.quotas.limited(app)
+            && !self.counted_soon(&app_quotas).await
+            && let Some(quota) = app_quotas.counts.uncounted()
         {
-            let limit = of_app.limit_of(quota).unwrap_or(u64::MAX);
+            let limit = app_quotas.limit_of(quota).unwrap_or(u64::MAX);
             return Err(super::OverQuota { quota, limit, after: counts::RETRY_AFTER }.into());
         }
         Ok(())
@@ -134,14 +136,14 @@ impl Usage {
     /// The quotas of an app with its use; `None` for an app that was removed. `all` also counts quotas without a limit,
     /// which reads everything that the app holds.
     pub(crate) async fn shown(&self, app: AppId, all: bool) -> Result<Option<Vec<Shown>>, Error> {
-        let Some(of_app) = self.quotas.app(app) else { return Ok(None) };
-        if !of_app.counts.is_counted() || of_app.counts.is_due() {
-            self.count(&of_app).await?;
+        let Some(app_quotas) = self.quotas.app(app) else { return Ok(None) };
+        if !app_quotas.counts.is_counted() || app_quotas.counts.is_due() {
+            self.count(&app_quotas).await?;
         }
         let missing: Vec<Quota> =
-            Quota::STORED.into_iter().filter(|quota| all && of_app.limit_of(*quota).is_none()).collect();
+            Quota::STORED.into_iter().filter(|quota| all && app_quotas.limit_of(*quota).is_none()).collect();
         let counted = self.context.store.usage(app, &missing, self.context.now()).await?;
         let of = |quota| counted.iter().find(|(counted, _)| *counted == quota).map(|(_, used)| *used);
-        Ok(Some(of_app.shown(of)))
+        Ok(Some(app_quotas.shown(of)))
     }
 }

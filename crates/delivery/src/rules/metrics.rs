@@ -21,7 +21,7 @@ struct AskLabels {
 
 /// How a question ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AskResult {
     Allowed,
     Denied,
     /// No valid answer in time.
@@ -30,15 +30,16 @@ pub(super) enum Asked {
     Refused,
 }
 
-impl Asked {
-    const ALL: [Asked; 4] = [Asked::Allowed, Asked::Denied, Asked::Failed, Asked::Refused];
+impl AskResult {
+    const ALL: [AskResult; 4] =
+        [AskResult::Allowed, AskResult::Denied, AskResult::Failed, AskResult::Refused];
 
     fn as_str(self) -> &'static str {
         match self {
-            Asked::Allowed => "allowed",
-            Asked::Denied => "denied",
-            Asked::Failed => "failed",
-            Asked::Refused => "refused",
+            AskResult::Allowed => "allowed",
+            AskResult::Denied => "denied",
+            AskResult::Failed => "failed",
+            AskResult::Refused => "refused",
         }
     }
 }
@@ -86,7 +87,7 @@ impl Metrics {
                 drop(self.denied.get_or_create(&labels));
             }
         }
-        for result in Asked::ALL {
+        for result in AskResult::ALL {
             drop(self.asks.get_or_create(&AskLabels { result: result.as_str() }));
         }
     }
@@ -95,7 +96,7 @@ impl Metrics {
         self.denied.get_or_create(&DeniedLabels { action: action.as_str(), reason: reason.code() }).inc();
     }
 
-    pub(super) fn asked(&self, result: Asked) {
+    pub(super) fn asked(&self, result: AskResult) {
         self.asks.get_or_create(&AskLabels { result: result.as_str() }).inc();
     }
 }

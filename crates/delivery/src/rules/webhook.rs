@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::cache::Question;
-use super::metrics::{Asked, Metrics};
+use super::metrics::{AskResult, Metrics};
 use super::{AppRules, Holder, Reason, Verdict};
 use crate::clock::Clock;
 
@@ -106,7 +106,7 @@ impl Webhooks {
     ) -> Verdict {
         let Some(webhook) = app.rules.webhook() else { return Verdict::Denied(Reason::Unanswered) };
         let Some(_pending) = app.pending.begin() else {
-            self.metrics.asked(Asked::Refused);
+            self.metrics.asked(AskResult::Refused);
             return Verdict::Denied(Reason::Unanswered);
         };
         let body = QuestionBody {
@@ -127,14 +127,14 @@ impl Webhooks {
                 let expires_at = self.clock.now().saturating_add(expires_in);
                 let question = Question::new(holder, action, topic);
                 app.cache.put(question, allowed, expires_at);
-                self.metrics.asked(if allowed { Asked::Allowed } else { Asked::Denied });
+                self.metrics.asked(if allowed { AskResult::Allowed } else { AskResult::Denied });
                 return if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) };
             }
             Ok(Err(failure)) => failure,
             Err(_) => format!("no answer within {:?}", webhook.timeout),
         };
         tracing::debug!(app = %app.name, failure, "the webhook of topic rules did not answer");
-        self.metrics.asked(Asked::Failed);
+        self.metrics.asked(AskResult::Failed);
         Verdict::Denied(Reason::Unanswered)
     }
 

@@ -1,4 +1,6 @@
 //! A copy for a member: a message to its device, with the topic and the shared subscription in its `data`.
+//!
+//! Publishes copies, with an idempotency key of group, message and turn, and finds the copies in a device's inbox.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! Which member of a group is next, and what becomes of copies that a member has not confirmed. Pure.
+//! Which member of a group is next, and what becomes of copies that a member has not confirmed.
+//!
+//! Pure: `members` provides connections and unconfirmed copies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,13 +13,13 @@ pub(super) type Connections = HashSet<(DeviceNum, u64)>;
 
 /// The copies that each member has not confirmed.
 #[derive(Default)]
-pub(super) struct Rooms {
+pub(super) struct UnconfirmedCopies {
     copies: HashMap<DeviceNum, Vec<NotificationId>>,
     /// How many copies a member may have before it is skipped.
     most: usize,
 }
 
-impl Rooms {
+impl UnconfirmedCopies {
     pub(super) fn new(most: usize) -> Self {
         Self { copies: HashMap::new(), most }
     }
@@ -200,7 +202,12 @@ mod tests {
         members.iter().map(|num| (DeviceNum(*num), 1)).collect()
     }
 
-    fn turns(group: &mut Group, members: &[u64], rooms: &Rooms, count: usize) -> Vec<Option<u64>> {
+    fn turns(
+        group: &mut Group,
+        members: &[u64],
+        rooms: &UnconfirmedCopies,
+        count: usize,
+    ) -> Vec<Option<u64>> {
         let connected = connected(members);
         let mut turn = || {
             let num = group.next(&connected, |num| rooms.has(num) != Some(false))?.num;
@@ -214,7 +221,7 @@ mod tests {
     fn connected_members_take_turns() {
         use MemberState::{Away, Here, Left};
         let mut group = group(&[(1, Here), (2, Away), (3, Here), (4, Left), (5, Here)]);
-        let rooms = Rooms::new(9);
+        let rooms = UnconfirmedCopies::new(9);
         let all = [1, 2, 3, 4, 5];
         assert_eq!(turns(&mut group, &all, &rooms, 4), [Some(1), Some(3), Some(5), Some(1)]);
         assert_eq!(turns(&mut group, &[5], &rooms, 2), [Some(5), Some(5)]);
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn a_member_without_room_is_skipped() {
         let mut group = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
-        let mut rooms = Rooms::new(2);
+        let mut rooms = UnconfirmedCopies::new(2);
         let (a, b) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
         assert_eq!(rooms.has(DeviceNum(3)), None);
         rooms.add(DeviceNum(3), a);
@@ -276,10 +283,10 @@ mod tests {
     fn a_group_continues_after_it_is_read_again() {
         let mut first = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
         first.since = Place(9);
-        assert_eq!(turns(&mut first, &[1, 3], &Rooms::new(9), 1), [Some(1)]);
+        assert_eq!(turns(&mut first, &[1, 3], &UnconfirmedCopies::new(9), 1), [Some(1)]);
         let mut again = Group::new(first.of.clone(), Some(&first));
         assert_eq!((again.since, &*again.share), (Place(9), "$share/g/a/+"));
-        assert_eq!(turns(&mut again, &[1, 3], &Rooms::new(9), 1), [Some(3)]);
+        assert_eq!(turns(&mut again, &[1, 3], &UnconfirmedCopies::new(9), 1), [Some(3)]);
         assert!(again.matches("a/b") && !again.matches("a"));
     }
 }

@@ -1,4 +1,7 @@
 //! Members that can get a message now: who is connected, and who has room.
+//!
+//! Asks the sessions of all nodes who is connected, and the store how many copies a member has not confirmed. Reports
+//! members whose node cannot report the end of their connection.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -7,7 +10,7 @@ use futures_util::StreamExt;
 use noroshi_store::{Leave, LeaveShares, MemberState, Outstanding, ShareMember};
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
 
-use super::group::{Connections, Group, Rooms};
+use super::group::{Connections, Group, UnconfirmedCopies};
 use super::{Shares, copy};
 use crate::edge::GENERATION_BITS;
 use crate::error::Error;
@@ -34,15 +37,15 @@ pub(super) struct Members {
     connected: Connections,
     /// Members that should be connected and are not, with the time since when.
     unseen: HashMap<(DeviceNum, u64), Instant>,
-    rooms: Rooms,
+    copies: UnconfirmedCopies,
     counts_left: usize,
 }
 
 impl Members {
     pub(super) fn new(inbox_rows: u32) -> Self {
         let most = UNCONFIRMED_MAX.min(inbox_rows / 4).max(1);
-        let rooms = Rooms::new(usize::try_from(most).unwrap_or(usize::MAX));
-        Self { connected: Connections::new(), unseen: HashMap::new(), rooms, counts_left: 0 }
+        let copies = UnconfirmedCopies::new(usize::try_from(most).unwrap_or(usize::MAX));
+        Self { connected: Connections::new(), unseen: HashMap::new(), copies, counts_left: 0 }
     }
 
     pub(super) fn begin_turn(&mut self) {
@@ -59,7 +62,7 @@ impl Members {
     }
 
     pub(super) fn retain(&mut self, members: &HashSet<DeviceNum>) {
-        self.rooms.retain(members);
+        self.copies.retain(members);
     }
 
     /// Takes the next connected member for a message that is not stored, which needs no room.
@@ -77,7 +80,7 @@ impl Members {
         group: &mut Group,
     ) -> Result<Option<(DeviceNum, DeviceId)>, Error> {
         loop {
-            let may = |device| self.rooms.has(device) != Some(false);
+            let may = |device| self.copies.has(device) != Some(false);
             let Some(member) = group.next(&self.connected, may) else {
                 match self.count(shares, group).await? {
                     true => continue,
@@ -85,12 +88,12 @@ impl Members {
                 }
             };
             let (num, Some(device)) = (member.num, member.device.clone()) else { return Ok(None) };
-            if self.rooms.has(num).is_some() {
+            if self.copies.has(num).is_some() {
                 return Ok(Some((num, device)));
             }
             // An earlier leader may have sent it copies.
             let copies = copy::in_inbox(shares, group.of.app, &device).await?;
-            self.rooms.set(num, copies.iter().map(|(message, _)| message.id).collect());
+            self.copies.set(num, copies.iter().map(|(message, _)| message.id).collect());
         }
     }
 
@@ -104,7 +107,7 @@ impl Members {
         let found = self.find(shares, group).await?;
         if let Some((num, _)) = &found {
             group.advance_turn(*num);
-            self.rooms.add(*num, message);
+            self.copies.add(*num, message);
         }
         Ok(found)
     }
@@ -116,7 +119,7 @@ impl Members {
         message: NotificationId,
         sent: Option<NotificationId>,
     ) {
-        self.rooms.replace(member, message, sent);
+        self.copies.replace(member, message, sent);
     }
 
     /// Counts again what some members have not confirmed. Returns true if one of them has room.
@@ -126,11 +129,11 @@ impl Members {
         self.counts_left -= chosen.len();
         let mut has_room = false;
         for device in chosen {
-            let ids = self.rooms.of(device).to_vec();
+            let ids = self.copies.of(device).to_vec();
             let asked = Outstanding { app: group.of.app, device, ids, now };
             let left = shares.context.store.outstanding(asked).await?;
-            self.rooms.set(device, left.iter().map(|message| message.id).collect());
-            has_room |= self.rooms.has(device) == Some(true);
+            self.copies.set(device, left.iter().map(|message| message.id).collect());
+            has_room |= self.copies.has(device) == Some(true);
         }
         Ok(has_room)
     }

@@ -1,5 +1,7 @@
-//! Copies that members did not confirm before their connection or session ended, or before they unsubscribed: another
-//! member gets them.
+//! Copies that members did not confirm before their connection or session ended, or before they unsubscribed.
+//!
+//! Sends them to other members, cancels them in the first member's inbox, and reports memberships that are over. The leader
+//! runs it at intervals; the deletion of a device runs it once for that device.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -47,7 +49,7 @@ pub(super) struct Reclaimed {
 }
 
 /// What remains with a member after its copies were reassigned.
-enum Leftover {
+enum Remaining {
     Nothing,
     /// It is still confirming copies it had when it unsubscribed.
     Held,
@@ -116,13 +118,13 @@ impl Reclaim {
             }
             *read += 1;
             let again = match take_back(shares, members, group, &member).await {
-                Ok(Leftover::Nothing) if member.state == MemberState::Away => None,
-                Ok(Leftover::Nothing) => {
+                Ok(Remaining::Nothing) if member.state == MemberState::Away => None,
+                Ok(Remaining::Nothing) => {
                     over.push((group.of.num, member.num));
                     Some(now + RETRY)
                 }
-                Ok(Leftover::Held) => Some(now + HELD),
-                Ok(Leftover::NoRoom) => Some(now + RETRY),
+                Ok(Remaining::Held) => Some(now + HELD),
+                Ok(Remaining::NoRoom) => Some(now + RETRY),
                 Err(error) => {
                     result = result.and(Err(error));
                     Some(now + RETRY)
@@ -143,10 +145,10 @@ async fn take_back(
     members: &mut Members,
     group: &mut Group,
     member: &ShareMember,
-) -> Result<Leftover, Error> {
-    let Some(device) = &member.device else { return Ok(Leftover::Nothing) };
+) -> Result<Remaining, Error> {
+    let Some(device) = &member.device else { return Ok(Remaining::Nothing) };
     let is_connected = members.connected().contains(&(member.num, member.generation));
-    let mut left = Leftover::Nothing;
+    let mut left = Remaining::Nothing;
     for (message, copy) in copy::in_inbox(shares, group.of.app, device).await? {
         if copy.share != group.share {
             continue;
@@ -154,13 +156,13 @@ async fn take_back(
         match fate(member, message.id, &copy, is_connected) {
             Fate::Stays => continue,
             Fate::Waits => {
-                left = Leftover::Held;
+                left = Remaining::Held;
                 continue;
             }
             Fate::Moves if group.is_alive() => {
                 let turn = copy::turn_of(&message);
                 match assignment::next_of(shares, members, group, &message, turn).await? {
-                    Sent::NoDevice => return Ok(Leftover::NoRoom),
+                    Sent::NoDevice => return Ok(Remaining::NoRoom),
                     Sent::Copy(_) => drop(shares.metrics.moved.inc()),
                     Sent::Expired => {}
                 }

@@ -1,4 +1,4 @@
-//! Several nodes over one engine and one store, with every fault that the engine and the network have.
+//! Several nodes over one cluster engine and one store, with faults of the engine and the network.
 
 mod cell;
 mod first_call;
@@ -15,7 +15,7 @@ use crate::{NOW, request, users};
 use cell::{Cell, PATIENCE, cell, cell_with, quiet, topic, user};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_finds_its_devices_on_every_node() {
+async fn a_message_reaches_its_devices_on_every_node() {
     let cell = cell(3).await;
     let (a, b) = (cell.device("a", "u1", &[]).await, cell.device("b", "u1", &[]).await);
     let c = cell.device("c", "u2", &[]).await;
@@ -23,23 +23,23 @@ async fn a_message_finds_its_devices_on_every_node() {
         cell.connect(node, device).await;
     }
     for when in [When::Stored, When::Connected] {
-        let heard = cell.nodes[0].edge.heard_by(&a);
+        let received = cell.nodes[0].edge.received_by(&a);
         let id = cell.publish(0, users(&["u1", "u2", "nobody"]), when).await;
-        let expected = [heard, vec![id]].concat();
+        let expected = [received, vec![id]].concat();
         for (node, device) in [(0, &a), (1, &b), (2, &c)] {
-            cell.until_heard(node, device, &expected).await;
+            cell.until_received(node, device, &expected).await;
         }
     }
-    let ids = cell.nodes[1].edge.heard_by(&b);
+    let ids = cell.nodes[1].edge.received_by(&b);
     assert_eq!(cell.offline(ids[0]).await, 0, "it is kept for who is away");
     assert_eq!(cell.offline(ids[1]).await, 1, "only nobody");
     let by_name = cell.publish(1, Target::Devices(vec![a.clone(), c.clone()]), When::Connected).await;
-    cell.until_heard(0, &a, &[ids.clone(), vec![by_name]].concat()).await;
-    cell.until_heard(2, &c, &[ids, vec![by_name]].concat()).await;
+    cell.until_received(0, &a, &[ids.clone(), vec![by_name]].concat()).await;
+    cell.until_received(2, &c, &[ids, vec![by_name]].concat()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_after_the_other_at_two_nodes_is_heard_in_that_order() {
+async fn two_publishes_on_two_nodes_arrive_in_order() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &["news"]).await;
     cell.connect(1, &device).await;
@@ -48,12 +48,12 @@ async fn one_after_the_other_at_two_nodes_is_heard_in_that_order() {
         let target = if n % 3 == 0 { Target::Topic(topic("news")) } else { users(&["u1"]) };
         ids.push(cell.publish(n % 2, target, When::Stored).await);
     }
-    cell.until_heard(1, &device, &ids).await;
+    cell.until_received(1, &device, &ids).await;
     assert!(ids.is_sorted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_costs_one_message_a_node_and_no_look_up() {
+async fn a_topic_message_costs_one_bus_message_per_node_and_no_look_up() {
     let cell = cell(4).await;
     for (node, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
         let device = cell.device(name, name, &["news"]).await;
@@ -61,21 +61,21 @@ async fn a_topic_costs_one_message_a_node_and_no_look_up() {
     }
     let (look_ups, messages) = (cell.world.look_ups(), cell.world.messages());
     let id = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
-    cell.until("heard", |cell| {
-        cell.nodes.iter().all(|node| node.edge.record().heard.iter().any(|(_, heard)| *heard == id))
+    cell.until("received", |cell| {
+        cell.nodes.iter().all(|node| node.edge.record().received.iter().any(|(_, received)| *received == id))
     })
     .await;
     assert_eq!(cell.world.look_ups(), look_ups);
-    // Three others, and the own turn.
+    // Three other nodes, and the marker for this one.
     assert_eq!(cell.world.messages() - messages, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_targets_are_one_look_up() {
+async fn ten_thousand_targets_cost_one_look_up() {
     let cell = cell(3).await;
     let names: Vec<String> = (0..10_000).map(|n| format!("u{n}")).collect();
     let device = |name: &String| DeviceId::parse(&format!("{name}d")).expect("an id");
-    // Every fourth user is away. The others are in the store too: a node under load may look there at any time.
+    // Every fourth user is offline. The store has the others too: a node under load may read it at any time.
     for node in 0..3 {
         let here: Vec<&String> = names.iter().skip(node).step_by(4).collect();
         for part in here.chunks(500) {
@@ -93,16 +93,17 @@ async fn ten_thousand_targets_are_one_look_up() {
     let look_ups = cell.world.look_ups();
     let targets = Target::Users(names.iter().map(|name| user(name)).collect());
     let id = cell.publish(0, targets, When::Connected).await;
-    cell.until("heard", |cell| cell.nodes.iter().all(|node| node.edge.record().heard.len() == 2_500)).await;
+    cell.until("received", |cell| cell.nodes.iter().all(|node| node.edge.record().received.len() == 2_500))
+        .await;
     assert_eq!(cell.world.look_ups() - look_ups, 1);
     assert_eq!(cell.offline(id).await, 2_500);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stale_entry_is_offline_once_and_removed() {
+async fn a_stale_entry_counts_as_offline_once_and_is_removed() {
     let cell = cell(3).await;
     let device = cell.device("a", "u1", &[]).await;
-    // A log-in of some time ago, whose connection is gone.
+    // An old login whose connection is gone.
     let ago = (NOW.0 - 120_000) << 20;
     cell.take(1, &device, Some(&user("u1")), ago).await;
     let id = cell.publish(0, users(&["u1"]), When::Connected).await;
@@ -115,12 +116,12 @@ async fn a_stale_entry_is_offline_once_and_removed() {
         assert!(tokio::time::Instant::now() < until, "the entry stays");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Of two nodes that are said to have a user one has: nobody is offline.
+    // The directory names two nodes for a user, and one has the session: no target is offline.
     let other = cell.device("b", "u1", &[]).await;
     cell.take(1, &device, Some(&user("u1")), ago + 1).await;
     cell.connect(2, &other).await;
     let id = cell.publish(0, users(&["u1"]), When::Connected).await;
-    cell.until_heard(2, &other, &[id]).await;
+    cell.until_received(2, &other, &[id]).await;
     cell.until("noticed", |cell| cell.nodes[1].metric("stale_entries") == 2).await;
     assert_eq!(cell.offline(id).await, 0);
 }
@@ -130,7 +131,7 @@ fn noroshi_cluster_none() -> smallvec::SmallVec<[noroshi_cluster::Epoch; 2]> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_engine_a_node_serves_its_own_and_others_look_later() {
+async fn without_the_engine_a_node_serves_its_own_sessions_and_others_sweep_later() {
     let cell = cell(2).await;
     let (here, there) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &["news"]).await);
     cell.connect(0, &here).await;
@@ -138,8 +139,8 @@ async fn without_the_engine_a_node_serves_its_own_and_others_look_later() {
     cell.world.stop();
     let id = cell.publish(0, users(&["u1", "u2"]), When::Stored).await;
     let of_topic = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
-    cell.until_heard(0, &here, &[id]).await;
-    assert!(cell.nodes[1].edge.heard_by(&there).is_empty());
+    cell.until_received(0, &here, &[id]).await;
+    assert!(cell.nodes[1].edge.received_by(&there).is_empty());
     cell.world.start();
     cell.until("made good", |cell| {
         let record = cell.nodes[1].edge.record();
@@ -147,18 +148,18 @@ async fn without_the_engine_a_node_serves_its_own_and_others_look_later() {
         reread && record.offered.contains(&of_topic)
     })
     .await;
-    // And from now on as before, without waiting for long.
-    while cell.nodes[1].edge.heard_by(&there).is_empty() {
+    // From now on messages arrive as before, without a long wait.
+    while cell.nodes[1].edge.received_by(&there).is_empty() {
         cell.publish(0, users(&["u2"]), When::Connected).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_cut_off_tells_where_the_others_have_to_look() {
+async fn an_isolated_node_reports_where_others_must_sweep_from() {
     let cell = cell(2).await;
     let there = cell.device("b", "u2", &[]).await;
     cell.connect(1, &there).await;
-    // The other end hears nothing of it: only the publisher knows.
+    // The other node does not notice: only the publisher knows.
     cell.nodes[0].member.partition();
     let id = cell.publish(0, users(&["u2"]), When::Stored).await;
     cell.nodes[0].member.heal();
@@ -166,25 +167,25 @@ async fn a_node_that_is_cut_off_tells_where_the_others_have_to_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_others_have_to_look_is_told_until_they_can_be_told() {
+async fn the_sweep_record_is_repeated_until_it_can_be_sent() {
     let cell = cell(2).await;
     let there = cell.device("b", "u2", &[]).await;
     cell.connect(1, &there).await;
     cell.nodes[0].member.partition();
     let id = cell.publish(0, users(&["u2"]), When::Stored).await;
-    // The message, and that others have to look, in vain.
+    // The message and the sweep record, both in vain.
     cell.until("tried", |cell| cell.nodes[0].metric("dispatched") >= 3).await;
     cell.nodes[0].member.heal();
     cell.is_reread(1, &there, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_the_bus_did_not_take_is_found_later() {
+async fn a_change_that_the_bus_lost_is_found_later() {
     let cell = cell(2).await;
     let a = cell.device("a", "u1", &[]).await;
     cell.connect(1, &a).await;
     cell.nodes[0].member.partition();
-    // To all gateways, which needs no look-up: it is the bus that fails.
+    // A record for all gateways needs no look-up: the bus fails.
     cell.nodes[0].delivery.close_app(AppId(99)).await;
     assert!(cell.nodes[0].metric("untold") >= 1);
     cell.nodes[0].member.heal();
@@ -192,7 +193,7 @@ async fn a_change_that_the_bus_did_not_take_is_found_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_cannot_be_reached_holds_up_no_other() {
+async fn an_unreachable_node_delays_no_other() {
     let cell = cell(3).await;
     let (near, far) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u2", &["news"]).await);
     cell.connect(1, &near).await;
@@ -203,7 +204,7 @@ async fn a_node_that_cannot_be_reached_holds_up_no_other() {
         ids.push(cell.publish(0, Target::Topic(topic("news")), When::Connected).await);
         ids.push(cell.publish(0, users(&["u2", "u1"]), When::Connected).await);
     }
-    cell.until_heard(1, &near, &ids).await;
+    cell.until_received(1, &near, &ids).await;
     assert_eq!(cell.nodes[0].metric("outages"), 0);
     let kept = cell.publish(0, users(&["u2"]), When::Stored).await;
     cell.nodes[2].member.heal();
@@ -222,7 +223,7 @@ async fn a_gap_in_a_topic_is_closed_at_once() {
     let sweeps = cell.nodes[1].metric("sweeps");
     cell.nodes[1].member.lose_messages_unseen(1);
     let lost = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
-    // What the gateway saw of it: the position before.
+    // The gateway has seen the position before.
     let behind = Position { epoch: cell.topic_head("news").await.epoch, offset: 0 };
     cell.nodes[1].delivery.topic_gap(cell.app, topic("news"), behind);
     let reached = Position { offset: 1, ..behind };
@@ -232,7 +233,7 @@ async fn a_gap_in_a_topic_is_closed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replacement_that_was_lost_is_found_soon() {
+async fn a_lost_replacement_is_found_soon() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &[]).await;
     cell.connect(0, &device).await;
@@ -247,7 +248,7 @@ async fn a_replacement_that_was_lost_is_found_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_messages_are_made_good() {
+async fn lost_messages_are_delivered_from_the_store() {
     let cell = cell(2).await;
     let (a, b) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u2", &[]).await);
     cell.connect(1, &a).await;
@@ -266,7 +267,7 @@ async fn lost_messages_are_made_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lapsed_lease_is_gained_again_with_all_its_sessions() {
+async fn after_an_expired_lease_all_sessions_are_registered_again() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &[]).await;
     cell.connect(1, &device).await;
@@ -282,12 +283,12 @@ async fn a_lapsed_lease_is_gained_again_with_all_its_sessions() {
         record.reread.iter().any(|(one, since)| *one == device && *since < missed)
     })
     .await;
-    let heard = cell.publish(0, users(&["u1"]), When::Connected).await;
-    cell.until_heard(1, &device, &[heard]).await;
+    let received = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until_received(1, &device, &[received]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_another_node_took_meanwhile_ends() {
+async fn a_session_ends_if_another_node_took_the_device() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &[]).await;
     cell.connect(0, &device).await;
@@ -300,7 +301,7 @@ async fn a_session_that_another_node_took_meanwhile_ends() {
     })
     .await;
     assert!(cell.nodes[1].edge.record().closed.is_empty());
-    // An engine that forgot everything is told again.
+    // Sessions are registered again in a directory that lost everything.
     cell.world.wipe();
     let cluster = cell.nodes[0].member.cluster();
     let key = cluster.keys.device(cell.app, &device);
@@ -312,7 +313,7 @@ async fn a_session_that_another_node_took_meanwhile_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_stood_still_brings_nothing_to_a_session_that_another_took() {
+async fn a_suspended_node_delivers_nothing_to_a_session_that_another_took() {
     let config = Config { sweep_interval: Duration::from_millis(20), ..quiet() };
     let cell = cell_with(2, config).await;
     let (moved, stayed) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &[]).await);
@@ -322,7 +323,7 @@ async fn a_node_that_stood_still_brings_nothing_to_a_session_that_another_took()
     cell.nodes[0].member.lapse();
     cell.connect(1, &moved).await;
     cell.publish(1, users(&["u1", "u2"]), When::Stored).await;
-    // It finds by its clock that it is to look at the store again before it finds that it has a lease again.
+    // Its clock makes it read the store before it notices the new lease.
     tokio::time::sleep(Duration::from_millis(200)).await;
     cell.nodes[0].member.heal();
     let reread = |cell: &Cell, device: &DeviceId| {
@@ -334,7 +335,7 @@ async fn a_node_that_stood_still_brings_nothing_to_a_session_that_another_took()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn presence_is_asked_and_set_wherever_the_device_is() {
+async fn presence_is_read_and_set_on_any_node() {
     let cell = cell(3).await;
     let (a, b) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u1", &["news"]).await);
     cell.connect(1, &a).await;
@@ -351,7 +352,7 @@ async fn presence_is_asked_and_set_wherever_the_device_is() {
     let one = cell.nodes[2].delivery.session(cell.app, &a).await.map(|session| session.presence);
     assert_eq!(one, Some(Presence::Active));
     assert_eq!(asker.topic_sessions(cell.app, &[topic("sport"), topic("news")]).await, [0, 2]);
-    // A question that is lost is a partial answer, in time.
+    // A lost question gives a partial answer in time.
     cell.nodes[1].member.lose_messages(1);
     let partial = asker.sessions(cell.app, &[user("u1")]).await;
     assert_eq!(partial[0].iter().map(|session| session.device.clone()).collect::<Vec<_>>(), [b]);
@@ -367,16 +368,16 @@ async fn changes_reach_a_session_on_another_node() {
         cell.connect(1, device).await;
     }
     let delivery = &cell.nodes[0].delivery;
-    let hears = |name: &'static str| {
+    let subscribes = |name: &'static str| {
         let a = a.clone();
         move |cell: &Cell| cell.nodes[1].edge.topics_of(&a).contains(&topic(name))
     };
     assert!(delivery.subscribe(cell.app, &a, &topic("news")).await.expect("stored"));
-    cell.until("subscribed", hears("news")).await;
+    cell.until("subscribed", subscribes("news")).await;
     let id = cell.publish(0, Target::Topic(topic("news")), When::Connected).await;
-    cell.until_heard(1, &a, &[id]).await;
+    cell.until_received(1, &a, &[id]).await;
     assert!(delivery.unsubscribe(cell.app, &a, &topic("news")).await.expect("stored"));
-    cell.until("unsubscribed", |cell| !hears("news")(cell)).await;
+    cell.until("unsubscribed", |cell| !subscribes("news")(cell)).await;
     delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
     delivery.delete_device(cell.app, &b).await.expect("deleted");
     let closed = [(a.clone(), CloseReason::Revoked), (b.clone(), CloseReason::Revoked)];
@@ -386,20 +387,20 @@ async fn changes_reach_a_session_on_another_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_that_could_not_be_told_is_found_later() {
+async fn a_revocation_that_could_not_be_sent_is_found_later() {
     let cell = cell(2).await;
     let (a, b) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &[]).await);
     cell.connect(1, &a).await;
     cell.connect(1, &b).await;
     cell.nodes[1].member.lose_messages(1);
     cell.nodes[0].delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
-    // It comes back, and is refused then.
+    // It connects again, and is refused.
     let closed = [(a.clone(), CloseReason::Drain)];
     cell.until("closed", |cell| cell.nodes[1].edge.record().closed == closed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn registering_devices_that_are_away_tells_nobody() {
+async fn registering_offline_devices_sends_no_record() {
     let cell = cell(3).await;
     let away: Vec<DeviceId> =
         (0..500).map(|n| DeviceId::parse(&format!("away{n}")).expect("an id")).collect();
@@ -413,7 +414,7 @@ async fn registering_devices_that_are_away_tells_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apps_are_read_again_when_another_node_changed_them() {
+async fn apps_are_reloaded_when_another_node_changed_them() {
     let cell = cell(3).await;
     cell.nodes[0].delivery.apps_changed();
     cell.until("told", |cell| cell.nodes[1..].iter().all(|node| node.reloads.0.load(Ordering::SeqCst) == 1))
@@ -422,28 +423,28 @@ async fn apps_are_read_again_when_another_node_changed_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_no_turn_comes_for_is_delivered_all_the_same() {
+async fn a_message_is_delivered_without_its_marker() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &[]).await;
     cell.connect(0, &device).await;
     cell.nodes[0].member.lose_messages(1);
     let first = cell.publish(0, users(&["u1"]), When::Stored).await;
     let second = cell.publish(0, users(&["u1"]), When::Stored).await;
-    cell.until_heard(0, &device, &[first, second]).await;
+    cell.until_received(0, &device, &[first, second]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_the_bus_is_bounded_before_it_is_accepted() {
+async fn publishes_are_refused_when_the_outbox_is_full() {
     let cell = cell_with(1, Config { requests_max: 0, ..quiet() }).await;
     let refused = cell.nodes[0].delivery.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
     assert!(matches!(refused, Err(noroshi_delivery::Error::Overloaded)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_stands_only_after_the_directory_is_back_is_put_into_it() {
+async fn a_session_that_began_without_the_directory_is_registered_later() {
     let cell = cell(2).await;
     let device = cell.device("a", "u1", &[]).await;
-    // The breath after the sweep of joining is over: the next begins at once.
+    // The pause after the first sweep is over: the next one starts at once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     cell.nodes[1].member.partition();
     let generation = cell.generation.fetch_add(1, Ordering::SeqCst);
@@ -453,9 +454,9 @@ async fn a_session_that_stands_only_after_the_directory_is_back_is_put_into_it()
     let mut entered = entered.await.expect("answered").expect("let in without the directory");
     let Some(Entered::In { logged_in, .. }) = entered.pop() else { panic!("it is let in") };
     cell.nodes[1].member.heal();
-    // What the gateway does with the answer takes its shard a moment.
+    // The shard needs a moment to process the answer.
     tokio::time::sleep(Duration::from_millis(150)).await;
-    cell.sit_down(1, &device, *logged_in, generation);
+    cell.begin_session(1, &device, *logged_in, generation);
     let cluster = cell.nodes[0].member.cluster();
     let (key, epoch) =
         (cluster.keys.device(cell.app, &device), cell.nodes[1].member.cluster().members.epoch());
@@ -464,6 +465,6 @@ async fn a_session_that_stands_only_after_the_directory_is_back_is_put_into_it()
         assert!(tokio::time::Instant::now() < until, "nobody put it in");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let heard = cell.publish(0, users(&["u1"]), When::Connected).await;
-    cell.until_heard(1, &device, &[heard]).await;
+    let received = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until_received(1, &device, &[received]).await;
 }

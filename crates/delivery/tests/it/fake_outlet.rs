@@ -1,4 +1,4 @@
-//! Push services that answer as a test says: at once, later, never, or in the words of a script.
+//! Fake push services that answer as a test decides: at once, later, never, or by a script.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use noroshi_delivery::push::Outlet;
 use noroshi_push::{Answer, Credential, Push};
 use noroshi_types::{AppId, JsonText};
 
-/// What arrived.
+/// A push that arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) token: String,
@@ -22,16 +22,16 @@ pub(crate) struct FakeOutlet(Mutex<State>);
 struct State {
     received: Vec<Received>,
     scripts: HashMap<String, VecDeque<Answer>>,
-    /// Not answered until they are released.
+    /// Pushes that are answered when the test releases them.
     slow: HashSet<String>,
     all_slow: bool,
-    /// How often a push to a token fails its sender.
+    /// How often a push to a token panics.
     failing: HashMap<String, usize>,
     held: Vec<Push>,
 }
 
 impl FakeOutlet {
-    /// The next answers for a token; then everything is accepted.
+    /// The next answers for a token; after them every push is accepted.
     pub(crate) fn script(&self, token: &str, answers: impl IntoIterator<Item = Answer>) {
         self.0.lock().expect("no panic").scripts.insert(token.to_owned(), answers.into_iter().collect());
     }
@@ -40,7 +40,7 @@ impl FakeOutlet {
         self.0.lock().expect("no panic").slow.insert(token.to_owned());
     }
 
-    /// The next pushes to a token are too much for who sends them.
+    /// The next pushes to a token panic.
     pub(crate) fn fail(&self, token: &str, times: usize) {
         self.0.lock().expect("no panic").failing.insert(token.to_owned(), times);
     }
@@ -49,12 +49,12 @@ impl FakeOutlet {
         self.0.lock().expect("no panic").all_slow = hold;
     }
 
-    /// Takes all that was held.
+    /// Takes all held pushes.
     pub(crate) fn release(&self) {
         self.release_with(&Answer::Accepted);
     }
 
-    /// Answers all that was held.
+    /// Answers all held pushes.
     pub(crate) fn release_with(&self, answer: &Answer) {
         let held = {
             let mut state = self.0.lock().expect("no panic");

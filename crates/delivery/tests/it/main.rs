@@ -1,10 +1,10 @@
-//! The decisions against a real store and an edge that only remembers.
+//! The decisions against a real store and an edge that only records.
 
 mod cluster;
 mod fake_outlet;
 mod push;
 mod recording_edge;
-mod seated_edge;
+mod session_edge;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Bench {
     }
 }
 
-/// Has all that is told written into a file in the folder.
+/// Writes all events into a file in the folder.
 fn event_log(delivery: &Delivery, folder: &Path) -> noroshi_events::Service {
     let file = noroshi_events::config::File::new(folder.join("events"));
     let config = noroshi_events::Config {
@@ -71,8 +71,8 @@ fn event_log(delivery: &Delivery, folder: &Path) -> noroshi_events::Service {
     log
 }
 
-/// What was written there.
-fn events_told(folder: &Path) -> String {
+/// The events in that file.
+fn written_events(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("events/events.ndjson")).unwrap_or_default()
 }
 
@@ -97,7 +97,7 @@ fn users(names: &[&str]) -> Target {
 }
 
 #[tokio::test]
-async fn what_is_kept_reaches_the_edge_before_it_is_answered() {
+async fn a_stored_message_reaches_the_edge_before_the_answer() {
     let bench = bench().await;
     let (_, num) = bench.device("u1").await;
     let receipt = bench.delivery.publish(bench.app, request(users(&["u1", "u2"]), When::Stored), None).await;
@@ -109,7 +109,7 @@ async fn what_is_kept_reaches_the_edge_before_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_edge_hears_of_kept_messages_in_commit_order() {
+async fn the_edge_gets_stored_messages_in_commit_order() {
     let bench = bench().await;
     let topic = Topic::parse("news").expect("a topic");
     let publishes: Vec<_> = (0..200)
@@ -130,7 +130,7 @@ async fn the_edge_hears_of_kept_messages_in_commit_order() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_answered_and_not_delivered_again() {
+async fn a_repeated_request_is_answered_without_a_second_delivery() {
     let bench = bench().await;
     bench.device("u1").await;
     let idempotency = |hash: u8| Some(Idempotency { key: "k".into(), body_hash: [hash; 32] });
@@ -145,7 +145,7 @@ async fn a_repeated_request_is_answered_and_not_delivered_again() {
 }
 
 #[tokio::test]
-async fn a_hand_over_that_panics_after_the_commit_is_made_good_from_the_store() {
+async fn sessions_read_the_store_after_a_panic_in_the_hand_over() {
     let bench = bench().await;
     let (device, _) = bench.device("u1").await;
     let publish = || bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None);
@@ -160,7 +160,7 @@ async fn a_hand_over_that_panics_after_the_commit_is_made_good_from_the_store() 
 }
 
 #[tokio::test]
-async fn nothing_is_accepted_while_the_shards_are_behind() {
+async fn publishes_are_refused_while_the_shards_are_behind() {
     let bench = bench().await;
     let (device, _) = bench.device("u1").await;
     bench.edge.set_room(false);
@@ -171,12 +171,12 @@ async fn nothing_is_accepted_while_the_shards_are_behind() {
 }
 
 #[tokio::test]
-async fn what_is_only_for_who_is_here_leaves_a_trace() {
+async fn a_message_for_connected_devices_leaves_a_trace() {
     let bench = bench().await;
     let receipt = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), None).await;
     let id = receipt.expect("accepted").id;
     assert_eq!(bench.edge.delivered(), [id]);
-    // Written behind: the next write in order comes after it.
+    // Written in the background: the next write follows it.
     bench.device("u1").await;
     let state = bench.store.notification(bench.app, id, NOW).await.expect("read").expect("known");
     assert_eq!(state.message.when, When::Connected);
@@ -197,7 +197,7 @@ async fn queued_confirmations_are_written_at_the_drain() {
 }
 
 #[tokio::test]
-async fn a_made_up_confirmation_is_not_measured() {
+async fn an_invented_confirmation_is_not_measured() {
     let bench = bench().await;
     let (_, num) = bench.device("u1").await;
     let made_up =
@@ -208,7 +208,7 @@ async fn a_made_up_confirmation_is_not_measured() {
 }
 
 #[tokio::test]
-async fn a_device_that_no_push_service_can_reach_is_told_of() {
+async fn a_device_without_a_push_token_is_reported() {
     let bench = bench().await;
     bench.device("u1").await;
     let mut wanted = request(users(&["u1"]), When::Stored);
@@ -228,7 +228,7 @@ async fn a_deleted_device_loses_its_connection() {
 }
 
 #[tokio::test]
-async fn what_happens_in_inboxes_is_counted_as_it_is_recorded() {
+async fn inbox_outcomes_are_counted_as_they_are_recorded() {
     let bench = bench().await;
     bench.device("u1").await;
     let mut collapsing = request(users(&["u1", "nobody"]), When::Stored);
@@ -247,7 +247,7 @@ async fn what_happens_in_inboxes_is_counted_as_it_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_leaves_an_inbox_is_told_with_its_notification_and_device() {
+async fn a_message_that_leaves_an_inbox_is_reported_with_its_device() {
     let bench = bench().await;
     let folder = tempfile::tempdir().expect("a folder");
     let log = event_log(&bench.delivery, folder.path());
@@ -269,12 +269,12 @@ async fn what_leaves_an_inbox_is_told_with_its_notification_and_device() {
     let expected =
         [line(collapsed, "dropped", r#""why":"collapsed""#), line(expired, "expired", r#""of":"inbox""#)];
     let told = async {
-        while !expected.iter().all(|line| events_told(folder.path()).contains(line)) {
+        while !expected.iter().all(|line| written_events(folder.path()).contains(line)) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     let told = tokio::time::timeout(Duration::from_secs(60), told).await;
-    assert!(told.is_ok(), "{expected:?} in {}", events_told(folder.path()));
+    assert!(told.is_ok(), "{expected:?} in {}", written_events(folder.path()));
     run.abort();
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }

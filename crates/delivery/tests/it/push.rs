@@ -1,4 +1,4 @@
-//! Work for push services from publish to outcome, with a real store.
+//! Push work from publish to outcome, with a real store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::fake_outlet::FakeOutlet;
-use crate::{event_log, events_told, request};
+use crate::{event_log, request, written_events};
 
 mod campaign;
 mod failing;
@@ -26,7 +26,7 @@ mod services;
 mod several;
 mod variants;
 
-/// Generous: only a failure waits for it.
+/// Generous: only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Bench {
@@ -36,7 +36,7 @@ pub(crate) struct Bench {
     pub(crate) app: AppId,
     pub(crate) registry: noroshi_telemetry::Registry,
     run: JoinHandle<()>,
-    /// Dropped: the drain begins.
+    /// Dropped, it starts the drain.
     drain: Option<oneshot::Sender<()>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn config() -> push::Config {
     push::Config { backoff, drain: Duration::from_secs(5), ..push::Config::default() }
 }
 
-/// A node on a folder that may have a past, with push services that answer as they are told.
+/// A node on a folder that may have data, with fake push services.
 pub(crate) async fn open(folder: &std::path::Path, config: push::Config) -> Bench {
     let outlet = Arc::new(FakeOutlet::default());
     let bench = open_with(folder, outlet.clone(), config).await;
@@ -119,7 +119,7 @@ impl Bench {
         counts.iter().find(|(other, _)| *other == outcome).map_or(0, |(_, count)| *count)
     }
 
-    /// Waits until so many devices have the outcome.
+    /// Waits until this many devices have the outcome.
     pub(crate) async fn until(&self, id: NotificationId, outcome: Outcome, count: u64) {
         let reached = async {
             while self.count(id, outcome).await < count {
@@ -131,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Stops at once, as a crash would: nothing is finished.
+    /// Stops at once, as a crash does: nothing is finished.
     pub(crate) async fn crash(mut self) {
         self.run.abort();
         let _ = (&mut self.run).await;
@@ -219,7 +219,7 @@ async fn exactly_one_of_ack_and_push_wins() {
     for round in 0..4 {
         let before = bench.outlet.count();
         let id = bench.publish(pushed(users(&names), When::Stored, PushMode::Fallback, after)).await;
-        // Confirmations come all around the moment at which pushes are due.
+        // Confirmations arrive around the time at which pushes are due.
         let acks = devices.iter().enumerate().map(|(n, (_, num))| {
             let (delivery, num) = (bench.delivery.clone(), *num);
             async move {
@@ -248,7 +248,7 @@ async fn exactly_one_of_ack_and_push_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_queue_decides_is_told_with_its_notification_and_devices() {
+async fn decisions_of_the_queue_are_reported_with_notification_and_devices() {
     let folder = tempfile::tempdir().expect("a folder");
     let (outlet, clock) = (Arc::new(FakeOutlet::default()), Clock::fixed(Timestamp(1_700_000_000_000)));
     let bench = open_at(folder.path(), outlet.clone(), config(), clock.clone()).await;
@@ -262,7 +262,7 @@ async fn what_the_queue_decides_is_told_with_its_notification_and_devices() {
     let ttl = Ttl::new(Duration::from_secs(30)).expect("a ttl");
     let expired = bench.publish(Request { ttl, ..waits(&["b"]) }).await;
     outlet.hold("t-c");
-    // It is in no inbox, so what is told of it is its push.
+    // It is in no inbox, so only its push is reported.
     let live = pushed(users(&["c"]), When::Active, PushMode::Always, Duration::ZERO);
     let cancelled = bench.publish(live).await;
     eventually("asked", || outlet.count() == 1).await;
@@ -272,7 +272,7 @@ async fn what_the_queue_decides_is_told_with_its_notification_and_devices() {
     bench.delivery.cancel(bench.app, unsent).await.expect("cancelled");
     outlet.release_with(&Answer::Later { reason: "UNAVAILABLE", after: Duration::ZERO });
     clock.set(clock.now().saturating_add(Duration::from_secs(60)));
-    // Whatever is sent has the queue looked at.
+    // Any publish makes the sender look at the queue.
     bench.publish(always(&["b"])).await;
     let line = |id, event: &str, why: &str, num: DeviceNum| {
         format!(r#""event":"{event}","id":"{id}",{why},"count":1,"devices":[{}]}}"#, num.0)
@@ -284,14 +284,14 @@ async fn what_the_queue_decides_is_told_with_its_notification_and_devices() {
         line(unsent, "dropped", r#""why":"cancelled""#, nums[2]),
     ];
     for line in &expected {
-        eventually(line, || events_told(folder.path()).contains(line)).await;
+        eventually(line, || written_events(folder.path()).contains(line)).await;
     }
     bench.stop().await;
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_for_a_while_is_tried_again_with_the_same_id() {
+async fn a_temporary_failure_is_retried_with_the_same_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.devices(&["a", "b"]).await;
@@ -308,12 +308,12 @@ async fn what_fails_for_a_while_is_tried_again_with_the_same_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_go_on_proof_and_are_set_aside_on_doubt() {
+async fn tokens_are_removed_on_proof_and_set_aside_on_suspicion() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let devices = bench.devices(&["gone", "again", "doubted", "fine"]).await;
     bench.outlet.script("t-gone", [Answer::Gone { reason: "UNREGISTERED", since: None }]);
-    // The service knew it dead before it was registered here.
+    // The service's time is before the registration of the token.
     bench.outlet.script("t-again", [Answer::Gone { reason: "Unregistered", since: Some(Timestamp(1)) }]);
     bench.outlet.script("t-doubted", [Answer::Suspect { reason: "SENDER_ID_MISMATCH" }]);
     let names = ["gone", "again", "doubted", "fine"];
@@ -337,7 +337,7 @@ async fn tokens_go_on_proof_and_are_set_aside_on_doubt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_everything_is_doubted_nothing_is_set_aside_and_an_alarm_stands() {
+async fn when_all_tokens_are_suspect_an_alarm_is_raised_instead() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let tokens = bench.many(100).await;
@@ -356,7 +356,7 @@ async fn when_everything_is_doubted_nothing_is_set_aside_and_an_alarm_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_recipient_does_not_hold_the_next_batches() {
+async fn a_slow_recipient_does_not_delay_later_batches() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.devices(&["slow", "a", "b"]).await;

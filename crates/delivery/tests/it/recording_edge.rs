@@ -1,4 +1,4 @@
-//! An edge without connections: it remembers what it was told, in order.
+//! An edge without connections that records the calls, in order.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -39,7 +39,7 @@ impl RecordingEdge {
         self.0.lock().expect("no panic").breaks = true;
     }
 
-    /// How often every session was told to read from the store.
+    /// How often all sessions were told to read from the store.
     pub(crate) fn rereads(&self) -> usize {
         self.0.lock().expect("no panic").rereads
     }

@@ -1,7 +1,9 @@
-//! Frames as they are written and read, by every kind of record; hostile ones; those of another version.
+//! Frames round trip for every kind of record; hostile frames; frames of another version.
 
 use super::*;
-use noroshi_types::{Epoch, JsonText, Position, Urgency, When};
+use noroshi_types::{
+    Condition, Epoch, JsonText, NotificationId, Position, Timestamp, TopicPosition, Urgency, When,
+};
 use proptest::prelude::*;
 
 fn message() -> Message {
@@ -60,15 +62,15 @@ fn one_of_each() -> Vec<Record> {
     let session = |presence| Session { device: device_named("x"), presence };
     let sessions = vec![vec![], vec![session(Presence::Idle), session(Presence::Active)]];
     records.extend([
-        Record::Turn { number: 4 },
+        Record::Marker { number: 4 },
         Record::Replaced { app, device: device.clone(), below: u64::MAX },
         Record::CloseApp { app, reason: CloseReason::Revoked },
         Record::Subscribe { app, device: device.clone(), topics: topics.clone() },
         Record::Unsubscribe { app, device: device.clone(), topics: topics.clone() },
-        Record::Ask { number: 1, question: Question::Sessions { app, users } },
-        Record::Ask { number: 2, question: Question::Devices { app, devices: vec![device.clone()] } },
-        Record::Ask { number: 3, question: Question::TopicSessions { app, topics } },
-        Record::Ask {
+        Record::Question { number: 1, question: Question::Sessions { app, users } },
+        Record::Question { number: 2, question: Question::Devices { app, devices: vec![device.clone()] } },
+        Record::Question { number: 3, question: Question::TopicSessions { app, topics } },
+        Record::Question {
             number: 4,
             question: Question::SetPresence { app, device: device.clone(), presence: Presence::Idle },
         },
@@ -98,7 +100,7 @@ fn frame_of(records: &[Record]) -> Bytes {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn every_record_reads_back() {
     let records = one_of_each();
     let decoded = decode(&frame_of(&records));
     assert_eq!(decoded.records, records);
@@ -106,7 +108,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_part_of_named_targets_is_written_from_where_they_are() {
+fn some_named_targets_are_encoded_by_index() {
     let message = message();
     let mut bytes = Vec::new();
     encode_named(&message, true, ["a", "b"].into_iter(), 1, &mut bytes);
@@ -118,12 +120,12 @@ fn a_part_of_named_targets_is_written_from_where_they_are() {
 
 #[test]
 fn a_newer_version_adds_kinds_and_fields() {
-    let mut frame = frame_of(&[Record::Turn { number: 1 }]).to_vec();
+    let mut frame = frame_of(&[Record::Marker { number: 1 }]).to_vec();
     frame.extend([200, 3, 0, 0, 0, 1, 2, 3]);
-    // A `Turn` with one more byte.
+    // A `Marker` with one more byte.
     frame.extend([2, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 99]);
     let decoded = decode(&frame);
-    assert_eq!(decoded.records, [Record::Turn { number: 1 }, Record::Turn { number: 7 }]);
+    assert_eq!(decoded.records, [Record::Marker { number: 1 }, Record::Marker { number: 7 }]);
     assert_eq!((decoded.unknown, decoded.malformed), (1, 0));
     frame[0] = VERSION + 1;
     let decoded = decode(&frame);
@@ -131,7 +133,7 @@ fn a_newer_version_adds_kinds_and_fields() {
 }
 
 #[test]
-fn a_broken_record_costs_no_other() {
+fn a_broken_record_does_not_affect_others() {
     let mut frame = frame_of(&[]).to_vec();
     frame.extend([2, 1, 0, 0, 0, 7]); // a `Turn` of one byte
     frame.extend([12, 0, 0, 0, 0]); // a `WakePush`
@@ -140,7 +142,7 @@ fn a_broken_record_costs_no_other() {
     // More users than the bytes can hold: refused before anything is allocated.
     let mut lie = Vec::new();
     encode(
-        &Record::Ask { number: 1, question: Question::Sessions { app: AppId(1), users: vec![] } },
+        &Record::Question { number: 1, question: Question::Sessions { app: AppId(1), users: vec![] } },
         &mut lie,
     );
     let end = lie.len();
@@ -151,7 +153,7 @@ fn a_broken_record_costs_no_other() {
 
 #[test]
 fn a_cut_frame_is_read_up_to_the_cut() {
-    let records = [Record::Turn { number: 1 }, Record::Sweep { since: 5 }];
+    let records = [Record::Marker { number: 1 }, Record::Sweep { since: 5 }];
     let whole = frame_of(&records);
     let first = frame_of(&records[..1]).len();
     for cut in 0..whole.len() {

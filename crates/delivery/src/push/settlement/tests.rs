@@ -1,4 +1,4 @@
-//! Every answer and what it leads to.
+//! Every answer and its results.
 
 use noroshi_store::Work;
 use noroshi_types::{AppId, BatchId, Lane, NotificationId, PushEnvironment, PushService};
@@ -33,8 +33,8 @@ fn settle(attempt: u32, expires_at: Timestamp, answers: Vec<Answer>) -> (Finishe
     let sent: Vec<Sent> = (0..answers.len() as u64).map(|device| sent(device, expires_at)).collect();
     let mut settle = Settlement::new(&batch);
     let with = (&TokenHealth::default(), Backoff::default(), NOW);
-    let told = settle.answers(&batch, &sent, answers, with);
-    (settle.finish(Vec::new()), told)
+    let changes = settle.answers(&batch, &sent, answers, with);
+    (settle.finish(Vec::new()), changes)
 }
 
 #[test]
@@ -55,21 +55,21 @@ fn each_answer_has_its_outcome() {
     let gone = |since| Answer::Gone { reason: "Unregistered", since };
     assert_eq!(check(gone(None), Outcome::PushTokenGone, Some("Unregistered")), (1, 0));
     assert_eq!(check(gone(Some(Timestamp(51))), Outcome::PushTokenGone, Some("Unregistered")), (1, 0));
-    // Registered after the service knew it dead: no proof.
+    // Registered after the time that the service names: no proof.
     assert_eq!(check(gone(Some(Timestamp(50))), Outcome::PushRefused, Some("Unregistered")), (0, 0));
     let suspect = Answer::Suspect { reason: "BadDeviceToken" };
     assert_eq!(check(suspect, Outcome::PushTokenSuspect, Some("BadDeviceToken")), (0, 1));
 }
 
 #[test]
-fn what_may_succeed_later_is_one_row_due_later() {
+fn retries_of_the_same_time_are_one_row() {
     let later = Answer::Later { reason: "timeout", after: Duration::from_millis(500) };
     let expires_at = NOW.saturating_add(Duration::from_secs(60));
     let (finished, _) = settle(0, expires_at, vec![later.clone(), Answer::Accepted, later.clone()]);
     let [again] = &finished.again[..] else { panic!("{finished:?}") };
     assert_eq!((again.attempt, &again.recipients[..]), (1, &[DeviceNum(0), DeviceNum(2)][..]));
     assert!(again.due_at >= NOW.saturating_add(Duration::from_secs(5)));
-    // Too late for another attempt.
+    // Too late for a retry.
     let (finished, _) = settle(9, expires_at, vec![later]);
     assert!(finished.again.is_empty());
     assert_eq!(finished.parts[0].outcome, Outcome::PushExpired);
@@ -77,7 +77,7 @@ fn what_may_succeed_later_is_one_row_due_later() {
 }
 
 #[test]
-fn who_waits_for_another_attempt_keeps_its_variant() {
+fn a_retry_keeps_its_variant() {
     let mut settle = Settlement::new(&batch(0, 4));
     for (device, place) in [(0, 1), (2, 2), (3, 1)] {
         let given = settle.variant(DeviceNum(device), || Some(VariantNum(place)));
@@ -93,12 +93,12 @@ fn who_waits_for_another_attempt_keeps_its_variant() {
 }
 
 #[test]
-fn what_was_drawn_is_not_drawn_again() {
+fn a_drawn_variant_is_not_drawn_again() {
     let drawn = Some(VariantNum(2));
     let mut settle = Settlement::new(&Batch { variant: drawn, ..batch(1, 3) });
     assert_eq!(settle.variant(DeviceNum(0), || Some(VariantNum(1))), drawn);
     settle.part(Outcome::Pushed, None, DeviceNum(0));
-    // Deleted meanwhile, so that nobody asked.
+    // Deleted in the meantime, so no variant is drawn.
     settle.part(Outcome::Unknown, None, DeviceNum(1));
     settle.again(NOW, 2, DeviceNum(2));
     let finished = settle.finish(Vec::new());
@@ -107,7 +107,7 @@ fn what_was_drawn_is_not_drawn_again() {
 }
 
 #[test]
-fn who_is_of_no_variant_stays_so() {
+fn a_recipient_without_a_variant_keeps_none() {
     let of_none = Some(VariantNum::OF_NONE);
     let mut settle = Settlement::new(&batch(0, 2));
     assert_eq!(settle.variant(DeviceNum(0), || of_none), None);
@@ -126,13 +126,13 @@ fn who_is_of_no_variant_stays_so() {
 }
 
 #[test]
-fn when_most_tokens_are_doubted_none_is_set_aside() {
-    let doubted = Answer::Suspect { reason: "BadDeviceToken" };
-    let (finished, told) = settle(0, NOW, vec![doubted; 100]);
+fn when_most_tokens_are_suspect_none_is_set_aside() {
+    let suspect = Answer::Suspect { reason: "BadDeviceToken" };
+    let (finished, changes) = settle(0, NOW, vec![suspect; 100]);
     assert!(finished.suspects.is_empty());
     assert_eq!(finished.parts[0].outcome, Outcome::PushRefused);
-    assert!(matches!(told[..], [(_, Rate::Alarm { suspects: 100, answers: 100 })]));
-    let (finished, told) =
+    assert!(matches!(changes[..], [(_, Rate::Alarm { suspects: 100, answers: 100 })]));
+    let (finished, changes) =
         settle(0, NOW, vec![Answer::Suspect { reason: "BadDeviceToken" }, Answer::Accepted]);
-    assert_eq!((finished.suspects.len(), told.len()), (1, 0));
+    assert_eq!((finished.suspects.len(), changes.len()), (1, 0));
 }

@@ -1,4 +1,4 @@
-//! Nodes over one engine and one store, whose edges only remember, and what their gateways would do.
+//! Nodes over one cluster engine and one store, with edges that only record, and the part of their gateways.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use noroshi_types::{
     AppId, AppName, DeviceId, NotificationId, Outcome, Position, Presence, Target, Topic, UserId, When,
 };
 
-use crate::seated_edge::{Seat, SeatedEdge};
+use crate::session_edge::{FakeSession, SessionEdge};
 use crate::{NOW, request};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub(super) struct Cell {
 
 pub(super) struct Node {
     pub(super) delivery: Arc<Delivery>,
-    pub(super) edge: Arc<SeatedEdge>,
+    pub(super) edge: Arc<SessionEdge>,
     pub(super) member: Member,
     pub(super) reloads: Arc<Reloads>,
     pub(super) registry: noroshi_telemetry::Registry,
@@ -48,7 +48,7 @@ impl Reload for Reloads {
     }
 }
 
-/// Nothing happens by time alone.
+/// Intervals so long that nothing happens by time.
 pub(super) fn quiet() -> Config {
     let never = Duration::from_secs(3_600);
     Config {
@@ -82,7 +82,7 @@ pub(super) async fn cell_with(count: usize, config: Config) -> Cell {
         cell.nodes.iter().all(|node| node.member.cluster().members.nodes().len() == count)
     })
     .await;
-    // Their first sweeps, of joining, are over; a later one is of what a test does.
+    // The first sweeps are over; later ones are caused by the test.
     cell.until("first sweeps", |cell| cell.nodes.iter().all(|node| node.metric("sweeps") >= 1)).await;
     cell
 }
@@ -97,7 +97,7 @@ impl Cell {
         let member = self.world.node(NodeInfo { name: format!("n{index}"), roles, ..NodeInfo::default() });
         let reloads = Arc::new(Reloads::default());
         delivery.attach_cluster(member.cluster(), config, reloads.clone());
-        let edge = Arc::new(SeatedEdge::new(member.cluster().keys));
+        let edge = Arc::new(SessionEdge::new(member.cluster().keys));
         delivery.attach(edge.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
         member.attach(delivery.receiver());
@@ -118,7 +118,7 @@ impl Cell {
         id
     }
 
-    /// Logs a device in at a node, as its gateway does.
+    /// Logs a device in on a node, as its gateway does.
     pub(super) async fn connect(&self, node: usize, device: &DeviceId) -> u64 {
         let generation = self.generation.fetch_add(1, Ordering::SeqCst);
         self.connect_as(node, device, generation).await;
@@ -130,23 +130,29 @@ impl Cell {
         let answers = self.store.log_in(logins).await.expect("answered");
         for (device, logged_in) in devices.iter().zip(answers) {
             let generation = self.generation.fetch_add(1, Ordering::SeqCst);
-            self.seat(node, device, logged_in.expect("welcome"), generation).await;
+            self.start_session(node, device, logged_in.expect("accepted"), generation).await;
         }
     }
 
     pub(super) async fn connect_as(&self, node: usize, device: &DeviceId, generation: u64) {
         let mut answers = self.store.log_in(vec![self.login(device)]).await.expect("answered");
-        self.seat(node, device, answers.remove(0).expect("welcome"), generation).await;
+        self.start_session(node, device, answers.remove(0).expect("accepted"), generation).await;
     }
 
-    pub(super) async fn seat(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
+    pub(super) async fn start_session(
+        &self,
+        node: usize,
+        device: &DeviceId,
+        logged_in: LoggedIn,
+        generation: u64,
+    ) {
         self.take(node, device, logged_in.user.as_ref(), generation).await;
-        self.sit_down(node, device, logged_in, generation);
+        self.begin_session(node, device, logged_in, generation);
     }
 
-    /// What the gateway does with the answer to a log-in.
-    pub(super) fn sit_down(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
-        let seat = Seat {
+    /// Processes the answer to a login, as the gateway does.
+    pub(super) fn begin_session(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
+        let session = FakeSession {
             app: self.app,
             user: logged_in.user,
             num: logged_in.num,
@@ -155,7 +161,7 @@ impl Cell {
             presence: Presence::Active,
             topics: logged_in.topics,
         };
-        self.nodes[node].edge.seat(device.clone(), seat);
+        self.nodes[node].edge.insert(device.clone(), session);
     }
 
     pub(super) fn login(&self, device: &DeviceId) -> Login {
@@ -178,7 +184,7 @@ impl Cell {
         self.store.recover(recover).await.expect("read").heads[0].position
     }
 
-    /// What the directory is told of a log-in.
+    /// The directory entry of a login.
     pub(super) async fn take(&self, node: usize, device: &DeviceId, user: Option<&UserId>, generation: u64) {
         let cluster = self.nodes[node].member.cluster();
         let take = Take {
@@ -203,12 +209,12 @@ impl Cell {
         }
     }
 
-    pub(super) async fn until_heard(&self, node: usize, device: &DeviceId, ids: &[NotificationId]) {
-        self.until("heard", |cell| cell.nodes[node].edge.heard_by(device).len() >= ids.len()).await;
-        assert_eq!(self.nodes[node].edge.heard_by(device), ids);
+    pub(super) async fn until_received(&self, node: usize, device: &DeviceId, ids: &[NotificationId]) {
+        self.until("received", |cell| cell.nodes[node].edge.received_by(device).len() >= ids.len()).await;
+        assert_eq!(self.nodes[node].edge.received_by(device), ids);
     }
 
-    /// The node reads again what the device missed, from before `id` on.
+    /// Waits until the node reads the device's inbox again, from before `id` on.
     pub(super) async fn is_reread(&self, node: usize, device: &DeviceId, id: NotificationId) {
         self.until("made good", |cell| {
             let record = cell.nodes[node].edge.record();
@@ -217,7 +223,7 @@ impl Cell {
         .await;
     }
 
-    /// Devices that the notification is recorded to have found offline, when what is written behind was written.
+    /// The number of offline devices recorded for a notification, after background writes.
     pub(super) async fn offline(&self, id: NotificationId) -> u64 {
         self.device("marker", "nobody-else", &[]).await;
         let state = self.store.notification(self.app, id, NOW).await.expect("read").expect("known");

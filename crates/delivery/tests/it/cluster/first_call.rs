@@ -1,4 +1,4 @@
-//! What one node keeps for first calls, when another writes.
+//! The first-call caches of one node, when another node writes.
 
 use noroshi_delivery::first_call;
 use noroshi_store::{Definitions, Devices};
@@ -7,13 +7,13 @@ use noroshi_types::{DeviceId, When};
 use super::cell::{Cell, cell};
 use crate::{NOW, users};
 
-/// What was read of a device for its first call, as of a node.
+/// The cached first-call data of a device on a node.
 fn is_fresh(cell: &Cell, node: usize, device: &noroshi_store::Device, mark: first_call::Mark) -> bool {
     cell.nodes[node].delivery.is_fresh(&first_call::tags_of(device), mark)
 }
 
 #[tokio::test]
-async fn what_was_read_at_one_node_is_stale_when_another_writes() {
+async fn cached_data_is_stale_after_a_write_on_another_node() {
     let cell = cell(2).await;
     let id = cell.device("d1", "u1", &[]).await;
     let other = cell.device("d2", "u2", &[]).await;
@@ -27,7 +27,7 @@ async fn what_was_read_at_one_node_is_stale_when_another_writes() {
     mark = reader.mark();
     cell.nodes[0].delivery.revoke_tokens(cell.app, &id).await.expect("revoked");
     cell.until("a revocation", |cell| !is_fresh(cell, 1, &device, mark)).await;
-    // More than can be named.
+    // More than one record can name.
     mark = reader.mark();
     let many: Vec<DeviceId> =
         (0..5_000).map(|number| DeviceId::parse(&format!("x{number}")).expect("an id")).collect();
@@ -36,7 +36,7 @@ async fn what_was_read_at_one_node_is_stale_when_another_writes() {
 }
 
 #[tokio::test]
-async fn an_experiment_of_one_node_is_known_at_the_others() {
+async fn an_experiment_of_one_node_is_known_on_the_others() {
     let cell = cell(2).await;
     let kind = noroshi_store::DefinitionKind::Experiment;
     let name = noroshi_types::Label::parse("button").expect("a name");

@@ -14,7 +14,7 @@ use noroshi_types::{
 };
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
-use crate::{event_log, events_told};
+use crate::{event_log, written_events};
 
 pub(crate) fn spec(audience: Audience) -> Spec {
     Spec {
@@ -72,7 +72,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// A campaign that was published to the only device, for which a push waits; with what was published.
+    /// A campaign that was published to the only device, which has a pending push; with the notification.
     async fn published(&self, device: &DeviceId, after: Duration) -> (CampaignId, NotificationId) {
         let push = Push { mode: PushMode::Fallback, after, ..Push::default() };
         let spec = spec(Audience::Everyone);
@@ -82,7 +82,7 @@ impl Bench {
             loop {
                 let now = self.delivery.clock().now();
                 let inbox = Sessions::inbox(&*self.store, self.app, device, 1, now).await.expect("read").0;
-                // The batch that published it has ended too.
+                // The batch that published it is finished as well.
                 if let [message] = &*inbox
                     && self.progress(id).await.campaign.batches_open == 1
                 {
@@ -121,7 +121,7 @@ async fn a_campaign_reaches_everyone_once_and_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_uploaded_user_gets_words_of_its_own() {
+async fn each_uploaded_user_gets_its_own_text() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.devices(&["a", "b", "c", "other"]).await;
@@ -153,7 +153,7 @@ async fn each_uploaded_user_gets_words_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_filter_chooses_devices_and_a_locale_its_words() {
+async fn a_filter_selects_devices_and_a_locale_the_text() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let of = |name: &str, platform: &str, locale: &str| {
@@ -190,7 +190,7 @@ async fn a_filter_chooses_devices_and_a_locale_its_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_campaign_rests_goes_on_and_an_aborted_one_ends() {
+async fn a_campaign_pauses_resumes_and_aborts() {
     let folder = tempfile::tempdir().expect("a folder");
     // Four batches of 50 at a time.
     let small = noroshi_delivery::push::Config {
@@ -207,7 +207,7 @@ async fn a_paused_campaign_rests_goes_on_and_an_aborted_one_ends() {
     eventually("it runs", || bench.outlet.count() >= 100).await;
     let paused = bench.delivery.pause_campaign(bench.app, id).await.expect("paused");
     assert_eq!(paused.campaign.state, CampaignState::Paused);
-    // What was taken is finished, and nothing is taken after it.
+    // Taken batches are finished, and no further ones are taken.
     bench.outlet.release();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let rested = bench.outlet.count();
@@ -244,7 +244,7 @@ async fn a_paused_campaign_rests_goes_on_and_an_aborted_one_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_wait_overtakes_a_running_campaign() {
+async fn an_urgent_message_overtakes_a_running_campaign() {
     let folder = tempfile::tempdir().expect("a folder");
     let small = noroshi_delivery::push::Config {
         recipients_max: 1_000,
@@ -288,9 +288,9 @@ async fn a_rate_is_kept() {
     bench.stop().await;
 }
 
-/// With the waits that a sleeping sender or collector would add this takes minutes.
+/// Takes minutes if the sender or the collector sleeps too long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_a_resting_rate_nor_its_own_pushes_hold_a_campaign_up() {
+async fn neither_its_rate_nor_its_own_pushes_delay_a_campaign() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.many(400).await;
@@ -300,7 +300,7 @@ async fn neither_a_resting_rate_nor_its_own_pushes_hold_a_campaign_up() {
     let id = bench.create(with_rate()).await;
     assert_eq!(bench.ended(id).await.done, 400);
 
-    // What its batches publish stands on the queue as its own.
+    // The pushes that its batches publish are on the queue as its own.
     let push = Push { mode: PushMode::Always, ..Push::default() };
     let message = CampaignMessage { when: Some(When::Stored), push, ..spec(Audience::Everyone).message };
     let id = bench.create(Spec { message, batch_size: 1, ..spec(Audience::Everyone) }).await;
@@ -310,7 +310,7 @@ async fn neither_a_resting_rate_nor_its_own_pushes_hold_a_campaign_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_waits_for_its_time_and_its_devices_for_theirs() {
+async fn a_campaign_waits_for_its_start_and_for_local_times() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.many(10).await;
@@ -321,7 +321,7 @@ async fn a_campaign_waits_for_its_time_and_its_devices_for_theirs() {
     assert_eq!(bench.ended(id).await.done, 10);
     assert!(bench.delivery.clock().now() >= now.saturating_add(Duration::from_millis(400)));
 
-    // Devices without a zone live in UTC: some hours from now, whenever this runs.
+    // Devices without a zone use UTC: some hours from now, whenever this runs.
     let hour = now.0 / 3_600_000 % 24;
     let local_time = LocalTime::parse(&format!("{:02}:00", (hour + 5) % 24)).ok();
     let id = bench.create(Spec { local_time, ..spec(Audience::Everyone) }).await;
@@ -341,7 +341,7 @@ async fn a_campaign_waits_for_its_time_and_its_devices_for_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_that_is_stored_is_published_to_its_devices() {
+async fn a_stored_campaign_is_published_to_its_devices() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let devices = bench.devices(&["a", "b"]).await;
@@ -360,7 +360,7 @@ async fn a_campaign_that_is_stored_is_published_to_its_devices() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
+async fn a_crash_during_a_campaign_loses_no_recipient() {
     let folder = tempfile::tempdir().expect("a folder");
     let small = noroshi_delivery::push::Config {
         recipients_max: 200,
@@ -382,14 +382,14 @@ async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
     let sent_after: std::collections::HashSet<String> = bench.outlet.tokens().into_iter().collect();
     assert_eq!(sent_before.union(&sent_after).count(), 4_000, "nobody is lost");
     let twice = sent_before.intersection(&sent_after).count();
-    // Four batches under way, and those whose finish was not written yet.
+    // Four batches in flight, and those whose results are not written yet.
     assert!(sent_after.contains("t-u00010") && twice <= 1_000, "{twice} are repeated");
     assert_eq!(sent_after.len(), bench.outlet.count(), "each once");
     bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_abort_takes_from_the_queue_is_told_with_its_devices() {
+async fn recipients_removed_by_an_abort_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let log = event_log(&bench.delivery, folder.path());
@@ -402,14 +402,14 @@ async fn what_an_abort_takes_from_the_queue_is_told_with_its_devices() {
     bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
     let what = r#""why":"cancelled","count":1"#;
     let line = format!(r#""event":"dropped","campaign":"{id}",{what},"devices":[{}]}}"#, num.0);
-    eventually(&line, || events_told(folder.path()).contains(&line)).await;
+    eventually(&line, || written_events(folder.path()).contains(&line)).await;
     bench.stop().await;
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
-/// What the event log says of a campaign, sorted: threads tell their steps in any order.
+/// The events of a campaign, sorted: threads emit them in any order.
 fn steps(folder: &std::path::Path, id: CampaignId) -> Vec<String> {
-    let text = events_told(folder);
+    let text = written_events(folder);
     let of = format!(r#""campaign":"{id}","step":""#);
     let step = |line: &str| line.split(&of).nth(1)?.split('"').next().map(str::to_owned);
     let mut steps: Vec<String> = text.lines().filter_map(step).collect();
@@ -418,16 +418,16 @@ fn steps(folder: &std::path::Path, id: CampaignId) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
+async fn every_step_of_a_campaign_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let log = event_log(&bench.delivery, folder.path());
     let scheduled = |now: noroshi_types::Timestamp| Some(now.saturating_add(Duration::from_millis(300)));
-    // Nobody is there to be sent to: the walk ends it.
+    // Without recipients the walk ends the campaign.
     let start_at = scheduled(bench.delivery.clock().now());
     let walked = bench.create(Spec { start_at, ..spec(Audience::Everyone) }).await;
     bench.ended(walked).await;
-    // A last batch that nobody sends ends it too: its device confirmed, or what was published is taken back.
+    // A last batch that is not sent also ends it: its device confirmed, or the notification was cancelled.
     let (device, num) = bench.devices(&["a"]).await.remove(0);
     let (confirmed, notification) = bench.published(&device, Duration::from_millis(500)).await;
     bench.delivery.ack(num, vec![notification]);
@@ -435,11 +435,11 @@ async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
     let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
     bench.delivery.cancel(bench.app, notification).await.expect("cancelled");
     bench.ended(cancelled).await;
-    // The last batch that was sent ends it.
+    // The last sent batch ends the campaign.
     bench.many(120).await;
     let sent = bench.create(spec(Audience::Everyone)).await;
     bench.ended(sent).await;
-    // It is told when what ended it is written.
+    // The event follows the write that ended it.
     let ends = [sent, confirmed, cancelled];
     let told = async {
         while steps(folder.path(), walked).len() < 3

@@ -1,5 +1,5 @@
-//! Batches that fail whoever sends them: by a defect in their own task, or with the whole process. They are tried again a
-//! bounded number of times, and what they are is told; everybody else's pushes go on meanwhile.
+//! Batches that fail their sender: by a defect in their own task, or with the whole process. They are retried a bounded
+//! number of times and reported, while all other pushes continue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use noroshi_types::{NotificationId, Outcome, Timestamp};
 
 use super::{Bench, DEADLINE, always, config, eventually, open_at};
 use crate::fake_outlet::FakeOutlet;
-use crate::{event_log, events_told};
+use crate::{event_log, written_events};
 
-/// Longer than a lease, and than what lapsed is spread over.
+/// Longer than a lease and the spread of expired batches.
 const PASS: Duration = Duration::from_secs(120);
 /// What is due is tried sooner.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A node whose time goes on as it is told.
+/// A node whose clock the test moves.
 async fn open(folder: &Path, clock: &Clock) -> Bench {
     let outlet = Arc::new(FakeOutlet::default());
     let bench = open_at(folder, outlet.clone(), config(), clock.clone()).await;
@@ -29,7 +29,7 @@ fn clock() -> Clock {
     Clock::fixed(Timestamp(1_700_000_000_000))
 }
 
-/// Leases lapse, and the sender looks: a push to another goes through.
+/// Leases expire, and the sender looks: a push to another device succeeds.
 async fn pass(bench: &Bench, clock: &Clock) {
     clock.set(clock.now().saturating_add(PASS));
     let other = bench.publish(always(&["other"])).await;
@@ -46,7 +46,7 @@ fn metric(bench: &Bench, name: &str) -> u64 {
     found.expect("a metric").parse().expect("a number")
 }
 
-/// Lets time go on until the device's push was tried so often; no further than that takes.
+/// Moves the clock until the push of the device was tried this often, and no further.
 async fn until_tried(bench: &Bench, clock: &Clock, count: usize) {
     let deadline = Instant::now() + DEADLINE;
     while Instant::now() < deadline {
@@ -69,7 +69,7 @@ async fn reason(bench: &Bench, id: NotificationId) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sender_that_fails_lives_on_and_tries_again() {
+async fn a_panicking_batch_is_retried_and_the_sender_continues() {
     let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
     let bench = open(folder.path(), &clock).await;
     bench.devices(&["a", "other"]).await;
@@ -97,7 +97,7 @@ async fn a_batch_that_always_fails_is_set_aside() {
     bench.stop().await;
 }
 
-/// `hold`: the process ends while it waits for an answer; else by what it sends.
+/// `hold`: the process ends while it waits for an answer; otherwise while it sends.
 async fn a_batch_that_ends_processes(hold: bool) {
     let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
     let (mut id, mut num) = (None, None);
@@ -105,7 +105,7 @@ async fn a_batch_that_ends_processes(hold: bool) {
         let bench = open(folder.path(), &clock).await;
         match hold {
             true => bench.outlet.hold("t-a"),
-            // Tried again before the process ends, it gets no answer.
+            // Retried before the process ends, it gets no answer.
             false => {
                 bench.outlet.fail("t-a", 1);
                 bench.outlet.hold("t-a");
@@ -129,24 +129,24 @@ async fn a_batch_that_ends_processes(hold: bool) {
     assert_eq!((times(&bench, "t-a"), metric(&bench, "batches_set_aside")), (0, 1));
     let why = r#""service":"fcm","result":"push_refused","reason":"sender_ended""#;
     let line = format!(r#""id":"{id}",{why},"count":1,"devices":[{}]}}"#, num.expect("registered").0);
-    eventually(&line, || events_told(folder.path()).contains(&line)).await;
+    eventually(&line, || written_events(folder.path()).contains(&line)).await;
     bench.stop().await;
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_ends_whoever_sends_it_is_set_aside() {
+async fn a_batch_that_ends_its_process_is_set_aside() {
     a_batch_that_ends_processes(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_fails_at_every_start_is_set_aside() {
+async fn a_batch_that_fails_after_every_start_is_set_aside() {
     a_batch_that_ends_processes(false).await;
 }
 
-/// Restarts are no fault of what is under way.
+/// Restarts do not count as failures of batches in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_drain_cannot_wait_for_is_never_set_aside() {
+async fn batches_unfinished_at_the_drain_are_never_set_aside() {
     let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
     let mut id = None;
     for _ in 0..TAKES_MAX + 2 {

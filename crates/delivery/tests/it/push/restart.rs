@@ -1,4 +1,4 @@
-//! A node that ends in the middle of its work.
+//! A node that ends during its work.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn times(bench: &Bench) -> HashMap<String, usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_loses_nobody_and_repeats_at_most_what_was_under_way() {
+async fn a_crash_loses_no_recipient_and_repeats_at_most_batches_in_flight() {
     let folder = tempfile::tempdir().expect("a folder");
     // Three batches at a time.
     let small = noroshi_delivery::push::Config {
@@ -55,7 +55,7 @@ async fn a_crash_loses_nobody_and_repeats_at_most_what_was_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_finishes_what_is_under_way_and_begins_nothing() {
+async fn a_drain_finishes_batches_in_flight_and_starts_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.many(10).await;
@@ -76,7 +76,7 @@ async fn a_drain_finishes_what_is_under_way_and_begins_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_drain_cannot_wait_for_is_sent_again() {
+async fn batches_unfinished_at_the_drain_are_sent_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let short = noroshi_delivery::push::Config { drain: Duration::from_millis(50), ..config() };
     let bench = open(folder.path(), short).await;

@@ -1,4 +1,4 @@
-//! The whole way to a push service: a sealed credential, the pools, HTTP/2 over TLS, and a strict fake.
+//! The complete path to a push service: a sealed credential, the pools, HTTP/2 over TLS, and a strict fake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn stand_with(devices: usize, config: push::Config) -> Stand {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_is_kept_used_and_tried_and_pushes_arrive() {
+async fn a_credential_is_stored_used_and_tested() {
     let Stand { bench, fakes, services, tokens, _folder } = stand(20).await;
     let everyone = || pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO);
     let early = bench.publish(everyone()).await;
@@ -96,7 +96,7 @@ async fn a_credential_is_kept_used_and_tried_and_pushes_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_a_service_become_outcomes_and_a_ttl_of_nothing_is_tried_once() {
+async fn answers_become_outcomes_and_a_zero_ttl_is_tried_once() {
     let Stand { bench, fakes, services, tokens, _folder } = stand(3).await;
     let body = fakes.credential(Service::Fcm).to_string();
     bench.delivery.put_credential(bench.app, body.as_bytes(), false).await.expect("kept");
@@ -131,7 +131,7 @@ async fn answers_of_a_service_become_outcomes_and_a_ttl_of_nothing_is_tried_once
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_credential_that_does_not_open_is_for_waits() {
+async fn pushes_wait_for_a_credential_that_cannot_be_opened() {
     let Stand { bench, fakes, services, tokens: _, _folder } = stand(3).await;
     let sealed_elsewhere = NewCredential {
         app: bench.app,
@@ -145,7 +145,7 @@ async fn what_a_credential_that_does_not_open_is_for_waits() {
     let now = bench.delivery.clock().now();
     bench.store.put_credential(sealed_elsewhere, now).await.expect("kept");
     bench.delivery.load_credentials().await.expect("looked at");
-    // It waits longer than this lives: expired, not said to have no credential.
+    // The wait is longer than the ttl: the outcome is expired, not unconfigured.
     let brief = noroshi_types::Request {
         ttl: Ttl::new(Duration::from_secs(20)).expect("a ttl"),
         ..pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO)
@@ -167,14 +167,14 @@ fn context(text: &str) -> Option<TraceContext> {
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// From what the provider's request said to the push service's answer, over a retry, which comes from the store.
+/// From the trace of the provider's request to the push service's answer, across a retry from the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
     let with = push::Config { traceparent: true, ..config() };
     let Stand { bench, fakes, services, tokens, _folder } = stand_with(2, with).await;
     let body = fakes.credential(Service::Fcm).to_string();
     bench.delivery.put_credential(bench.app, body.as_bytes(), false).await.expect("kept");
-    // The second device's first push is not taken, and comes again.
+    // The second device's first push fails and is retried.
     let busy = Scripted {
         after: 0,
         count: Some(1),
@@ -223,7 +223,7 @@ async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
     assert!(calls.iter().all(|call| attempts.iter().any(|attempt| call.parent == Some(attempt.id))));
     let mut expected: Vec<String> =
         calls.iter().map(|call| format!("00-{}-{}-01", call.trace, call.id)).collect();
-    // Of a trace that nobody records the context goes on as it was kept.
+    // Without recording, the stored trace context is passed on.
     expected.extend([unsampled.expect("a context").to_string(), unsampled.expect("a context").to_string()]);
     let told = |received: noroshi_testkit::Received| received.headers["traceparent"].clone();
     let mut told: Vec<String> = fakes.received(Service::Fcm).into_iter().map(told).collect();
@@ -233,7 +233,7 @@ async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn push_services_are_not_told_of_traces_unless_an_operator_wants_it() {
+async fn push_services_get_no_trace_context_by_default() {
     let Stand { bench, fakes, services, _folder, .. } = stand(1).await;
     let body = fakes.credential(Service::Fcm).to_string();
     bench.delivery.put_credential(bench.app, body.as_bytes(), false).await.expect("kept");

@@ -1,5 +1,5 @@
-//! Several nodes that send from one store: each takes for itself, or all pull from a queue. A real PostgreSQL; nodes are
-//! parts of this process, and their clocks are one.
+//! Several nodes that send from one store: each takes batches itself, or all pull from a queue. With a real PostgreSQL; the
+//! nodes are parts of this process, and share one clock.
 
 #[path = "../../../../store/tests/it/postgres/server.rs"]
 #[allow(dead_code, reason = "the store's tests trouble their server more than these do")]
@@ -35,7 +35,7 @@ struct Node {
 }
 
 fn shared() -> Config {
-    // Small batches of work at a time, so that every node has a share.
+    // Few recipients in flight, so that every node gets a part.
     Config { shared: true, recipients_max: 1_500, recipients_per_service_max: 1_500, ..config() }
 }
 
@@ -71,7 +71,7 @@ impl Node {
         tokio::time::timeout(DEADLINE, &mut self.run).await.expect("it drains").expect("it ends");
     }
 
-    /// Without a word, as by SIGKILL.
+    /// Ends the node without a drain, as SIGKILL does.
     async fn kill(self) -> Arc<FakeOutlet> {
         self.run.abort();
         let _ = self.run.await;
@@ -85,7 +85,7 @@ impl Node {
     }
 }
 
-/// A database with devices in it; each node has a store of its own on it.
+/// A database with devices; each node opens its own store on it.
 struct Cell {
     database: server::Database,
     store: Arc<Postgres>,
@@ -150,7 +150,7 @@ async fn publish(node: &Node, app: AppId) -> NotificationId {
     node.delivery.publish(app, everyone(), None).await.expect("accepted").id
 }
 
-/// How often each token was pushed to.
+/// The number of pushes to each token.
 fn times(outlets: &[&FakeOutlet]) -> HashMap<String, usize> {
     let mut times = HashMap::new();
     for token in outlets.iter().flat_map(|outlet| outlet.tokens()) {
@@ -183,11 +183,11 @@ fn queue() -> Arc<InProcess> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_share_the_work_and_nobody_gets_it_twice() {
+async fn nodes_share_the_work_and_no_device_gets_a_push_twice() {
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(DEVICES).await;
         let (a, b) = (cell.node(shared(), queue.clone()).await, cell.node(shared(), queue.clone()).await);
-        // Both have some before either may go on.
+        // Both nodes have some before either may continue.
         [&a, &b].iter().for_each(|node| node.outlet.hold_all(true));
         let id = publish(&a, cell.app).await;
         eventually("both send", || a.outlet.count() > 0 && b.outlet.count() > 0).await;
@@ -209,7 +209,7 @@ async fn nodes_share_the_work_and_nobody_gets_it_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_sender_that_died_had_is_sent_by_another() {
+async fn another_node_sends_the_batches_of_a_dead_sender() {
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(DEVICES).await;
         let short = Config { lease: Duration::from_secs(2), ..shared() };
@@ -230,11 +230,11 @@ async fn what_a_sender_that_died_had_is_sent_by_another() {
     }
 }
 
-/// Holds up the whole thread of its node once, as SIGSTOP and SIGCONT do.
+/// Suspends the whole thread of its node once, as SIGSTOP and SIGCONT do.
 struct Stalling {
     outlet: Arc<FakeOutlet>,
     stall: parking_lot::Mutex<Option<Duration>>,
-    /// How many pushes had been handed over by then.
+    /// The number of pushes that were handed over before.
     before: Arc<std::sync::atomic::AtomicUsize>,
 }
 
@@ -256,7 +256,7 @@ impl Outlet for Stalling {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_was_stopped_for_longer_than_its_lease_sends_no_more_of_what_it_had() {
+async fn a_node_suspended_for_longer_than_its_lease_sends_nothing_more() {
     let cell = Cell::new(500).await;
     let short = Config { lease: Duration::from_secs(2), ..shared() };
     let outlet = Arc::new(FakeOutlet::default());
@@ -265,7 +265,7 @@ async fn a_node_that_was_stopped_for_longer_than_its_lease_sends_no_more_of_what
     let (config, app) = (short.clone(), cell.app);
     let (told, id) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    // One thread for all of it.
+    // The whole node runs on one thread.
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
@@ -288,7 +288,7 @@ async fn a_node_that_was_stopped_for_longer_than_its_lease_sends_no_more_of_what
     tokio::time::sleep(Duration::from_millis(500)).await;
     drop(end);
     let lost = thread.join().expect("no panic");
-    // The push that was being handed over when it stopped, and none after it.
+    // The push that was being handed over when the node stopped, and none after it.
     assert!(outlet.count() <= 101, "{} were handed over", outlet.count());
     assert_eq!(count_of(&*cell.store, cell.app, id, Outcome::Pushed).await, 500, "each counts once");
     assert!(lost <= 1, "{lost} batches");
@@ -298,7 +298,7 @@ async fn a_node_that_was_stopped_for_longer_than_its_lease_sends_no_more_of_what
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parcel_that_comes_twice_is_sent_once() {
     let cell = Cell::new(DEVICES).await;
-    // Anyone's again almost at once, while its holder lives.
+    // The lease expires almost at once, while its owner lives.
     let queue: Arc<dyn BatchQueue> = Arc::new(InProcess::new(Duration::from_millis(30)));
     let roomy = Config { recipients_max: 20_000, recipients_per_service_max: 20_000, ..shared() };
     let (a, b) = (cell.node(roomy.clone(), Some(queue.clone())).await, cell.node(roomy, Some(queue)).await);
@@ -314,7 +314,7 @@ async fn a_parcel_that_comes_twice_is_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_queue_lost_and_what_is_no_parcel_is_made_good_from_the_store() {
+async fn lost_and_invalid_parcels_are_sent_from_the_store() {
     let cell = Cell::new(DEVICES).await;
     let queue = queue();
     let short = Config { queue_lease: Duration::from_secs(4), ..shared() };
@@ -332,7 +332,7 @@ async fn what_the_queue_lost_and_what_is_no_parcel_is_made_good_from_the_store()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaigns_rate_is_kept_by_all_nodes_together() {
+async fn all_nodes_together_keep_the_rate_of_a_campaign() {
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(600).await;
         let nodes = [cell.node(shared(), queue.clone()).await, cell.node(shared(), queue.clone()).await];
@@ -342,7 +342,7 @@ async fn a_campaigns_rate_is_kept_by_all_nodes_together() {
         let made = nodes[0].delivery.create_campaign(cell.app, limited, None).await.expect("made").0;
         let ended = ended(&nodes[0], cell.app, made.campaign.id).await;
         assert_eq!((ended.recipients, ended.done), (600, 600));
-        // 600 at 200 a second are 3 s, less the last batch.
+        // 600 at 200 a second take 3 s, without the last batch.
         assert!(began.elapsed() >= Duration::from_millis(1_900), "it took {:?}", began.elapsed());
         assert_eq!(times(&[&nodes[0].outlet, &nodes[1].outlet]).values().sum::<usize>(), 600);
         for node in nodes {
@@ -352,13 +352,13 @@ async fn a_campaigns_rate_is_kept_by_all_nodes_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_sends_draws_the_same_variants_and_the_report_is_of_all() {
+async fn all_nodes_draw_the_same_variants_and_share_one_report() {
     let place = |user: usize| variants::place(&format!("u{user:05}"));
     let sizes = variants::sizes(0..DEVICES);
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(DEVICES).await;
         let nodes = [cell.node(shared(), queue.clone()).await, cell.node(shared(), queue.clone()).await];
-        // Both have some before either may go on.
+        // Both nodes have some before either may continue.
         nodes.iter().for_each(|node| node.outlet.hold_all(true));
         let made = cell.sending(&nodes[0]).start().await;
         eventually("both send", || nodes.iter().all(|node| node.outlet.count() > 0)).await;
@@ -385,7 +385,7 @@ async fn whoever_sends_draws_the_same_variants_and_the_report_is_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abort_counts_who_waits_for_another_attempt() {
+async fn an_abort_counts_recipients_that_wait_for_a_retry() {
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(300).await;
         let node = cell.node(shared(), queue).await;
@@ -395,7 +395,7 @@ async fn an_abort_counts_who_waits_for_another_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_drawn_stays_drawn_whoever_the_user_is_by_then() {
+async fn a_drawn_variant_stays_after_a_change_of_the_user() {
     let [from, to] = variants::two_users();
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(0).await;
@@ -408,7 +408,7 @@ async fn what_was_drawn_stays_drawn_whoever_the_user_is_by_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_leads_soon_after_the_leader_died_or_left() {
+async fn another_node_leads_soon_after_the_leader_is_gone() {
     let cell = Cell::new(50).await;
     let a = cell.node(shared(), None).await;
     eventually("the first leads", || a.metric("leader") == 1).await;
@@ -425,7 +425,7 @@ async fn another_leads_soon_after_the_leader_died_or_left() {
     c.stop().await;
 }
 
-/// SQLite calls everyone the leader: what happens when two believe that they are.
+/// SQLite makes every node the leader: two nodes lead at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_leaders_at_once_repeat_nothing() {
     let folder = tempfile::tempdir().expect("a folder");

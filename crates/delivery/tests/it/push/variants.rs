@@ -1,5 +1,5 @@
-//! Campaigns that send the variants of an experiment: everybody who was drawn for counts once for what was drawn, whatever
-//! comes between. What is tried here with one node is tried with a queue of the cluster in `several`.
+//! Campaigns that send the variants of an experiment: every device counts once, for the variant that was drawn, whatever
+//! happens in between. `several` repeats these tests with a queue of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::campaign::{counted, spec};
 use super::{DEADLINE, config, eventually, open, registration};
 use crate::fake_outlet::FakeOutlet;
 
-/// What the second variant shows.
+/// The text of the second variant.
 pub(crate) const EMOJI: &str = r#"{"title":"🛒"}"#;
 
 /// One node, with its push services and its store.
@@ -32,7 +32,7 @@ fn label(name: &str) -> Label {
     Label::parse(name).expect("a name")
 }
 
-/// The variant of a user: the campaign's own words, [`EMOJI`], or nothing at all.
+/// The variant of a user: the campaign's own text, [`EMOJI`], or nothing.
 pub(crate) fn place(user: &str) -> usize {
     let names = ["plain", "emoji", "none"].map(label);
     let drawn = Variants::new(&label("cart"), names.iter().map(|name| (name, 1)));
@@ -40,7 +40,7 @@ pub(crate) fn place(user: &str) -> usize {
     drawn.draw(Subject::of(Some(&user), &device)).expect("a variant")
 }
 
-/// How many of the users that `Bench::many` makes have each variant.
+/// The number of users of `Bench::many` with each variant.
 pub(crate) fn sizes(users: impl Iterator<Item = usize>) -> [u64; 3] {
     let mut sizes = [0; 3];
     users.for_each(|user| sizes[place(&format!("u{user:05}"))] += 1);
@@ -91,7 +91,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Of so many users some are to be tried again in an hour when the campaign is aborted.
+    /// Some of the users wait for a retry in an hour when the campaign is aborted.
     pub(crate) async fn abort_while_some_wait(&self, users: usize) {
         let later = Answer::Later { reason: "UNAVAILABLE", after: Duration::from_secs(3_600) };
         for user in (0..users).filter(|user| user % 3 > 0) {
@@ -118,7 +118,7 @@ impl Sending<'_> {
         );
     }
 
-    /// Its device is another's when it is tried again, of whom another variant would be drawn.
+    /// At the retry the device belongs to another user, for whom another variant would be drawn.
     pub(crate) async fn change_user_between_attempts(&self, from: &str, to: &str) {
         assert_eq!((place(from), place(to)), (0, 1));
         self.outlet.hold_all(true);
@@ -144,7 +144,7 @@ pub(crate) fn two_users() -> [String; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abort_counts_who_waits_for_another_attempt() {
+async fn an_abort_counts_recipients_that_wait_for_a_retry() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     bench.many(300).await;
@@ -154,7 +154,7 @@ async fn an_abort_counts_who_waits_for_another_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_drawn_stays_drawn_whoever_the_user_is_by_then() {
+async fn a_drawn_variant_stays_after_a_change_of_the_user() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
     let [from, to] = two_users();

@@ -1,4 +1,4 @@
-//! An edge whose connections are seats: who sits there hears what is delivered, and it is remembered.
+//! An edge with fake sessions that records what each of them receives.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,16 +10,16 @@ use noroshi_types::{
     UserId,
 };
 
-pub(crate) struct SeatedEdge {
+pub(crate) struct SessionEdge {
     keys: Keys,
     record: Mutex<Record>,
 }
 
 #[derive(Default)]
 pub(crate) struct Record {
-    seats: BTreeMap<DeviceId, Seat>,
-    pub(crate) heard: Vec<(DeviceId, NotificationId)>,
-    /// Of topics and the like, once for the node.
+    sessions: BTreeMap<DeviceId, FakeSession>,
+    pub(crate) received: Vec<(DeviceId, NotificationId)>,
+    /// Messages to topics, conditions and everyone, once for the node.
     pub(crate) fanned: Vec<NotificationId>,
     pub(crate) closed: Vec<(DeviceId, CloseReason)>,
     pub(crate) reread: Vec<(DeviceId, NotificationId)>,
@@ -29,7 +29,7 @@ pub(crate) struct Record {
 }
 
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct FakeSession {
     pub(crate) app: AppId,
     pub(crate) user: Option<UserId>,
     pub(crate) num: DeviceNum,
@@ -39,7 +39,7 @@ pub(crate) struct Seat {
     pub(crate) topics: Vec<Topic>,
 }
 
-impl SeatedEdge {
+impl SessionEdge {
     pub(crate) fn new(keys: Keys) -> Self {
         Self { keys, record: Mutex::default() }
     }
@@ -48,36 +48,44 @@ impl SeatedEdge {
         self.record.lock().expect("no panic")
     }
 
-    pub(crate) fn seat(&self, device: DeviceId, seat: Seat) {
-        self.record().seats.insert(device, seat);
+    pub(crate) fn insert(&self, device: DeviceId, session: FakeSession) {
+        self.record().sessions.insert(device, session);
     }
 
-    pub(crate) fn heard_by(&self, device: &DeviceId) -> Vec<NotificationId> {
-        self.record().heard.iter().filter(|(one, _)| one == device).map(|(_, id)| *id).collect()
+    pub(crate) fn received_by(&self, device: &DeviceId) -> Vec<NotificationId> {
+        self.record().received.iter().filter(|(one, _)| one == device).map(|(_, id)| *id).collect()
     }
 
     pub(crate) fn topics_of(&self, device: &DeviceId) -> Vec<Topic> {
-        self.record().seats.get(device).map(|seat| seat.topics.clone()).unwrap_or_default()
+        self.record().sessions.get(device).map(|session| session.topics.clone()).unwrap_or_default()
     }
 }
 
 impl Record {
-    fn hear(&mut self, id: NotificationId, is_meant: impl Fn(&DeviceId, &Seat) -> bool) -> bool {
-        let meant: Vec<DeviceId> =
-            self.seats.iter().filter(|(id, seat)| is_meant(id, seat)).map(|(id, _)| id.clone()).collect();
-        let found = !meant.is_empty();
-        self.heard.extend(meant.into_iter().map(|device| (device, id)));
+    fn receive(
+        &mut self,
+        id: NotificationId,
+        is_recipient: impl Fn(&DeviceId, &FakeSession) -> bool,
+    ) -> bool {
+        let recipients: Vec<DeviceId> = self
+            .sessions
+            .iter()
+            .filter(|(id, session)| is_recipient(id, session))
+            .map(|(id, _)| id.clone())
+            .collect();
+        let found = !recipients.is_empty();
+        self.received.extend(recipients.into_iter().map(|device| (device, id)));
         found
     }
 
     fn end(&mut self, device: &DeviceId, reason: CloseReason) {
-        if self.seats.remove(device).is_some() {
+        if self.sessions.remove(device).is_some() {
             self.closed.push((device.clone(), reason));
         }
     }
 }
 
-impl Edge for SeatedEdge {
+impl Edge for SessionEdge {
     fn deliver(&self, message: Arc<Message>, target: &Target) {
         self.deliver_part(message, target, &mut |_| {});
     }
@@ -87,27 +95,28 @@ impl Edge for SeatedEdge {
         match target {
             Target::Users(users) => {
                 for (index, user) in users.iter().enumerate() {
-                    let is_meant =
-                        |_: &DeviceId, seat: &Seat| seat.app == app && seat.user.as_ref() == Some(user);
-                    if !record.hear(message.id, is_meant) {
+                    let is_recipient = |_: &DeviceId, session: &FakeSession| {
+                        session.app == app && session.user.as_ref() == Some(user)
+                    };
+                    if !record.receive(message.id, is_recipient) {
                         missing(index);
                     }
                 }
             }
             Target::Devices(devices) => {
                 for (index, device) in devices.iter().enumerate() {
-                    if !record.hear(message.id, |id, seat| seat.app == app && id == device) {
+                    if !record.receive(message.id, |id, session| session.app == app && id == device) {
                         missing(index);
                     }
                 }
             }
             Target::Topic(topic) => {
                 record.fanned.push(message.id);
-                record.hear(message.id, |_, seat| seat.app == app && seat.topics.contains(topic));
+                record.receive(message.id, |_, session| session.app == app && session.topics.contains(topic));
             }
             Target::Everyone | Target::Condition(_) => {
                 record.fanned.push(message.id);
-                record.hear(message.id, |_, seat| seat.app == app);
+                record.receive(message.id, |_, session| session.app == app);
             }
         }
     }
@@ -127,36 +136,38 @@ impl Edge for SeatedEdge {
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
         let record = self.record();
         let of = |user: &UserId| {
-            let seats =
-                record.seats.iter().filter(|(_, seat)| seat.app == app && seat.user.as_ref() == Some(user));
-            seats.map(|(id, seat)| Session { device: id.clone(), presence: seat.presence }).collect()
+            let sessions = record
+                .sessions
+                .iter()
+                .filter(|(_, session)| session.app == app && session.user.as_ref() == Some(user));
+            sessions.map(|(id, session)| Session { device: id.clone(), presence: session.presence }).collect()
         };
         users.iter().map(of).collect()
     }
 
     fn session(&self, _: AppId, device: &DeviceId) -> Option<Session> {
         let record = self.record();
-        let seat = record.seats.get(device)?;
-        Some(Session { device: device.clone(), presence: seat.presence })
+        let session = record.sessions.get(device)?;
+        Some(Session { device: device.clone(), presence: session.presence })
     }
 
     fn generation(&self, _: AppId, device: &DeviceId) -> u64 {
-        self.record().seats.get(device).map_or(0, |seat| seat.generation)
+        self.record().sessions.get(device).map_or(0, |session| session.generation)
     }
 
     fn set_presence(&self, _: AppId, device: &DeviceId, presence: Presence) -> bool {
-        self.record().seats.get_mut(device).map(|seat| seat.presence = presence).is_some()
+        self.record().sessions.get_mut(device).map(|session| session.presence = presence).is_some()
     }
 
     fn subscribe(&self, _: AppId, device: &DeviceId, topics: &[Topic]) {
-        if let Some(seat) = self.record().seats.get_mut(device) {
-            seat.topics.extend_from_slice(topics);
+        if let Some(session) = self.record().sessions.get_mut(device) {
+            session.topics.extend_from_slice(topics);
         }
     }
 
     fn unsubscribe(&self, _: AppId, device: &DeviceId, topic: &Topic) {
-        if let Some(seat) = self.record().seats.get_mut(device) {
-            seat.topics.retain(|one| one != topic);
+        if let Some(session) = self.record().sessions.get_mut(device) {
+            session.topics.retain(|one| one != topic);
         }
     }
 
@@ -166,21 +177,25 @@ impl Edge for SeatedEdge {
 
     fn replaced(&self, _: AppId, device: &DeviceId, below: u64) {
         let mut record = self.record();
-        if record.seats.get(device).is_some_and(|seat| seat.generation < below) {
+        if record.sessions.get(device).is_some_and(|session| session.generation < below) {
             record.end(device, CloseReason::Replaced);
         }
     }
 
     fn close_app(&self, app: AppId, reason: CloseReason) {
         let mut record = self.record();
-        let of_app = record.seats.iter().filter(|(_, seat)| seat.app == app);
+        let of_app = record.sessions.iter().filter(|(_, session)| session.app == app);
         let devices: Vec<DeviceId> = of_app.map(|(id, _)| id.clone()).collect();
         devices.iter().for_each(|device| record.end(device, reason));
     }
 
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         let record = self.record();
-        record.seats.values().filter(|seat| seat.app == app && seat.topics.contains(topic)).count() as u64
+        record
+            .sessions
+            .values()
+            .filter(|session| session.app == app && session.topics.contains(topic))
+            .count() as u64
     }
 
     fn sessions_page(&self, page: usize) -> Vec<LocalSession> {
@@ -188,16 +203,16 @@ impl Edge for SeatedEdge {
             return Vec::new();
         }
         let record = self.record();
-        let session = |(device, seat): (&DeviceId, &Seat)| LocalSession {
-            app: seat.app,
+        let session = |(device, session): (&DeviceId, &FakeSession)| LocalSession {
+            app: session.app,
             device: device.clone(),
-            num: seat.num,
-            device_key: self.keys.device(seat.app, device),
-            user_key: seat.user.as_ref().map(|user| self.keys.user(seat.app, user)),
-            generation: seat.generation,
-            revision: Some(seat.revision),
+            num: session.num,
+            device_key: self.keys.device(session.app, device),
+            user_key: session.user.as_ref().map(|user| self.keys.user(session.app, user)),
+            generation: session.generation,
+            revision: Some(session.revision),
         };
-        record.seats.iter().map(session).collect()
+        record.sessions.iter().map(session).collect()
     }
 
     fn reread_all(&self) {}
@@ -205,7 +220,7 @@ impl Edge for SeatedEdge {
     fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
         let mut record = self.record();
         for LocalSession { device, generation, .. } in sessions {
-            if record.seats.get(device).is_some_and(|seat| seat.generation == *generation) {
+            if record.sessions.get(device).is_some_and(|session| session.generation == *generation) {
                 record.reread.push((device.clone(), since));
             }
         }

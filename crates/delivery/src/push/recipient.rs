@@ -1,0 +1,243 @@
+//! What one recipient of a batch gets: a push, or an outcome without one.
+//!
+//! Checks token, quiet hours, variant and expiry, and renders the content. Pure: `batch` reads the recipient and sends.
+
+use std::sync::Arc;
+
+use noroshi_push::Content;
+use noroshi_store::{Batch, PushRecipient};
+use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp, TraceContext};
+use ring::digest;
+
+use super::settlement::{Sent, Settlement};
+use crate::campaign::done::TOKEN_LOST;
+use crate::campaign::plan::Plan;
+
+/// The source of the content.
+pub(super) enum Source {
+    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
+    Campaign(Arc<Plan>),
+}
+
+impl Source {
+    /// The trace that the work belongs to.
+    pub(super) fn trace(&self) -> Option<TraceContext> {
+        match self {
+            Source::Notification { trace, .. } => *trace,
+            Source::Campaign(plan) => plan.spec.trace,
+        }
+    }
+}
+
+/// A push for one recipient.
+pub(super) struct DuePush {
+    pub(super) token: PushToken,
+    pub(super) content: Arc<Content>,
+    /// The trace context for the push service.
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// The push for a recipient. Without one, adds the outcome to `settlement`.
+pub(super) fn prepare(
+    settlement: &mut Settlement,
+    batch: &Batch,
+    source: &Source,
+    recipient: PushRecipient,
+    now: Timestamp,
+) -> Option<(Sent, DuePush)> {
+    let device = recipient.num;
+    if recipient.suspect {
+        settlement.part(Outcome::PushTokenSuspect, None, device);
+        return None;
+    }
+    if recipient.token.is_none() {
+        settlement.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
+        return None;
+    }
+    let mut variant = None;
+    let mut quiet = false;
+    if let Source::Campaign(plan) = source {
+        // Before the draw: an abort during quiet hours must not change the proportions of the variants.
+        if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
+            if until < plan.expires_at(&recipient.attributes) {
+                settlement.again(until, batch.attempt, device);
+                return None;
+            }
+            quiet = true;
+        }
+        variant = settlement.variant(device, || plan.draw(&recipient));
+    }
+    let (content, once) = match source {
+        Source::Notification { content, once, .. } => (content.clone(), *once),
+        Source::Campaign(plan) if plan.holds_out(variant) => {
+            settlement.part(Outcome::HeldOut, None, device);
+            return None;
+        }
+        Source::Campaign(plan) => match plan.content(&recipient, variant) {
+            Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
+            Err(reason) => {
+                settlement.part(Outcome::PushRefused, Some(reason), device);
+                return None;
+            }
+        },
+    };
+    let expires_at = content.fields().expires_at;
+    // A ttl of zero means now or never, and the first attempt is now.
+    let first_of_once = once && batch.attempt == 0;
+    if expires_at <= now && !first_of_once {
+        settlement.part(Outcome::PushExpired, None, device);
+        return None;
+    }
+    if quiet {
+        settlement.part(Outcome::PushExpired, Some("quiet_hours"), device);
+        return None;
+    }
+    let token = recipient.token?;
+    let realm = (batch.app, token.service, token.environment);
+    Some((
+        Sent { device, token_at: recipient.token_at, realm, expires_at },
+        DuePush { token, content, trace: None },
+    ))
+}
+
+/// The same id for every attempt: a UUIDv8 (RFC 9562 §5.8) of a hash of the work and the device.
+pub(super) fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
+    let mut text = [0; 24];
+    text[..16].copy_from_slice(work);
+    text[16..].copy_from_slice(&device.0.to_be_bytes());
+    let hash = digest::digest(&digest::SHA256, &text);
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.as_ref()[..16]);
+    uuid::Builder::from_custom_bytes(id).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use noroshi_store::{Finished, VariantNum, Work};
+    use noroshi_types::{AppId, BatchId, CampaignId, Lane, PushService, Ttl, Urgency, UserId};
+
+    use super::*;
+    use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
+    use crate::campaign::trial::tests::trial;
+    use crate::campaign::{LocalTime, QuietHours, Treatment, Trial};
+    use crate::definition::experiment::tests::{experiment, label};
+
+    fn batch(attempt: u32) -> Batch {
+        Batch {
+            id: BatchId(1),
+            app: AppId(1),
+            service: Some(PushService::Fcm),
+            lane: Lane::Campaign,
+            due_at: MIDNIGHT,
+            attempt,
+            work: Work::Campaign(CampaignId::from_bytes([1; 16])),
+            campaign: None,
+            variant: None,
+            leased_until: MIDNIGHT,
+            recipients: vec![DeviceNum(1)],
+        }
+    }
+
+    /// The push, or the outcome of the one recipient.
+    fn sorted(
+        source: &Source,
+        attempt: u32,
+        recipient: PushRecipient,
+        now: Timestamp,
+    ) -> Result<Sent, Box<Finished>> {
+        sorted_of(&batch(attempt), source, recipient, now)
+    }
+
+    fn sorted_of(
+        batch: &Batch,
+        source: &Source,
+        recipient: PushRecipient,
+        now: Timestamp,
+    ) -> Result<Sent, Box<Finished>> {
+        let mut settlement = Settlement::new(batch);
+        let sent = prepare(&mut settlement, batch, source, recipient, now);
+        sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settlement.finish(Vec::new())))
+    }
+
+    #[test]
+    fn a_recipient_gets_a_push_or_an_outcome() {
+        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
+        let source = |urgency| {
+            Source::Campaign(Arc::new(plan(|spec| {
+                let clock = |text| LocalTime::parse(text).expect("a time");
+                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                spec.message.urgency = urgency;
+            })))
+        };
+        let calm = source(Urgency::Normal);
+        let refused =
+            |finished: Result<Sent, Box<Finished>>| finished.expect_err("not sent").parts[0].outcome;
+        assert!(sorted(&calm, 0, recipient(None, None), hours(8)).is_ok());
+        assert!(sorted(&source(Urgency::High), 0, recipient(None, None), hours(23)).is_ok());
+        // Quiet now: the same attempt again when the quiet hours end.
+        let again = sorted(&calm, 3, recipient(None, None), hours(23)).expect_err("quiet").again;
+        assert_eq!((again[0].due_at, again[0].attempt), (hours(31), 3));
+        // Outcomes that do not depend on the time do not wait for the morning.
+        for hour in [8, 23] {
+            let no_token = PushRecipient { token: None, ..recipient(None, None) };
+            assert_eq!(refused(sorted(&calm, 0, no_token, hours(hour))), Outcome::NoPushToken);
+            let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
+            assert_eq!(refused(sorted(&calm, 0, suspect, hours(hour))), Outcome::PushTokenSuspect);
+        }
+        assert_eq!(refused(sorted(&calm, 0, recipient(None, None), hours(24 * 30))), Outcome::PushExpired);
+    }
+
+    #[test]
+    fn no_variant_is_drawn_during_quiet_hours() {
+        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
+        let source = |ttl_hours: u64| {
+            Source::Campaign(Arc::new(plan(|spec| {
+                let clock = |text| LocalTime::parse(text).expect("a time");
+                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                spec.message.ttl =
+                    Ttl::new(std::time::Duration::from_secs(ttl_hours * 3_600)).expect("a ttl");
+                let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
+                let mut definition = experiment();
+                definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
+                spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
+            })))
+        };
+        let (long, short) = (source(48), source(24));
+        let one = PushRecipient { user: UserId::parse("u0").ok(), ..recipient(None, None) };
+        let finished = sorted(&long, 0, one.clone(), hours(23)).expect_err("quiet");
+        assert_eq!((finished.parts.len(), finished.again[0].variant), (0, None), "not held out yet");
+        let fate = |batch: &Batch, source, one: &PushRecipient, hour| {
+            let finished = sorted_of(batch, source, one.clone(), hours(hour)).expect_err("not sent");
+            let part = &finished.parts[0];
+            (part.outcome, part.reason, part.variant)
+        };
+        let held = Some(VariantNum(1));
+        assert_eq!(fate(&batch(0), &long, &one, 8), (Outcome::HeldOut, None, held));
+        assert_eq!(
+            fate(&batch(0), &short, &one, 23),
+            (Outcome::HeldOut, None, held),
+            "decided at the last possible time"
+        );
+        let without = PushRecipient { token: None, ..one.clone() };
+        let suspect = PushRecipient { suspect: true, ..one };
+        for hour in [8, 23] {
+            let lost = (Outcome::NoPushToken, Some(TOKEN_LOST), None);
+            assert_eq!(fate(&batch(0), &long, &without, hour), lost);
+            assert_eq!(fate(&batch(0), &long, &suspect, hour), (Outcome::PushTokenSuspect, None, None));
+            // An earlier attempt drew a variant, so the device stays targeted.
+            let again = Batch { variant: held, ..batch(1) };
+            assert_eq!(fate(&again, &long, &without, hour), (Outcome::NoPushToken, Some(TOKEN_LOST), held));
+        }
+    }
+
+    #[test]
+    fn a_push_has_the_same_id_at_every_attempt() {
+        let id = |work: u8, device| push_id(&[work; 16], DeviceNum(device));
+        assert_eq!(id(1, 1), id(1, 1));
+        assert_ne!(id(1, 1), id(1, 2));
+        assert_ne!(id(1, 1), id(2, 1));
+        assert_eq!(id(1, 1).get_version_num(), 8);
+    }
+}
