@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use noroshi_types::{
-    AppId, BatchId, CampaignId, Condition, DeviceNum, Lane, Outcome, PushEnvironment, PushService, Timestamp,
-    Topic,
+    AppId, BatchId, CampaignId, Condition, DeviceNum, Lane, NotificationId, Outcome, PushEnvironment,
+    PushService, Timestamp, Topic,
 };
 
 use super::campaign::{CampaignNum, CampaignRow, Count, VariantNotifications};
@@ -17,8 +17,8 @@ use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{Ids, Num};
 use crate::{
-    Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart, SENDER_ENDED, SetAside,
-    TAKES_MAX, Taken, VariantNum, Walk, Work,
+    Again, Audience, Batch, Cancelled, Departed, Error, Finished, FinishedCounts, Invalidation, PushPart,
+    SENDER_ENDED, SetAside, TAKES_MAX, Taken, VariantNum, Walk, Work,
 };
 
 /// Devices that one call of `take` examines or drops, 1 µs each: the rest is due at once.
@@ -335,6 +335,33 @@ impl CancelledWork {
     pub(crate) fn finish(mut self) -> Self {
         self.unsent = sorted(self.unsent);
         self
+    }
+
+    pub(crate) fn counts(&self, num: Num) -> impl Iterator<Item = Count> {
+        let outcome = Outcome::Cancelled;
+        let count =
+            move |(&campaign, &count)| Count { campaign, num: Some(num), outcome, reason: None, count };
+        self.campaigns.iter().map(count)
+    }
+
+    /// The result, and the parts to record. `removed` are the devices (sorted) whose inboxes had the notification.
+    pub(crate) fn result(
+        self,
+        (num, id): (Num, NotificationId),
+        removed: Vec<DeviceNum>,
+        done: Done,
+        now: Timestamp,
+    ) -> (Cancelled, [Part; 2]) {
+        let Self { mut unsent, .. } = self;
+        let not_pushed = unsent.len() as u64;
+        // A device that is in both lists is recorded once.
+        unsent.retain(|device| removed.binary_search(device).is_err());
+        let mut departed = Departed::default();
+        for devices in [&removed, &unsent] {
+            departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
+        }
+        let result = Cancelled { removed: removed.len() as u64, not_pushed, departed, done };
+        (result, [removed, unsent].map(|devices| Part::of(num, Outcome::Cancelled, now, devices)))
     }
 }
 
