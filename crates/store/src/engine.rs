@@ -3,7 +3,7 @@
 //!
 //! - [`record`] reads columns; [`session`] runs statements whose text is the same for both engines.
 //! - `app`, `credential`, `definition`, `endpoint`, `inbox`, `opened` and `purge` are written once, on a `Session`.
-//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `device`,
+//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `cancel`, `device`,
 //!   `login`, `backlog`, `audience`, `topic`, `share`, `cells`.
 //!
 //! Nothing here opens a database, takes a lock or knows how an engine schedules its work.
@@ -13,6 +13,7 @@ pub(crate) mod app;
 pub(crate) mod audience;
 pub(crate) mod backlog;
 pub(crate) mod campaign;
+pub(crate) mod cancel;
 pub(crate) mod cells;
 pub(crate) mod credential;
 pub(crate) mod definition;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use noroshi_types::{
-    AppId, BatchId, CampaignId, Condition, DeviceNum, Lane, NotificationId, Outcome, PushEnvironment,
-    PushService, Timestamp, Topic,
+    AppId, BatchId, CampaignId, Condition, DeviceNum, Lane, Outcome, PushEnvironment, PushService, Timestamp,
+    Topic,
 };
 
 use super::campaign::{CampaignNum, CampaignRow, Count, VariantNotifications};
@@ -17,8 +17,8 @@ use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{Ids, Num};
 use crate::{
-    Again, Audience, Batch, Cancelled, Departed, Error, Finished, FinishedCounts, Invalidation, PushPart,
-    SENDER_ENDED, SetAside, TAKES_MAX, Taken, VariantNum, Walk, Work,
+    Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart, SENDER_ENDED, SetAside,
+    TAKES_MAX, Taken, VariantNum, Walk, Work,
 };
 
 /// Devices that one call of `take` examines or drops, 1 µs each: the rest is due at once.
@@ -309,60 +309,6 @@ pub(crate) fn has_variant(finished: &[Finished]) -> bool {
     let parts = finished.iter().flat_map(|one| one.parts.iter().map(|part| part.variant));
     let again = finished.iter().flat_map(|one| one.again.iter().map(|again| again.variant));
     parts.chain(again).any(|variant| variant.is_some())
-}
-
-/// What [`crate::Notifications::cancel`] removed from the queue.
-#[derive(Default)]
-pub(crate) struct CancelledWork {
-    /// Recipients of the batches that nobody had taken; sorted once [`Self::finish`] was called.
-    pub unsent: Vec<DeviceNum>,
-    /// There was work: batches, leased or not, or a walk.
-    pub any: bool,
-    /// How many of the unsent each campaign counts.
-    pub campaigns: BTreeMap<CampaignNum, u64>,
-}
-
-impl CancelledWork {
-    /// Adds a removed row: its device list and its campaign.
-    pub(crate) fn add(&mut self, recipients: &[u8], campaign: CampaignNum) {
-        let before = self.unsent.len();
-        self.unsent.extend(device_list::decode(recipients));
-        if campaign != 0 {
-            *self.campaigns.entry(campaign).or_default() += (self.unsent.len() - before) as u64;
-        }
-    }
-
-    pub(crate) fn finish(mut self) -> Self {
-        self.unsent = sorted(self.unsent);
-        self
-    }
-
-    pub(crate) fn counts(&self, num: Num) -> impl Iterator<Item = Count> {
-        let outcome = Outcome::Cancelled;
-        let count =
-            move |(&campaign, &count)| Count { campaign, num: Some(num), outcome, reason: None, count };
-        self.campaigns.iter().map(count)
-    }
-
-    /// The result, and the parts to record. `removed` are the devices (sorted) whose inboxes had the notification.
-    pub(crate) fn result(
-        self,
-        (num, id): (Num, NotificationId),
-        removed: Vec<DeviceNum>,
-        done: Done,
-        now: Timestamp,
-    ) -> (Cancelled, [Part; 2]) {
-        let Self { mut unsent, .. } = self;
-        let not_pushed = unsent.len() as u64;
-        // A device that is in both lists is recorded once.
-        unsent.retain(|device| removed.binary_search(device).is_err());
-        let mut departed = Departed::default();
-        for devices in [&removed, &unsent] {
-            departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
-        }
-        let result = Cancelled { removed: removed.len() as u64, not_pushed, departed, done };
-        (result, [removed, unsent].map(|devices| Part::of(num, Outcome::Cancelled, now, devices)))
-    }
 }
 
 /// Reads `id, app, num, lane, due_at, cursor`, the target's text, whether it is a topic, and how many batches wait.
