@@ -2,9 +2,9 @@
 //! and writing rows. Both engines keep tables with the same names and columns.
 //!
 //! - [`record`] reads columns; [`session`] runs statements whose text is the same for both engines.
-//! - `app`, `credential`, `definition`, `endpoint` and `purge` are written once, on a `Session`.
-//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `device`,
-//!   `login`, `backlog`, `inbox`, `audience`, `topic`, `share`, `cells`.
+//! - `app`, `credential`, `definition`, `endpoint`, `inbox`, `opened` and `purge` are written once, on a `Session`.
+//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `cancel`, `device`,
+//!   `login`, `backlog`, `audience`, `topic`, `share`, `cells`.
 //!
 //! Nothing here opens a database, takes a lock or knows how an engine schedules its work.
 
@@ -13,6 +13,7 @@ pub(crate) mod app;
 pub(crate) mod audience;
 pub(crate) mod backlog;
 pub(crate) mod campaign;
+pub(crate) mod cancel;
 pub(crate) mod cells;
 pub(crate) mod credential;
 pub(crate) mod definition;
@@ -22,6 +23,7 @@ pub(crate) mod endpoint;
 pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod notification;
+pub(crate) mod opened;
 pub(crate) mod outcome;
 pub(crate) mod purge;
 pub(crate) mod push;

@@ -24,7 +24,7 @@
 //!
 //! # A third store
 //!
-//! A new engine is a module beside [`sqlite`] with a type that implements
+//! A new engine is a module next to [`sqlite`] with a type that implements
 //!
 //! - [`Store`]: [`Apps`], [`Devices`], [`Notifications`], [`Sessions`], [`Topics`], [`Maintenance`], [`Credentials`],
 //!   [`Endpoints`], [`PushQueue`], [`Campaigns`], [`Definitions`], [`Usages`] and [`Shares`];
@@ -33,10 +33,11 @@
 //!   `engine::record::Record`. Apps, credentials, definitions, endpoints, the removal of deleted apps and most of a
 //!   front's statements then work without further code, and `engine` maps the rows of all tables.
 //!
-//! It has a file for its schema with its own folder in `migrations/`, and one file for each trait under the names of
-//! [`sqlite`]. What both engines decide in the same way is in `engine`; only how rows are read, written and locked is
-//! the engine's own. The contract is `tests/it/conformance`: a test file beside `tests/it/sqlite.rs` calls
-//! `conformance_tests!` and `cells_tests!` with an expression that opens a fresh store, and every test of it has to pass unchanged.
+//! It has a file for its schema with its own folder in `migrations/`, and one file for each trait, named as in
+//! [`sqlite`]. What both engines decide in the same way is in `engine`; an engine only determines how rows are read,
+//! written and locked. The contract is `tests/it/conformance`: a test file next to `tests/it/sqlite.rs` calls
+//! `conformance_tests!` and `cells_tests!` with an expression that opens a fresh store. Every test of the two must pass
+//! unchanged.
 
 pub mod app;
 pub mod campaign;

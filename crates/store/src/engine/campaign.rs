@@ -257,3 +257,14 @@ pub(crate) struct Count {
 
 /// The notifications that outcomes of variants are recorded under.
 pub(crate) type VariantNotifications = std::collections::HashMap<(CampaignNum, VariantNum), Num>;
+
+/// The columns of [`continued`].
+pub(crate) const CONTINUED_COLUMNS: &str = "num, app, notification, state, cursor, walked";
+
+/// The campaign whose next page is enqueued, and its notification; conflict unless it runs and has arrived at `from`.
+pub(crate) fn continued(row: &(impl Record + ?Sized), from: u64) -> Result<(CampaignNum, AppId, Num), Error> {
+    if (state_of(row, 3)?, row.count(4)?, row.flag(5)?) != (CampaignState::Running, from, false) {
+        return Err(Error::Conflict);
+    }
+    Ok((row.int(0)?, row.app(1)?, row.int(2)?))
+}

@@ -8,10 +8,20 @@ use noroshi_types::{
 };
 
 use super::record::{Record, invalid};
+use super::session::{self, Session, values};
 use crate::{
     Attributes, AudienceMember, Device, DeviceChange, Error, PushRecipient, Registration, Revocation,
     Suspect, ids,
 };
+
+pub(crate) async fn number<S: Session>(
+    session: &S,
+    app: AppId,
+    device: &DeviceId,
+) -> Result<Option<DeviceNum>, S::Error> {
+    let sql = "SELECT num FROM devices WHERE app = $1 AND id = $2";
+    session::first(session, sql, &values![app, device.as_str()], |row| row.device(0)).await
+}
 
 /// What a registration or a change affects beyond the device's own columns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -311,33 +311,6 @@ pub(crate) fn has_variant(finished: &[Finished]) -> bool {
     parts.chain(again).any(|variant| variant.is_some())
 }
 
-/// What [`crate::Notifications::cancel`] removed from the queue.
-#[derive(Default)]
-pub(crate) struct CancelledWork {
-    /// Recipients of the batches that nobody had taken; sorted once [`Self::finish`] was called.
-    pub unsent: Vec<DeviceNum>,
-    /// There was work: batches, leased or not, or a walk.
-    pub any: bool,
-    /// How many of the unsent each campaign counts.
-    pub campaigns: BTreeMap<CampaignNum, u64>,
-}
-
-impl CancelledWork {
-    /// Adds a removed row: its device list and its campaign.
-    pub(crate) fn add(&mut self, recipients: &[u8], campaign: CampaignNum) {
-        let before = self.unsent.len();
-        self.unsent.extend(device_list::decode(recipients));
-        if campaign != 0 {
-            *self.campaigns.entry(campaign).or_default() += (self.unsent.len() - before) as u64;
-        }
-    }
-
-    pub(crate) fn finish(mut self) -> Self {
-        self.unsent = sorted(self.unsent);
-        self
-    }
-}
-
 /// Reads `id, app, num, lane, due_at, cursor`, the target's text, whether it is a topic, and how many batches wait.
 pub(crate) fn walk_of(row: &(impl Record + ?Sized), ids: &Ids) -> Result<Walk, Error> {
     let audience = match (row.text_or_null(6)?, row.flag(7)?) {

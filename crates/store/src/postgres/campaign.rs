@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, Timestamp};
+use noroshi_types::{AppId, CampaignId, Timestamp};
 use tokio_postgres::Row;
 
 use super::ids::Loose;
@@ -13,10 +13,10 @@ use super::transaction::{Failed, Tx};
 use super::{Postgres, campaign_row, campaign_sum, outcome};
 use crate::engine::accept::key_expires_at;
 use crate::engine::campaign::{
-    self, COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS, before_bytes, campaign_of,
-    check_uploadable, ended, state_of,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
+    before_bytes, campaign_of, check_uploadable, continued, ended,
 };
-use crate::engine::device_list;
+use crate::engine::cancel::removed_batch;
 use crate::engine::notification::TO_CAMPAIGN;
 use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
@@ -25,7 +25,7 @@ use crate::engine::session::{Session, require_app};
 use crate::ids::{Ids, Num};
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine, VariantNum, Work,
+    PushPart, UploadLine,
 };
 
 #[async_trait::async_trait]
@@ -359,22 +359,14 @@ async fn purge_batches(
         )
         .await?;
     let variants = campaign_sum::variants(&tx, &[num]).await?;
-    let (mut parts, mut counts) = (Vec::new(), Vec::new());
-    let outcome = Outcome::Cancelled;
-    for row in &removed {
-        let of: Num = row.int(0)?;
-        let variant = VariantNum::from_code(row.code(1)?);
-        let devices: Vec<DeviceNum> = device_list::decode(row.bytes(2)?).collect();
-        let count = devices.len() as u64;
-        let of_variant = variant.and_then(|variant| variants.get(&(num, variant)).copied());
-        let under = Some(of).filter(|of| *of > 0).or(of_variant);
-        departed.add(Work::of(&ids, of, Some(campaign.id)), outcome, now, &devices);
-        parts.push(Part::of(under.unwrap_or(campaign.notification), outcome, now, devices));
-        counts.push(Count { campaign: num, num: under, outcome, reason: None, count });
-    }
+    let more = removed.len() == PURGE_ROWS;
+    let removed =
+        removed.iter().map(|row| removed_batch(row, &campaign, &variants, (&ids, now), &mut departed));
+    let (parts, counts): (Vec<Part>, Vec<Count>) =
+        removed.collect::<Result<Vec<_>, Error>>()?.into_iter().unzip();
     outcome::add(&tx, &parts).await?;
     campaign_sum::count(&tx, counts).await?;
-    Ok((departed, removed.len() == PURGE_ROWS))
+    Ok((departed, more))
 }
 
 /// The values of [`Campaigns::enqueue`].
@@ -396,13 +388,9 @@ async fn enqueue(
     if page.walked {
         campaign_row::lock_alone(&tx, id).await?;
     }
-    let sql =
-        "SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = $1 FOR NO KEY UPDATE";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice()]).await?.ok_or(Error::NotFound)?;
-    let (campaign, app, notification): (CampaignNum, _, Num) = (row.int(0)?, row.app(1)?, row.int(2)?);
-    if (state_of(&row, 3)?, row.count(4)?, row.flag(5)?) != (CampaignState::Running, page.from, false) {
-        return Err(Error::Conflict.into());
-    }
+    let sql = format!("SELECT {CONTINUED_COLUMNS} FROM campaigns WHERE id = $1 FOR NO KEY UPDATE");
+    let row = tx.query_opt(&sql, &[&id.as_bytes().as_slice()]).await?.ok_or(Error::NotFound)?;
+    let (campaign, app, notification) = continued(&row, page.from)?;
     let (mut new, mut recipients_count) = (NewRows::default(), 0);
     for batch in &page.batches {
         let recipients = sorted(batch.recipients.clone());

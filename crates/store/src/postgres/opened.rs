@@ -1,6 +1,4 @@
-//! Notifications that users opened: one row for a notification and a device, kept as long as the notification. Counts and
-//! traces read the rows as [`Outcome::Opened`]; a part of `outcomes` for each would make the trace of a campaign as long as
-//! its audience.
+//! Notifications that users opened, as [`crate::engine::opened`] reads them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,9 +8,7 @@ use tokio_postgres::Row;
 
 use super::campaign_sum;
 use super::transaction::{Failed, Tx};
-use crate::TraceStep;
 use crate::engine::campaign::{CampaignNum, Count};
-use crate::engine::record::Record;
 use crate::ids::{Ids, Num};
 
 /// A published batch names its campaign; the notification of a campaign is named by it.
@@ -46,18 +42,4 @@ pub(super) async fn open(
     campaign_sum::count(&tx, of_campaigns.map(count)).await?;
     let mut new: HashSet<NotificationId> = rows.iter().map(|row| ids.id(row.get(0))).collect();
     Ok(asked.iter().copied().filter(|id| new.remove(id)).collect())
-}
-
-/// On how many devices it was opened.
-pub(super) async fn count(tx: &Tx, num: Num) -> Result<u64, Failed> {
-    let row = tx.query_one("SELECT count(*) FROM openings WHERE num = $1", &[&num]).await?;
-    Ok(row.count(0)?)
-}
-
-/// When it was opened on a device.
-pub(super) async fn step(tx: &Tx, num: Num, device: DeviceNum) -> Result<Option<TraceStep>, Failed> {
-    let sql = "SELECT at FROM openings WHERE num = $1 AND device = $2";
-    let row = tx.query_opt(sql, &[&num, &(device.0 as i64)]).await?;
-    let step = |at: i64| TraceStep { at: Timestamp(at as u64), outcome: Outcome::Opened, reason: None };
-    Ok(row.map(|row| step(row.get(0))))
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use noroshi_types::{BatchId, DeviceNum, Timestamp};
 
 use super::transaction::{Failed, Tx};
+use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
-use crate::engine::push::{CancelledWork, Entry, service_code};
+use crate::engine::push::{Entry, service_code};
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Lease, Renewal, VariantNum};

@@ -17,7 +17,7 @@ use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Outstanding, Place, Recheck, Rechecked, Recover, Sessions, ids,
+    Outstanding, Place, Recheck, Rechecked, Recover, Sessions, engine, ids,
 };
 
 #[async_trait::async_trait]
@@ -257,16 +257,13 @@ async fn inbox(
     limit: usize,
     now: Timestamp,
 ) -> Result<(Vec<Arc<Message>>, u64), Failed> {
-    let num = inbox::device(tx, app, device).await?;
-    let device = Some(DeviceNum(num as u64));
-    let request = PageRequest { device, after: 0, sources: Vec::new(), retained: None, now };
-    let count = "SELECT count(*) FROM inbox i JOIN notifications n ON n.num = i.num
-                 WHERE i.device = $1 AND n.expires_at > $2";
-    let now = now.0 as i64;
-    let (values, requests): (Values<'_>, _) = (&[&num, &now], [request]);
-    let (total, nums) =
-        tokio::try_join!(tx.query_one(count, values), backlog::inbox_nums(tx, &requests, limit as i64))?;
+    let device = engine::device::number(tx, app, device).await?.ok_or(Error::NotFound)?;
+    let requests = [PageRequest { device: Some(device), after: 0, sources: Vec::new(), retained: None, now }];
+    let (total, nums) = tokio::try_join!(
+        engine::inbox::unread(tx, device, now),
+        backlog::inbox_nums(tx, &requests, limit as i64)
+    )?;
     let nums = nums.concat();
     let messages = backlog::messages(tx, &store.ids, &nums).await?;
-    Ok((nums.iter().filter_map(|num| messages.get(num).cloned()).collect(), total.count(0)?))
+    Ok((nums.iter().filter_map(|num| messages.get(num).cloned()).collect(), total))
 }

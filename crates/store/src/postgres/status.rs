@@ -1,18 +1,18 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
 
 use super::backlog::MESSAGE_COLUMNS;
 use super::transaction::{Failed, Tx};
-use super::{Postgres, campaign_row, campaign_sum, inbox, opened, outcome, push_queue, topic_log};
-use crate::engine::campaign::{CampaignNum, Count};
-use crate::engine::device_list;
+use super::{Postgres, campaign_row, campaign_sum, inbox, outcome, push_queue, topic_log};
+use crate::engine::campaign::CampaignNum;
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
-use crate::engine::outcome::{NO_SUMS, Part};
-use crate::engine::push::{CancelledWork, Done};
+use crate::engine::outcome::NO_SUMS;
+use crate::engine::push::Done;
 use crate::engine::record::Record;
+use crate::engine::{device_list, opened};
 use crate::ids::Num;
-use crate::{Cancelled, Departed, Error, NotificationState, Trace, TraceStep, Work};
+use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
 
 pub(super) async fn state(
     store: &Postgres,
@@ -105,35 +105,20 @@ async fn cancel_in(
         changed = topic_log::cancel(&tx, topic, num).await?;
     }
     // Locks in the order of `push::claim`: queue, inboxes, campaigns.
-    let CancelledWork { mut unsent, any: any_push, campaigns } = push_queue::cancel(&tx, num).await?;
+    let work = push_queue::cancel(&tx, num).await?;
     let removed = match topic {
         None if standing == Standing::Kept => remove_from_inboxes(&tx, num).await?,
         _ => Vec::new(),
     };
-    let counts = campaigns.iter().map(|(&campaign, &count)| Count {
-        campaign,
-        num: Some(num),
-        outcome: Outcome::Cancelled,
-        reason: None,
-        count,
-    });
-    let nums: Vec<CampaignNum> = campaigns.keys().copied().collect();
+    let nums: Vec<CampaignNum> = work.campaigns.keys().copied().collect();
     let done = end_campaigns(&tx, &nums, now, keep_until).await?;
-    campaign_sum::count(&tx, counts).await?;
-    let not_pushed = unsent.len() as u64;
-    // Both lists are sorted; a device that is in both is recorded once.
-    unsent.retain(|device| removed.binary_search(device).is_err());
-    let removed_count = removed.len() as u64;
-    if changed || removed_count > 0 || any_push {
+    campaign_sum::count(&tx, work.counts(num)).await?;
+    if changed || !removed.is_empty() || work.any {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
     }
-    let mut departed = Departed::default();
-    for devices in [&removed, &unsent] {
-        departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
-    }
-    let cancelled = |devices| Part::of(num, Outcome::Cancelled, now, devices);
-    outcome::add(&tx, &[cancelled(removed), cancelled(unsent)]).await?;
-    Ok(Cancelled { removed: removed_count, not_pushed, departed, done })
+    let (result, parts) = work.result((num, id), removed, done, now);
+    outcome::add(&tx, &parts).await?;
+    Ok(result)
 }
 
 /// Removes a notification from inboxes. Returns their devices, sorted.

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use noroshi_types::{AppId, CampaignId, Outcome, Timestamp};
+use noroshi_types::{AppId, CampaignId, Timestamp};
 use rusqlite::{Connection, Row};
 
 use super::statement::{Statements, ready};
 use super::writer::Write;
 use super::{Sqlite, campaign_row, idempotency, notification, outcome, push_queue};
 use crate::engine::campaign::{
-    self, COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS, before_bytes, campaign_of,
-    check_uploadable, ended, state_of,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
+    before_bytes, campaign_of, check_uploadable, continued, ended,
 };
-use crate::engine::device_list;
+use crate::engine::cancel::removed_batch;
 use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
 use crate::engine::record::Record;
 use crate::engine::session;
-use crate::ids::{Ids, Num};
+use crate::ids::Ids;
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine, VariantNum, Work,
+    PushPart, UploadLine,
 };
 
 #[async_trait::async_trait]
@@ -237,22 +237,16 @@ fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(Dep
     let mut departed = Departed::default();
     let Some(campaign) = campaign_row::load(w.db, num)? else { return Ok((departed, false)) };
     let variants = campaign_row::variants(w.db, num)?;
-    let outcome = Outcome::Cancelled;
     let sql = "DELETE FROM push_queue WHERE id IN (
                    SELECT id FROM push_queue WHERE campaign = ?1 AND campaign > 0 AND leased_until = 0 LIMIT ?2)
                RETURNING num, variant, recipients";
     let removed = w.db.all(sql, (num, PURGE_ROWS as i64), |row| {
-        let (of, variant): (Num, _) = (row.int(0)?, VariantNum::from_code(row.code(1)?));
-        let devices: Vec<_> = device_list::decode(row.bytes(2)?).collect();
-        let of_variant = variant.and_then(|variant| variants.get(&(num, variant)).copied());
-        Ok((of, Some(of).filter(|of| *of > 0).or(of_variant), devices))
+        removed_batch(row, &campaign, &variants, (w.ids, now), &mut departed)
     })?;
     let more = removed.len() == PURGE_ROWS;
-    for (of, under, devices) in removed {
-        let count = devices.len() as u64;
-        departed.add(Work::of(w.ids, of, Some(campaign.id)), outcome, now, &devices);
-        outcome::add(w.db, &Part::of(under.unwrap_or(campaign.notification), outcome, now, devices))?;
-        campaign_row::count(w.db, &Count { campaign: num, num: under, outcome, reason: None, count })?;
+    for (part, count) in removed {
+        outcome::add(w.db, &part)?;
+        campaign_row::count(w.db, &count)?;
     }
     Ok((departed, more))
 }
@@ -265,15 +259,9 @@ fn enqueue(
     parts: &[PushPart],
     now: Timestamp,
 ) -> Result<CampaignState, Error> {
-    let sql = "SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = ?1";
-    let found = w.db.first(sql, (id.as_bytes(),), |row| {
-        let place = (state_of(row, 3)?, row.count(4)?, row.flag(5)?);
-        Ok((row.int(0)?, row.app(1)?, row.int(2)?, place))
-    })?;
-    let (campaign, app, notification, place) = found.ok_or(Error::NotFound)?;
-    if place != (CampaignState::Running, from, false) {
-        return Err(Error::Conflict);
-    }
+    let sql = format!("SELECT {CONTINUED_COLUMNS} FROM campaigns WHERE id = ?1");
+    let found = w.db.first(&sql, (id.as_bytes(),), |row| continued(row, from))?;
+    let (campaign, app, notification) = found.ok_or(Error::NotFound)?;
     let mut recipients_count = 0;
     for batch in batches {
         let entry = campaign_entry(app, campaign, &batch);

@@ -7,14 +7,14 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, lim
 use rusqlite::Connection;
 
 use super::backlog::Reading;
-use super::statement::Statements;
+use super::statement::{Statements, ready};
 use super::writer::Write;
 use super::{number, outcome};
-use crate::engine::inbox::{Window, anchor};
+use crate::engine::inbox::Range;
 use crate::engine::outcome::Part;
 use crate::engine::record::Record;
-use crate::ids::{self, Ids, Num};
-use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxRange, Work};
+use crate::ids::{Ids, Num};
+use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxRange, Work, engine};
 
 /// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
 pub(super) fn deliver(
@@ -137,38 +137,17 @@ pub(super) fn list(
 ) -> Result<(Vec<Arc<Message>>, u64), Error> {
     let device = number::device(db, app, device)?.ok_or(Error::NotFound)?;
     let messages = Reading::new(db, ids).inbox(device, 0, "ASC", limit, now)?;
-    let sql = "SELECT count(*) FROM inbox i JOIN notifications n ON n.num = i.num
-               WHERE i.device = ?1 AND n.expires_at > ?2";
-    Ok((messages, db.int(sql, (device.0 as i64, now.0 as i64))? as u64))
+    Ok((messages, ready(engine::inbox::unread(db, device, now))?))
 }
 
 /// Part of an inbox; `None` if the message to start at is not in it.
 pub(super) fn range(db: &Connection, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Error> {
-    let device = number::device(db, asked.app, &asked.device)?.ok_or(Error::NotFound)?.0 as i64;
-    let (now, (since, until)) = (asked.now.0 as i64, ids::numbers(asked.since, asked.until));
-    let of = "FROM inbox i JOIN notifications n ON n.num = i.num
-              WHERE i.device = ?1 AND i.num BETWEEN ?2 AND ?3 AND n.expires_at > ?4";
-    let count = |since: Num, until: Num| -> Result<u64, Error> {
-        Ok(db.int(&format!("SELECT count(*) {of}"), (device, since, until, now))? as u64)
+    let Some(Range { nums, index, total }) = ready(engine::inbox::range(db, ids, asked))? else {
+        return Ok(None);
     };
-    match anchor(asked.place, ids) {
-        Some(Some(num)) if count(num, num)? > 0 => {}
-        Some(_) => return Ok(None),
-        None => {}
-    }
-    let Window { first, last, order } = Window::of(asked.place, ids, since, until);
-    let sql = format!("SELECT i.num {of} ORDER BY i.num {order} LIMIT ?5");
-    let limit = i64::try_from(asked.limit).unwrap_or(i64::MAX);
-    let mut nums = db.all(&sql, (device, first, last, now, limit), |row| row.int(0))?;
-    nums.sort_unstable();
     let mut reading = Reading::new(db, ids);
     let messages = nums.iter().map(|num| reading.message(*num)).collect::<Result<Vec<_>, _>>()?;
-    let index = match nums.first() {
-        Some(first) if *first > since => count(since, *first - 1)?,
-        _ => 0,
-    };
-    let messages = messages.into_iter().flatten().collect();
-    Ok(Some(InboxPage { messages, index, total: count(since, until)? }))
+    Ok(Some(InboxPage { messages: messages.into_iter().flatten().collect(), index, total }))
 }
 
 /// What an app shows first of a device: how many unread messages, and the newest of them.

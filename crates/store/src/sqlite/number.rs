@@ -3,14 +3,13 @@
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum};
 use rusqlite::Connection;
 
-use super::statement::Statements;
-use crate::Error;
+use super::statement::{Statements, ready};
 use crate::engine::campaign::CampaignNum;
 use crate::engine::record::Record;
+use crate::{Error, engine};
 
 pub(super) fn device(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
-    let sql = "SELECT num FROM devices WHERE app = ?1 AND id = ?2";
-    db.first(sql, (app.0, device.as_str()), |row| row.device(0))
+    ready(engine::device::number(db, app, device))
 }
 
 pub(super) fn campaign(db: &Connection, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Error> {

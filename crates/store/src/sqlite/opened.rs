@@ -1,17 +1,13 @@
-//! Notifications that users opened: one row for a notification and a device, kept as long as the notification. Counts and
-//! traces read the rows as [`Outcome::Opened`]; a part of `outcomes` for each would make the trace of a campaign as long as
-//! its audience.
+//! Notifications that users opened, as [`crate::engine::opened`] reads them.
 
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
-use rusqlite::Connection;
 
 use super::campaign_row;
 use super::statement::Statements;
 use super::writer::Write;
+use crate::Error;
 use crate::engine::campaign::Count;
 use crate::engine::record::Record;
-use crate::ids::Num;
-use crate::{Error, TraceStep};
 
 /// Returns those that were not opened on this device before.
 pub(super) fn open(
@@ -39,17 +35,4 @@ pub(super) fn open(
         opened.push(*id);
     }
     Ok(opened)
-}
-
-/// On how many devices it was opened.
-pub(super) fn count(db: &Connection, num: Num) -> Result<u64, Error> {
-    Ok(db.int("SELECT count(*) FROM openings WHERE num = ?1", (num,))? as u64)
-}
-
-/// When it was opened on a device.
-pub(super) fn step(db: &Connection, num: Num, device: DeviceNum) -> Result<Option<TraceStep>, Error> {
-    let sql = "SELECT at FROM openings WHERE num = ?1 AND device = ?2";
-    db.first(sql, (num, device.0 as i64), |row| {
-        Ok(TraceStep { at: row.time(0)?, outcome: Outcome::Opened, reason: None })
-    })
 }

@@ -4,8 +4,9 @@ use noroshi_types::{BatchId, DeviceNum, Timestamp};
 use rusqlite::Connection;
 
 use super::statement::Statements;
+use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
-use crate::engine::push::{CancelledWork, Entry, service_code};
+use crate::engine::push::{Entry, service_code};
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Error, Lease, Renewal, VariantNum};

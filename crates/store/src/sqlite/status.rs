@@ -1,21 +1,18 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceId, NotificationId, Timestamp};
 use rusqlite::Connection;
 
 use super::notification::{self, MESSAGE_COLUMNS};
-use super::statement::Statements;
+use super::statement::{Statements, ready};
 use super::writer::Write;
-use super::{campaign_row, inbox, number, opened, outcome, push_queue, topic};
-use crate::engine::campaign::Count;
-use crate::engine::device_list;
+use super::{campaign_row, inbox, number, outcome, push_queue, topic};
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
-use crate::engine::outcome::Part;
-use crate::engine::push::CancelledWork;
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
+use crate::engine::{device_list, opened};
 use crate::ids::Ids;
-use crate::{Cancelled, Departed, Error, NotificationState, Trace, TraceStep, Work};
+use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
 
 pub(super) fn state(
     db: &Connection,
@@ -30,7 +27,7 @@ pub(super) fn state(
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1 AND n.app = ?2"
     );
     db.first(&sql, (num, app.0), |row| {
-        notification_state(row, ids, outcome::sums(db, num)?, opened::count(db, num)?, now)
+        notification_state(row, ids, outcome::sums(db, num)?, ready(opened::count(db, num))?, now)
     })
 }
 
@@ -54,7 +51,7 @@ pub(super) fn trace(
             steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
         }
     })?;
-    steps.extend(opened::step(db, num, device)?);
+    steps.extend(ready(opened::step(db, num, device))?);
     steps.sort_by_key(|step| (step.at, step.outcome as u8));
     let device = device.0 as i64;
     Ok(Some(Trace {
@@ -91,23 +88,18 @@ pub(super) fn cancel(
         let devices = outcome::outstanding_devices(w.db, num)?;
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
     }
-    let CancelledWork { mut unsent, any: any_push, campaigns } = push_queue::cancel(w.db, num)?;
-    let (outcome, mut done) = (Outcome::Cancelled, Vec::new());
-    for (campaign, count) in campaigns {
-        campaign_row::count(w.db, &Count { campaign, num: Some(num), outcome, reason: None, count })?;
-        done.extend(campaign_row::settle(w, campaign, now)?);
+    let work = push_queue::cancel(w.db, num)?;
+    let mut done = Vec::new();
+    for count in work.counts(num) {
+        campaign_row::count(w.db, &count)?;
+        done.extend(campaign_row::settle(w, count.campaign, now)?);
     }
-    let not_pushed = unsent.len() as u64;
-    // Both lists are sorted; a device that is in both is recorded once.
-    unsent.retain(|device| removed.binary_search(device).is_err());
-    let removed_count = removed.len() as u64;
-    if changed || removed_count > 0 || any_push {
+    if changed || !removed.is_empty() || work.any {
         notification::set_standing(w.db, num, Standing::Cancelled)?;
     }
-    let mut departed = Departed::default();
-    for devices in [removed, unsent] {
-        departed.add(Some(Work::Notification(id)), outcome, now, &devices);
-        outcome::add(w.db, &Part::of(num, outcome, now, devices))?;
+    let (result, parts) = work.result((num, id), removed, done, now);
+    for part in &parts {
+        outcome::add(w.db, part)?;
     }
-    Ok(Cancelled { removed: removed_count, not_pushed, departed, done })
+    Ok(result)
 }
