@@ -1,4 +1,4 @@
-//! Which threads have worked on one thing for too long. No clock: the watchdog says how much time passed.
+//! Detects stalled threads. Has no clock: the watchdog passes the elapsed time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,9 +20,9 @@ struct Seen {
 }
 
 pub(super) struct Stalls {
-    /// Zero: none is ever told.
+    /// Zero: stalls are not detected.
     limit: Duration,
-    /// By name; threads that ended leave it.
+    /// By name. Ended threads are removed.
     seen: HashMap<String, Seen>,
 }
 
@@ -31,13 +31,13 @@ impl Stalls {
         Self { limit, seen: HashMap::new() }
     }
 
-    /// Threads that have stalled since the last look, each once until it makes progress. `elapsed`: since that look.
+    /// Threads that stalled since the last check, each once until it makes progress. `elapsed`: since that check.
     pub(super) fn look(&mut self, samples: &[Sample], elapsed: Duration) -> Vec<Stall> {
         self.seen.retain(|name, _| samples.iter().any(|sample| sample.name == *name));
         let mut stalls = Vec::new();
         for Sample { kind, name, count, is_working, .. } in samples {
             let new = Seen { count: *count, busy: Duration::ZERO, is_told: false };
-            // The time before the first look was not this piece of work's.
+            // The time before the first check does not belong to this work.
             let Some(seen) = self.seen.get_mut(name) else {
                 self.seen.insert(name.clone(), new);
                 continue;
@@ -55,7 +55,7 @@ impl Stalls {
         stalls
     }
 
-    /// How long each thread has worked on what it does now.
+    /// How long each thread has been working without progress.
     pub(super) fn busy(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.seen.iter().map(|(name, seen)| (name.as_str(), seen.busy))
     }
@@ -72,7 +72,7 @@ mod tests {
         Sample { kind, name: "shard-0".to_owned(), count, is_working: count % 2 == 1, busy }
     }
 
-    /// Whether a stall of three seconds is told at each look, a second apart.
+    /// Checks every second whether a stall of three seconds is reported.
     fn check(counts: &[u64], expected: &[bool]) {
         let mut stalls = Stalls::new(3 * SECOND);
         let told: Vec<bool> =
@@ -100,7 +100,7 @@ mod tests {
     fn a_long_pause_of_the_process_counts_for_what_the_watchdog_says() {
         let mut stalls = Stalls::new(3 * SECOND);
         stalls.look(&[sample(1)], SECOND);
-        // It was stopped for an hour; the watchdog caps what passed.
+        // Stopped for an hour, of which the watchdog counts little.
         assert_eq!(stalls.look(&[sample(1)], 2 * SECOND), []);
         assert_eq!(stalls.busy().next(), Some(("shard-0", 2 * SECOND)));
         assert_eq!(stalls.look(&[], SECOND), []);

@@ -114,9 +114,12 @@ fn single_mistakes_are_named() {
     ] {
         load(&mqtt(fine)).expect(fine);
     }
-    check("[tls]\ncert = \"a.pem\"", &["tls.cert", "tls.key is missing"]);
-    check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "admin.tls.cert is missing"]);
-    check("[gateway]\nsend_queue = \"4KiB\"", &["gateway.send_queue_soft", "over gateway.send_queue"]);
+    check("[tls]\ncert = \"a.pem\"", &["tls.cert", "requires tls.key"]);
+    check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "requires admin.tls.cert"]);
+    check(
+        "[gateway]\nsend_queue = \"4KiB\"",
+        &["gateway.send_queue_soft", "must not exceed gateway.send_queue"],
+    );
     check("[log]\nlevel = \"loud\"", &["log.level", "level"]);
     check("[server]\npublic_url = \"example.com\"", &["server.public_url", "https://"]);
     for (key, tls) in [("mqtt", "mqtts"), ("xmpp", "xmpps")] {
@@ -286,14 +289,14 @@ async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own()
 
 #[test]
 fn a_cluster_needs_a_store_that_its_nodes_share() {
-    check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "needs store.url"]);
-    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "needs a cluster.redis"]);
+    check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "requires store.url"]);
+    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "requires a cluster.redis"]);
     check(
         "[store]\nurl = \"postgres://u@h/d\"\n[cluster]\nredis = \"rediss://h\"\nredis_ca_file = \"none\"",
         &["cluster.redis_ca_file", "none cannot be used"],
     );
-    check("[node]\nroles = [\"api\"]", &["node.roles", "needs cluster.redis"]);
-    check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "front alone"]);
+    check("[node]\nroles = [\"api\"]", &["node.roles", "requires cluster.redis"]);
+    check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "only front"]);
     check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);
     check("[store]\nurl = \"mysql://h/d\"", &["store.url", "postgres://"]);
     let config = load(
