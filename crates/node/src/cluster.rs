@@ -53,7 +53,7 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    fn alone(info: NodeInfo) -> Self {
+    fn single(info: NodeInfo) -> Self {
         Self::Alone(Mutex::new(info))
     }
 
@@ -111,7 +111,7 @@ fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
 
 /// Whether it accepts devices.
 fn is_open(node: &NodeView) -> bool {
-    node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_word(State::Serving)
+    node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_name(State::Serving)
 }
 
 fn node(info: &NodeInfo) -> Node {
@@ -157,7 +157,7 @@ impl Membership {
         }
         let nodes = Arc::new(match &redis {
             Some(redis) => Nodes::Cluster(redis.cluster().members),
-            None => Nodes::alone(info.clone()),
+            None => Nodes::single(info.clone()),
         });
         Ok(Self { nodes, redis, info })
     }
@@ -209,8 +209,8 @@ fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<A
         ..Default::default()
     };
     delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
-    let told = delivery.clone();
-    auth.tell_changes(move || told.apps_changed());
+    let notified = delivery.clone();
+    auth.tell_changes(move || notified.apps_changed());
 }
 
 /// Accepted messages reach the bus before another node commits, so all gateways receive them in the same order.
@@ -255,15 +255,15 @@ pub(crate) fn first_info(
         }
         false => addresses.http.clone(),
     };
-    let told = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
+    let public = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
     NodeInfo {
         name: config.node.name.clone().unwrap_or_else(|| format!("{host}-{}", http.port())),
         roles: Roles { api: has(Role::Api), gateway: has(Role::Gateway), sender: has(Role::Sender) },
-        http: told.unwrap_or(reached),
+        http: public.unwrap_or(reached),
         admin: addresses.admin.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: i64::try_from(now.0).unwrap_or(i64::MAX),
-        drain: drain_word(State::Serving).to_owned(),
+        drain: drain_name(State::Serving).to_owned(),
         ..NodeInfo::default()
     }
 }
@@ -275,7 +275,7 @@ async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end
     loop {
         info.connections = gateway.device_connections() as u64;
         info.sessions = gateway.sessions_count() as u64;
-        info.drain = drain_word(gateway.drain_report().state).to_owned();
+        info.drain = drain_name(gateway.drain_report().state).to_owned();
         nodes.describe(info.clone());
         if end.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
             return;
@@ -288,7 +288,7 @@ async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end
     }
 }
 
-fn drain_word(state: State) -> &'static str {
+fn drain_name(state: State) -> &'static str {
     match state {
         State::Serving => "serving",
         State::Draining => "draining",

@@ -107,10 +107,10 @@ pub async fn prepare(
         }
         None => return Ok(None),
     };
-    let (key, key_shown) = given_or_generated(&given.key, secrets, data::DEV_KEY, "nk_").await?;
+    let (key, key_shown) = supplied_or_generated(&given.key, secrets, data::DEV_KEY, "nk_").await?;
     adopt(auth, &app, &key, now).await?;
     let (secret, secret_shown) =
-        given_or_generated(&given.jwt_secret, secrets, data::DEV_JWT_SECRET, "").await?;
+        supplied_or_generated(&given.jwt_secret, secrets, data::DEV_JWT_SECRET, "").await?;
     if app.settings.jwt_secret.as_deref() != Some(secret.as_bytes()) {
         let settings = AppSettings { jwt_secret: Some(secret.into_bytes()), ..app.settings };
         auth.update_app(app.id, settings).await?;
@@ -119,7 +119,7 @@ pub async fn prepare(
 }
 
 /// The secret, and a copy if it may be printed.
-async fn given_or_generated(
+async fn supplied_or_generated(
     given: &Option<String>,
     secrets: &Secrets,
     name: &str,

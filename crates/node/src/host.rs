@@ -81,7 +81,7 @@ pub struct Listening {
 
 impl Host {
     /// This machine, as seen by this process.
-    pub fn here() -> Self {
+    pub fn read() -> Self {
         Self::of(Path::new("/"), None)
     }
 
@@ -265,7 +265,7 @@ pub(crate) mod tests {
 
     #[test]
     fn this_machine_is_readable() {
-        let host = Host::here();
+        let host = Host::read();
         assert!(host.open_files.hard.is_some() && host.kernel.nr_open.is_some());
         assert!(host.memory.left_bytes().is_some_and(|bytes| bytes > 0));
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_there_and_named() {
+    fn values_are_present_and_named() {
         let mut registry = noroshi_telemetry::registry();
         register(&mut registry);
         let text = noroshi_telemetry::encode(&registry).expect("text");

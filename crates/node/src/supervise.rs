@@ -131,12 +131,12 @@ impl Watchdog {
         while self.threads.failure().is_none() {
             std::thread::park_timeout(tick);
             #[cfg(debug_assertions)]
-            faults.look(&self.runtime);
+            faults.check(&self.runtime);
             let elapsed = last.elapsed().min(tick * 2);
             last = Instant::now();
             let mut samples = self.threads.sample();
             samples.extend(workers(&self.runtime));
-            for stall in stalls.look(&samples, elapsed) {
+            for stall in stalls.check(&samples, elapsed) {
                 self.note(&stall);
             }
             for (name, busy) in stalls.busy() {
@@ -221,7 +221,7 @@ mod faults {
 
     impl Faults {
         /// Arms the fault in the file, once for each change.
-        pub(super) fn look(&mut self, runtime: &Handle) {
+        pub(super) fn check(&mut self, runtime: &Handle) {
             let Some(text) = fault::file().and_then(|file| std::fs::read_to_string(file).ok()) else {
                 return;
             };

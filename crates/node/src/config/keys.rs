@@ -107,7 +107,7 @@ impl Server {
                     &[],
                     "Networks of trusted proxies and load balancers. For connections from them, the client is the rightmost address in server.forwarding_header that is outside these networks. Headers of other connections are ignored.",
                 ),
-                header: match reader.word(
+                header: match reader.one_of(
                     "server.forwarding_header",
                     &["x-forwarded-for", "forwarded"],
                     "The header that every trusted proxy sets (Forwarded: RFC 7239). Only this one is trusted, since a proxy may pass on the other one from the client.",
@@ -477,7 +477,7 @@ impl Push {
                     "Key that encrypts push credentials at rest. Unset: with `server.dev` generated as `push.key` in the data folder, otherwise no credentials can be added.",
                 )
                 .map(Into::into),
-            queue: match reader.word(
+            queue: match reader.one_of(
                 "push.queue",
                 &["store", "redis", "sqs"],
                 "Queue of push batches: the store, or Redis Streams or SQS, into which one sender distributes them. Must be the same on all nodes.",
@@ -550,7 +550,7 @@ impl Log {
                 level,
                 "Log level, on standard error.",
             ),
-            format: match reader.word("log.format", &["text", "json"], "Log format.") {
+            format: match reader.one_of("log.format", &["text", "json"], "Log format.") {
                 0 => log::Format::Text,
                 _ => log::Format::Json,
             },

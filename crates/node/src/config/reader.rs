@@ -119,10 +119,10 @@ impl Reader {
         self.read(key, help, Field { unit: "duration", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    let value = parse_duration(text).map_err(|_| wrong(raw, expected))?;
+                    let value = parse_duration(text).map_err(|_| unexpected(raw, expected))?;
                     within(value, &range, raw, &bounds)
                 }
-                _ => Err(wrong(raw, expected)),
+                _ => Err(unexpected(raw, expected)),
             }
         })
     }
@@ -140,9 +140,9 @@ impl Reader {
         self.read(key, help, Field { unit: "size", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) => {
-                    within(parse_size(text).ok_or_else(|| wrong(raw, expected))?, &range, raw, &bounds)
+                    within(parse_size(text).ok_or_else(|| unexpected(raw, expected))?, &range, raw, &bounds)
                 }
-                _ => Err(wrong(raw, expected)),
+                _ => Err(unexpected(raw, expected)),
             }
         })
     }
@@ -160,9 +160,9 @@ impl Reader {
         self.read(key, help, Field { unit, range: bounds.clone(), default, show: &show }, |raw| {
             let digits = match raw {
                 Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
             };
-            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
             within(value, &range, raw, &bounds)
         })
     }
@@ -181,15 +181,15 @@ impl Reader {
             let digits = match raw {
                 Raw::Text(text) if text.is_empty() => return Ok(None),
                 Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
             };
-            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
             within(value, &range, raw, &bounds).map(Some)
         })
     }
 
     /// One of `words`. Returns its index.
-    pub(super) fn word(
+    pub(super) fn one_of(
         &mut self,
         key: &'static str,
         words: &'static [&'static str],
@@ -202,8 +202,8 @@ impl Reader {
             Field { unit: "word", range: words.join(", "), default: 0, show: &show },
             |raw| {
                 let expected = format!("one of {}", words.join(", "));
-                let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
-                words.iter().position(|word| word == text).ok_or_else(|| wrong(raw, &expected))
+                let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
+                words.iter().position(|word| word == text).ok_or_else(|| unexpected(raw, &expected))
             },
         )
     }
@@ -213,8 +213,8 @@ impl Reader {
             Field { unit: "switch", range: "true, false".to_owned(), default, show: &bool::to_string };
         self.read(key, help, field, |raw| match raw {
             Raw::Boolean(value) => Ok(*value),
-            Raw::Text(text) => text.parse().map_err(|_| wrong(raw, "true or false")),
-            _ => Err(wrong(raw, "true or false")),
+            Raw::Text(text) => text.parse().map_err(|_| unexpected(raw, "true or false")),
+            _ => Err(unexpected(raw, "true or false")),
         })
     }
 
@@ -233,8 +233,8 @@ impl Reader {
         };
         self.read(key, help, field, |raw| {
             let expected = "an IP address with a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
-            let Raw::Text(text) = raw else { return Err(wrong(raw, expected)) };
-            text.parse().map_err(|_| wrong(raw, expected))
+            let Raw::Text(text) = raw else { return Err(unexpected(raw, expected)) };
+            text.parse().map_err(|_| unexpected(raw, expected))
         })
     }
 
@@ -255,11 +255,11 @@ impl Reader {
         self.read(key, help, field, |raw| {
             let expected =
                 format!("an IP address with a port, such as \"127.0.0.1:{port}\" or \"[::]:{port}\"");
-            let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
+            let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
             if text.is_empty() {
                 return Ok(None);
             }
-            text.parse().map(Some).map_err(|_| wrong(raw, &expected))
+            text.parse().map(Some).map_err(|_| unexpected(raw, &expected))
         })
     }
 
@@ -273,7 +273,7 @@ impl Reader {
         };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
-            _ => Err(wrong(raw, "a path")),
+            _ => Err(unexpected(raw, "a path")),
         })
     }
 
@@ -290,8 +290,8 @@ impl Reader {
         let show = |value: &String| quoted(redact::shown(unit, value));
         let field = Field { unit, range: range.to_owned(), default: default.to_owned(), show: &show };
         self.read(key, help, field, |raw| {
-            let Raw::Text(text) = raw else { return Err(wrong_of(unit, raw, range)) };
-            check(text).map(|()| text.clone()).map_err(|expected| wrong_of(unit, raw, &expected))
+            let Raw::Text(text) = raw else { return Err(unexpected_unit(unit, raw, range)) };
+            check(text).map(|()| text.clone()).map_err(|expected| unexpected_unit(unit, raw, &expected))
         })
     }
 
@@ -310,10 +310,10 @@ impl Reader {
         let field = Field { unit, range: range.to_owned(), default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
-            Raw::Text(text) => {
-                check(text).map(|()| Some(text.clone())).map_err(|expected| wrong_of(unit, raw, &expected))
-            }
-            _ => Err(wrong_of(unit, raw, range)),
+            Raw::Text(text) => check(text)
+                .map(|()| Some(text.clone()))
+                .map_err(|expected| unexpected_unit(unit, raw, &expected)),
+            _ => Err(unexpected_unit(unit, raw, range)),
         })
     }
 
@@ -363,16 +363,16 @@ impl Reader {
             let items: Vec<&str> = match raw {
                 Raw::List(items) => items.iter().map(String::as_str).collect(),
                 Raw::Text(text) => text.split(',').map(str::trim).collect(),
-                _ => return Err(wrong(raw, expected)),
+                _ => return Err(unexpected(raw, expected)),
             };
             let role = |item: &&str| Role::ALL.into_iter().find(|role| role.as_str() == *item);
             let roles: Option<Vec<Role>> = items.iter().map(role).collect();
             match roles {
                 Some(roles) if roles.is_empty() || roles.contains(&Role::Front) && roles.len() > 1 => {
-                    Err(wrong(raw, expected))
+                    Err(unexpected(raw, expected))
                 }
                 Some(roles) => Ok(Roles::of(&roles)),
-                None => Err(wrong(raw, expected)),
+                None => Err(unexpected(raw, expected)),
             }
         })
     }
@@ -395,7 +395,7 @@ impl Reader {
             let items: Vec<&str> = match raw {
                 Raw::List(items) => items.iter().map(String::as_str).collect(),
                 Raw::Text(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect(),
-                _ => return Err(wrong(raw, expected)),
+                _ => return Err(unexpected(raw, expected)),
             };
             let network = |item: &&str| {
                 let net: IpNet =
@@ -468,17 +468,17 @@ fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds:
     }
 }
 
-fn wrong(raw: &Raw, expected: &str) -> String {
+fn unexpected(raw: &Raw, expected: &str) -> String {
     format!("expected {expected}, got {}", found(raw))
 }
 
 /// For a string that may contain a credential: shows neither a credential nor the password of a URL.
-fn wrong_of(unit: &str, raw: &Raw, expected: &str) -> String {
+fn unexpected_unit(unit: &str, raw: &Raw, expected: &str) -> String {
     match (unit, raw) {
         (redact::SECRET, _) => format!("expected {expected}"),
         (redact::URL, Raw::Text(text)) => format!("expected {expected}, got {}", quoted(redact::url(text))),
         (redact::URL, _) => format!("expected {expected}"),
-        _ => wrong(raw, expected),
+        _ => unexpected(raw, expected),
     }
 }
 

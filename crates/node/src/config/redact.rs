@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_shown_without_what_is_secret_in_it() {
+    fn a_url_is_shown_without_its_secrets() {
         let check = |text: &str, expected: &str| assert_eq!(url(text), expected, "{text}");
         check("https://push.example.com/x", "https://push.example.com/x");
         check("postgres://u:p@h/d", "postgres://u:…@h/d");

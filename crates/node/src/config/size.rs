@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_written_as_they_are_read() {
+    fn sizes_are_formatted_as_they_are_parsed() {
         for (text, bytes) in
             [("512B", 512), ("256KiB", 256 << 10), ("16MiB", 16 << 20), ("1GiB", 1 << 30), ("0B", 0)]
         {

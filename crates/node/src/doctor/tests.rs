@@ -66,7 +66,7 @@ fn sysctl(finding: &Finding, key: &'static str, value: &str) {
 }
 
 #[test]
-fn a_machine_that_has_everything_is_well() {
+fn a_sufficient_machine_passes_every_check() {
     let diagnosis = examine(&subject());
     assert_eq!(diagnosis.verdict(), Verdict::Ok, "{diagnosis:?}");
     assert!(diagnosis.findings.iter().all(|finding| finding.advice.is_empty()));
@@ -88,7 +88,7 @@ fn unknown_values_have_no_finding() {
 }
 
 #[test]
-fn devices_that_the_configuration_keeps_out() {
+fn connection_limits_of_the_configuration() {
     let limit = |limit| move |subject: &mut Subject| subject.requirements.connections_max = limit;
     check("gateway.connections_max", Verdict::Ok, limit(1_000_000));
     let finding = check("gateway.connections_max", Verdict::Fail, limit(999_999));
@@ -118,7 +118,7 @@ fn open_files_of_the_machine() {
 }
 
 #[test]
-fn memory_has_to_hold_every_idle_device() {
+fn memory_must_hold_every_idle_device() {
     let left = |gib: u64| move |subject: &mut Subject| subject.host.memory.available_bytes = Some(gib << 30);
     check("memory", Verdict::Ok, left(7));
     check("memory", Verdict::Warn, left(6));
@@ -147,7 +147,7 @@ fn cores_and_kernel() {
 }
 
 #[test]
-fn queues_of_those_who_come() {
+fn queues_of_new_connections() {
     let finding = check("listen queue", Verdict::Warn, |subject| subject.host.kernel.somaxconn = Some(4_096));
     sysctl(&finding, "net.core.somaxconn", "8192");
     check("listen queue", Verdict::Ok, |subject| {
@@ -172,7 +172,7 @@ fn queues_of_those_who_come() {
 }
 
 #[test]
-fn tables_of_those_who_are_there() {
+fn tables_of_open_connections() {
     let finding = check("buffers of all sockets", Verdict::Warn, |subject| {
         subject.host.kernel.tcp_mem = Some([1, 2, 9_000_000]);
     });
@@ -209,7 +209,7 @@ fn ports_of_a_proxy_on_this_machine() {
 }
 
 #[test]
-fn the_clock_has_a_keeper_and_agrees_with_the_server() {
+fn the_clock_is_synchronized_and_agrees_with_the_server() {
     let clock = |keeper: Option<&str>, is_set, in_container| {
         let keeper = keeper.map(str::to_owned);
         move |subject: &mut Subject| subject.host.clock = Clock { keeper, is_set, in_container }
@@ -251,7 +251,7 @@ fn the_folder_is_on_a_disk_and_private() {
 }
 
 #[test]
-fn the_disk_has_room_and_is_fast_enough() {
+fn the_disk_has_space_and_is_fast_enough() {
     let free = |mib: u64| move |subject: &mut Subject| subject.folder.free_bytes = Some(mib << 20);
     check("disk", Verdict::Ok, free(1_024));
     check("disk", Verdict::Warn, free(1_023));
@@ -267,7 +267,7 @@ fn the_disk_has_room_and_is_fast_enough() {
 }
 
 #[test]
-fn what_to_change_is_gathered() {
+fn remedies_are_collected() {
     let mut small = subject();
     small.host.open_files.hard = Some(1_024);
     small.host.kernel.nr_open = Some(1_024);

@@ -56,7 +56,7 @@ impl Cgroup {
                 _ => None,
             }
         });
-        let all = paths.flat_map(|(files, path)| files.on_the_way(root, path));
+        let all = paths.flat_map(|(files, path)| files.path_and_parents(root, path));
         all.filter(|group| group.limit_bytes < total_bytes).min_by_key(Self::left_bytes)
     }
 }
@@ -64,7 +64,7 @@ impl Cgroup {
 impl Files {
     /// All groups from the process's own to the root. In a container the path may be the host's; then only the root exists, which
     /// is the container's own group.
-    fn on_the_way(&self, root: &Path, path: &str) -> Vec<Cgroup> {
+    fn path_and_parents(&self, root: &Path, path: &str) -> Vec<Cgroup> {
         let base = root.join(self.folder);
         let path = Path::new(path.trim_start_matches('/'));
         path.ancestors().filter_map(|path| self.read(&base.join(path))).collect()
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_on_the_way_up_counts() {
+    fn the_tightest_limit_of_all_parents_counts() {
         let of_process = ("proc/self/cgroup", "0::/system.slice/noroshi.service\n");
         check(
             &[

@@ -21,14 +21,14 @@ pub struct Clock {
 impl Clock {
     pub(super) fn read(root: &Path) -> Self {
         Self {
-            keeper: keeper(root),
+            keeper: time_service(root),
             is_set: root.join("run/systemd/timesync/synchronized").exists(),
             in_container: [".dockerenv", "run/.containerenv"].iter().any(|mark| root.join(mark).exists()),
         }
     }
 }
 
-fn keeper(root: &Path) -> Option<String> {
+fn time_service(root: &Path) -> Option<String> {
     let processes = fs::read_dir(root.join("proc")).ok()?.filter_map(Result::ok);
     let names = processes
         .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
@@ -42,7 +42,7 @@ mod tests {
     use crate::host::tests::tree;
 
     #[test]
-    fn a_keeper_is_found_by_its_name() {
+    fn a_time_service_is_found_by_its_name() {
         let root = tree(&[
             ("proc/1/comm", "systemd\n"),
             ("proc/sys/comm", "chronyd\n"),

@@ -187,7 +187,7 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         false,
         "Distributes events over all partitions. Otherwise all events of a node go to one partition, in order.",
     );
-    let compression = match reader.word(
+    let compression = match reader.one_of(
         "events.kafka.compression",
         &["gzip", "snappy", "none"],
         "Compression of a request.",
@@ -213,7 +213,7 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         any,
         "User name for SASL. Unset: no authentication.",
     );
-    let mechanism = match reader.word(
+    let mechanism = match reader.one_of(
         "events.kafka.mechanism",
         &["scram-sha-512", "scram-sha-256", "plain"],
         "SASL mechanism. `plain` requires `events.kafka.tls`.",
