@@ -1,7 +1,7 @@
-//! The admin listener: a socket of its own, so that metrics and health answer while the public side is
-//! full or draining. TLS is the gateway's, so both addresses read certificates the same way.
+//! The admin listener: a separate socket, so that metrics and health checks work while the public side is full or draining. Uses
+//! the gateway's TLS, so both addresses handle certificates the same way.
 //!
-//! Its connections are a pool of their own: silent and idle ones make room, so nobody can keep an operator out.
+//! Its connections have their own pool, which evicts those without a request and idle ones, so nobody can lock out an operator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::handover::Refusals;
 
-/// Operators and collectors are few.
+/// Enough for operators and collectors.
 pub(crate) const CONNECTIONS_MAX: usize = 96;
 
-/// After an accept that failed for want of descriptors the next would fail too.
+/// Pause after a failed accept: without descriptors, the next one would fail too.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 
 pub(crate) struct Admin {
@@ -45,13 +45,13 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// The same socket on the runtime that this is called inside.
+    /// Moves the socket to the current runtime.
     fn moved(self) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, ..self })
     }
 
-    /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets
-    /// requests at hand finish.
+    /// Serves on the current runtime, which need not be the one it was bound on. Accepts until `end`, then completes current
+    /// requests.
     pub(crate) async fn run(self, router: Router, metrics: PoolMetrics, end: CancellationToken) {
         let admin = match self.moved() {
             Ok(admin) => admin,
@@ -70,7 +70,7 @@ impl Admin {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "the admin address accepts nothing for a moment");
+                    tracing::warn!(%error, "the admin address failed to accept a connection");
                     tokio::time::sleep(RETRY).await;
                     continue;
                 }
@@ -78,14 +78,14 @@ impl Admin {
             let handover = match handover(stream, peer, admin.tls.as_ref()) {
                 Ok(handover) => handover,
                 Err(error) => {
-                    tracing::debug!(%error, %peer, "an admin connection broke at its start");
+                    tracing::debug!(%error, %peer, "an admin connection failed at its start");
                     continue;
                 }
             };
             match pool.enter_silent(None) {
                 Ok(place) => drop(connections.spawn(serve(handover, serving.clone(), place, end.clone()))),
-                Err(no_room) => {
-                    if let Some(refusal) = refusals.refuse(handover, no_room) {
+                Err(rejection) => {
+                    if let Some(refusal) = refusals.refuse(handover, rejection) {
                         connections.spawn(refusal);
                     }
                 }
@@ -104,7 +104,9 @@ async fn serve(handover: Handover, serving: Serving, place: Place, end: Cancella
         Ok(io) => {
             serve_connection(io, serving, peer, Some(place), end.cancelled()).await;
         }
-        Err(error) => tracing::debug!(%error, peer = %peer.address, "an admin connection broke at its start"),
+        Err(error) => {
+            tracing::debug!(%error, peer = %peer.address, "an admin connection failed at its start")
+        }
     }
 }
 

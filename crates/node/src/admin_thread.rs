@@ -1,6 +1,6 @@
-//! The admin address has a thread and a runtime of its own, so that `/livez`, `/readyz` and `/metrics` answer while
-//! every worker of the node's runtime is blocked. Everything else that comes by it is done on the node's runtime, where
-//! connections to the database and to other nodes are at home.
+//! Serves the admin address on its own thread and runtime, so that `/livez`, `/readyz` and `/metrics` work while all workers of
+//! the node's runtime are blocked. Other requests run on the node's runtime, which owns the connections to the database and to
+//! other nodes.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 
-/// A node that does not find out within this time whether it is ready is not.
+/// Without a result within this time, the node is not ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the thread shows that it runs.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often the thread reports progress.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Serves the admin address until `end`. Must be called inside the node's runtime; ends when the thread has.
+/// Serves the admin address until `end`. Must be called inside the node's runtime. Returns when the thread has ended.
 pub(crate) async fn run(
     admin: Admin,
     router: Router,
@@ -30,18 +30,18 @@ pub(crate) async fn run(
     threads: Threads,
     end: CancellationToken,
 ) {
-    let router = divided(router, Handle::current(), threads.clone());
+    let router = divide(router, Handle::current(), threads.clone());
     let (done, ended) = oneshot::channel();
     let serve = move |pulse: &Pulse| {
         let runtime = match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return tracing::error!(%error, "the admin address has no runtime"),
+            Err(error) => return tracing::error!(%error, "failed to create the runtime of the admin address"),
         };
         runtime.block_on(async {
             let beat = async {
                 loop {
                     pulse.working();
-                    tokio::time::sleep(BEAT).await;
+                    tokio::time::sleep(HEARTBEAT).await;
                 }
             };
             tokio::select! {
@@ -52,21 +52,21 @@ pub(crate) async fn run(
         let _ = done.send(());
     };
     match threads.spawn(Kind::Admin, "admin", serve) {
-        // An error means that it panicked, which the supervisor knows.
+        // An error means a panic, which the supervisor handles.
         Ok(_) => drop(ended.await),
-        Err(error) => tracing::error!(%error, "the admin address has no thread"),
+        Err(error) => tracing::error!(%error, "failed to start the thread of the admin address"),
     }
 }
 
-/// What needs nothing but memory is answered on the admin thread, the rest on the node's runtime.
-fn divided(router: Router, node: Handle, threads: Threads) -> Router {
+/// Answers requests that need only memory on the admin thread, and the others on the node's runtime.
+fn divide(router: Router, node: Handle, threads: Threads) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| {
         let (node, threads) = (node.clone(), threads.clone());
         async move {
             let is_ready = request.uri().path() == "/readyz";
             let here = match request.uri().path() {
                 "/livez" | "/healthz" | "/metrics" => true,
-                // Whatever hangs, the answer is no.
+                // Answered here, even if something hangs.
                 "/readyz" => threads.failure().is_some(),
                 _ => false,
             };
@@ -85,7 +85,7 @@ fn divided(router: Router, node: Handle, threads: Threads) -> Router {
     }))
 }
 
-/// The node's runtime ended, or does not come to it.
+/// The node's runtime has ended or is blocked.
 fn unanswered() -> Response {
-    Problem::new(Code::Unavailable, "the node does not answer").into_response()
+    Problem::new(Code::Unavailable, "the node does not respond").into_response()
 }

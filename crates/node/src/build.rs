@@ -205,7 +205,7 @@ fn measure(config: &Config) -> (Shares, Capacity) {
         false => Serves::Devices,
     };
     let shares = descriptors::raise().share(connections_max, serves);
-    let capacity = capacity::estimate(&Host::here(), serves, config.server.tls.is_some(), connections_max);
+    let capacity = capacity::estimate(&Host::read(), serves, config.server.tls.is_some(), connections_max);
     tracing::info!(devices = capacity.devices, api = shares.api, "{capacity}");
     (shares, capacity)
 }

@@ -1,31 +1,30 @@
-//! How many devices this machine has room for, and what limits it. Pure: what [`Host`] says goes in, an
-//! estimate comes out. The line at the start of a node and `noroshi doctor` say the same.
+//! Estimates how many device connections this machine can hold, and what limits them. Pure: computes it from a [`Host`]. Used by
+//! the first log line of a node and by `noroshi doctor`.
 
 use std::fmt;
 
 use crate::descriptors::{self, Available, Serves};
 use crate::host::Host;
 
-/// User space, an idle WebSocket: the budget that `gateway`'s counting-allocator test asserts.
+/// User space, per idle WebSocket: the budget that the gateway's counting allocator test asserts.
 const PLAIN_BYTES: u64 = 1_229; // 1.2 KiB
 /// The same over TLS 1.3.
 const TLS_BYTES: u64 = 5 << 10;
-/// Kernel, an idle TCP socket in an epoll set, by /proc/slabinfo of Linux 6.18 (object and its share of
-/// the slab): TCP 2,521 + sock_inode_cache 862 + filp 195 + dentry 195 + eventpoll_epi 128 +
+/// Kernel, per idle TCP socket in an epoll set, from /proc/slabinfo of Linux 6.18 (object and its share of the slab): TCP 2,521 + sock_inode_cache 862 + filp 195 + dentry 195 + eventpoll_epi 128 +
 /// eventpoll_pwq 64 + ep_head 16 + a security module's 24 + 16 in the table of descriptors = 4,021.
-/// Buffers come on top while bytes wait in them.
+/// Plus buffers while they contain bytes.
 const KERNEL_BYTES: u64 = 4 << 10;
 
-/// Accepted, but not yet taken by the node: what `listen` asks for; net.core.somaxconn caps it.
+/// The backlog passed to `listen`: connections that the node has not accepted yet. net.core.somaxconn limits it.
 pub const BACKLOG: u64 = noroshi_gateway::BACKLOG as u64;
 
-/// What an idle device costs, kernel and user space.
+/// Memory of an idle device connection, in kernel and user space.
 pub fn device_bytes(tls: bool) -> u64 {
     KERNEL_BYTES + if tls { TLS_BYTES } else { PLAIN_BYTES }
 }
 
-/// The part of what is left of memory that idle devices may have: the rest is for messages under way,
-/// bodies of requests (256 MiB at most) and the database's cache.
+/// The share of available memory for idle devices. The rest is for messages in transit, request bodies (at most 256 MiB) and the
+/// database cache.
 pub fn memory_for_devices(left_bytes: u64) -> u64 {
     left_bytes / 4 * 3
 }
@@ -34,17 +33,17 @@ pub fn memory_for_devices(left_bytes: u64) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     pub devices: u64,
-    /// What would have to change first; none where nothing is known to limit it.
-    pub limited_by: Option<Room>,
-    /// What would limit it after that.
-    pub then: Option<Room>,
-    /// What does not limit the number, but how fast devices can come.
-    pub remarks: Vec<String>,
+    /// The tightest limit. None if no limit is known.
+    pub limited_by: Option<Limit>,
+    /// The next limit.
+    pub then: Option<Limit>,
+    /// Settings that limit not the number of connections, but how fast they can arrive.
+    pub notes: Vec<String>,
 }
 
-/// As many devices as one resource allows.
+/// The number of devices that one resource allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+pub struct Limit {
     pub devices: u64,
     pub resource: Resource,
 }
@@ -53,11 +52,11 @@ pub struct Room {
 pub enum Resource {
     /// `gateway.connections_max`.
     Configuration,
-    /// The hard limit of the process.
+    /// The process's hard limit.
     OpenFiles {
         limit: u64,
     },
-    /// `fs.file-max`, of all processes.
+    /// `fs.file-max`, for all processes.
     FileMax {
         limit: u64,
     },
@@ -70,66 +69,64 @@ pub enum Resource {
     },
 }
 
-/// `connections_max`: what the configuration sets, 0 for no limit.
+/// `connections_max`: the configured limit; 0: none.
 pub fn estimate(host: &Host, serves: Serves, tls: bool, connections_max: usize) -> Capacity {
-    let mut rooms = rooms(host, serves, tls);
+    let mut limits = limits(host, serves, tls);
     if connections_max > 0 {
-        rooms.push(Room { devices: connections_max as u64, resource: Resource::Configuration });
+        limits.push(Limit { devices: connections_max as u64, resource: Resource::Configuration });
     }
-    rooms.sort_by_key(|room| room.devices);
-    let mut rooms = rooms.into_iter();
-    let (limited_by, then) = (rooms.next(), rooms.next());
-    let devices = limited_by.as_ref().map_or(u64::MAX, |room| room.devices);
-    Capacity { devices, limited_by, then, remarks: remarks(host, devices) }
+    limits.sort_by_key(|limit| limit.devices);
+    let mut limits = limits.into_iter();
+    let (limited_by, then) = (limits.next(), limits.next());
+    let devices = limited_by.as_ref().map_or(u64::MAX, |limit| limit.devices);
+    Capacity { devices, limited_by, then, notes: notes(host, devices) }
 }
 
-/// What each resource allows that something is known of.
-fn rooms(host: &Host, serves: Serves, tls: bool) -> Vec<Room> {
+/// The limits of all known resources.
+fn limits(host: &Host, serves: Serves, tls: bool) -> Vec<Limit> {
     let kernel = &host.kernel;
-    let open_files = host.open_files.hard.map(|limit| Room {
+    let open_files = host.open_files.hard.map(|limit| Limit {
         devices: Available::under(limit).share(0, serves).gateway as u64,
         resource: Resource::OpenFiles { limit },
     });
     let file_max = kernel.file_max.map(|limit| {
         let left = limit.saturating_sub(kernel.files_open.unwrap_or(0));
-        Room { devices: left.saturating_sub(descriptors::RESERVED), resource: Resource::FileMax { limit } }
+        Limit { devices: left.saturating_sub(descriptors::RESERVED), resource: Resource::FileMax { limit } }
     });
-    let memory = host.memory.left_bytes().map(|left_bytes| Room {
+    let memory = host.memory.left_bytes().map(|left_bytes| Limit {
         devices: memory_for_devices(left_bytes) / device_bytes(tls),
         resource: Resource::Memory { left_bytes },
     });
-    let conntrack = tracked(host).map(|(limit, count)| Room {
+    let conntrack = tracked(host).map(|(limit, count)| Limit {
         devices: limit.saturating_sub(count),
         resource: Resource::Conntrack { limit },
     });
     [open_files, file_max, memory, conntrack].into_iter().flatten().collect()
 }
 
-/// Limit and count of tracked connections. A count of 0 means that nothing is tracked: the module is
-/// loaded, but no rule asks for it.
+/// Limit and count of tracked connections. A count of 0 means that no rule uses the loaded module, so nothing is tracked.
 pub fn tracked(host: &Host) -> Option<(u64, u64)> {
     let count = host.kernel.nf_conntrack_count.filter(|count| *count > 0)?;
     Some((host.kernel.nf_conntrack_max?, count))
 }
 
-fn remarks(host: &Host, devices: u64) -> Vec<String> {
+fn notes(host: &Host, devices: u64) -> Vec<String> {
     let somaxconn = host.kernel.somaxconn.filter(|found| *found < devices.min(BACKLOG));
-    let queue = somaxconn.map(|found| {
-        format!("net.core.somaxconn {} is below the {} wanted", grouped(found), grouped(BACKLOG))
-    });
+    let queue = somaxconn
+        .map(|found| format!("net.core.somaxconn is {}, recommended {}", grouped(found), grouped(BACKLOG)));
     queue.into_iter().collect()
 }
 
 impl fmt::Display for Capacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(limited_by) = &self.limited_by else {
-            return f.write_str("room for devices: nothing is known of this machine's limits");
+            return f.write_str("capacity: unknown (cannot read this machine's limits)");
         };
-        write!(f, "room for {} devices: limited by {}", grouped(self.devices), limited_by.resource)?;
-        if let Some(room) = &self.then {
-            write!(f, "; then by {} at {}", room.resource, grouped(room.devices))?;
+        write!(f, "capacity: {} connections (limited by {})", grouped(self.devices), limited_by.resource)?;
+        if let Some(next) = &self.then {
+            write!(f, "; next limit: {} ({})", grouped(next.devices), next.resource)?;
         }
-        self.remarks.iter().try_for_each(|remark| write!(f, "; {remark}"))
+        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
 }
 
@@ -137,10 +134,10 @@ impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Resource::Configuration => f.write_str("gateway.connections_max"),
-            Resource::OpenFiles { limit } => write!(f, "open files (hard limit {})", grouped(*limit)),
-            Resource::FileMax { limit } => write!(f, "fs.file-max ({})", grouped(*limit)),
-            Resource::Memory { left_bytes } => write!(f, "memory ({} left)", size(*left_bytes)),
-            Resource::Conntrack { limit } => write!(f, "nf_conntrack_max ({})", grouped(*limit)),
+            Resource::OpenFiles { limit } => write!(f, "open files: {}", grouped(*limit)),
+            Resource::FileMax { limit } => write!(f, "fs.file-max: {}", grouped(*limit)),
+            Resource::Memory { left_bytes } => write!(f, "memory: {} available", size(*left_bytes)),
+            Resource::Conntrack { limit } => write!(f, "nf_conntrack_max: {}", grouped(*limit)),
         }
     }
 }
@@ -158,12 +155,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Bytes, as a person would say it.
+/// Bytes in a readable unit.
 pub fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => {
-            // One place behind the point.
+            // One decimal place.
             let tenths = u128::from(bytes) * 10 / u128::from(*unit);
             format!("{}.{} {name}", tenths / 10, tenths % 10)
         }
@@ -191,59 +188,55 @@ mod tests {
         }
     }
 
-    fn check(host: &Host, tls: bool, connections_max: usize, devices: u64, said: &str) {
+    fn check(host: &Host, tls: bool, connections_max: usize, devices: u64, text: &str) {
         let capacity = estimate(host, Serves::DevicesAndApi, tls, connections_max);
-        assert_eq!((capacity.devices, capacity.to_string().as_str()), (devices, said));
+        assert_eq!((capacity.devices, capacity.to_string().as_str()), (devices, text));
     }
 
     #[test]
-    fn the_tightest_resource_limits() {
-        let remark = "net.core.somaxconn 4,096 is below the 8,192 wanted";
-        let files = "room for 15,591 devices: limited by open files (hard limit 20,000)";
-        let memory = "memory (16.0 GiB left)";
-        check(&host(), false, 0, 15_591, &format!("{files}; then by {memory} at 2,419,699; {remark}"));
+    fn the_tightest_resource_is_the_limit() {
+        let note = "net.core.somaxconn is 4,096, recommended 8,192";
+        let files = "capacity: 15,591 connections (limited by open files: 20,000)";
+        let memory = "memory: 16.0 GiB available";
+        check(&host(), false, 0, 15_591, &format!("{files}; next limit: 2,419,699 ({memory}); {note}"));
         let many = Host { open_files: OpenFiles { hard: Some(u64::MAX), ..OpenFiles::default() }, ..host() };
-        let file_max = "fs.file-max (2,466,193)";
+        let file_max = "next limit: 2,464,337 (fs.file-max: 2,466,193)";
         check(
             &many,
             false,
             0,
             2_419_699,
-            &format!(
-                "room for 2,419,699 devices: limited by {memory}; then by {file_max} at 2,464,337; {remark}"
-            ),
+            &format!("capacity: 2,419,699 connections (limited by {memory}); {file_max}; {note}"),
         );
         check(
             &many,
             true,
             0,
             1_398_101,
-            &format!(
-                "room for 1,398,101 devices: limited by {memory}; then by {file_max} at 2,464,337; {remark}"
-            ),
+            &format!("capacity: 1,398,101 connections (limited by {memory}); {file_max}; {note}"),
         );
-        // Two thousand cannot fill a queue of four.
-        let configured = "room for 2,000 devices: limited by gateway.connections_max";
+        // 2,000 connections cannot fill a backlog of 4,096.
+        let configured = "capacity: 2,000 connections (limited by gateway.connections_max)";
         check(
             &host(),
             false,
             2_000,
             2_000,
-            &format!("{configured}; then by open files (hard limit 20,000) at 15,591"),
+            &format!("{configured}; next limit: 15,591 (open files: 20,000)"),
         );
     }
 
     #[test]
-    fn a_container_has_its_groups_memory() {
+    fn a_container_is_limited_by_its_cgroup() {
         let cgroup = Some(Cgroup { limit_bytes: 512 << 20, used_bytes: 112 << 20 });
         let contained = Host { memory: Memory { cgroup, ..host().memory }, ..host() };
         let left_bytes = 400 << 20;
-        let room = estimate(&contained, Serves::DevicesAndApi, true, 0).then.expect("memory is known");
-        assert_eq!(room, Room { devices: 34_133, resource: Resource::Memory { left_bytes } });
+        let next = estimate(&contained, Serves::DevicesAndApi, true, 0).then.expect("memory is known");
+        assert_eq!(next, Limit { devices: 34_133, resource: Resource::Memory { left_bytes } });
     }
 
     #[test]
-    fn tracked_connections_count_where_they_are_tracked() {
+    fn conntrack_limits_only_if_connections_are_tracked() {
         let mut tracking = host();
         tracking.kernel.nf_conntrack_max = Some(10_000);
         tracking.kernel.nf_conntrack_count = Some(0);
@@ -253,12 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_said() {
-        assert!(
-            estimate(&Host::default(), Serves::DevicesAndApi, false, 0)
-                .to_string()
-                .contains("nothing is known")
-        );
+    fn an_unknown_capacity_is_reported() {
+        assert!(estimate(&Host::default(), Serves::DevicesAndApi, false, 0).to_string().contains("unknown"));
         assert_eq!(estimate(&Host::default(), Serves::DevicesAndApi, false, 7).devices, 7);
     }
 

@@ -1,5 +1,4 @@
-//! What this node says of itself to the others, and what it knows of them: for the list of nodes, and for
-//! telling a device where to connect.
+//! The cluster: joining it, describing this node to the others, and listing them for the API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::data::Addresses;
 use crate::process;
 use crate::tasks::{TaskKind, Tasks};
 
-/// What the directory's keys are hashed with: the same at every node.
+/// Name of the secret that hashes the directory's keys. The same on all nodes.
 const SECRET: &str = "cluster-key";
 const SECRET_BYTES: usize = 16;
 
@@ -35,26 +34,26 @@ pub enum Error {
     Redis(Invalid),
     #[error("cluster.redis_ca_file: {0}")]
     AuthorityFile(std::io::Error),
-    #[error("the system gave no random bytes")]
+    #[error("the operating system returned no random bytes")]
     Randomness,
-    #[error("the database holds a cluster key of another length: it was written by another version")]
+    #[error("the cluster key in the database has an unexpected length; a different version wrote it")]
     Secret,
     #[error(transparent)]
     Store(#[from] noroshi_store::Error),
 }
 
-/// How often a node says how it is.
+/// How often a node updates its description.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who is there, for the API.
+/// The nodes, for the API.
 pub(crate) enum Nodes {
-    /// No cluster: this one, as it was last described.
+    /// No cluster: only this node, as last described.
     Alone(Mutex<NodeInfo>),
     Cluster(Arc<dyn Members>),
 }
 
 impl Nodes {
-    fn alone(info: NodeInfo) -> Self {
+    fn single(info: NodeInfo) -> Self {
         Self::Alone(Mutex::new(info))
     }
 
@@ -100,9 +99,8 @@ impl noroshi_api::nodes::Nodes for Nodes {
     }
 }
 
-/// Of two gateways chosen at random the one with fewer connections: close to even, and no herd runs to the
-/// one that was the emptiest a second ago (Mitzenmacher, "The power of two choices in randomized load
-/// balancing", 2001).
+/// Chooses two random gateways and returns the one with fewer connections. The result is nearly even, without a rush to the one
+/// that had the fewest a second ago (Mitzenmacher, "The power of two choices in randomized load balancing", 2001).
 fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
     let open: Vec<&NodeView> = nodes.iter().filter(|node| is_open(node)).collect();
     let one = |random: u64| open.get(usize::try_from(random % open.len().max(1) as u64).unwrap_or(0));
@@ -111,9 +109,9 @@ fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
     Some(fewer.info.http.clone())
 }
 
-/// It lets devices in.
+/// Whether it accepts devices.
 fn is_open(node: &NodeView) -> bool {
-    node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_word(State::Serving)
+    node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_name(State::Serving)
 }
 
 fn node(info: &NodeInfo) -> Node {
@@ -159,7 +157,7 @@ impl Membership {
         }
         let nodes = Arc::new(match &redis {
             Some(redis) => Nodes::Cluster(redis.cluster().members),
-            None => Nodes::alone(info.clone()),
+            None => Nodes::single(info.clone()),
         });
         Ok(Self { nodes, redis, info })
     }
@@ -211,13 +209,13 @@ fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<A
         ..Default::default()
     };
     delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
-    let told = delivery.clone();
-    auth.tell_changes(move || told.apps_changed());
+    let notified = delivery.clone();
+    auth.tell_changes(move || notified.apps_changed());
 }
 
-/// What is accepted has reached the bus before another node commits: one order at every gateway.
+/// Accepted messages reach the bus before another node commits, so all gateways receive them in the same order.
 pub(crate) fn hand_over(postgres: &Postgres, delivery: &Arc<Delivery>) {
-    // Weak: delivery holds the store.
+    // Weak, since delivery owns the store.
     let delivery = Arc::downgrade(delivery);
     postgres.hand_over(Arc::new(move || {
         let delivery = delivery.upgrade();
@@ -229,19 +227,19 @@ pub(crate) fn hand_over(postgres: &Postgres, delivery: &Arc<Delivery>) {
     }));
 }
 
-/// Apps and keys that another node changed.
+/// Reloads apps and keys that another node changed.
 struct Follow(Arc<Auth>);
 
 #[async_trait::async_trait]
 impl Reload for Follow {
     async fn reload(&self) {
         if let Err(error) = self.0.follow().await {
-            tracing::warn!(%error, "apps and keys could not be read again; trying again later");
+            tracing::warn!(%error, "failed to reload apps and keys; retrying later");
         }
     }
 }
 
-/// What is known of a node before it has done anything.
+/// The description of a node at its start.
 pub(crate) fn first_info(
     config: &Config,
     addresses: &Addresses,
@@ -250,22 +248,22 @@ pub(crate) fn first_info(
 ) -> NodeInfo {
     let has = |role| config.node.roles.has(role);
     let host = process::host_name();
-    // An unspecified address is reached by this machine's name, if that means anything elsewhere.
+    // An unspecified address is replaced by the host name, which other machines may resolve.
     let reached = match http.ip().is_unspecified() {
         true => {
             addresses.http.replace("127.0.0.1", &host).replace("[::1]", &host).replace("localhost", &host)
         }
         false => addresses.http.clone(),
     };
-    let told = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
+    let public = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
     NodeInfo {
         name: config.node.name.clone().unwrap_or_else(|| format!("{host}-{}", http.port())),
         roles: Roles { api: has(Role::Api), gateway: has(Role::Gateway), sender: has(Role::Sender) },
-        http: told.unwrap_or(reached),
+        http: public.unwrap_or(reached),
         admin: addresses.admin.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: i64::try_from(now.0).unwrap_or(i64::MAX),
-        drain: drain_word(State::Serving).to_owned(),
+        drain: drain_name(State::Serving).to_owned(),
         ..NodeInfo::default()
     }
 }
@@ -277,7 +275,7 @@ async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end
     loop {
         info.connections = gateway.device_connections() as u64;
         info.sessions = gateway.sessions_count() as u64;
-        info.drain = drain_word(gateway.drain_report().state).to_owned();
+        info.drain = drain_name(gateway.drain_report().state).to_owned();
         nodes.describe(info.clone());
         if end.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
             return;
@@ -290,7 +288,7 @@ async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end
     }
 }
 
-fn drain_word(state: State) -> &'static str {
+fn drain_name(state: State) -> &'static str {
     match state {
         State::Serving => "serving",
         State::Draining => "draining",
@@ -318,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_sent_to_the_emptier_of_two_gateways_that_let_it_in() {
+    fn a_device_gets_the_less_loaded_of_two_open_gateways() {
         let nodes = [
             view("full", 9, "serving", true),
             view("empty", 1, "serving", true),

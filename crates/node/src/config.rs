@@ -1,8 +1,8 @@
 //! The configuration of one node: `noroshi.toml` < environment < flags.
 //!
-//! [`Config::load`] opens nothing but the file itself and the certificates and the key it names. It answers either a configuration in which
-//! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
-//! their defaults and their ranges are the table in `keys`; `docs/configuration.md` is written from it.
+//! [`Config::load`] opens only the file itself and the certificates and key files that it names. It returns a configuration in
+//! which all values are in range and the rules between them hold, or all problems at once. The table in `keys` has all keys
+//! with defaults and ranges; `docs/configuration.md` is generated from it.
 
 mod cells;
 mod certificate;
@@ -54,20 +54,20 @@ pub struct Config {
     pub egress: Egress,
     pub push: Push,
     pub web_push: WebPush,
-    /// What apps may use that override nothing.
+    /// Default limits of apps.
     pub quotas: noroshi_types::quota::Limits,
     pub events: Events,
     pub tracing: Tracing,
     pub profiling: Profiling,
     pub log: Log,
-    /// Every key with its value and where that comes from, for `config print`.
+    /// Every key with its value and source, for `config print`.
     pub entries: Vec<Entry>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Server {
     pub http: SocketAddr,
-    /// Both addresses speak HTTP/2 to clients that want it.
+    /// HTTP/2 on both addresses.
     pub http2: bool,
     pub tls: Option<TlsFiles>,
     pub public_url: Option<String>,
@@ -79,40 +79,40 @@ pub struct Server {
     pub shards: usize,
     /// 0: one for each core.
     pub workers: usize,
-    /// 0: stalls are not looked for.
+    /// 0: stalls are not detected.
     pub stall_timeout: Duration,
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
-    /// Whose word counts for which client a request comes from.
+    /// Proxies that are trusted to name the client of a request.
     pub proxies: TrustedProxies,
 }
 
-/// Listeners of MQTT; none unless they are named.
+/// Listeners of MQTT. Each is optional.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mqtt {
     pub listen: Option<SocketAddr>,
-    /// Under TLS, with the certificate of the public address.
+    /// With TLS, by the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
-    /// What devices are told of these listeners, which a balancer may stand before.
+    /// Public URL of these listeners or of their load balancer.
     pub public_url: Option<String>,
-    /// Where a drain sends clients: addresses with spaces between.
+    /// Servers to which a drain redirects clients, separated by spaces.
     pub redirect: Option<String>,
-    /// For good.
+    /// The redirect is permanent.
     pub moved: bool,
 }
 
-/// Listeners of XMPP, none unless they are named, and what its clients are told.
+/// Listeners of XMPP, each optional, and settings of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xmpp {
-    /// In the clear until STARTTLS.
+    /// Cleartext until STARTTLS.
     pub listen: Option<SocketAddr>,
-    /// Under TLS from the start, with the certificate of the public address.
+    /// Direct TLS, by the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
-    /// What devices are told of these listeners, which a balancer may stand before.
+    /// Public URL of these listeners or of their load balancer.
     pub public_url: Option<String>,
     pub domain: String,
-    /// Log-ins without TLS.
+    /// Allows log-ins without TLS.
     pub plaintext: bool,
     pub redirect: Option<String>,
     pub resume: Duration,
@@ -129,7 +129,7 @@ pub struct TlsFiles {
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub data_bytes: usize,
-    /// Names of topics.
+    /// Length of topic names.
     pub topic_bytes: usize,
     pub body_bytes: usize,
     pub head_bytes: usize,
@@ -138,7 +138,7 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// HTTP connections of one client; 0: no limit.
     pub connections_per_client: usize,
-    /// Of an HTTP/2 connection.
+    /// Concurrent streams of an HTTP/2 connection.
     pub http2_streams: u32,
     pub timing: noroshi_api::Timing,
 }
@@ -169,24 +169,24 @@ pub struct Gateway {
 
 #[derive(Debug, Clone)]
 pub struct Drain {
-    /// Connections told to leave a second.
+    /// Connections moved per second.
     pub rate: u32,
-    /// They are told to come back within this time, each at another moment.
+    /// Moved devices reconnect after a random delay of up to this time.
     pub spread: Duration,
     pub deadline: Duration,
 }
 
-/// What this node is among others.
+/// This node in its cluster.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// None: the host's name and the public port.
     pub name: Option<String>,
     pub roles: Roles,
-    /// How devices reach this very node; none: [`Server::public_url`].
+    /// Public URL of this particular node. None: [`Server::public_url`].
     pub advertise: Option<String>,
 }
 
-/// A part of the work that nodes can share out.
+/// A part of the work that nodes can divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Api,
@@ -208,12 +208,12 @@ impl Role {
     }
 }
 
-/// Not empty, and a front is nothing else.
+/// Not empty. A front has no other role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles([bool; 4]);
 
 impl Roles {
-    /// Everything that a node alone has to do.
+    /// All roles of a single node.
     pub const WHOLE: Roles = Roles([true, true, true, false]);
 
     pub fn of(roles: &[Role]) -> Roles {
@@ -229,11 +229,11 @@ impl Roles {
     }
 }
 
-/// What a front stands before.
+/// The cells of a front.
 #[derive(Debug, Clone)]
 pub struct Front {
     pub cells_file: Option<PathBuf>,
-    /// As the file says.
+    /// Read from the file.
     pub cells: Vec<CellConfig>,
     pub outbox_parts_max: u64,
     pub request_timeout: Duration,
@@ -242,36 +242,36 @@ pub struct Front {
 /// Amazon SQS.
 #[derive(Debug, Clone)]
 pub struct Sqs {
-    /// Where [`Queue::Sqs`] says so.
+    /// For [`Queue::Sqs`].
     pub queue: QueueConfig,
-    /// None: no notifications come by a queue.
+    /// None: no notifications are read from a queue.
     pub intake: Option<IntakeConfig>,
 }
 
-/// Where all nodes of a cluster meet.
+/// The connection of the nodes of a cluster.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// None: this node is alone.
+    /// None: a single node.
     pub redis: Option<EngineUrl>,
-    /// None: those of the web.
+    /// None: the public ones.
     pub redis_ca_file: Option<PathBuf>,
     pub prefix: String,
     pub lease: Duration,
     pub sweep_interval: Duration,
-    /// Sessions put into the directory again a second.
+    /// Sessions registered again in the directory, per second.
     pub rejoin_rate: u32,
 }
 
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// Of PostgreSQL; none: SQLite in the data folder.
+    /// PostgreSQL. None: SQLite in the data folder.
     pub url: Option<EngineUrl>,
     pub connections: usize,
     pub statement_timeout: Duration,
     pub inbox_rows: u32,
     pub topic_log_rows: u64,
     pub trace_retention: Duration,
-    /// None: as far as the disk goes.
+    /// None: limited only by the disk.
     pub database_bytes_max: Option<u64>,
 }
 
@@ -283,16 +283,16 @@ pub struct Auth {
 
 #[derive(Debug, Clone)]
 pub struct Egress {
-    /// Connected to although not public.
+    /// Non-public networks that may be reached.
     pub allow: Vec<IpNet>,
     pub ca_file: Option<PathBuf>,
-    /// What `proxy`, `no_proxy` and the environment say together.
+    /// The result of `proxy`, `no_proxy` and the environment.
     pub proxies: Proxies,
     proxy: Option<ProxyChoice>,
     no_proxy: Option<String>,
 }
 
-/// Where senders find their batches.
+/// The queue of push batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
     Store,
@@ -300,7 +300,7 @@ pub enum Queue {
     Sqs,
 }
 
-/// How often others may post to the endpoints of devices.
+/// Rate limits of Web Push endpoints.
 #[derive(Debug, Clone)]
 pub struct WebPush {
     pub endpoint_per_minute: u32,
@@ -311,7 +311,7 @@ pub struct WebPush {
 pub struct Push {
     pub key_file: Option<PathBuf>,
     pub queue: Queue,
-    /// To one push service for one credential.
+    /// Connections to one push service for one credential.
     pub connections: usize,
     pub request_timeout: Duration,
     /// Recipients in one batch of a campaign.
@@ -320,21 +320,21 @@ pub struct Push {
     pub in_flight: usize,
 }
 
-/// The event log; without a sink there is none.
+/// The event log. Without a sink there is none.
 #[derive(Debug, Clone)]
 pub struct Events {
-    /// The node's name is added where the log is started.
+    /// Without the node's name, which is added when the log starts.
     pub log: noroshi_events::Config,
     webhook_key_file: Option<PathBuf>,
     kafka_password_file: Option<PathBuf>,
 }
 
-/// Traces and metrics to a collector; without an endpoint there are none.
+/// Traces and metrics for a collector. Without an endpoint there are none.
 #[derive(Clone)]
 pub struct Tracing {
     pub endpoint: Option<String>,
     headers_file: Option<PathBuf>,
-    /// As the file says.
+    /// Read from the file.
     pub headers: Vec<(String, String)>,
     pub sample_per_million: u32,
     pub timeout: Duration,
@@ -344,21 +344,21 @@ pub struct Tracing {
     pub service_name: String,
     attributes_text: Option<String>,
     pub attributes: Vec<(String, String)>,
-    /// Whether push services are told of traces.
+    /// Whether to send trace headers to push services.
     pub push_services: bool,
 }
 
-/// Its headers are a secret.
+/// Omits the headers, which are secret.
 impl std::fmt::Debug for Tracing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tracing").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-/// Profiles that are pushed.
+/// Continuous profiling.
 #[derive(Debug, Clone)]
 pub struct Profiling {
-    /// None: only who asks gets one.
+    /// None: profiles only on request.
     pub push: Option<noroshi_profiling::Config>,
 }
 
@@ -368,7 +368,7 @@ pub struct Log {
     pub format: noroshi_telemetry::log::Format,
 }
 
-/// The runtime and the admin thread show once a second that they run.
+/// The runtime and the admin thread report progress once a second.
 const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
 impl Config {
@@ -383,7 +383,7 @@ impl Config {
         problems: Vec<Problem>,
         environment: &[(String, String)],
     ) -> Result<Config, Problems> {
-        // Without the file the rules between keys would be held against its defaults.
+        // Without the file, the rules between keys would be checked against defaults.
         let file_is_read = problems.is_empty();
         let mut reader = Reader::new(layers, problems);
         let mut config = Self::read(&mut reader);
@@ -408,7 +408,7 @@ impl Config {
         }
     }
 
-    /// No two listeners can have one port of one address.
+    /// Two listeners cannot share a port of an address.
     fn check_ports(&self, reader: &mut Reader) {
         let listeners = [
             ("server.http", Some(self.server.http)),
@@ -422,7 +422,7 @@ impl Config {
             let others = &listeners[..at];
             let taken = others
                 .iter()
-                .find(|(_, other)| address.zip(*other).is_some_and(|(one, other)| collide(one, other)));
+                .find(|(_, other)| address.zip(*other).is_some_and(|(one, other)| conflict(one, other)));
             if let Some((other, _)) = taken {
                 reader.problem(
                     key,
@@ -439,14 +439,14 @@ impl Config {
         if !stall.is_zero() && stall < STALL_TIMEOUT_MIN {
             reader.problem(
                 "server.stall_timeout",
-                "is below 5s: a busy machine would look like a stall (0s: never)",
+                "must be 0s (never) or at least 5s, since a busy machine would look like a stall",
             );
         }
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
-            reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
+            reader.problem("mqtt.tls_listen", "requires a certificate: tls.cert and tls.key");
         }
         if self.mqtt.moved && self.mqtt.redirect.is_none() {
-            reader.problem("mqtt.moved", "needs mqtt.redirect: where the server has moved to");
+            reader.problem("mqtt.moved", "requires mqtt.redirect, the new server");
         }
         self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =
@@ -454,58 +454,59 @@ impl Config {
         if send_queue_soft_bytes > send_queue_bytes {
             reader.problem(
                 "gateway.send_queue_soft",
-                "is over gateway.send_queue: messages are dropped before a connection is",
+                "must not exceed gateway.send_queue: messages are dropped before the connection is closed",
             );
         }
         if ping_timeout > ping_interval {
             reader.problem(
                 "gateway.ping_timeout",
-                "is over gateway.ping_interval: the next ping would come first",
+                "must not exceed gateway.ping_interval, or the next ping would come first",
             );
         }
         if self.gateway.frames_burst < self.gateway.frames_per_second {
             reader.problem(
                 "gateway.frames_burst",
-                "is below gateway.frames_per_second: the rate could never be reached",
+                "must be at least gateway.frames_per_second, or the rate could never be reached",
             );
         }
         if self.cluster.redis.is_some() && self.store.url.is_none() {
             reader.problem(
                 "cluster.redis",
-                "needs store.url: nodes that know of each other share one PostgreSQL database",
+                "requires store.url: the nodes of a cluster share a PostgreSQL database",
             );
         }
         self.cluster.check(reader);
         if self.push.queue == Queue::Redis && self.cluster.redis.is_none() {
-            reader.problem("push.queue", "redis needs cluster.redis");
+            reader.problem("push.queue", "redis requires cluster.redis");
         }
         if self.node.roles.has(Role::Front) && self.cluster.redis.is_some() {
-            reader.problem("cluster.redis", "a front is no part of a cluster: its cells are");
+            reader.problem("cluster.redis", "must not be set on a front; only its cells are clusters");
         }
         if self.cluster.redis.is_none()
             && self.node.roles != Roles::WHOLE
             && !self.node.roles.has(Role::Front)
         {
-            reader.problem("node.roles", "needs cluster.redis: a node alone does everything");
+            reader.problem("node.roles", "requires cluster.redis: a single node must have all roles");
         }
         if self.store.url.is_some() && self.limits.topic_bytes > limits::TOPIC_BYTES_POSTGRES {
             reader.problem(
                 "limits.topic",
                 format!(
-                    "is over {} B, which is what an index of PostgreSQL takes",
+                    "must not exceed {} B, the limit of an index in PostgreSQL",
                     limits::TOPIC_BYTES_POSTGRES
                 ),
             );
         }
         if self.limits.data_bytes > self.limits.body_bytes {
-            reader.problem("limits.data", "is over limits.body: such a request could never arrive");
+            reader
+                .problem("limits.data", "must not exceed limits.body, or such a request could never be sent");
         }
     }
 }
 
-/// Whether the second of two cannot be listened on. Port 0 is another one each time; the unspecified address has
-/// every address of its family, and the one of IPv6 those of IPv4 too.
-fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+/// Whether two listeners conflict. Port 0 never does. The unspecified address covers every address of its family; that of IPv6
+/// also those of IPv4.
+fn conflict(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |all: SocketAddr, part: SocketAddr| {
         all.ip() == part.ip() || all.ip().is_unspecified() && (all.is_ipv6() || part.is_ipv4())
     };

@@ -1,6 +1,5 @@
-//! The data folder: names of its files, secrets that are generated once, and the note of where the
-//! node listens. The store owns the database files and the folder's lock; everything here is written
-//! while that lock is held.
+//! The data folder: its file names, generated secrets, and the addresses of the running node. The store owns the database files
+//! and the folder's lock; this module writes only while the lock is held.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -18,13 +17,13 @@ use serde::{Deserialize, Serialize};
 pub const DEV_KEY: &str = "dev.key";
 /// HS256 secret of the development app.
 pub const DEV_JWT_SECRET: &str = "dev.jwt-secret";
-/// What push credentials are encrypted with, where no file of an operator's says it.
+/// Key of push credentials, if the operator configured no file.
 pub const PUSH_KEY: &str = "push.key";
-/// What the admin address asks for.
+/// The operator's token for the admin address.
 pub const OPERATOR_TOKEN: &str = "operator.token";
-/// Held while a node runs: by SQLite's store, or by [`lock`].
+/// Locked while a node runs: by the SQLite store, or by [`lock`].
 pub const LOCK: &str = "noroshi.lock";
-/// Where the running node listens.
+/// Addresses of the running node.
 pub const ADDRESSES: &str = "addresses.json";
 
 /// Only its owner may read or write.
@@ -44,8 +43,7 @@ pub struct Addresses {
     pub admin: String,
 }
 
-/// Where the node's own secrets are: in files and, where nodes share a database, there too, so that all have
-/// the same.
+/// The node's secrets: in files and, if nodes share a database, also there, so that all nodes have the same.
 pub struct Secrets {
     folder: PathBuf,
     shared: Option<Arc<dyn Store>>,
@@ -60,16 +58,16 @@ impl Secrets {
         &self.folder
     }
 
-    /// The secret of this name. Where it is shared, the first node that asks decides it; the file follows, for the
-    /// commands that read it.
+    /// The secret with this name. If shared, the first node determines it, and the file is updated for commands that read it.
     pub async fn get(&self, name: &str, prefix: &str) -> Result<String, Error> {
         let own = secret(&self.folder, name, prefix)?;
         let Some(store) = &self.shared else { return Ok(own) };
         let path = self.folder.join(name);
         let failed = |reason: String| Error { path: path.clone(), reason };
         let shared = store.secret(name, own.clone().into_bytes()).await;
-        let shared = shared.map_err(|error| failed(format!("the database has none: {error}")))?;
-        let shared = String::from_utf8(shared).map_err(|_| failed("the database's is no text".to_owned()))?;
+        let shared = shared.map_err(|error| failed(format!("cannot read it from the database: {error}")))?;
+        let shared = String::from_utf8(shared)
+            .map_err(|_| failed("the value in the database is not valid UTF-8".to_owned()))?;
         if shared != own {
             write(&path, &shared).map_err(|error| failed(format!("cannot be written: {error}")))?;
         }
@@ -77,7 +75,7 @@ impl Secrets {
     }
 }
 
-/// Keeps other processes off the folder until it is dropped: for a node whose store does not do it.
+/// Locks the folder against other processes until dropped. For stores that do not lock it.
 pub fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join(LOCK);
     let failed = |reason: String| Error { path: path.clone(), reason };
@@ -94,7 +92,7 @@ pub fn lock(folder: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// A secret kept in a file: read if it is there, else drawn (256 bits) and written.
+/// Reads a secret from a file. Generates and writes it (256 bits) if the file does not exist.
 fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
     if let Some(known) = known_secret(folder, name)? {
         return Ok(known);
@@ -102,17 +100,19 @@ fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
     let path = folder.join(name);
     let failed = |reason: String| Error { path: path.clone(), reason };
     let mut bytes = [0; 32];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gave no random bytes".to_owned()))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| failed("the operating system returned no random bytes".to_owned()))?;
     let secret = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes));
     write(&path, &secret).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(secret)
 }
 
-/// What is kept in a file, if there is one.
+/// The secret in a file, if it exists.
 pub(crate) fn known_secret(folder: &Path, name: &str) -> Result<Option<String>, Error> {
     let path = folder.join(name);
     match std::fs::read_to_string(&path) {
-        // An empty file is what a crash between making and writing leaves.
+        // A crash between creating and writing leaves an empty file.
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error { path, reason: format!("cannot be read: {error}") }),
@@ -125,27 +125,27 @@ pub fn write_addresses(folder: &Path, addresses: &Addresses) -> Result<(), Error
     write(&path, &text).map_err(|error| Error { path, reason: format!("cannot be written: {error}") })
 }
 
-/// None while no node runs on the folder, or if what is there is not understood.
+/// None if no node runs on the folder, or if the file is invalid.
 pub fn read_addresses(folder: &Path) -> Option<Addresses> {
     serde_json::from_str(&std::fs::read_to_string(folder.join(ADDRESSES)).ok()?).ok()
 }
 
 pub fn remove_addresses(folder: &Path) {
-    // Best effort: a note left behind only makes a command say that nobody listens there.
+    // Best effort: a stale file only makes commands fail to connect.
     let _ = std::fs::remove_file(folder.join(ADDRESSES));
 }
 
-/// Complete or not at all: written beside, made durable, then renamed over.
+/// Atomic: writes a temporary file, syncs it and renames it.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
     let mut file: File =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(&beside)?;
-    // The mode above counts only for a file that was not there.
+        OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(&temporary)?;
+    // The mode above applies only to a new file.
     file.set_permissions(Permissions::from_mode(PRIVATE))?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&temporary, path)
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_drawn_once_and_is_private() {
+    fn a_secret_is_generated_once_and_is_private() {
         let folder = tempfile::tempdir().expect("folder");
         let first = secret(folder.path(), DEV_KEY, "nk_").expect("secret");
         assert!(first.starts_with("nk_") && first.len() == 3 + 43, "{first}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_and_go() {
+    fn addresses_are_written_and_removed() {
         let folder = tempfile::tempdir().expect("folder");
         assert_eq!(read_addresses(folder.path()), None);
         let addresses =

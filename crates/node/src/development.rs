@@ -1,5 +1,5 @@
-//! The development app: one app, one key with all scopes and one JWT secret, so that the first push
-//! takes a minute and scripts can start a node without asking it anything.
+//! The development app: one app with a key with all scopes and a JWT secret, so that the first push takes a minute and scripts
+//! can use a new node at once.
 
 use std::net::SocketAddr;
 
@@ -9,26 +9,26 @@ use noroshi_types::{AppName, Invalid, Scopes, Timestamp, limits};
 
 use crate::data::{self, Secrets};
 
-/// Where the secrets come from if not from the data folder.
+/// Environment variables with the secrets, instead of the data folder.
 pub const KEY_VARIABLE: &str = "NOROSHI_DEV_KEY";
 pub const JWT_SECRET_VARIABLE: &str = "NOROSHI_DEV_JWT_SECRET";
 
 pub const APP: &str = "dev";
-/// Name of the app's one key that the environment or the data folder gives.
+/// Name of the app's key from the environment or the data folder.
 const KEY_NAME: &str = "development";
-/// 96 bits if the characters are drawn at random from those of base64.
+/// 96 bits if the characters are random base64.
 const KEY_BYTES_MIN: usize = 16;
-/// Longer than any generated one; a key is one HTTP header.
+/// Longer than any generated key; a key is sent in one HTTP header.
 const KEY_BYTES_MAX: usize = 1_024;
 
-/// Secrets given by the environment.
+/// Secrets from the environment.
 #[derive(Clone, Default)]
 pub struct Given {
     pub key: Option<String>,
     pub jwt_secret: Option<String>,
 }
 
-/// Shows what is given, never the secret.
+/// Shows which secrets are set, never the secrets.
 impl std::fmt::Debug for Given {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let set = |secret: &Option<String>| secret.as_ref().map(|_| "set");
@@ -45,7 +45,7 @@ impl Given {
         Self { key: variable(KEY_VARIABLE), jwt_secret: variable(JWT_SECRET_VARIABLE) }
     }
 
-    /// Every rule that is broken, before anything is opened.
+    /// All violated rules, before anything is opened.
     pub fn check(&self) -> Vec<(&'static str, Invalid)> {
         let mut wrong = Vec::new();
         let is_key = |key: &String| {
@@ -66,7 +66,7 @@ impl Given {
     }
 }
 
-/// What is shown on the screen; a secret is there only if it was generated.
+/// Secrets to print at start. Contains only generated ones.
 #[derive(Clone)]
 pub struct Development {
     pub key: Option<String>,
@@ -83,8 +83,8 @@ pub enum Error {
     Store(#[from] noroshi_store::Error),
 }
 
-/// Makes the app and brings its secrets up to date. Nothing happens where an operator has taken over: there
-/// are apps, none of them is `dev`, and `--dev` was not given.
+/// Creates the app and updates its secrets. Does nothing if an operator manages the apps: apps exist, none is `dev`, and `--dev`
+/// was not given.
 pub async fn prepare(
     auth: &Auth,
     secrets: &Secrets,
@@ -97,7 +97,7 @@ pub async fn prepare(
         None if wanted || auth.apps().is_empty() => {
             let name = AppName::parse(APP).expect("a constant that is a valid name");
             match auth.create_app(name, AppSettings::default(), now).await {
-                // Another node that starts now was faster.
+                // Another node that starts at the same time created it.
                 Err(noroshi_store::Error::Exists) => {
                     auth.follow().await?;
                     auth.app(APP).ok_or(noroshi_store::Error::NotFound)?
@@ -107,9 +107,10 @@ pub async fn prepare(
         }
         None => return Ok(None),
     };
-    let (key, key_shown) = known_or_drawn(&given.key, secrets, data::DEV_KEY, "nk_").await?;
+    let (key, key_shown) = supplied_or_generated(&given.key, secrets, data::DEV_KEY, "nk_").await?;
     adopt(auth, &app, &key, now).await?;
-    let (secret, secret_shown) = known_or_drawn(&given.jwt_secret, secrets, data::DEV_JWT_SECRET, "").await?;
+    let (secret, secret_shown) =
+        supplied_or_generated(&given.jwt_secret, secrets, data::DEV_JWT_SECRET, "").await?;
     if app.settings.jwt_secret.as_deref() != Some(secret.as_bytes()) {
         let settings = AppSettings { jwt_secret: Some(secret.into_bytes()), ..app.settings };
         auth.update_app(app.id, settings).await?;
@@ -117,8 +118,8 @@ pub async fn prepare(
     Ok(Some(Development { key: key_shown, jwt_secret: secret_shown }))
 }
 
-/// The secret, and once more if it may be shown.
-async fn known_or_drawn(
+/// The secret, and a copy if it may be printed.
+async fn supplied_or_generated(
     given: &Option<String>,
     secrets: &Secrets,
     name: &str,
@@ -130,16 +131,16 @@ async fn known_or_drawn(
     }
 }
 
-/// Which address of a development node is reachable from other machines, if one is.
+/// The first address that is reachable from other machines.
 pub fn exposed<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Option<&'a SocketAddr> {
     addresses.into_iter().find(|address| !address.ip().to_canonical().is_loopback())
 }
 
-/// This key and no earlier one: a key that was replaced is void.
+/// Makes this the app's only development key, and revokes earlier ones.
 async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), Error> {
     let mut adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
     if matches!(adopted, Err(noroshi_store::Error::Exists)) {
-        // By another node that starts now, or it is another app's.
+        // Another node that starts at the same time adopted it, or it belongs to another app.
         auth.follow().await?;
         adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
     }
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_secrets_are_refused() {
+    fn short_secrets_are_rejected() {
         let wrong = |key: &str, secret: &str| {
             let given = Given { key: Some(key.to_owned()), jwt_secret: Some(secret.to_owned()) };
             given.check().into_iter().map(|(name, _)| name).collect::<Vec<_>>()

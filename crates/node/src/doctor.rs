@@ -1,8 +1,7 @@
-//! Whether this machine can do what is wanted of it, and what to change: a list of small pure checks over
-//! what [`crate::host`] read. Nothing is changed here, and nothing read.
+//! Checks whether this machine meets the requirements, and what to change: a list of small pure checks of what [`crate::host`]
+//! read. This module reads and changes nothing.
 //!
-//! A check that is about something that is not there (no tracking of connections, no server to compare
-//! with) gives no line; one whose facts could not be read says nothing either, rather than guess.
+//! A check without a subject (no connection tracking, no server to compare with) or with unreadable values has no finding.
 
 mod clock;
 mod folder;
@@ -17,51 +16,51 @@ use crate::capacity::{self, Capacity};
 use crate::descriptors::Serves;
 use crate::host::{Folder, Host};
 
-/// What is wanted.
+/// What the machine must support.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Requirements {
     pub connections: u64,
     pub tls: bool,
-    /// Devices come through a reverse proxy on this machine.
+    /// Devices connect through a reverse proxy on this machine.
     pub proxied: bool,
     /// `store.database_max`.
     pub database_bytes_max: Option<u64>,
-    /// `gateway.connections_max`; 0: as many as there is room for.
+    /// `gateway.connections_max`. 0: as many as possible.
     pub connections_max: usize,
 }
 
-/// All that is known.
+/// The input of the checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Patient {
+pub struct Subject {
     pub host: Host,
     pub folder: Folder,
-    pub wanted: Wanted,
-    /// How far this machine's clock is from a running server's, if one was asked.
+    pub requirements: Requirements,
+    /// Offset of this machine's clock from a running server's, if known.
     pub clock_offset: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Ok,
-    /// It works, but not always or not as fast.
+    /// It works, but not always, or slowly.
     Warn,
-    /// What is wanted cannot be.
+    /// The requirement is not met.
     Fail,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub name: &'static str,
     pub verdict: Verdict,
     pub found: String,
-    pub wanted: String,
-    /// What to do; empty where all is well.
+    pub required: String,
+    /// What to do. Empty if nothing.
     pub advice: String,
     pub changes: Vec<Change>,
 }
 
-/// Something to set.
+/// A setting to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Sysctl {
@@ -72,14 +71,14 @@ pub enum Change {
     OpenFiles(u64),
 }
 
-/// Of all checks together.
+/// The results of all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     pub findings: Vec<Finding>,
     pub capacity: Capacity,
 }
 
-const CHECKS: [fn(&Patient) -> Option<Finding>; 18] = [
+const CHECKS: [fn(&Subject) -> Option<Finding>; 18] = [
     limit::configured,
     limit::open_files,
     limit::nr_open,
@@ -101,11 +100,11 @@ const CHECKS: [fn(&Patient) -> Option<Finding>; 18] = [
 ];
 
 /// Runs every check.
-pub fn examine(patient: &Patient) -> Diagnosis {
-    let Wanted { tls, connections_max, .. } = patient.wanted;
+pub fn examine(subject: &Subject) -> Diagnosis {
+    let Requirements { tls, connections_max, .. } = subject.requirements;
     Diagnosis {
-        findings: CHECKS.iter().filter_map(|check| check(patient)).collect(),
-        capacity: capacity::estimate(&patient.host, Serves::DevicesAndApi, tls, connections_max),
+        findings: CHECKS.iter().filter_map(|check| check(subject)).collect(),
+        capacity: capacity::estimate(&subject.host, Serves::DevicesAndApi, tls, connections_max),
     }
 }
 
@@ -124,7 +123,7 @@ impl Diagnosis {
         self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
     }
 
-    /// Kernel settings to be changed, by their keys.
+    /// Kernel settings to change, by key.
     pub fn sysctls(&self) -> BTreeMap<&'static str, &str> {
         let sysctl = |change| match change {
             &Change::Sysctl { key, ref value } => Some((key, value.as_str())),
@@ -133,7 +132,7 @@ impl Diagnosis {
         self.changes().filter_map(sysctl).collect()
     }
 
-    /// The hard limit of open files, if it has to be raised.
+    /// The required hard limit of open files, if it must be raised.
     pub fn open_files(&self) -> Option<u64> {
         let limit = |change: &Change| match change {
             Change::OpenFiles(limit) => Some(*limit),
@@ -148,11 +147,11 @@ impl Diagnosis {
 }
 
 impl Finding {
-    fn new(name: &'static str, verdict: Verdict, found: String, wanted: impl Into<String>) -> Self {
-        Self { name, verdict, found, wanted: wanted.into(), advice: String::new(), changes: Vec::new() }
+    fn new(name: &'static str, verdict: Verdict, found: String, required: impl Into<String>) -> Self {
+        Self { name, verdict, found, required: required.into(), advice: String::new(), changes: Vec::new() }
     }
 
-    /// What to do, where there is something to do.
+    /// Adds advice, unless the verdict is `Ok`.
     fn advise(mut self, advice: impl Into<String>) -> Self {
         if self.verdict != Verdict::Ok {
             self.advice = advice.into();
@@ -170,12 +169,12 @@ impl Finding {
     }
 }
 
-/// `Ok` if it holds, else what it means.
+/// `Ok` if the condition holds, otherwise the other verdict.
 fn unless(holds: bool, otherwise: Verdict) -> Verdict {
     if holds { Verdict::Ok } else { otherwise }
 }
 
-/// The next thousand: settings are written by people.
+/// Rounds up to the next thousand, for readable settings.
 fn round_up(number: u64) -> u64 {
     number.div_ceil(1_000).saturating_mul(1_000)
 }

@@ -1,5 +1,5 @@
-//! Lets operators move devices away from a node that goes on: between the admin API and the gateway,
-//! which do not know each other. What the end of the process does is in [`mod@crate::run`].
+//! Implements the API's drain with the gateway, since the two do not know each other. [`mod@crate::run`] drains at the end of the
+//! process.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use crate::config;
 
 pub(crate) struct Drain {
-    /// Known later than the API that is given this; until then there are no devices.
+    /// Set after the API was built. Until then there are no devices.
     gateway: Arc<OnceLock<Arc<Gateway>>>,
-    /// Tells HTTP/2 connections.
+    /// Notifies HTTP/2 connections.
     draining: watch::Sender<bool>,
     defaults: config::Drain,
 }
@@ -31,7 +31,7 @@ impl Drain {
     }
 }
 
-/// A clock before 1970 is as good as none.
+/// Treats a time before 1970 as 0.
 fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp(0).saturating_add(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
@@ -42,10 +42,10 @@ impl noroshi_api::drain::Drain for Drain {
         let order = Order {
             rate_per_second: request.rate_per_second.unwrap_or(self.defaults.rate),
             spread: request.spread.unwrap_or(self.defaults.spread),
-            // The configured one is for a process that has to end in time.
+            // The configured deadline applies only at the end of the process.
             deadline: request.deadline,
         };
-        // First: a connection must send GOAWAY before the gateway ends a stream of it.
+        // First, since a connection must send GOAWAY before the gateway ends one of its streams.
         self.draining.send_replace(true);
         gateway.drain_devices(order).map_err(|_| Stopping)
     }

@@ -1,4 +1,4 @@
-//! The event log of a node: from configuration to a running one, and its end.
+//! Starts and stops the event log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use crate::config::Config;
 
-/// None where no sink is configured.
+/// None if no sink is configured.
 pub(crate) fn start(
     config: &Config,
     node: &str,
@@ -28,12 +28,12 @@ pub(crate) fn start(
     let names: Names = Arc::new(move |app| auth.app_name(app).map(|name| name.to_string()));
     let service = Service::start(&log, names, Some((Handle::current(), egress)), threads, &metrics)?;
     let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
-    tracing::info!(?sinks, "events are told");
+    tracing::info!(?sinks, "event log started");
     delivery.attach_events(service.events());
     Ok(Some(service))
 }
 
-/// Gives sinks what is left, for as long as they have. Blocks a thread of its own.
+/// Sends pending events to the sinks until the timeout. Blocks its own thread.
 pub(crate) async fn end(service: Option<Service>) {
     let Some(service) = service else { return };
     match tokio::task::spawn_blocking(move || service.drain()).await {
@@ -41,10 +41,10 @@ pub(crate) async fn end(service: Option<Service>) {
             tracing::warn!(
                 lost = drained.lost,
                 spooled = drained.spooled,
-                "some events were not taken in time"
+                "some events were dropped because sinks did not accept them in time"
             );
         }
-        Ok(drained) => tracing::info!(spooled = drained.spooled, "the event log ended"),
-        Err(error) => tracing::error!(%error, "the event log could not end"),
+        Ok(drained) => tracing::info!(spooled = drained.spooled, "event log stopped"),
+        Err(error) => tracing::error!(%error, "the event log failed to stop"),
     }
 }

@@ -1,9 +1,9 @@
-//! Between the gateway and the API, in both directions: a connection that speaks plain HTTP goes to the
-//! API, and one whose next request wants a WebSocket or events goes back. An HTTP/2 connection stays at the API, which passes
-//! single streams of it to the gateway. Neither crate knows the other.
+//! Passes connections between gateway and API: an ordinary HTTP connection goes to the API, and one whose next request is a
+//! WebSocket or event stream goes back. An HTTP/2 connection stays with the API, which bridges single streams to the gateway.
+//! Neither crate knows the other.
 //!
-//! The API's share of the descriptors is a pool (`noroshi_api::Pool`): idle connections of strangers make room
-//! for others, so they crowd out neither devices nor providers. Who finds no room is answered 503.
+//! A pool (`noroshi_api::Pool`) limits the API's share of the descriptors. It evicts idle connections without credentials first,
+//! so these displace neither devices nor providers. Rejected connections get 503.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,20 +21,20 @@ use tokio_util::task::TaskTracker;
 
 use crate::tasks::Tasks;
 
-/// Connections that are answered 503 at once; one more is closed without an answer, since an answer costs
-/// a descriptor that is kept back for everything else.
+/// Concurrent connections that get 503. A further one is closed without a response, since a response needs one of the reserved
+/// descriptors.
 pub(crate) const REFUSED_MAX: usize = 32;
 
-/// It has its request, but for the admin address; its answer is short.
+/// Short, since the request has arrived (except on the admin address) and the response is small.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What serves the API's connections.
+/// Serves the API's connections.
 #[derive(Clone)]
 pub(crate) struct ApiConnections {
     serving: Serving,
     pool: Pool,
     refusals: Refusals,
-    /// Known later than the API is.
+    /// Set after the API was built.
     gateway: Arc<OnceLock<Arc<Gateway>>>,
     connections: TaskTracker,
     end: CancellationToken,
@@ -53,25 +53,25 @@ impl ApiConnections {
         Self { serving, pool, refusals, gateway, connections, end, runtime: Handle::current() }
     }
 
-    /// For the gateway, which calls it on its shards.
+    /// The function that the gateway calls on its shards.
     pub(crate) fn handover(self) -> HandoverFn {
         Arc::new(move |handover| self.take(handover))
     }
 
     fn take(&self, handover: Handover) {
         let address = handover.peer.ip();
-        // A proxy's connection carries requests of many clients.
+        // The connection of a proxy carries requests of many clients.
         let client = (!self.serving.proxies.trusts(address)).then(|| ClientNetwork::of(address));
         let tracked = match self.pool.enter(client) {
             Ok(place) => {
                 self.runtime.spawn(self.connections.track_future(self.clone().serve(handover, place)))
             }
-            Err(no_room) => match self.refusals.refuse(handover, no_room) {
+            Err(rejection) => match self.refusals.refuse(handover, rejection) {
                 Some(refusal) => self.runtime.spawn(self.connections.track_future(refusal)),
                 None => return,
             },
         };
-        drop(tracked); // the tracker has it
+        drop(tracked); // the tracker holds it
     }
 
     async fn serve(self, handover: Handover, place: Place) {
@@ -79,13 +79,13 @@ impl ApiConnections {
         let io = match handover.into_io() {
             Ok(io) => io,
             Err(error) => {
-                tracing::debug!(%error, peer = %peer.address, "a connection could not be handed over");
+                tracing::debug!(%error, peer = %peer.address, "a connection could not be passed to the API");
                 return;
             }
         };
         let ended = self.end.clone().cancelled_owned();
-        let turned = serve_connection(io, self.serving, peer, Some(place), ended).await;
-        let (Some(Handoff { io, bytes }), Some(gateway)) = (turned, self.gateway.get()) else { return };
+        let handoff = serve_connection(io, self.serving, peer, Some(place), ended).await;
+        let (Some(Handoff { io, bytes }), Some(gateway)) = (handoff, self.gateway.get()) else { return };
         if let Err(handover) = gateway.take_back(io, bytes)
             && let Some(refusal) = self.refusals.refuse(handover, Rejection::PoolFull)
         {
@@ -94,7 +94,7 @@ impl ApiConnections {
     }
 }
 
-/// Passes HTTP/2 streams to the gateway, which is known later than the API is.
+/// Passes HTTP/2 streams to the gateway, which is set after the API was built.
 pub(crate) fn bridge(gateway: Arc<OnceLock<Arc<Gateway>>>) -> BridgeFn {
     Arc::new(move |peer, head| {
         let (stream, held) = gateway.get()?.bridge(peer, head)?;
@@ -102,34 +102,34 @@ pub(crate) fn bridge(gateway: Arc<OnceLock<Arc<Gateway>>>) -> BridgeFn {
     })
 }
 
-/// Answers connections that there is no room for.
+/// Responds 503 to connections that the pool rejected.
 #[derive(Clone)]
 pub(crate) struct Refusals {
     serving: Serving,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Refusals {
     pub(crate) fn new(serving: &Serving) -> Self {
         let serving = Serving { router: no_capacity_router(), hands_off: false, ..serving.clone() };
-        Self { serving, room: Arc::new(Semaphore::new(REFUSED_MAX)) }
+        Self { serving, permits: Arc::new(Semaphore::new(REFUSED_MAX)) }
     }
 
-    /// None where too many are being refused: the connection is closed.
+    /// None if too many are being rejected: the connection is closed.
     pub(crate) fn refuse(
         &self,
         handover: Handover,
         why: Rejection,
     ) -> Option<impl Future<Output = ()> + use<>> {
         let peer = Peer { address: handover.peer, secure: handover.tls.is_some() };
-        tracing::debug!(peer = %peer.address, ?why, "there is no room for an HTTP connection");
-        let room = self.room.clone().try_acquire_owned().ok()?;
+        tracing::debug!(peer = %peer.address, ?why, "an HTTP connection was rejected");
+        let permit = self.permits.clone().try_acquire_owned().ok()?;
         let serving = self.serving.clone();
         Some(async move {
-            let _room = room;
+            let _permit = permit;
             let Ok(io) = handover.into_io() else { return };
             let refused = serve_connection(io, serving, peer, None, std::future::pending());
-            // A client that sends no request gets no answer.
+            // A client without a request gets no response.
             let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refused).await;
         })
     }

@@ -1,8 +1,7 @@
-//! What this machine allows: limits, kernel settings, memory and the clock, read in one place.
+//! Reads what this machine allows: limits, kernel settings, memory and clock.
 //!
-//! Everything is read below a root, `/` in service and a made-up tree in tests; what cannot be read is
-//! `None`, and whoever decides ([`crate::capacity`], [`mod@crate::doctor`]) says nothing about it. Nothing
-//! here decides or changes anything.
+//! All paths are below a root: `/`, or a temporary folder in tests. Unreadable values are `None`; [`crate::capacity`] and
+//! [`mod@crate::doctor`] then report nothing about them. This module decides and changes nothing.
 
 mod cgroup;
 mod clock;
@@ -27,16 +26,16 @@ pub struct Host {
     pub cores: u64,
 }
 
-/// Of a process.
+/// Limits of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenFiles {
     pub soft: Option<u64>,
     pub hard: Option<u64>,
-    /// The process these belong to, if it is not the one that asks.
+    /// The process, if it is not this one.
     pub pid: Option<u32>,
 }
 
-/// Settings below `/proc/sys`, each under its own name.
+/// Settings below `/proc/sys`, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
     pub release: Option<String>,
@@ -48,10 +47,10 @@ pub struct Kernel {
     pub tcp_max_syn_backlog: Option<u64>,
     /// 0 is off.
     pub tcp_syncookies: Option<u64>,
-    /// Pages: no pressure below the first, none given above the third.
+    /// Pages: no pressure below the first, no allocation above the third.
     pub tcp_mem: Option<[u64; 3]>,
     pub ip_local_port_range: Option<(u64, u64)>,
-    /// Present where the module is loaded; of use only if connections are tracked.
+    /// Present if the module is loaded; relevant only if connections are tracked.
     pub nf_conntrack_max: Option<u64>,
     pub nf_conntrack_count: Option<u64>,
 }
@@ -59,22 +58,21 @@ pub struct Kernel {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     pub total_bytes: Option<u64>,
-    /// What can be given to processes without swapping (proc_meminfo(5)).
+    /// Available to processes without swapping (proc_meminfo(5)).
     pub available_bytes: Option<u64>,
-    /// The tightest of the groups that this process is in.
+    /// The tightest cgroup of this process.
     pub cgroup: Option<Cgroup>,
 }
 
 impl Memory {
-    /// What is left for this process: the machine's or its group's, whichever is less.
+    /// Available to this process: the lower of the machine's and its cgroup's.
     pub fn left_bytes(&self) -> Option<u64> {
         let group = self.cgroup.as_ref().map(Cgroup::left_bytes);
         [self.available_bytes, group].into_iter().flatten().min()
     }
 }
 
-/// Connections that a full queue of a listening socket turned away since the start of the machine, of
-/// all programs.
+/// Connections dropped because of a full listen queue since the machine started, for all programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listening {
     pub overflows: u64,
@@ -82,12 +80,12 @@ pub struct Listening {
 }
 
 impl Host {
-    /// This machine and this process.
-    pub fn here() -> Self {
+    /// This machine, as seen by this process.
+    pub fn read() -> Self {
         Self::of(Path::new("/"), None)
     }
 
-    /// As the process `pid` sees it, if one is named.
+    /// As seen by the process `pid`, or by this one.
     pub fn of(root: &Path, pid: Option<u32>) -> Self {
         let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -180,7 +178,7 @@ fn number<T: FromStr>(root: &Path, path: &str) -> Option<T> {
     text(root, path)?.trim().parse().ok()
 }
 
-/// As many as there are at the beginning.
+/// The numbers at the beginning of a file.
 fn numbers(root: &Path, path: &str) -> Vec<u64> {
     let text = text(root, path).unwrap_or_default();
     text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect()
@@ -190,7 +188,7 @@ fn numbers(root: &Path, path: &str) -> Vec<u64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A made-up tree.
+    /// A temporary tree of files.
     pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder");
         for (path, text) in files {
@@ -252,7 +250,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_understood_is_not_known() {
+    fn missing_and_malformed_values_are_none() {
         let root = tree(&[
             ("proc/self/limits", "Max open files"),
             ("proc/sys/fs/nr_open", "many\n"),
@@ -266,8 +264,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn this_machine_is_known() {
-        let host = Host::here();
+    fn this_machine_is_readable() {
+        let host = Host::read();
         assert!(host.open_files.hard.is_some() && host.kernel.nr_open.is_some());
         assert!(host.memory.left_bytes().is_some_and(|bytes| bytes > 0));
     }

@@ -1,17 +1,21 @@
-//! One node: its configuration, its wiring, its tasks and its end.
+//! A node: configuration, assembly, tasks and shutdown.
 //!
 //! ```text
 //!   file < environment < flags ──► config::Config
 //!                                      │
 //!   build::start ──► store ──► auth ──► delivery ──► gateway + api ──► admin
 //!                                      │
-//!   signals ──► drain ──► tasks finish ──► store closes ──► exit code
+//!   signals ──► drain ──► tasks end ──► store closes ──► exit code
 //! ```
 //!
-//! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
-//! [`tasks`], [`mod@run`] and `supervise`; [`data`], [`development`], [`push_key`], [`descriptors`] and [`process`] are what those
-//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows; [`metrics`] lists what others count.
-//! This is the only crate that names implementations.
+//! Modules are layers, from the bottom up:
+//! 1. [`data`], [`process`], [`push_key`]: files and process. [`host`], [`descriptors`], [`capacity`], [`mod@doctor`]: the machine.
+//! 2. [`config`]: validated configuration. [`tasks`] and `supervise`: running tasks and failures.
+//! 3. Components, one module each, from configuration to a handle: `store`, `cluster`, `delivery`, `push`, `gateway`, `api`,
+//!    `handover`, `front`, `admin`, `events`, `otel`, `profiling`, `sqs`, `egress`, [`development`], `reload`, `drain`.
+//! 4. [`build`]: assembles the components. [`mod@run`]: the life of the process.
+//!
+//! [`metrics`] lists metrics for the documentation. This is the only crate that names implementations.
 
 pub mod build;
 pub mod capacity;

@@ -1,10 +1,9 @@
-//! Every metric that only some nodes have or that only shows once it was counted: of the cluster, of a front, of the
-//! intake, of push services, of the event log, of tracing, of profiles that are pushed. docs/metrics.md is written
-//! from them and from what a node alone says.
+//! Metrics that only some nodes have, or that appear only once counted: of cluster, front, intake, push services, event log,
+//! tracing and profiling. docs/metrics.md is generated from these and from the metrics of a single node.
 //!
-//! Nothing here is counted: a node registers its own (`build`).
+//! For documentation only: a node registers its own (`build`).
 
-/// As `/metrics` shows them, each with one of its labels at least; values mean nothing.
+/// In the format of `/metrics`, each with at least one label. Values are meaningless.
 pub fn describe() -> Result<String, std::fmt::Error> {
     let mut registry = noroshi_telemetry::registry();
     noroshi_cluster::metrics::describe(&mut registry);

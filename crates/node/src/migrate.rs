@@ -1,7 +1,7 @@
-//! From one machine to several: the store of a data folder goes into a PostgreSQL database, and with it the secrets
-//! that nodes with a database of their own keep in files and nodes that share one keep there.
+//! Migrates a single node to a cluster: copies the store of a data folder into a PostgreSQL database, and with it the secrets
+//! that a single node keeps in files and a cluster in its database.
 //!
-//! The key that push credentials are sealed by stays where it is: in the operator's file.
+//! The key of push credentials stays in the operator's file.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub enum Error {
     Store(#[from] MigrateError),
 }
 
-/// Copies what is in `folder`, on which no node may run, into the empty database at `url`.
+/// Copies `folder` into the empty database at `url`. No node may run on the folder.
 pub async fn migrate(folder: &Path, url: &str, on: impl FnMut(Progress<'_>)) -> Result<Migrated, Error> {
     let mut secrets = Vec::new();
     for name in [OPERATOR_TOKEN, DEV_KEY, DEV_JWT_SECRET] {

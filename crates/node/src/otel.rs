@@ -9,7 +9,7 @@ use noroshi_telemetry::Registry;
 use crate::config::Config;
 use crate::tasks::Tasks;
 
-/// What is to be run once the registry is complete.
+/// The exporter, which starts once the registry is complete.
 pub(crate) struct Tracing {
     #[cfg(feature = "otel")]
     parts: Option<Parts>,
@@ -24,7 +24,7 @@ struct Parts {
 
 #[cfg(not(feature = "otel"))]
 impl Tracing {
-    /// There is no endpoint in this build: the configuration refuses one.
+    /// The configuration rejects an endpoint in this build.
     pub(crate) fn open(
         _: &Config,
         _: &str,
@@ -60,7 +60,7 @@ impl Tracing {
         let (spans, ended) = Spans::new(sampling, metrics.dropped(Loss::Queue));
         delivery.attach_spans(spans);
         let config = exporter_config(config, endpoint, node)?;
-        tracing::info!(endpoint, sample_per_million, "traces are sent to a collector");
+        tracing::info!(endpoint, sample_per_million, "exporting traces to a collector");
         Ok(Self { parts: Some(Parts { config, metrics, ended }) })
     }
 
@@ -101,7 +101,7 @@ fn exporter_config(
         timeout: *timeout,
         metrics_interval: *metrics_interval,
         drain: *drain,
-        // What an operator says of a node goes before what it says of itself.
+        // The operator's attributes take precedence over the node's own.
         resource: own
             .into_iter()
             .filter(|(key, _)| attributes.iter().all(|(other, _)| other != key))

@@ -1,5 +1,4 @@
-//! What the operating system says of this process, read when somebody looks: memory, descriptors,
-//! threads, CPU time, and which build it is.
+//! Metrics of this process, read on scrape: memory, descriptors, threads, CPU time and build.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,11 +11,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
-/// Registers the figures of the process and of the build.
+/// Registers the metrics.
 pub fn register(registry: &mut Registry) {
     let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
-    registry.register("build_info", "The version that runs; always 1", build);
+    registry.register("build_info", "The running version. Always 1", build);
     let started_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.register_collector(Box::new(Process { started_s }));
 }
@@ -30,7 +29,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// For choices that nobody has to guess.
+/// For choices that need not be unpredictable.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0u8)
 }
@@ -40,7 +39,7 @@ struct Process {
     started_s: f64,
 }
 
-/// What is read from `/proc`; a field that cannot be read is left out.
+/// Values from `/proc`. Unreadable ones are left out.
 #[derive(Debug, Default, PartialEq)]
 struct Figures {
     resident_bytes: Option<u64>,
@@ -56,7 +55,7 @@ impl Collector for Process {
             metric.put(encoder.encode_descriptor(name, help, unit, metric.kind())?)
         };
         if let Some(bytes) = figures.resident_bytes {
-            put("process_resident_memory", "Memory in use", Some(&Unit::Bytes), &ConstGauge::new(bytes))?;
+            put("process_resident_memory", "Resident memory", Some(&Unit::Bytes), &ConstGauge::new(bytes))?;
         }
         if let Some(threads) = figures.threads {
             put("process_threads", "Threads", None, &ConstGauge::new(threads))?;
@@ -68,12 +67,12 @@ impl Collector for Process {
             let help = "CPU time, user and system";
             put("process_cpu", help, Some(&Unit::Seconds), &ConstCounter::new(seconds))?;
         }
-        let help = "When the process started, seconds since 1970";
+        let help = "Start time of the process, in seconds since 1970";
         put("process_start_time", help, Some(&Unit::Seconds), &ConstGauge::new(self.started_s))
     }
 }
 
-/// A metric whose type is not known where it is written.
+/// A metric of any type.
 trait Put {
     fn kind(&self) -> MetricType;
     fn put(&self, encoder: prometheus_client::encoding::MetricEncoder<'_>) -> Result<(), std::fmt::Error>;
@@ -96,7 +95,7 @@ impl Figures {
         Self {
             resident_bytes: field(&status, "VmRSS:").map(|kib| kib * 1_024),
             threads: field(&status, "Threads:"),
-            // One of them is the listing itself.
+            // Without the descriptor of the listing itself.
             descriptors: std::fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|list| (list.count() as u64).saturating_sub(1)),
@@ -110,7 +109,7 @@ fn field(status: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// proc_pid_stat(5): fields 14 and 15, counted behind the name, which may hold anything.
+/// proc_pid_stat(5): fields 14 and 15, counted from the end of the name, which may contain anything.
 fn cpu_s(stat: &str) -> Option<f64> {
     let (_, behind) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = behind.split_ascii_whitespace().collect();
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_there_and_named() {
+    fn values_are_present_and_named() {
         let mut registry = noroshi_telemetry::registry();
         register(&mut registry);
         let text = noroshi_telemetry::encode(&registry).expect("text");

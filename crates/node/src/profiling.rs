@@ -1,4 +1,4 @@
-//! Profiles that are pushed all the time: from configuration to a pusher.
+//! Continuous profiling: creates the pusher from the configuration.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use noroshi_telemetry::Registry;
 use crate::config::Config;
 use crate::egress;
 
-/// None where no server is configured.
+/// None if no server is configured.
 pub(crate) fn pusher(
     config: &Config,
     node: &str,
@@ -23,7 +23,7 @@ pub(crate) fn pusher(
         Label::new("role", &config.node.roles.names().join("+")),
         Label::new("version", env!("CARGO_PKG_VERSION")),
     ];
-    // The way out of all others keeps its guard, so that nobody else can have that server asked.
+    // Its own egress, so that the server is not reachable through the node's restricted egress.
     let allow = noroshi_egress::Config::anywhere().allow;
     let egress = Egress::new(noroshi_egress::Config { allow, ..egress::config(config)? })?;
     Ok(Some(Pusher::new(push, own, profiler, Arc::new(egress), Metrics::new(registry))))

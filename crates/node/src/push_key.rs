@@ -1,5 +1,5 @@
-//! The key that push credentials are encrypted with: 256 bits in a file that an operator keeps, or in one
-//! that a development node makes for itself. Whoever loses it has to add the credentials again.
+//! The key that encrypts push credentials: 256 bits in the operator's file, or in a file that a development node generates.
+//! Without it, the credentials must be added again.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::data::{self, Secrets};
 
 const KEY_BYTES: usize = 32;
 
-/// Longer than any way to write the key; more is another file.
+/// Longer than any form of the key. A larger file is a different one.
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// The key, if there is one: without it credentials can be neither added nor read.
+/// The key, if there is one. Without it, credentials can be neither added nor read.
 pub async fn open(
     key_file: Option<&Path>,
     development: bool,
@@ -27,12 +27,11 @@ pub async fn open(
         return Ok(None);
     }
     let text = secrets.get(data::PUSH_KEY, "").await?;
-    let wrong = || data::Error { path: secrets.folder().join(data::PUSH_KEY), reason: EXPECTED.to_owned() };
-    parse(&text).map(Some).ok_or_else(wrong)
+    let invalid = || data::Error { path: secrets.folder().join(data::PUSH_KEY), reason: EXPECTED.to_owned() };
+    parse(&text).map(Some).ok_or_else(invalid)
 }
 
-const EXPECTED: &str =
-    "it has to hold 32 bytes in base64 or hexadecimal, such as `openssl rand -hex 32` gives";
+const EXPECTED: &str = "must contain 32 bytes in base64 or hexadecimal, as created by `openssl rand -hex 32`";
 
 /// The key in an operator's file.
 pub fn read(path: &Path) -> Result<[u8; KEY_BYTES], data::Error> {
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_key_is_named() {
+    fn errors_name_the_key_file() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("key");
         assert!(read(&path).expect_err("absent").to_string().contains("cannot be read"));

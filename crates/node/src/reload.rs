@@ -1,5 +1,5 @@
-//! Certificates of both addresses, and reading them again when the operator says so (SIGHUP). A certificate
-//! that cannot be used never replaces one that can: the old one stays and the log says why.
+//! Certificates of both addresses, and reloading them on SIGHUP. An invalid certificate never replaces a valid one: the old one
+//! stays, and the log contains the reason.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Server, TlsFiles};
 
-/// What is in use; none where an address speaks plain.
+/// The certificates in use. None for an address without TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificates {
     pub(crate) public: Option<Acceptor>,
@@ -38,19 +38,21 @@ impl Certificates {
         for (address, files, acceptor) in self.files.iter() {
             match acceptor.reload(&files.cert, &files.key) {
                 Ok(()) => {
-                    tracing::info!(address, cert = %files.cert.display(), "the certificate was read again");
+                    tracing::info!(address, cert = %files.cert.display(), "certificate reloaded");
                     delivery.configured(None, ("certificate", "read_again"), Some(address));
                 }
-                Err(error) => tracing::error!(address, %error, "the certificate in use stays"),
+                Err(error) => {
+                    tracing::error!(address, %error, "certificate not reloaded; the current one stays in use")
+                }
             }
         }
         if self.files.is_empty() {
-            tracing::info!("SIGHUP: no certificate to read again");
+            tracing::info!("SIGHUP: no certificate to reload");
         }
     }
 }
 
-/// SIGHUP, caught from the moment this is made: without it the signal ends the process.
+/// Receives SIGHUP from its creation on. Otherwise the signal would end the process.
 pub(crate) struct Hangups(Signal);
 
 impl Hangups {

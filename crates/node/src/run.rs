@@ -1,9 +1,8 @@
-//! The life of a node process: start, wait for a signal or a failure, drain, report how it ended.
+//! Runs a node process: start, wait for a signal or failure, drain, exit code.
 //!
-//! The drain, in order: not ready any more; devices are told to go elsewhere at the configured rate; API
-//! requests in work are answered; what delivery has queued is written; the admin address goes; the store
-//! closes. After the failure of a thread (`supervise`) the node drains for some seconds only, and exits with a code of
-//! its own. A second signal ends the process at once: what was accepted is on disk all the same.
+//! Order of a drain: no longer ready; move devices at the configured rate; complete API requests in progress; write queued
+//! deliveries; close the admin address; close the store. After a thread failure (`supervise`), the drain takes only some seconds
+//! and the node exits with its own code. A second signal ends the process at once; accepted data is on disk.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,23 +18,23 @@ use crate::development::Given;
 use crate::supervise;
 use crate::tasks::Phase;
 
-/// Requests in work get this long once the connections are drained: the longest are batches.
+/// Timeout for requests in progress after device connections are drained. Batches take longest.
 const REQUESTS_DEADLINE: Duration = Duration::from_secs(10);
-/// Push services are told goodbye within this time.
+/// Timeout for closing connections to push services.
 const SERVICES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How a node ended. After the failure of a thread there is no end to speak of: see `supervise::exit`.
+/// How a node ended. After a thread failure the process exits instead: see `supervise::exit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// Drained because it was told to.
+pub enum Exit {
+    /// Drained after a signal.
     Drained,
-    /// A second signal came while it drained.
+    /// A second signal arrived during the drain.
     Forced,
 }
 
-/// Runs a node until it has ended. `started` is called once it takes traffic.
-pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result<Ended, build::Error> {
-    // What the node writes is for its owner alone.
+/// Runs a node until it ends. Calls `started` once it accepts traffic.
+pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result<Exit, build::Error> {
+    // Files of the node are accessible only to their owner.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     noroshi_telemetry::log::init(&config.log.level, config.log.format)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -50,8 +49,8 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
         let mut signals = Signals::listen()?;
         let mut node = tokio::select! {
             node = build::start(config, given) => node?,
-            // Nobody was promised anything yet.
-            () = signals.next() => return Ok(Ended::Drained),
+            // Nothing was accepted yet.
+            () = signals.next() => return Ok(Exit::Drained),
         };
         started(&node);
         let Node { tasks, supervisor, .. } = &mut node;
@@ -70,31 +69,31 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
             }
         };
         let ended = tokio::select! {
-            () = end => Ended::Drained,
-            () = signals.next() => Ended::Forced,
+            () = end => Exit::Drained,
+            () = signals.next() => Exit::Forced,
         };
         if node.supervisor.failure().is_some() {
             data::remove_addresses(&folder);
-            // What failed may hang: nobody waits for its end.
+            // The failed thread may hang, so nothing waits for its end.
             supervise::exit();
         }
-        if ended == Ended::Forced {
+        if ended == Exit::Forced {
             data::remove_addresses(&folder);
         }
         Ok(ended)
     });
-    // A reader of a slow disk must not hold up the exit.
+    // A slow disk read must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// What can be drained, within some seconds: a thread that failed gets nothing more and is not waited for.
+/// Drains within some seconds. The failed thread gets no more work, and nothing waits for it.
 async fn drain_after(node: &mut Node, failure: &Failure) {
     node.gateway.give_up(&failure.thread);
     let limit = supervise::drain_max(&node.config);
     node.config.gateway.drain.deadline = limit;
     if tokio::time::timeout(limit + supervise::REST_MAX, drain(node)).await.is_err() {
-        tracing::warn!("the drain was not over in time");
+        tracing::warn!("the drain did not complete in time");
     }
 }
 
@@ -108,34 +107,34 @@ async fn drain(node: &mut Node) {
     if tokio::time::timeout(REQUESTS_DEADLINE, node.tasks.connections.wait()).await.is_err() {
         tracing::warn!(
             connections = node.tasks.connections.len(),
-            "requests were still in work at the deadline"
+            "requests were still in progress at the deadline"
         );
     }
     let gateway = node.gateway.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || gateway.stop()).await {
-        tracing::error!(%error, "the gateway could not stop");
+        tracing::error!(%error, "the gateway failed to stop");
     }
     node.tasks.end(Phase::AfterConnections).await;
-    // What was under way has been answered, or is left to the next start.
+    // Pushes in progress complete, or continue at the next start.
     node.services.drain(SERVICES_DEADLINE).await;
     node.tasks.end(Phase::Last).await;
     node.store.close().await;
-    // Last: what the others did at their ends was told too.
+    // Last, so that the log includes events of all other components.
     crate::events::end(node.events.take()).await;
     data::remove_addresses(&node.config.server.data);
     tracing::info!("drained");
 }
 
-/// Blocks a thread of its own: the gateway has no runtime.
+/// Blocks its own thread, since the gateway has no runtime.
 async fn drain_gateway(node: &Node) {
     let config::Drain { rate, spread, deadline } = node.config.gateway.drain;
     let order = Order { rate_per_second: rate, spread, deadline: Some(deadline) };
     let gateway = node.gateway.clone();
     node.draining.send_replace(true);
     match tokio::task::spawn_blocking(move || gateway.drain(order)).await {
-        Ok(true) => tracing::info!("every device has gone elsewhere"),
+        Ok(true) => tracing::info!("all devices are moved"),
         Ok(false) => tracing::warn!("some devices were still connected at the deadline"),
-        Err(error) => tracing::error!(%error, "the gateway could not drain"),
+        Err(error) => tracing::error!(%error, "the gateway failed to drain"),
     }
 }
 
@@ -156,16 +155,16 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         };
-        tracing::info!(signal = name, "told to end");
+        tracing::info!(signal = name, "signal received; stopping");
     }
 }
 
-impl Ended {
+impl Exit {
     /// The exit code of the process.
     pub fn exit_code(self) -> u8 {
         match self {
-            Ended::Drained => 0,
-            Ended::Forced => 1,
+            Exit::Drained => 0,
+            Exit::Forced => 1,
         }
     }
 }

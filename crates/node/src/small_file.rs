@@ -1,8 +1,8 @@
-//! Files that hold one secret or a few lines. What is larger is another file, named by mistake: it is not read.
+//! Reads files with one secret or a few lines. Does not read a larger file, which was named by mistake.
 
 use std::path::Path;
 
-/// None where there is more than `bytes_max`; otherwise an operator's words for what is wrong.
+/// None if the file exceeds `bytes_max`. Err: a message for the operator.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, String> {
     let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
     if std::fs::metadata(path).map_err(failed)?.len() > bytes_max {

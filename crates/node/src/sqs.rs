@@ -1,7 +1,7 @@
-//! Amazon SQS, where the build has it: the queue of push batches, and notifications that come by a queue, read,
-//! checked and published as if they had come by `POST /v1/notifications`.
+//! Amazon SQS, if the build includes it: the queue of push batches, and the intake of notifications from a queue, which are
+//! parsed and published like those of `POST /v1/notifications`.
 //!
-//! Without the feature `sqs` a configuration that asks for it was refused before this is reached.
+//! Without the feature `sqs`, the configuration rejects its keys.
 
 #[cfg(feature = "sqs")]
 mod intake;
@@ -15,7 +15,7 @@ use noroshi_telemetry::Registry;
 use crate::config::Config;
 use crate::tasks::Tasks;
 
-/// What is to run.
+/// The intake, which starts with the other tasks.
 pub(crate) struct Parts {
     #[cfg(feature = "sqs")]
     intake: Option<(noroshi_sqs::IntakeConfig, noroshi_sqs::metrics::Metrics)>,
@@ -42,7 +42,7 @@ impl Parts {
         tasks.spawn(crate::tasks::TaskKind::Intake, |end| async move {
             let run = noroshi_sqs::intake::run(config, metrics, accept, end.cancelled_owned());
             if let Err(error) = run.await {
-                tracing::error!(%error, "notifications are not taken from the queue");
+                tracing::error!(%error, "the intake of notifications from the queue stopped");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Which store a node has: SQLite in its data folder, or a PostgreSQL database that it shares.
+//! Opens the store: SQLite in the data folder, or a shared PostgreSQL database.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub enum Error {
 
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// The same, as a front uses it.
+    /// The same store, for a front.
     pub(crate) cells: Arc<dyn Cells>,
-    /// The same, where it is one that nodes share.
+    /// The same store, if nodes share it.
     pub(crate) postgres: Option<Postgres>,
-    /// Of the data folder, where the store does not keep it locked.
+    /// Locks the data folder, if the store does not.
     pub(crate) lock: Option<File>,
 }
 
-/// Locks the data folder too.
+/// Also locks the data folder.
 pub(crate) async fn open(
     config: &Config,
     threads: &Threads,

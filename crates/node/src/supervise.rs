@@ -1,5 +1,5 @@
-//! Ends the node when a thread that it needs panics, ends early or makes no progress (`noroshi_supervision::Kind` says which
-//! threads those are), so that the supervisor of the process (systemd, Kubernetes) starts it again.
+//! Ends the node when a required thread (`noroshi_supervision::Kind`) panics, ends early or stalls, so that the supervisor of
+//! the process (systemd, Kubernetes) restarts it.
 //!
 //! ```text
 //!   Pulse dropped by a panic ──┐
@@ -9,9 +9,9 @@
 //!                                                                 └──► the same exit code, if the drain hangs
 //! ```
 //!
-//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a thread holds while it works. It measures
-//! how long a thread has worked on one thing by the monotonic clock, and counts at most two ticks between two looks. So a
-//! process that was stopped (SIGSTOP, a suspended machine) has not stalled.
+//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a working thread holds. It measures by the
+//! monotonic clock how long a thread has been working without progress, and counts at most two ticks between two checks, so a
+//! stopped process (SIGSTOP, a suspended machine) does not look stalled.
 
 mod metrics;
 mod stall;
@@ -28,23 +28,23 @@ use tokio::sync::watch;
 use self::stall::{Stall, Stalls};
 use crate::config::Config;
 
-/// EX_SOFTWARE of sysexits.h: an internal failure, which a restart mends.
+/// EX_SOFTWARE of sysexits.h: an internal failure, which a restart fixes.
 pub(crate) const EXIT_CODE: u8 = 70;
 
-/// The longest drain of devices after a failure: the node misses messages for some of them meanwhile.
+/// Maximum drain of devices after a failure, during which the node may miss messages for some of them.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Time for everything else after the devices.
+/// Time for the rest of the drain.
 pub(crate) const REST_MAX: Duration = Duration::from_secs(5);
-/// Time for the exit beyond both, and for the log line.
+/// Additional time for the log line and the exit.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// How long a drain after a failure may take with the devices.
+/// Maximum drain of devices after a failure, within the configured deadline.
 pub(crate) fn drain_max(config: &Config) -> Duration {
     config.gateway.drain.deadline.min(DRAIN_MAX)
 }
 
-/// How often the runtime shows that it runs tasks and timers.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often the runtime reports that it runs tasks and timers.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The running watchdog.
 pub(crate) struct Supervisor {
@@ -52,30 +52,30 @@ pub(crate) struct Supervisor {
     threads: Threads,
 }
 
-/// What the watchdog is told at its start.
+/// Configuration of the watchdog.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Zero: stalls are not looked for.
+    /// Zero: stalls are not detected.
     pub(crate) stall: Duration,
-    /// How long a drain after a failure may take with the devices.
+    /// Maximum drain of devices after a failure, within the configured deadline.
     pub(crate) drain: Duration,
 }
 
 impl Supervisor {
-    /// Registers metrics and counts panics from now on.
+    /// Registers metrics and starts counting panics.
     pub(crate) fn register(threads: &Threads, registry: &mut Registry) {
         noroshi_supervision::panics::count();
         metrics::register(threads, registry);
     }
 
-    /// Starts the watchdog. Must be called inside the runtime that is watched.
+    /// Starts the watchdog. Must be called inside the runtime to watch.
     pub(crate) fn start(threads: Threads, limits: Limits) -> io::Result<Self> {
         let (fail, failed) = watch::channel(false);
         let pulse = threads.register(Kind::Runtime, "runtime");
         tokio::spawn(async move {
             loop {
                 pulse.working();
-                tokio::time::sleep(BEAT).await;
+                tokio::time::sleep(HEARTBEAT).await;
             }
         });
         let watchdog = Watchdog { threads: threads.clone(), limits, runtime: Handle::current(), fail };
@@ -83,13 +83,13 @@ impl Supervisor {
         Ok(Self { failed, threads })
     }
 
-    /// Resolves once a thread has failed and the log says so. Cancel-safe.
+    /// Resolves once a thread has failed and the failure is logged. Cancel-safe.
     pub(crate) async fn failed(&self) {
         if self.failed.clone().wait_for(|failed| *failed).await.is_err() {
-            // The watchdog itself panicked: nothing would find a stall any more.
+            // The watchdog itself panicked, so no stall would be detected any longer.
             let (kind, what) = (Kind::Other, What::Panicked);
             let (thread, reason) = ("watchdog".to_owned(), what.to_string());
-            tell(kind, &thread, &reason);
+            log_failure(kind, &thread, &reason);
             self.threads.fail(Failure { kind, thread, what });
         }
     }
@@ -98,12 +98,12 @@ impl Supervisor {
         self.threads.failure()
     }
 
-    /// A drain begins: threads may end.
+    /// A drain starts, so threads may end.
     pub(crate) fn expect_ends(&self) {
         self.threads.expect_ends();
     }
 
-    /// A background task failed, as its `JoinHandle` told.
+    /// A background task failed.
     pub(crate) fn task_failed(&self, task: &str) {
         let thread = format!("task-{task}");
         self.threads.fail(Failure { kind: Kind::Task, thread, what: What::Panicked });
@@ -120,7 +120,7 @@ struct Watchdog {
 impl Watchdog {
     fn run(self) {
         self.threads.wake_me();
-        // Ten looks within the time that makes a stall, and at least one a second.
+        // Ten checks within the stall timeout, and at least one a second.
         let tick = match self.limits.stall {
             Duration::ZERO => Duration::from_secs(1),
             stall => (stall / 10).clamp(Duration::from_millis(100), Duration::from_secs(1)),
@@ -131,12 +131,12 @@ impl Watchdog {
         while self.threads.failure().is_none() {
             std::thread::park_timeout(tick);
             #[cfg(debug_assertions)]
-            faults.look(&self.runtime);
+            faults.check(&self.runtime);
             let elapsed = last.elapsed().min(tick * 2);
             last = Instant::now();
             let mut samples = self.threads.sample();
             samples.extend(workers(&self.runtime));
-            for stall in stalls.look(&samples, elapsed) {
+            for stall in stalls.check(&samples, elapsed) {
                 self.note(&stall);
             }
             for (name, busy) in stalls.busy() {
@@ -154,22 +154,22 @@ impl Watchdog {
                 thread = name,
                 kind,
                 seconds,
-                "a thread makes no progress; the node goes on without it"
+                "a thread makes no progress; the node continues without it"
             );
         }
     }
 
-    /// Logs the failure, lets the node drain, and ends the process if the drain does not.
+    /// Logs the failure, lets the node drain, and ends the process if the drain hangs.
     fn end(&self) {
         let Some(failure) = self.threads.failure().cloned() else { return };
-        // Standard error may be what hangs: the end waits for it no longer than `SLACK`.
+        // Writing to standard error may hang: waits at most `SLACK`.
         let (logged, is_logged) = mpsc::sync_channel(1);
         let log = move || {
-            tell(failure.kind, &failure.thread, &failure.what.to_string());
+            log_failure(failure.kind, &failure.thread, &failure.what.to_string());
             let _ = logged.try_send(());
         };
         if std::thread::Builder::new().name("watchdog-log".to_owned()).spawn(log).is_ok() {
-            // The end begins, logged or not.
+            // The drain starts, whether logged or not.
             let _ = is_logged.recv_timeout(SLACK);
         }
         self.fail.send_replace(true);
@@ -178,18 +178,18 @@ impl Watchdog {
     }
 }
 
-fn tell(kind: Kind, thread: &str, reason: &str) {
+fn log_failure(kind: Kind, thread: &str, reason: &str) {
     let (kind, exit_code) = (kind.name(), EXIT_CODE);
     tracing::error!(thread, kind, reason, exit_code, "a thread failed; the node drains and exits");
 }
 
-/// Ends the process at once, without destructors: what hangs would hang those too. What was accepted is on disk.
-#[allow(clippy::exit)] // A thread that cannot be ended leaves no other way.
+/// Ends the process at once, without destructors, which could hang as well. Accepted data is on disk.
+#[allow(clippy::exit)] // A hanging thread leaves no other way.
 pub(crate) fn exit() -> ! {
     std::process::exit(i32::from(EXIT_CODE))
 }
 
-/// The runtime's own threads. The runtime counts how often each parked and how long each was busy.
+/// Progress of the runtime's threads: the runtime counts how often each parked and how long each was busy.
 fn workers(runtime: &Handle) -> Vec<Sample> {
     let metrics = runtime.metrics();
     let sample = |worker| {
@@ -198,7 +198,7 @@ fn workers(runtime: &Handle) -> Vec<Sample> {
         Sample {
             kind: Kind::Runtime,
             name: format!("noroshi-worker-{worker}"),
-            // Neither ever shrinks, so the sum changes if one of them does.
+            // Neither decreases, so the sum changes if either does.
             count: parks.wrapping_add(u64::try_from(busy_ms).unwrap_or(u64::MAX)),
             // Tokio: an even count is an active worker.
             is_working: parks.is_multiple_of(2),
@@ -220,8 +220,8 @@ mod faults {
     }
 
     impl Faults {
-        /// Arms what the file asks for now, once for each change.
-        pub(super) fn look(&mut self, runtime: &Handle) {
+        /// Arms the fault in the file, once for each change.
+        pub(super) fn check(&mut self, runtime: &Handle) {
             let Some(text) = fault::file().and_then(|file| std::fs::read_to_string(file).ok()) else {
                 return;
             };

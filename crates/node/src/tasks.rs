@@ -1,8 +1,8 @@
-//! Every background task of a node, by kind. What happens when one fails and when it ends in a drain is
-//! written down here, once, and nowhere else.
+//! All background tasks of a node, by kind. The only place that defines what happens when a task fails, and when it ends during
+//! a drain.
 //!
-//! Invariant: a task that is not in [`TaskKind`] does not exist. Connections handed to the API are
-//! counted apart ([`Tasks::connections`]): there are many, and a failure of one is its own affair.
+//! Invariant: every task has a [`TaskKind`]. Connections of the API are tracked separately ([`Tasks::connections`]): there are
+//! many, and a failure affects only one.
 
 use std::collections::HashMap;
 
@@ -13,23 +13,23 @@ use tokio_util::task::TaskTracker;
 /// The kinds of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskKind {
-    /// Confirmations and clean-up (`delivery`).
+    /// Acknowledgements and clean-up (`delivery`).
     Delivery,
     /// JWK sets of apps (`auth`).
     Auth,
     /// Accepts connections to the admin address.
     Admin,
-    /// Reads certificates again on SIGHUP.
+    /// Reloads certificates on SIGHUP.
     Reload,
     /// Keeps gauges current.
     Gauges,
-    /// Tells the other nodes how this one is.
+    /// Publishes the state of this node to the others.
     Nodes,
     /// The lease, the directory and the bus.
     Cluster,
-    /// Hands on to cells.
+    /// Forwards to cells.
     Front,
-    /// Takes notifications from a queue.
+    /// Reads notifications from a queue.
     Intake,
     /// Sends traces and metrics to a collector.
     Tracing,
@@ -40,22 +40,21 @@ pub enum TaskKind {
 /// When in a drain a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// At once: nothing waits for it.
+    /// At once.
     First,
-    /// After the connections are gone: they still make work for it.
+    /// After all connections closed, since they still create work for it.
     AfterConnections,
-    /// When all else is done: it says how the drain goes.
+    /// At the end, since it reports the progress of the drain.
     Last,
 }
 
 /// What the node does when a task panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
-    /// The node cannot keep its promises without it: it drains and exits with a failure, and whoever
-    /// supervises it starts it anew.
+    /// The node cannot work without it: it drains and exits with a failure code, and its supervisor restarts it.
     Drain,
-    /// The node goes on; the log says what is missing.
-    GoOn,
+    /// The node continues without it, and logs that.
+    Continue,
 }
 
 impl TaskKind {
@@ -78,9 +77,9 @@ impl TaskKind {
     pub fn on_drain(self) -> Phase {
         match self {
             TaskKind::Auth | TaskKind::Reload | TaskKind::Intake | TaskKind::Profiling => Phase::First,
-            // What delivery still has to hand over goes by the cluster: it ends behind it.
+            // The cluster ends later, since it carries the remaining deliveries.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
-            // They show how the drain goes.
+            // They report the progress of the drain.
             TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster | TaskKind::Tracing => {
                 Phase::Last
             }
@@ -89,7 +88,7 @@ impl TaskKind {
 
     pub fn on_failure(self) -> OnFailure {
         match self {
-            // Without the admin address the node would be taken for dead anyway.
+            // Without the admin address, health checks would fail anyway.
             TaskKind::Delivery
             | TaskKind::Auth
             | TaskKind::Admin
@@ -100,12 +99,12 @@ impl TaskKind {
             | TaskKind::Gauges
             | TaskKind::Nodes
             | TaskKind::Tracing
-            | TaskKind::Profiling => OnFailure::GoOn,
+            | TaskKind::Profiling => OnFailure::Continue,
         }
     }
 }
 
-/// All that runs.
+/// The running tasks.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<()>,
@@ -118,7 +117,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Starts a task; it is given the signal of its phase and ends soon after.
+    /// Starts a task. It receives the token of its phase, and ends soon after its cancellation.
     pub fn spawn<F>(&mut self, kind: TaskKind, work: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -130,7 +129,7 @@ impl Tasks {
         self.kinds.insert(task.id(), kind);
     }
 
-    /// Told to every connection of the API: finish the request at hand, then close.
+    /// Cancelled when connections of the API must complete their current request and close.
     pub fn connections_end(&self) -> &CancellationToken {
         &self.first
     }
@@ -143,27 +142,27 @@ impl Tasks {
         }
     }
 
-    /// Resolves when a task has failed without which the node cannot go on. Cancel-safe.
+    /// Resolves when a task fails that the node cannot work without. Cancel-safe.
     pub async fn failed(&mut self) -> TaskKind {
         loop {
             match self.running.join_next_with_id().await {
                 Some(Err(error)) => {
                     let kind = self.kinds.remove(&error.id());
-                    // The supervisor says which one ends the node.
+                    // The supervisor reports the failure that ends the node.
                     if let Some(kind) = kind.filter(|kind| kind.on_failure() == OnFailure::Drain) {
                         return kind;
                     }
                     let name = kind.map_or("unknown", TaskKind::name);
-                    tracing::error!(task = name, %error, "a task failed; the node goes on without it");
+                    tracing::error!(task = name, %error, "a task failed; the node continues without it");
                 }
                 Some(Ok((id, ()))) => drop(self.kinds.remove(&id)),
-                // Nothing is left that could fail.
+                // No task is left.
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// Begins a phase and waits for every task that ends in it.
+    /// Starts a phase and waits for all tasks that end in it.
     pub async fn end(&mut self, phase: Phase) {
         self.phase(phase).cancel();
         let ends = |kinds: &HashMap<Id, TaskKind>| kinds.values().any(|kind| kind.on_drain() == phase);
@@ -181,7 +180,7 @@ impl Tasks {
     }
 }
 
-/// Tests may ask for `panic task-delivery`: in debug builds only.
+/// Lets tests inject `panic task-delivery`, in debug builds only.
 #[cfg(debug_assertions)]
 async fn with_faults(kind: TaskKind, work: impl Future<Output = ()>) {
     let place = format!("task-{}", kind.name());
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_end_their_own_tasks_only() {
+    fn phases_end_only_their_own_tasks() {
         runtime().block_on(async {
             let mut tasks = Tasks::default();
             for kind in [TaskKind::Auth, TaskKind::Delivery, TaskKind::Admin] {
@@ -222,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_task_is_told_by_its_kind() {
+    fn a_failed_task_is_reported_by_kind() {
         runtime().block_on(async {
             let mut tasks = Tasks::default();
-            tasks.spawn(TaskKind::Reload, |_| async { panic!("the node goes on without") });
-            tasks.spawn(TaskKind::Delivery, |_| async { panic!("the node cannot go on") });
+            tasks.spawn(TaskKind::Reload, |_| async { panic!("the node continues without it") });
+            tasks.spawn(TaskKind::Delivery, |_| async { panic!("the node cannot work without it") });
             assert_eq!(tasks.failed().await, TaskKind::Delivery);
         });
     }

@@ -1,4 +1,4 @@
-//! XMPP as the configuration says: where it listens, and what its conversations are told.
+//! XMPP: listeners and protocol settings from the configuration.
 
 use noroshi_gateway::xmpp::Config as XmppConfig;
 use noroshi_gateway::{Listener, Speaks};
@@ -18,16 +18,16 @@ pub(crate) fn listeners(config: &Config, certificates: &Certificates) -> impl It
 
 pub(crate) fn config(config: &Config, certificates: &Certificates) -> XmppConfig {
     let given = &config.xmpp;
-    // Accounts are for suites: without one, or the switch for them, none of this is offered.
+    // Accounts are only for conformance suites.
     let accounts = config.server.conformance;
     let mut protocol = xmpp::Config::new(&given.domain);
-    // RFC 6120 §13.12: no less than that.
+    // RFC 6120 §13.12: the minimum.
     let element_bytes_max = config.limits.client_message_bytes.max(10_000);
     (protocol.xml.element_bytes_max, protocol.early_bytes_max) = (element_bytes_max, element_bytes_max);
     protocol.unacked_bytes_max = config.gateway.send_queue_soft_bytes;
     let patience_ms = config.gateway.ping_timeout.as_millis();
     protocol.unacked_patience_ms = u32::try_from(patience_ms).unwrap_or(u32::MAX);
-    // An hour at most.
+    // At most an hour.
     protocol.resume_max_s = u32::try_from(given.resume.as_secs()).unwrap_or(u32::MAX);
     protocol.allow_plaintext = given.plaintext;
     (protocol.scram, protocol.registration) = (accounts, accounts);

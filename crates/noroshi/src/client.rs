@@ -1,5 +1,4 @@
-//! The HTTP side of every command: one connection pool, a time limit on each call, and problem answers
-//! (RFC 9457) turned into one line.
+//! The HTTP client of all commands: one connection pool, a timeout for each call, and problem responses (RFC 9457) as one line.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,20 +24,20 @@ use noroshi_node::development::KEY_VARIABLE;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A batch of 10,000 notifications on a slow disk takes seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer of 10,000 results is a few MiB.
+/// A response with 10,000 results has a few MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Entries the server gives at once.
+/// Maximum entries of a page.
 const PAGE_MAX: usize = 1_000;
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const DEFAULT_ADMIN: &str = "http://127.0.0.1:9090";
 
-/// Where the server is and who asks; the same for every command.
+/// Address and credential of the server, the same for all commands.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Connect {
-    /// Base URL of the server [default: the node running on the data folder, else http://127.0.0.1:8080]
+    /// Base URL of the server [default: the node running on the data folder, or http://127.0.0.1:8080]
     #[arg(long, global = true, env = "NOROSHI_URL", value_name = "URL", help_heading = "Server")]
     pub(crate) server: Option<String>,
-    /// API key [default: NOROSHI_DEV_KEY, else dev.key in the data folder]
+    /// API key [default: NOROSHI_DEV_KEY, or dev.key in the data folder]
     #[arg(
         long,
         global = true,
@@ -48,7 +47,7 @@ pub(crate) struct Connect {
         help_heading = "Server"
     )]
     pub(crate) key: Option<Secret>,
-    /// Data folder of a node on this machine: its key and addresses are found there
+    /// Data folder of a node on this machine, with its key and addresses
     #[arg(
         long,
         global = true,
@@ -58,7 +57,7 @@ pub(crate) struct Connect {
         help_heading = "Server"
     )]
     pub(crate) data_dir: PathBuf,
-    /// Trust the certificates in this PEM file too
+    /// Also trust the certificates in this PEM file
     #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
     pub(crate) ca_file: Option<PathBuf>,
 }
@@ -66,10 +65,10 @@ pub(crate) struct Connect {
 /// For the admin address.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ConnectAdmin {
-    /// Base URL of the admin address [default: the node running on the data folder, else http://127.0.0.1:9090]
+    /// Base URL of the admin address [default: the node running on the data folder, or http://127.0.0.1:9090]
     #[arg(long, global = true, env = "NOROSHI_ADMIN_URL", value_name = "URL", help_heading = "Server")]
     pub(crate) admin_url: Option<String>,
-    /// Operator's token [default: operator.token in the data folder]
+    /// Operator token [default: operator.token in the data folder]
     #[arg(
         long,
         global = true,
@@ -79,7 +78,7 @@ pub(crate) struct ConnectAdmin {
         help_heading = "Server"
     )]
     pub(crate) operator_token: Option<Secret>,
-    /// Data folder of a node on this machine: its token and addresses are found there
+    /// Data folder of a node on this machine, with its token and addresses
     #[arg(
         long,
         global = true,
@@ -89,7 +88,7 @@ pub(crate) struct ConnectAdmin {
         help_heading = "Server"
     )]
     pub(crate) data_dir: PathBuf,
-    /// Trust the certificates in this PEM file too
+    /// Also trust the certificates in this PEM file
     #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
     pub(crate) ca_file: Option<PathBuf>,
 }
@@ -99,16 +98,16 @@ pub(crate) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// Without a trailing slash.
     base: String,
-    /// None for what anybody may ask.
+    /// None for anonymous requests.
     bearer: Option<HeaderValue>,
 }
 
 impl Connect {
-    /// As a provider.
+    /// A client with an API key.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let key = match &self.key {
             Some(key) => key.clone(),
-            // Whoever starts a node with this in the environment often works in the same shell.
+            // The shell that started a node with this variable is often the one that runs commands.
             None => match std::env::var(KEY_VARIABLE).ok().and_then(|key| key.parse().ok()) {
                 Some(key) => key,
                 None => folder::key(&self.data_dir)?,
@@ -117,7 +116,7 @@ impl Connect {
         self.client_with(&key)
     }
 
-    /// As whoever has this credential.
+    /// A client with this credential.
     pub(crate) fn client_with(&self, bearer: &Secret) -> Result<Client, Failure> {
         let running = || folder::addresses(&self.data_dir).map(|addresses| addresses.http);
         let base = self.server.clone().or_else(running).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
@@ -142,7 +141,7 @@ impl Client {
         Ok(Self { bearer: Some(credential(bearer.expose())?), ..Self::anonymous(base, ca_file)? })
     }
 
-    /// Asks without saying who it is.
+    /// A client without a credential.
     pub(crate) fn anonymous(base: String, ca_file: Option<&Path>) -> Result<Self, Failure> {
         let wrong = || Failure::Usage(format!("{base:?} is not a URL such as http://127.0.0.1:8080"));
         let url = url::Url::parse(&base).map_err(|_| wrong())?;
@@ -165,7 +164,7 @@ impl Client {
     /// The same server with another credential.
     pub(crate) fn with_bearer(&self, bearer: &str) -> Result<Self, Failure> {
         let bearer = credential(bearer)
-            .map_err(|_| Failure::failed("the server gave a token that is not printable ASCII"))?;
+            .map_err(|_| Failure::failed("the server returned a token that is not printable ASCII"))?;
         Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer: Some(bearer) })
     }
 
@@ -197,11 +196,11 @@ impl Client {
         match text.is_empty() {
             true => Ok(Value::Null),
             false => serde_json::from_str(&text)
-                .map_err(|error| Failure::failed(format!("the server's answer is not JSON: {error}"))),
+                .map_err(|error| Failure::failed(format!("the server's response is not JSON: {error}"))),
         }
     }
 
-    /// A call with any body, answered with its text if the status is a success.
+    /// Sends any body. Returns the text of a successful response.
     pub(crate) async fn text(
         &self,
         method: Method,
@@ -219,7 +218,7 @@ impl Client {
             let name =
                 http::HeaderName::try_from(*name).map_err(|error| Failure::failed(error.to_string()))?;
             let value = HeaderValue::try_from(*value)
-                .map_err(|_| Failure::Usage(format!("the value of {name} is not printable ASCII")))?;
+                .map_err(|_| Failure::Usage(format!("the value of {name} must be printable ASCII")))?;
             request.headers_mut().insert(name, value);
         }
         let answer = async {
@@ -231,11 +230,11 @@ impl Client {
         };
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(result) => result,
-            Err(_) => Err(self.unreachable("no answer in time")),
+            Err(_) => Err(self.unreachable("timeout")),
         }
     }
 
-    /// What is no text; the server may work on it for `work`.
+    /// Downloads binary data. The server may take `work` before it responds.
     pub(crate) async fn download(&self, path: &str, work: Duration) -> Result<Bytes, Failure> {
         let request = self.request(Method::GET, path)?;
         let answer = async {
@@ -247,11 +246,11 @@ impl Client {
         };
         match tokio::time::timeout(ANSWER_TIMEOUT + work, answer).await {
             Ok(result) => result,
-            Err(_) => Err(self.unreachable("no answer in time")),
+            Err(_) => Err(self.unreachable("timeout")),
         }
     }
 
-    /// A request with the credential set, if there is one, and an empty body.
+    /// A request with the credential, if there is one, and an empty body.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(bearer) = &self.bearer {
@@ -271,48 +270,48 @@ impl Client {
 
 fn credential(secret: &str) -> Result<HeaderValue, Failure> {
     let mut bearer = HeaderValue::try_from(format!("Bearer {secret}"))
-        .map_err(|_| Failure::Usage("a credential is printable ASCII".to_owned()))?;
+        .map_err(|_| Failure::Usage("a credential must be printable ASCII".to_owned()))?;
     bearer.set_sensitive(true);
     Ok(bearer)
 }
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Part {
-    /// At most this many
+    /// Maximum number of entries
     #[arg(long, default_value_t = 100, value_parser = at_least_one)]
     limit: usize,
-    /// Go on after this one, as the last list said
+    /// Continue after this position, as printed by the previous list
     #[arg(long, value_name = "NEXT", allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "a number from 1".to_owned())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be a number of at least 1".to_owned())
 }
 
-/// The part that was asked for.
+/// A part of a list.
 pub(crate) struct Listed {
     pub(crate) entries: Vec<Value>,
-    /// What `--after` takes to go on; none at the end of the list.
+    /// The value of `--after` for the next part. None at the end of the list.
     pub(crate) next: Option<String>,
 }
 
 impl Listed {
-    /// For scripts, in the form of the API's own lists.
+    /// In the format of the API's lists, for scripts.
     pub(crate) fn json(self, name: &str) -> Value {
         json!({name: self.entries, "next": self.next})
     }
 
-    /// For people: a remark on standard error if there are more.
-    pub(crate) fn remark(&self) {
+    /// Prints to standard error how to list more, for people.
+    pub(crate) fn print_next(&self) {
         if let Some(next) = &self.next {
             eprintln!("more: --after {}", output::quoted(&output::clean(next)));
         }
     }
 }
 
-/// However many pages it takes. `name` is the field that holds a page.
+/// Reads as many pages as needed. `name`: the field with the entries.
 pub(crate) async fn pages(
     client: &Client,
     path: &str,
@@ -322,7 +321,7 @@ pub(crate) async fn pages(
 ) -> Result<Listed, Failure> {
     let Part { limit, after: mut next } = part;
     let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
-    // An empty `after` is the beginning.
+    // An empty `after` is the first page.
     let query = |size: usize, after: &str| format!("{path}?limit={size}{filter}&after={}", escape(after));
     let page = |answer: &Value| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let mut entries: Vec<Value> = Vec::new();
@@ -335,7 +334,7 @@ pub(crate) async fn pages(
             break;
         }
     }
-    // A page that is full has a next one even where nothing follows: only asking tells.
+    // A full last page also has a `next`: only reading it shows that nothing follows.
     if let Some(position) = &next {
         let rest = client.get(&query(1, position)).await?;
         next = next.filter(|_| !page(&rest).is_empty());
@@ -360,16 +359,16 @@ pub(crate) fn escape(text: &str) -> String {
 
 async fn read_bytes(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| Failure::failed(format!("the answer broke off: {error}")))?;
+    let body = body.map_err(|error| Failure::failed(format!("the response ended early: {error}")))?;
     Ok(body.to_bytes())
 }
 
 pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure> {
     String::from_utf8(read_bytes(response).await?.into())
-        .map_err(|_| Failure::failed("the server's answer is not UTF-8"))
+        .map_err(|_| Failure::failed("the server's response is not UTF-8"))
 }
 
-/// What is told by an answer that is no success.
+/// The failure in an unsuccessful response.
 pub(crate) async fn refusal(response: Response<Incoming>) -> Failure {
     let (status, retry_after) = (response.status(), retry_after(response.headers()));
     match read(response).await {
@@ -378,17 +377,18 @@ pub(crate) async fn refusal(response: Response<Incoming>) -> Failure {
     }
 }
 
-/// RFC 9110 §10.2.3; of its two forms the one in seconds, which is the server's own.
+/// RFC 9110 §10.2.3, only in seconds, as the server sends it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// What a refusal says, in one line.
+/// The message of an error response, in one line.
 fn problem(status: StatusCode, retry_after: Option<Duration>, text: &str) -> Failure {
     let body: Value = serde_json::from_str(text).unwrap_or_default();
     let field = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-    let detail =
-        field("detail").or_else(|| field("title")).unwrap_or_else(|| format!("the server answered {status}"));
+    let detail = field("detail")
+        .or_else(|| field("title"))
+        .unwrap_or_else(|| format!("the server responded {status}"));
     let detail = field("field").map(|name| format!("{name}: {detail}")).unwrap_or(detail);
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(format!("refused: {detail}")),
@@ -412,10 +412,10 @@ fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
     Ok(rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
-/// What happened, and what to do where the words of the TLS library do not say it.
+/// The cause, and advice if the TLS library's message has none.
 fn cause(error: &dyn std::error::Error) -> String {
     let cause = root_cause(error);
-    // The type of this error is not the library's to name: it stands in the text alone.
+    // The library does not export the type of this error, so only its text identifies it.
     if cause.contains("CaUsedAsEndEntity") {
         return "the server's certificate is a CA's (CA:TRUE), which no server may show: make one with \
                 basicConstraints CA:FALSE, or let the CA sign one for the server"
@@ -423,13 +423,13 @@ fn cause(error: &dyn std::error::Error) -> String {
     }
     match cause.contains("UnknownIssuer") {
         true => format!(
-            "{cause}: nobody trusted here signed it; give --ca-file with the CA's certificate, or its own"
+            "{cause}: no trusted authority signed it; pass --ca-file with the CA's certificate or the server's own"
         ),
         false => cause,
     }
 }
 
-/// The innermost error says what happened; those around it only where.
+/// The innermost error is the cause; the outer ones only add context.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

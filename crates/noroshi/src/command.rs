@@ -1,5 +1,5 @@
-//! The commands, one file each. A command is its arguments with a `run` that answers an exit code or a
-//! [`Failure`]; those that talk to a server run on a small runtime of their own.
+//! The commands, one file each. A command has arguments and a method `run` that returns an exit code or a [`Failure`]. Commands
+//! that use a server run on their own small runtime.
 
 mod apps;
 mod bench;
@@ -41,51 +41,51 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     /// Run a node
     Serve(Box<serve::Arguments>),
-    /// Send a notification, or a file of them
+    /// Send a notification, or many from a file
     Send(Box<send::Arguments>),
     /// Receive notifications as a device and print them
     Listen(Box<listen::Arguments>),
-    /// Look at devices, register, revoke and delete them
+    /// List, register, revoke and delete devices
     Devices(devices::Arguments),
-    /// Look at topics and their retained messages
+    /// List topics and their retained messages
     Topics(topics::Arguments),
     /// Manage apps (tenants) through the admin address
     Apps(apps::Arguments),
     /// Manage API keys through the admin address
     Keys(keys::Arguments),
-    /// Who is connected now
+    /// Show who is online
     Presence(presence::Arguments),
-    /// Give apps credentials of push services, try them, see which tokens they declared void
+    /// Manage and test credentials of push services, and list invalidated push tokens
     Push(Box<push::Arguments>),
-    /// One message for many: make, start, watch, pause and end campaigns
+    /// Create, start, watch, pause and end campaigns: one message to many devices
     Campaign(Box<campaign::Arguments>),
-    /// Which users see which variant: make experiments, watch, kill and archive them
+    /// Create, show, stop and archive experiments: which users get which variant
     Experiment(Box<experiment::Arguments>),
-    /// Maintenance notices: windows in which something will not work
+    /// Manage maintenance notices
     Notice(Box<notice::Arguments>),
-    /// Move devices away from a running node, watch it, or let them in again
+    /// Move devices from a running node to other nodes, watch the progress, or cancel
     Drain(drain::Arguments),
-    /// The nodes of the cluster: leases, connections, rates, drains
+    /// List the nodes of the cluster: leases, connections, rates, drains
     Nodes(nodes::Arguments),
-    /// The cells behind a front: who lives where, newcomers, moving
+    /// Manage the cells of a front: location of users and devices, weights, moves
     Cells(cells::Arguments),
-    /// Where a running node spends its CPU time or its memory: a flame graph, or a file for pprof
+    /// Profile CPU time or memory of a running node: a flame graph, or a file for pprof
     Profile(profile::Arguments),
-    /// What became of a notification, on one device too
+    /// Explain the delivery of a notification, or why a device received it or not
     Explain(explain::Arguments),
-    /// Bring in devices from a file
+    /// Import devices from a file
     Import(import::Arguments),
     /// Copy a stopped node's data folder into a PostgreSQL database that several nodes share
     Migrate(migrate::Arguments),
     /// Check or print the configuration
     Config(config::Arguments),
-    /// Check this machine: what it needs for a number of devices, and what to change
+    /// Check whether this machine can hold a number of devices, and what to change
     Doctor(Box<doctor::Arguments>),
-    /// Run APNs, FCM and a Web Push service on this machine, to try push without accounts
+    /// Run local APNs, FCM and Web Push services, to try push without accounts
     DevPush(Box<dev_push::Arguments>),
-    /// Measure a server
+    /// Benchmark a server
     Bench(Box<bench::Arguments>),
-    /// How many nodes and cells a number of devices needs, and how long things take there: a model, no measurement
+    /// Model how many nodes and cells a number of devices needs, and how long operations take
     Sim(Box<sim::Arguments>),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
@@ -123,16 +123,17 @@ impl Command {
     }
 }
 
-/// As in the configuration: a number without a unit is none.
+/// A duration with a unit, as in the configuration.
 fn duration(text: &str) -> Result<Duration, Invalid> {
     match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Err(Invalid::new(format!("a duration has a unit (ms, s, m, h, d), such as \"{text}s\""))),
+        true => Err(Invalid::new(format!("a duration needs a unit (ms, s, m, h, d), such as \"{text}s\""))),
         false => parse_duration(text),
     }
 }
 
 fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::failed(format!("failed to create the runtime: {error}")))?;
     runtime.block_on(work)
 }

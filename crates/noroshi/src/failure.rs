@@ -1,11 +1,11 @@
-//! Why a command failed, by what the caller can do about it, and the exit code that says so.
+//! Failures of commands, by what the caller can do about them, and their exit codes.
 
 use std::fmt;
 use std::time::Duration;
 
 use noroshi_node::config::Problems;
 
-/// Shown by `--help`: scripts rely on it.
+/// Shown by `--help`. Scripts rely on these codes.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0   done
@@ -18,27 +18,27 @@ Exit codes:
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong arguments that only show together.
+    /// An invalid combination of arguments.
     Usage(String),
     Configuration(Problems),
-    /// No answer from the server.
+    /// No response from the server.
     Unreachable {
         server: String,
         cause: String,
     },
     /// 401 and 403, or a close reason of that kind.
     Refused(String),
-    /// The server answered with a problem (RFC 9457).
+    /// The server responded with a problem (RFC 9457).
     Answered {
         status: u16,
         code: String,
         detail: String,
-        /// Not to be asked again before.
+        /// The earliest time to retry.
         retry_after: Option<Duration>,
     },
-    /// Nobody reads any more (`| head`): nothing is said about it.
+    /// The reader of the output is gone (`| head`). Not reported.
     OutputGone,
-    /// Everything else, in words for the person at the terminal.
+    /// Any other failure, as a message for the user.
     Failed(String),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(text) | Failure::Refused(text) | Failure::Failed(text) => f.write_str(text),
-            Failure::OutputGone => f.write_str("nobody reads the output"),
+            Failure::OutputGone => f.write_str("the reader of the output is gone"),
             Failure::Configuration(problems) => problems.fmt(f),
             Failure::Unreachable { server, cause } => write!(f, "{server} cannot be reached: {cause}"),
             Failure::Answered { status, code, detail, .. } => write!(f, "{detail} ({code}, {status})"),

@@ -1,5 +1,5 @@
-//! What the command line finds in a node's data folder on the same machine: where the node listens and
-//! the secrets it generated, so that a developer types neither.
+//! Reads addresses and generated secrets from the data folder of a node on the same machine, so that a developer need not type
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use noroshi_node::data;
 
 use crate::failure::Failure;
 
-/// A credential. It is shown nowhere.
+/// A credential. Never shown.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -33,12 +33,12 @@ impl std::str::FromStr for Secret {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
             true => Ok(Self::new(text)),
-            false => Err("a credential is printable ASCII without spaces"),
+            false => Err("a credential must be printable ASCII without spaces"),
         }
     }
 }
 
-/// The addresses the node of this folder listens on; none while it does not run.
+/// The addresses of the node on this folder. None if it is not running.
 pub(crate) fn addresses(folder: &Path) -> Option<data::Addresses> {
     data::read_addresses(folder)
 }
@@ -48,7 +48,7 @@ pub(crate) fn key(folder: &Path) -> Result<Secret, Failure> {
     secret(folder.join(data::DEV_KEY), "an API key", "--key or NOROSHI_KEY")
 }
 
-/// What the admin address asks for.
+/// The credential for the admin address.
 pub(crate) fn operator_token(folder: &Path) -> Result<Secret, Failure> {
     secret(
         folder.join(data::OPERATOR_TOKEN),
@@ -62,7 +62,7 @@ fn secret(path: PathBuf, what: &str, otherwise: &str) -> Result<Secret, Failure>
         Ok(text) => Ok(Secret::new(text.trim())),
         Err(error) => {
             let path = path.display();
-            Err(Failure::Usage(format!("{what} is needed: give {otherwise} ({path}: {error})")))
+            Err(Failure::Usage(format!("{what} is required: pass {otherwise} ({path}: {error})")))
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The noroshi command: the server and the tools around it. This file reads the command line and
-//! hands over; each command is a file under `command/`.
+//! The noroshi command: the server and its tools. This file parses the command line; each command is a file under `command/`.
 //!
 //! Exit codes are part of the contract and shown by `--help`: see [`failure`].
 
@@ -25,7 +24,7 @@ static ALLOCATOR: noroshi_profiling::heap::Jemalloc = noroshi_profiling::heap::J
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Self-hosted push notifications: one binary that keeps, decides and delivers.
+/// Self-hosted push notifications in one binary
 #[derive(Debug, Parser)]
 #[command(name = "noroshi", version, after_help = failure::EXIT_CODES, max_term_width = 110)]
 struct Arguments {
@@ -35,7 +34,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Installed once for every TLS connection of the process; a second call is not possible here.
+    // The provider for all TLS connections of the process. It is installed only here, so this cannot fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match arguments.command.run() {
         Ok(code) => code,

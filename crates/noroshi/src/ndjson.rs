@@ -1,5 +1,5 @@
-//! Files with a JSON object a line, sent in batches: reading, cutting into requests, and pairing each
-//! answer line with its input line. Used by `send --file` and `import devices`.
+//! Sends files with one JSON object per line in batches: reads lines, splits them into requests, and pairs each result with its
+//! input line. Used by `send --file` and `import devices`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -16,14 +16,14 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// A line and what the server said of it.
+/// A line and its result.
 pub(crate) struct Answer {
     pub(crate) line: Line,
     pub(crate) result: Value,
 }
 
 impl Answer {
-    /// Why the line was refused; none if it was taken.
+    /// Why the line was rejected. None if it was accepted.
     pub(crate) fn error(&self) -> Option<String> {
         let error = self.result.get("error").unwrap_or(&self.result);
         let refused = self.result.get("error").is_some()
@@ -34,14 +34,14 @@ impl Answer {
     }
 }
 
-/// Lines that are not blank; `-` is standard input.
+/// Reads non-blank lines. `-`: standard input.
 pub(crate) struct Lines {
     input: Box<dyn BufRead>,
     number: usize,
     name: String,
 }
 
-/// Longer lines are refused: nothing the API takes is near it.
+/// Longer lines are rejected. All objects of the API are much shorter.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 impl Lines {
@@ -58,7 +58,7 @@ impl Lines {
         Ok(Self { input, number: 0, name })
     }
 
-    /// At most `max` lines and about `bytes_max` bytes; empty at the end.
+    /// Up to `max` lines and about `bytes_max` bytes. Empty at the end.
     pub(crate) fn batch(&mut self, max: usize, bytes_max: usize) -> Result<Vec<Line>, Failure> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < max && bytes < bytes_max {
@@ -85,7 +85,7 @@ impl Lines {
                 return Ok(None);
             }
             if read as u64 == LINE_BYTES_MAX && !text.ends_with('\n') {
-                return Err(failed(&"the line is over 1 MiB long"));
+                return Err(failed(&"the line is longer than 1 MiB"));
             }
             self.number += 1;
             let text = text.trim();
@@ -96,17 +96,17 @@ impl Lines {
     }
 }
 
-/// Sends lines and pairs the answers, which come in the same order.
+/// Sends lines and pairs them with the results, which are in the same order.
 pub(crate) async fn exchange(client: &Client, path: &str, lines: Vec<Line>) -> Result<Vec<Answer>, Failure> {
     let body = lines.iter().fold(String::new(), |body, line| body + &line.text + "\n");
     let text = client.text(Method::POST, path, Some(("application/x-ndjson", body)), &[]).await?;
     let results: Result<Vec<Value>, _> =
         text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect();
     let results =
-        results.map_err(|error| Failure::failed(format!("the server's answer is not NDJSON: {error}")))?;
+        results.map_err(|error| Failure::failed(format!("the server's response is not NDJSON: {error}")))?;
     if results.len() != lines.len() {
         let (sent, got) = (lines.len(), results.len());
-        return Err(Failure::failed(format!("{sent} lines were sent and {got} results came back")));
+        return Err(Failure::failed(format!("sent {sent} lines, but received {got} results")));
     }
     Ok(lines.into_iter().zip(results).map(|(line, result)| Answer { line, result }).collect())
 }

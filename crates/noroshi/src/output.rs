@@ -1,5 +1,5 @@
-//! What commands print: tables for people, JSON for scripts. Results go to standard output, remarks to
-//! standard error, so a pipe carries only results.
+//! Output of commands: tables for people, JSON for scripts. Results go to standard output and other messages to standard error, so
+//! a pipe contains only results.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Shared by every command that prints a result.
+/// For every command that prints a result.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Format {
     /// Print JSON instead of text
@@ -36,7 +36,7 @@ pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure
     line(table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
 }
 
-/// A field as a person would write it.
+/// Formats a field for people.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
@@ -54,12 +54,12 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// One row for each field.
+/// Prints one row for each field.
 pub(crate) fn details(value: &Value) -> Result<(), Failure> {
     details_but(value, &[])
 }
 
-/// One row for each field but those that are shown in another way.
+/// Prints one row for each field except these.
 pub(crate) fn details_but(value: &Value, others: &[&str]) -> Result<(), Failure> {
     let mut fields = value.as_object().cloned().unwrap_or_default();
     fields.retain(|name, _| !others.contains(&name.as_str()));
@@ -75,12 +75,12 @@ pub(crate) fn rows(list: &[Value], columns: &[&str]) -> Vec<Vec<String>> {
     list.iter().map(|item| columns.iter().map(|name| cell(item.get(*name))).collect()).collect()
 }
 
-/// Text of others, made harmless for a terminal: control characters could move its cursor.
+/// Replaces control characters of untrusted text, which could move the terminal's cursor.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// As one word of a POSIX shell.
+/// Quotes text as one word of a POSIX shell.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
     match !text.is_empty() && text.bytes().all(plain) {

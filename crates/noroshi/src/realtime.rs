@@ -1,5 +1,5 @@
-//! The device's end of a connection, for `noroshi listen`: native WebSocket or SSE. Both give the same
-//! JSON objects, so what is above them does not see which it is.
+//! Device connections of `noroshi listen`: native WebSocket or SSE. Both yield the same JSON objects, so callers need not
+//! distinguish them.
 
 mod events;
 mod websocket;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use events::Events;
 use websocket::WebSocket;
 
-/// Until the server has told how often it pings; longer than any interval it may be set to.
+/// Used until the server reports its ping interval. Longer than any configurable interval.
 const QUIET_MAX: Duration = Duration::from_secs(2 * 3_600);
 
 pub(crate) enum Connection {
@@ -27,7 +27,7 @@ impl Connection {
         WebSocket::open(client).await.map(Connection::WebSocket)
     }
 
-    /// `topics` are those of this connection; `last_event_id` resumes behind a message.
+    /// `topics`: subscriptions of this connection. `last_event_id`: resumes after this message.
     pub(crate) async fn events(
         client: Client,
         topics: &[String],
@@ -37,8 +37,7 @@ impl Connection {
         Ok(Connection::Events(Box::new((events, client))))
     }
 
-    /// The next object as it came; none when the connection has ended. Not cancel-safe for SSE acks in
-    /// progress, but this is never called while one is.
+    /// The next object, unchanged. None when the connection has ended. Not cancel-safe during an SSE ack, but never called then.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         match self {
             Connection::WebSocket(socket) => socket.next().await,
@@ -46,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// The server pings this often: a connection that is silent for twice as long is dead.
+    /// The server's ping interval. A connection that is silent for twice as long is dead.
     pub(crate) fn expect_pings(&mut self, every: Duration) {
         let quiet_max = every * 2 + Duration::from_secs(10);
         match self {
@@ -55,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// What a WebSocket client may say; SSE has no such way.
+    /// Sends a frame on a WebSocket. SSE cannot send.
     pub(crate) async fn say(&mut self, frame: &Value) -> Result<(), Failure> {
         match self {
             Connection::WebSocket(socket) => socket.send(frame).await,
@@ -72,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Says good-bye and waits until the server has read everything before it.
+    /// Sends a close frame and waits until the server has read everything before it.
     pub(crate) async fn close(self) {
         if let Connection::WebSocket(socket) = self {
             socket.close().await;

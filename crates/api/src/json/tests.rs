@@ -43,7 +43,7 @@ fn errors_name_the_field_or_the_position() {
     check("{\"span\": -1}", Code::InvalidField, Some("span"), "a duration");
     check("{\"span\": 1, \"span\": 1}", Code::InvalidField, Some("span"), "duplicate field");
     check("{\"tags\": {\"a\": \"12345\"}}", Code::InvalidField, Some("tags.a"), "1 to 4");
-    check("{\"tags\": {\"a\": \"1\", \"a\": \"2\"}}", Code::InvalidField, Some("tags"), "twice");
+    check("{\"tags\": {\"a\": \"1\", \"a\": \"2\"}}", Code::InvalidField, Some("tags"), "duplicate key");
     check(
         "{\"tags\": {\"a\": \"1\", \"b\": \"2\", \"c\": \"3\"}}",
         Code::InvalidField,

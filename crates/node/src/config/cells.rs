@@ -1,5 +1,4 @@
-//! The cells of a front, a TOML file of their own since it holds a credential for each; and what Amazon SQS has
-//! as rules.
+//! The cells of a front, in a separate TOML file since it contains a credential for each; and the rules of Amazon SQS.
 
 use std::path::Path;
 
@@ -33,11 +32,11 @@ fn weight() -> u32 {
 }
 
 impl Front {
-    /// Reads the file where this node is a front.
+    /// Reads the file if this node is a front.
     pub(super) fn complete(&mut self, reader: &mut Reader, is_front: bool) {
         let Some(path) = &self.cells_file else {
             if is_front {
-                reader.problem("front.cells_file", format!("the role {} needs it", Role::Front.as_str()));
+                reader.problem("front.cells_file", format!("required by the role {}", Role::Front.as_str()));
             }
             return;
         };
@@ -66,7 +65,7 @@ impl Sqs {
         ];
         for (chosen, key, checked) in used.into_iter().flatten() {
             if !noroshi_sqs::AVAILABLE {
-                reader.problem(chosen, "this program was built without Amazon SQS (feature `sqs`)");
+                reader.problem(chosen, "this build does not include Amazon SQS (feature `sqs`)");
             }
             if let Err(problem) = checked {
                 reader.problem(key, problem);
@@ -77,7 +76,7 @@ impl Sqs {
 
 fn read(path: &Path) -> Result<Vec<CellConfig>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
-    // The message of the parser names line and column; it quotes the line, which may be the one with the token.
+    // Only line and column of the parser's message: it quotes the line, which may contain the token.
     let file: File = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
     let cell = |cell: Cell| CellConfig {
         name: cell.name,

@@ -1,5 +1,4 @@
-//! What the keys of a cluster need of each other: an address that can be read, and the authorities its servers are
-//! checked by, which have to be there before anything is opened.
+//! Rules of the cluster's keys: a valid address, and readable certificate authorities.
 
 use noroshi_cluster::redis::Address;
 use noroshi_egress::read_ca_file;
@@ -15,7 +14,7 @@ impl Cluster {
         }
         let Some(path) = &self.redis_ca_file else { return };
         if !matches!(address, Some(Ok(Address { tls: true, .. }) | Err(_))) {
-            reader.problem("cluster.redis_ca_file", "needs a cluster.redis that begins with rediss");
+            reader.problem("cluster.redis_ca_file", "requires a cluster.redis that begins with rediss");
         } else if let Err(error) = read_ca_file(path) {
             reader.problem("cluster.redis_ca_file", error.to_string());
         }

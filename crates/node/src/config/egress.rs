@@ -1,5 +1,5 @@
-//! What the ways out need beside their keys: proxies that the environment names, and files that have to be
-//! readable before anything else is opened, so that a wrong one is a problem among the others.
+//! Outgoing connections: proxies from the environment, and validation of files, so that an invalid file is a configuration
+//! problem like any other.
 
 use noroshi_egress::{ConfigError, Proxies, proxy, read_ca_file};
 
@@ -19,7 +19,7 @@ impl Egress {
         match proxies {
             Ok(proxies) => self.proxies = proxies.except(no_proxy),
             Err(ConfigError::Proxy { name, reason }) => {
-                let text = format!("cannot be used: {reason}; `direct` would be no proxy");
+                let text = format!("invalid: {reason}; use `direct` for no proxy");
                 reader.problem_from(Source::Environment { name }, "egress.proxy", text);
             }
             Err(error) => reader.problem("egress.proxy", error.to_string()),

@@ -1,5 +1,4 @@
-//! What the keys of the event log need of each other, and the secrets of its sinks, which have to be there before
-//! anything is opened.
+//! Rules of the event log's keys, and the secrets of its sinks.
 
 use std::path::Path;
 
@@ -11,11 +10,10 @@ use super::Events;
 use super::reader::Reader;
 use crate::small_file;
 
-/// Longer than any way to write the secret; more is another file.
+/// Longer than any form of the secret. A larger file is a different one.
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
-const EXPECTED: &str =
-    "has to hold `whsec_` and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` gives";
+const EXPECTED: &str = "must contain `whsec_` and 24 to 64 bytes in base64, as created by `echo whsec_$(openssl rand -base64 32)`";
 
 impl Events {
     pub(super) fn complete(&mut self, reader: &mut Reader) {
@@ -28,11 +26,11 @@ impl Events {
                 },
                 Sink::Firehose(_) if !noroshi_events::sink::FIREHOSE => {
                     let text =
-                        "this program was built without Amazon Kinesis Data Firehose (feature `firehose`)";
+                        "this build does not include Amazon Kinesis Data Firehose (feature `firehose`)";
                     reader.problem("events.firehose.stream", text);
                 }
                 Sink::Kafka(_) if !noroshi_events::sink::KAFKA => {
-                    let text = "this program was built without Apache Kafka (feature `kafka`)";
+                    let text = "this build does not include Apache Kafka (feature `kafka`)";
                     reader.problem("events.kafka.topic", text);
                 }
                 Sink::Kafka(kafka) => {
@@ -41,7 +39,7 @@ impl Events {
                         Some(Ok(password)) => login.password = password,
                         Some(Err(problem)) => return reader.problem("events.kafka.password_file", problem),
                         None => {
-                            let text = "has to name the file with the password of events.kafka.user";
+                            let text = "must name the file with the password of events.kafka.user";
                             return reader.problem("events.kafka.password_file", text);
                         }
                     }
@@ -66,7 +64,7 @@ fn password(path: &Path) -> Result<String, String> {
     let text = small_file::read(path, FILE_BYTES_MAX)?.unwrap_or_default();
     let password = text.trim_end_matches(['\r', '\n']);
     match password.is_empty() || password.contains(char::is_control) {
-        true => Err("has to hold a password, on one line".to_owned()),
+        true => Err("must contain a password, on one line".to_owned()),
         false => Ok(password.to_owned()),
     }
 }

@@ -1,6 +1,5 @@
-//! The layers of a configuration before anyone knows what they mean: `noroshi.toml`, then the
-//! environment, then flags, each covering the one before. Values keep where they came from, so that a
-//! problem can name the line, variable or flag to mend.
+//! The uninterpreted layers of a configuration: `noroshi.toml`, then environment, then flags, each overriding the one before.
+//! Values remember their source, so that problems name the line, variable or flag.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,18 +8,18 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, Source};
 
-/// The file that is read where none is named.
+/// The default file.
 pub const FILE_NAME: &str = "noroshi.toml";
 
 /// `NOROSHI__GATEWAY__PING_INTERVAL` is `gateway.ping_interval`.
 const ENVIRONMENT_PREFIX: &str = "NOROSHI__";
 
-/// What the outside world says; taken as values so that a test is a whole world.
+/// All inputs of a configuration, as values, so that tests control them.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    /// `--config`: has to be there. Without it [`FILE_NAME`] in `folder` is read if it is there.
+    /// `--config`: must exist. None: [`FILE_NAME`] in `folder`, if it exists.
     pub file: Option<PathBuf>,
-    /// The working folder.
+    /// The working directory.
     pub folder: PathBuf,
     pub environment: Vec<(String, String)>,
     pub flags: Vec<Flag>,
@@ -36,15 +35,15 @@ pub struct Flag {
     pub value: String,
 }
 
-/// A value whose meaning is not known yet.
+/// An uninterpreted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Raw {
     Text(String),
     Integer(String),
     Boolean(bool),
-    /// An array of texts.
+    /// An array of strings.
     List(Vec<String>),
-    /// A date, a fraction or another array: nothing here is one. Holds the name of the type.
+    /// A date, a fraction or another array, which no key accepts. Contains the name of the type.
     Other(&'static str),
 }
 
@@ -56,7 +55,7 @@ pub(super) struct Layered {
 
 pub(super) type Layers = BTreeMap<String, Layered>;
 
-/// Puts the layers over each other; of a key set twice the upper one stays.
+/// Combines the layers. An upper layer overrides a lower one.
 pub(super) fn collect(inputs: &Inputs, problems: &mut Vec<Problem>) -> Layers {
     let mut layers = Layers::new();
     file(inputs, &mut layers, problems);
@@ -85,7 +84,7 @@ fn file(inputs: &Inputs, layers: &mut Layers, problems: &mut Vec<Problem>) {
             return;
         }
     };
-    // Names the file as the operator would: relative where it was found in the working folder.
+    // Shows a file in the working directory with its relative path.
     let shown = inputs.file.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
     let (table, errors) = DeTable::parse_recoverable(&text);
     problems.extend(errors.iter().map(|error| Problem {
@@ -96,7 +95,7 @@ fn file(inputs: &Inputs, layers: &mut Layers, problems: &mut Vec<Problem>) {
         },
         text: format!("not TOML: {}", error.message()),
     }));
-    // What is read around a mistake is a guess: its keys would be problems that are none.
+    // Keys near a syntax error are unreliable and would cause false problems.
     if errors.is_empty() {
         flatten(table.get_ref(), "", &text, &shown, layers);
     }

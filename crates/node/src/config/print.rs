@@ -1,5 +1,5 @@
-//! The configuration as text: what is in force (`config print`, valid TOML again, without secrets and passwords) and the
-//! reference table of `docs/configuration.md`.
+//! The configuration as text: the effective values (`config print`, valid TOML without secrets and passwords), and the reference
+//! tables of `docs/configuration.md`.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::problem::Source;
 use super::reader::{Entry, Reader};
 use super::{Config, Layers};
 
-/// What is in force, as a file that would say the same but for credentials, with each key's default and origin.
+/// The effective configuration as a file with the same meaning except credentials, with each key's default and source.
 pub fn print(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -30,7 +30,7 @@ pub fn print(config: &Config) -> String {
     text
 }
 
-/// Every key as a Markdown table, a section each.
+/// All keys as Markdown tables, one per section.
 pub fn reference() -> String {
     let mut reader = Reader::new(Layers::new(), Vec::new());
     Config::read(&mut reader);
@@ -41,10 +41,8 @@ pub fn reference() -> String {
         if its_section != section {
             section = its_section;
             let gap = if text.is_empty() { "" } else { "\n" };
-            let _ = writeln!(
-                text,
-                "{gap}### `[{section}]`\n\n| key | unit | default | range | what it decides |"
-            );
+            let _ =
+                writeln!(text, "{gap}### `[{section}]`\n\n| key | unit | default | range | description |");
             let _ = writeln!(text, "|---|---|---|---|---|");
         }
         let default =
@@ -58,7 +56,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Sections stay in the order in which they are first read; the keys of one stand together.
+/// Groups the keys by section, in the order of first use.
 fn sorted(entries: &[Entry]) -> Vec<&Entry> {
     let mut sections: Vec<&str> = Vec::new();
     for entry in entries {

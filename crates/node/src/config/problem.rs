@@ -1,5 +1,4 @@
-//! What is wrong with a configuration: every problem is collected, none stops the search for the
-//! next, so an operator mends a file once.
+//! Problems of a configuration. All of them are collected, so that an operator fixes a file once.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Default,
-    /// Lines count from 1; 0 is the file as a whole.
+    /// Lines count from 1. 0: the file as a whole.
     File {
         path: PathBuf,
         line: usize,
@@ -33,13 +32,13 @@ impl fmt::Display for Source {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The key, such as `gateway.ping_interval`; empty where the file as a whole is wrong.
+    /// The key, such as `gateway.ping_interval`. Empty for the file as a whole.
     pub key: String,
     pub source: Source,
-    /// What was found and what is expected, with the unit.
+    /// The found and the expected value, with its unit.
     pub text: String,
 }
 
@@ -52,7 +51,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong, a line each.
+/// All problems, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

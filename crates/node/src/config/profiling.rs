@@ -1,4 +1,4 @@
-//! What the keys of pushed profiles need of each other, and of the build.
+//! Rules of the keys of continuous profiling, and of the build's features.
 
 use super::Profiling;
 use super::reader::Reader;

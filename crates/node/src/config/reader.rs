@@ -1,6 +1,6 @@
-//! Reads keys out of the layers, one call each, and remembers every key it was asked for. That list is
-//! the documentation, what `config print` shows, and how a key nobody asked for is found to be unknown.
-//! A wrong value is a problem and the default goes on in its place, so that one run finds them all.
+//! Reads keys from the layers, one call per key, and records every key. The records are the source of the documentation and of
+//! `config print`, and reveal unknown keys. An invalid value is a problem, and the default replaces it, so that one run finds
+//! all problems.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -18,20 +18,20 @@ use super::redact;
 use super::size::{format_size, parse_size};
 use super::{Role, Roles};
 
-/// A key as it was asked for, and what it is now.
+/// A key with its description and value.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// `gateway.ping_interval`
     pub key: &'static str,
-    /// What it decides, in a sentence.
+    /// Its description, in a sentence.
     pub help: &'static str,
-    /// What is written: `duration`, `size`, … The value of a `credential` is not shown, of a `url` without its password.
+    /// The type of the value: `duration`, `size`, … A `credential` is never shown, a `url` without its password.
     pub unit: &'static str,
-    /// As TOML; empty where unset.
+    /// As TOML. Empty if unset.
     pub default: String,
-    /// Smallest and largest, or the words that may stand there.
+    /// Minimum and maximum, or the possible values.
     pub range: String,
-    /// As TOML; empty where unset.
+    /// As TOML. Empty if unset.
     pub value: String,
     pub source: Source,
 }
@@ -42,12 +42,12 @@ pub(super) struct Reader {
     pub(super) problems: Vec<Problem>,
 }
 
-/// What one kind of value needs beside its parser.
+/// The properties of a value besides its parser.
 struct Field<'a, T> {
     unit: &'static str,
     range: String,
     default: T,
-    /// As TOML; empty where unset.
+    /// As TOML. Empty if unset.
     show: &'a dyn Fn(&T) -> String,
 }
 
@@ -61,16 +61,16 @@ impl Reader {
         self.problem_from(source.unwrap_or(Source::Default), key, text);
     }
 
-    /// A problem with what a key stands for, found elsewhere.
+    /// A problem of a key's value that was found elsewhere.
     pub(super) fn problem_from(&mut self, source: Source, key: &str, text: impl Into<String>) {
         self.problems.push(Problem { key: key.to_owned(), source, text: text.into() });
     }
 
-    /// Whatever is left in the layers was never asked for.
+    /// The remaining keys of the layers are unknown.
     pub(super) fn finish(mut self) -> (Vec<Entry>, Vec<Problem>) {
         for (key, layered) in std::mem::take(&mut self.layers) {
             let text = match self.nearest(&key) {
-                Some(near) => format!("unknown key; is `{near}` meant?"),
+                Some(near) => format!("unknown key; did you mean `{near}`?"),
                 None => "unknown key".to_owned(),
             };
             self.problems.push(Problem { key, source: layered.source, text });
@@ -119,10 +119,10 @@ impl Reader {
         self.read(key, help, Field { unit: "duration", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    let value = parse_duration(text).map_err(|_| wrong(raw, expected))?;
+                    let value = parse_duration(text).map_err(|_| unexpected(raw, expected))?;
                     within(value, &range, raw, &bounds)
                 }
-                _ => Err(wrong(raw, expected)),
+                _ => Err(unexpected(raw, expected)),
             }
         })
     }
@@ -140,9 +140,9 @@ impl Reader {
         self.read(key, help, Field { unit: "size", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) => {
-                    within(parse_size(text).ok_or_else(|| wrong(raw, expected))?, &range, raw, &bounds)
+                    within(parse_size(text).ok_or_else(|| unexpected(raw, expected))?, &range, raw, &bounds)
                 }
-                _ => Err(wrong(raw, expected)),
+                _ => Err(unexpected(raw, expected)),
             }
         })
     }
@@ -160,14 +160,14 @@ impl Reader {
         self.read(key, help, Field { unit, range: bounds.clone(), default, show: &show }, |raw| {
             let digits = match raw {
                 Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
             };
-            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
             within(value, &range, raw, &bounds)
         })
     }
 
-    /// A count that may be left open: an empty text.
+    /// A count that may be unset by an empty string.
     pub(super) fn optional_count(
         &mut self,
         key: &'static str,
@@ -181,15 +181,15 @@ impl Reader {
             let digits = match raw {
                 Raw::Text(text) if text.is_empty() => return Ok(None),
                 Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
             };
-            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
             within(value, &range, raw, &bounds).map(Some)
         })
     }
 
-    /// One of a few words; answers its place in `words`.
-    pub(super) fn word(
+    /// One of `words`. Returns its index.
+    pub(super) fn one_of(
         &mut self,
         key: &'static str,
         words: &'static [&'static str],
@@ -202,8 +202,8 @@ impl Reader {
             Field { unit: "word", range: words.join(", "), default: 0, show: &show },
             |raw| {
                 let expected = format!("one of {}", words.join(", "));
-                let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
-                words.iter().position(|word| word == text).ok_or_else(|| wrong(raw, &expected))
+                let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
+                words.iter().position(|word| word == text).ok_or_else(|| unexpected(raw, &expected))
             },
         )
     }
@@ -213,8 +213,8 @@ impl Reader {
             Field { unit: "switch", range: "true, false".to_owned(), default, show: &bool::to_string };
         self.read(key, help, field, |raw| match raw {
             Raw::Boolean(value) => Ok(*value),
-            Raw::Text(text) => text.parse().map_err(|_| wrong(raw, "true or false")),
-            _ => Err(wrong(raw, "true or false")),
+            Raw::Text(text) => text.parse().map_err(|_| unexpected(raw, "true or false")),
+            _ => Err(unexpected(raw, "true or false")),
         })
     }
 
@@ -227,19 +227,18 @@ impl Reader {
         let show = |value: &SocketAddr| quoted(value);
         let field = Field {
             unit: "address",
-            range: "IP:PORT, port 0 lets the system choose".to_owned(),
+            range: "IP:PORT; port 0: chosen by the system".to_owned(),
             default,
             show: &show,
         };
         self.read(key, help, field, |raw| {
             let expected = "an IP address with a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
-            let Raw::Text(text) = raw else { return Err(wrong(raw, expected)) };
-            text.parse().map_err(|_| wrong(raw, expected))
+            let Raw::Text(text) = raw else { return Err(unexpected(raw, expected)) };
+            text.parse().map_err(|_| unexpected(raw, expected))
         })
     }
 
-    /// One that may be absent. An empty text unsets what a lower layer said.
-    /// `port` is the usual one, for the example in an error.
+    /// An optional address. An empty string unsets a lower layer. `port`: the standard port, for the example in errors.
     pub(super) fn optional_address(
         &mut self,
         key: &'static str,
@@ -249,18 +248,18 @@ impl Reader {
         let show = |value: &Option<SocketAddr>| value.as_ref().map(quoted).unwrap_or_default();
         let field = Field {
             unit: "address",
-            range: "IP:PORT, port 0 lets the system choose".to_owned(),
+            range: "IP:PORT; port 0: chosen by the system".to_owned(),
             default: None,
             show: &show,
         };
         self.read(key, help, field, |raw| {
             let expected =
                 format!("an IP address with a port, such as \"127.0.0.1:{port}\" or \"[::]:{port}\"");
-            let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
+            let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
             if text.is_empty() {
                 return Ok(None);
             }
-            text.parse().map(Some).map_err(|_| wrong(raw, &expected))
+            text.parse().map(Some).map_err(|_| unexpected(raw, &expected))
         })
     }
 
@@ -274,11 +273,11 @@ impl Reader {
         };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
-            _ => Err(wrong(raw, "a path")),
+            _ => Err(unexpected(raw, "a path")),
         })
     }
 
-    /// A text that is checked by `check`, which answers what it expected instead.
+    /// A string. `check` returns what it expects instead of an invalid value.
     pub(super) fn text(
         &mut self,
         key: &'static str,
@@ -291,12 +290,12 @@ impl Reader {
         let show = |value: &String| quoted(redact::shown(unit, value));
         let field = Field { unit, range: range.to_owned(), default: default.to_owned(), show: &show };
         self.read(key, help, field, |raw| {
-            let Raw::Text(text) = raw else { return Err(wrong_of(unit, raw, range)) };
-            check(text).map(|()| text.clone()).map_err(|expected| wrong_of(unit, raw, &expected))
+            let Raw::Text(text) = raw else { return Err(unexpected_unit(unit, raw, range)) };
+            check(text).map(|()| text.clone()).map_err(|expected| unexpected_unit(unit, raw, &expected))
         })
     }
 
-    /// A text that may be absent. An empty one unsets what a lower layer said.
+    /// An optional string. An empty one unsets a lower layer.
     pub(super) fn optional(
         &mut self,
         key: &'static str,
@@ -311,14 +310,14 @@ impl Reader {
         let field = Field { unit, range: range.to_owned(), default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
-            Raw::Text(text) => {
-                check(text).map(|()| Some(text.clone())).map_err(|expected| wrong_of(unit, raw, &expected))
-            }
-            _ => Err(wrong_of(unit, raw, range)),
+            Raw::Text(text) => check(text)
+                .map(|()| Some(text.clone()))
+                .map_err(|expected| unexpected_unit(unit, raw, &expected)),
+            _ => Err(unexpected_unit(unit, raw, range)),
         })
     }
 
-    /// A credential that may be absent. Its value is never shown, not even where it is wrong.
+    /// An optional credential. Its value is never shown, even if it is invalid.
     pub(super) fn secret(
         &mut self,
         key: &'static str,
@@ -331,7 +330,7 @@ impl Reader {
 }
 
 impl Reader {
-    /// The URL of an engine, beginning with one of `schemes`. Never shown with its password.
+    /// The URL of a database or Redis, beginning with one of `schemes`. Never shown with its password.
     pub(super) fn engine_url(
         &mut self,
         key: &'static str,
@@ -342,18 +341,18 @@ impl Reader {
         let field = Field { unit: redact::URL, range: schemes.join(", "), default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
-            // Not quoted: it may hold a password.
+            // Not quoted, since it may contain a password.
             Raw::Text(text) => match schemes.iter().any(|scheme| text.starts_with(scheme)) {
                 true => Ok(Some(EngineUrl(text.clone()))),
-                false => Err(format!("does not begin with one of {}", schemes.join(", "))),
+                false => Err(format!("must begin with one of {}", schemes.join(", "))),
             },
             _ => Err("expected a URL".to_owned()),
         })
     }
 
-    /// A list of roles, or one text with commas between them.
+    /// A list of roles, or a comma-separated string.
     pub(super) fn roles(&mut self, key: &'static str, help: &'static str) -> Roles {
-        let expected = "a list of api, gateway and sender, or front alone";
+        let expected = "a list of api, gateway and sender, or only front";
         let show = |value: &Roles| {
             let names: Vec<String> = value.names().into_iter().map(quoted).collect();
             format!("[{}]", names.join(", "))
@@ -364,21 +363,21 @@ impl Reader {
             let items: Vec<&str> = match raw {
                 Raw::List(items) => items.iter().map(String::as_str).collect(),
                 Raw::Text(text) => text.split(',').map(str::trim).collect(),
-                _ => return Err(wrong(raw, expected)),
+                _ => return Err(unexpected(raw, expected)),
             };
             let role = |item: &&str| Role::ALL.into_iter().find(|role| role.as_str() == *item);
             let roles: Option<Vec<Role>> = items.iter().map(role).collect();
             match roles {
                 Some(roles) if roles.is_empty() || roles.contains(&Role::Front) && roles.len() > 1 => {
-                    Err(wrong(raw, expected))
+                    Err(unexpected(raw, expected))
                 }
                 Some(roles) => Ok(Roles::of(&roles)),
-                None => Err(wrong(raw, expected)),
+                None => Err(unexpected(raw, expected)),
             }
         })
     }
 
-    /// Networks: an array of texts, or one text with commas between them.
+    /// Networks: an array of strings, or a comma-separated string.
     pub(super) fn networks(
         &mut self,
         key: &'static str,
@@ -396,21 +395,21 @@ impl Reader {
             let items: Vec<&str> = match raw {
                 Raw::List(items) => items.iter().map(String::as_str).collect(),
                 Raw::Text(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect(),
-                _ => return Err(wrong(raw, expected)),
+                _ => return Err(unexpected(raw, expected)),
             };
             let network = |item: &&str| {
                 let net: IpNet =
                     item.parse().map_err(|_| format!("expected {expected}, got {}", quoted(item)))?;
                 match net == net.trunc() {
                     true => Ok(net),
-                    false => Err(format!("{item} has bits beyond its network; is {} meant?", net.trunc())),
+                    false => Err(format!("{item} has host bits set; did you mean {}?", net.trunc())),
                 }
             };
             items.iter().map(network).collect()
         })
     }
 
-    /// A proxy's URL, or `direct` for none. Never shown with its password.
+    /// The URL of a proxy, or `direct` for none. Never shown with its password.
     pub(super) fn proxy(&mut self, key: &'static str, help: &'static str) -> Option<ProxyChoice> {
         let show = |value: &Option<ProxyChoice>| match value {
             None => String::new(),
@@ -424,8 +423,8 @@ impl Reader {
             Raw::Text(text) if text == DIRECT => Ok(Some(ProxyChoice::Direct)),
             Raw::Text(text) => ProxyUrl::parse(text)
                 .map(|proxy| Some(ProxyChoice::Through(proxy)))
-                .map_err(|reason| format!("cannot be used: {reason}")),
-            _ => Err("expected the URL of a proxy".to_owned()),
+                .map_err(|reason| format!("invalid: {reason}")),
+            _ => Err("expected a proxy URL".to_owned()),
         })
     }
 }
@@ -453,7 +452,7 @@ impl std::fmt::Debug for EngineUrl {
     }
 }
 
-/// Said in place of a proxy.
+/// Replaces the URL of a proxy.
 const DIRECT: &str = "direct";
 
 #[derive(Debug, Clone)]
@@ -469,17 +468,17 @@ fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds:
     }
 }
 
-fn wrong(raw: &Raw, expected: &str) -> String {
+fn unexpected(raw: &Raw, expected: &str) -> String {
     format!("expected {expected}, got {}", found(raw))
 }
 
-/// For a text that may hold a credential: the rule alone is told of one, and no password of a URL.
-fn wrong_of(unit: &str, raw: &Raw, expected: &str) -> String {
+/// For a string that may contain a credential: shows neither a credential nor the password of a URL.
+fn unexpected_unit(unit: &str, raw: &Raw, expected: &str) -> String {
     match (unit, raw) {
         (redact::SECRET, _) => format!("expected {expected}"),
         (redact::URL, Raw::Text(text)) => format!("expected {expected}, got {}", quoted(redact::url(text))),
         (redact::URL, _) => format!("expected {expected}"),
-        _ => wrong(raw, expected),
+        _ => unexpected(raw, expected),
     }
 }
 

@@ -1,20 +1,20 @@
-//! Values as they may be shown: in `config print`, in problems and in logs. A key whose unit is [`SECRET`] is never
-//! shown; one whose unit is [`URL`] is shown without password and without the values of its query.
+//! Redaction of values in `config print`, problems and logs. A key with the unit [`SECRET`] is never shown, one with the unit
+//! [`URL`] only without password and without the values of its query.
 
 use std::borrow::Cow;
 
 /// The unit of a key whose value is a credential.
 pub(super) const SECRET: &str = "credential";
-/// The unit of a key whose value is a URL, which may hold a credential.
+/// The unit of a key whose value is a URL, which may contain a credential.
 pub(super) const URL: &str = "url";
-/// Stands in place of what is not shown.
+/// Replaces a hidden value.
 pub(super) const HIDDEN: &str = "…";
 
-/// Parameters of PostgreSQL and Redis that help an operator and hold no credential.
+/// Parameters of PostgreSQL and Redis that are useful to an operator and are no credentials.
 const SHOWN_PARAMETERS: [&str; 6] =
     ["sslmode", "application_name", "connect_timeout", "target_session_attrs", "db", "protocol"];
 
-/// As an operator may see a value of a key with this unit.
+/// Redacts the value of a key with this unit.
 pub(super) fn shown<'a>(unit: &str, value: &'a str) -> Cow<'a, str> {
     match unit {
         SECRET if !value.is_empty() => Cow::Borrowed(HIDDEN),
@@ -23,7 +23,7 @@ pub(super) fn shown<'a>(unit: &str, value: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Without what is before the last `@`, but for the user of a password, and without values of the query.
+/// Removes everything before the last `@` except a user with a password, and the values of the query.
 pub(super) fn url(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -34,7 +34,7 @@ pub(super) fn url(text: &str) -> String {
     }
     match rest.rsplit_once('@') {
         Some((who, place)) => {
-            // A name alone may be a token.
+            // A user without a password may be a token.
             if let Some((user, _)) = who.split_once(':') {
                 shown.push_str(user);
                 shown.push(':');
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_shown_without_what_is_secret_in_it() {
+    fn a_url_is_shown_without_its_secrets() {
         let check = |text: &str, expected: &str| assert_eq!(url(text), expected, "{text}");
         check("https://push.example.com/x", "https://push.example.com/x");
         check("postgres://u:p@h/d", "postgres://u:…@h/d");

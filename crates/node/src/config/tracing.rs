@@ -1,4 +1,4 @@
-//! What the keys of tracing need beside themselves: the file of headers, a build that can export, attributes taken apart.
+//! Rules of tracing: the file with headers, the build's features, and parsed attributes.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use super::Tracing;
 use super::reader::Reader;
 use crate::small_file;
 
-/// Longer than any list of headers; more is another file.
+/// Longer than any list of headers. A larger file is a different one.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
 impl Tracing {
     pub(super) fn complete(&mut self, reader: &mut Reader) {
         if self.endpoint.is_some() && !noroshi_otel::AVAILABLE {
-            let text =
-                "this program was built without OpenTelemetry (feature `otel`), which released builds have";
+            let text = "this build does not include OpenTelemetry (feature `otel`), unlike released builds";
             reader.problem("tracing.endpoint", text);
         }
         if let Some(path) = &self.headers_file {
@@ -24,7 +23,7 @@ impl Tracing {
         }
         match noroshi_otel::config::attributes(self.attributes_text.as_deref().unwrap_or_default()) {
             Ok(attributes) => self.attributes = attributes,
-            Err(expected) => reader.problem("tracing.attributes", format!("has to be {expected}")),
+            Err(expected) => reader.problem("tracing.attributes", format!("must be {expected}")),
         }
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::host::{Cgroup, Clock, Filesystem, Kernel, Listening, Memory, OpenFiles};
 
 /// A machine that has everything for a million devices.
-fn patient() -> Patient {
-    Patient {
+fn subject() -> Subject {
+    Subject {
         host: Host {
             open_files: OpenFiles { soft: Some(1_024), hard: Some(1_048_576), pid: None },
             kernel: Kernel {
@@ -34,19 +34,19 @@ fn patient() -> Patient {
             sync: Some(Duration::from_micros(1_500)),
             ..Folder::default()
         },
-        wanted: Wanted { connections: 1_000_000, ..Wanted::default() },
+        requirements: Requirements { connections: 1_000_000, ..Requirements::default() },
         clock_offset: None,
     }
 }
 
 /// What a change to the machine does to one check; every other has to stay as it was.
 #[track_caller]
-fn check(name: &str, verdict: Verdict, change: impl FnOnce(&mut Patient)) -> Finding {
-    let mut changed = patient();
+fn check(name: &str, verdict: Verdict, change: impl FnOnce(&mut Subject)) -> Finding {
+    let mut changed = subject();
     change(&mut changed);
     let diagnosis = examine(&changed);
     let found = diagnosis.findings.iter().find(|finding| finding.name == name);
-    let found = found.unwrap_or_else(|| panic!("no line about {name}: {diagnosis:?}"));
+    let found = found.unwrap_or_else(|| panic!("no finding for {name}: {diagnosis:?}"));
     assert_eq!(found.verdict, verdict, "{found:?}");
     assert_eq!(found.advice.is_empty(), verdict == Verdict::Ok, "{found:?}");
     assert!(verdict != Verdict::Ok || found.changes.is_empty(), "{found:?}");
@@ -66,8 +66,8 @@ fn sysctl(finding: &Finding, key: &'static str, value: &str) {
 }
 
 #[test]
-fn a_machine_that_has_everything_is_well() {
-    let diagnosis = examine(&patient());
+fn a_sufficient_machine_passes_every_check() {
+    let diagnosis = examine(&subject());
     assert_eq!(diagnosis.verdict(), Verdict::Ok, "{diagnosis:?}");
     assert!(diagnosis.findings.iter().all(|finding| finding.advice.is_empty()));
     assert_eq!((diagnosis.sysctls().len(), diagnosis.open_files()), (0, None));
@@ -77,19 +77,19 @@ fn a_machine_that_has_everything_is_well() {
 }
 
 #[test]
-fn of_what_is_not_known_nothing_is_said() {
-    let unknown = Patient {
-        wanted: patient().wanted,
+fn unknown_values_have_no_finding() {
+    let unknown = Subject {
+        requirements: subject().requirements,
         host: Host { cores: 4, ..Host::default() },
-        ..Patient::default()
+        ..Subject::default()
     };
     let names: Vec<_> = examine(&unknown).findings.iter().map(|finding| finding.name).collect();
     assert_eq!(names, ["cores", "clock"]);
 }
 
 #[test]
-fn devices_that_the_configuration_keeps_out() {
-    let limit = |limit| move |patient: &mut Patient| patient.wanted.connections_max = limit;
+fn connection_limits_of_the_configuration() {
+    let limit = |limit| move |subject: &mut Subject| subject.requirements.connections_max = limit;
     check("gateway.connections_max", Verdict::Ok, limit(1_000_000));
     let finding = check("gateway.connections_max", Verdict::Fail, limit(999_999));
     assert!(finding.advice.contains("raise it") && finding.changes.is_empty(), "{finding:?}");
@@ -97,49 +97,49 @@ fn devices_that_the_configuration_keeps_out() {
 
 #[test]
 fn open_files_of_the_process() {
-    let limit = |limit| move |patient: &mut Patient| patient.host.open_files.hard = Some(limit);
+    let limit = |limit| move |subject: &mut Subject| subject.host.open_files.hard = Some(limit);
     check("open files", Verdict::Ok, limit(1_004_608));
     let finding = check("open files", Verdict::Fail, limit(1_004_607));
     assert_eq!(finding.changes, [Change::OpenFiles(1_005_000)]);
     assert!(finding.advice.contains("LimitNOFILE=1005000"), "{finding:?}");
-    let finding = check("open files", Verdict::Fail, |patient| {
-        patient.host.open_files = OpenFiles { soft: Some(9), hard: Some(9), pid: Some(77) };
+    let finding = check("open files", Verdict::Fail, |subject| {
+        subject.host.open_files = OpenFiles { soft: Some(9), hard: Some(9), pid: Some(77) };
     });
     assert!(finding.found.contains("node (77)"), "{finding:?}");
 }
 
 #[test]
 fn open_files_of_the_machine() {
-    let finding = check("fs.nr_open", Verdict::Fail, |patient| patient.host.kernel.nr_open = Some(1_000_000));
+    let finding = check("fs.nr_open", Verdict::Fail, |subject| subject.host.kernel.nr_open = Some(1_000_000));
     sysctl(&finding, "fs.nr_open", "1005000");
     let finding =
-        check("fs.file-max", Verdict::Fail, |patient| patient.host.kernel.file_max = Some(1_005_000));
+        check("fs.file-max", Verdict::Fail, |subject| subject.host.kernel.file_max = Some(1_005_000));
     sysctl(&finding, "fs.file-max", "1007000");
 }
 
 #[test]
-fn memory_has_to_hold_every_idle_device() {
-    let left = |gib: u64| move |patient: &mut Patient| patient.host.memory.available_bytes = Some(gib << 30);
+fn memory_must_hold_every_idle_device() {
+    let left = |gib: u64| move |subject: &mut Subject| subject.host.memory.available_bytes = Some(gib << 30);
     check("memory", Verdict::Ok, left(7));
     check("memory", Verdict::Warn, left(6));
     check("memory", Verdict::Fail, left(4));
-    let tls = check("memory", Verdict::Warn, |patient| {
-        patient.wanted.tls = true;
-        patient.host.memory.available_bytes = Some(11 << 30);
+    let tls = check("memory", Verdict::Warn, |subject| {
+        subject.requirements.tls = true;
+        subject.host.memory.available_bytes = Some(11 << 30);
     });
-    assert!(tls.wanted.contains("9.0 KiB each over TLS"), "{tls:?}");
-    let contained = check("memory", Verdict::Fail, |patient| {
-        patient.host.memory.cgroup = Some(Cgroup { limit_bytes: 2 << 30, used_bytes: 1 << 30 });
+    assert!(tls.required.contains("9.0 KiB per connection with TLS"), "{tls:?}");
+    let contained = check("memory", Verdict::Fail, |subject| {
+        subject.host.memory.cgroup = Some(Cgroup { limit_bytes: 2 << 30, used_bytes: 1 << 30 });
     });
-    assert_eq!(contained.found, "1.0 GiB left of a group's 2.0 GiB");
+    assert_eq!(contained.found, "1.0 GiB available of the cgroup's 2.0 GiB");
 }
 
 #[test]
 fn cores_and_kernel() {
-    let finding = check("cores", Verdict::Warn, |patient| patient.host.cores = 2);
+    let finding = check("cores", Verdict::Warn, |subject| subject.host.cores = 2);
     assert!(finding.advice.contains("100 s"), "{finding:?}");
     let kernel = |release: &'static str| {
-        move |patient: &mut Patient| patient.host.kernel.release = Some(release.to_owned())
+        move |subject: &mut Subject| subject.host.kernel.release = Some(release.to_owned())
     };
     check("kernel", Verdict::Warn, kernel("4.19.0"));
     check("kernel", Verdict::Ok, kernel("5.10.0-28-amd64"));
@@ -147,46 +147,46 @@ fn cores_and_kernel() {
 }
 
 #[test]
-fn queues_of_those_who_come() {
-    let finding = check("listen queue", Verdict::Warn, |patient| patient.host.kernel.somaxconn = Some(4_096));
+fn queues_of_new_connections() {
+    let finding = check("listen queue", Verdict::Warn, |subject| subject.host.kernel.somaxconn = Some(4_096));
     sysctl(&finding, "net.core.somaxconn", "8192");
-    check("listen queue", Verdict::Ok, |patient| {
-        patient.host.kernel.somaxconn = Some(128);
-        patient.wanted.connections = 100;
+    check("listen queue", Verdict::Ok, |subject| {
+        subject.host.kernel.somaxconn = Some(128);
+        subject.requirements.connections = 100;
     });
     let without_cookies = |backlog| {
-        move |patient: &mut Patient| {
-            patient.host.kernel.tcp_syncookies = Some(0);
-            patient.host.kernel.tcp_max_syn_backlog = Some(backlog);
+        move |subject: &mut Subject| {
+            subject.host.kernel.tcp_syncookies = Some(0);
+            subject.host.kernel.tcp_max_syn_backlog = Some(backlog);
         }
     };
     let finding = check("half-open connections", Verdict::Warn, without_cookies(512));
     sysctl(&finding, "net.ipv4.tcp_max_syn_backlog", "8192");
     check("half-open connections", Verdict::Ok, without_cookies(8_192));
-    check("half-open connections", Verdict::Ok, |patient| {
-        patient.host.kernel.tcp_max_syn_backlog = Some(512);
+    check("half-open connections", Verdict::Ok, |subject| {
+        subject.host.kernel.tcp_max_syn_backlog = Some(512);
     });
-    check("turned away at a full listen queue", Verdict::Warn, |patient| {
-        patient.host.listening = Some(Listening { overflows: 1, drops: 1 });
+    check("turned away at a full listen queue", Verdict::Warn, |subject| {
+        subject.host.listening = Some(Listening { overflows: 1, drops: 1 });
     });
 }
 
 #[test]
-fn tables_of_those_who_are_there() {
-    let finding = check("buffers of all sockets", Verdict::Warn, |patient| {
-        patient.host.kernel.tcp_mem = Some([1, 2, 9_000_000]);
+fn tables_of_open_connections() {
+    let finding = check("buffers of all sockets", Verdict::Warn, |subject| {
+        subject.host.kernel.tcp_mem = Some([1, 2, 9_000_000]);
     });
     sysctl(&finding, "net.ipv4.tcp_mem", "750000 1000000 9000000");
     let tracked = |max, count| {
-        move |patient: &mut Patient| {
-            patient.host.kernel.nf_conntrack_max = Some(max);
-            patient.host.kernel.nf_conntrack_count = Some(count);
+        move |subject: &mut Subject| {
+            subject.host.kernel.nf_conntrack_max = Some(max);
+            subject.host.kernel.nf_conntrack_count = Some(count);
         }
     };
     let finding = check("tracked connections", Verdict::Fail, tracked(262_144, 12));
     sysctl(&finding, "net.netfilter.nf_conntrack_max", "1100000");
     check("tracked connections", Verdict::Ok, tracked(1_100_000, 12));
-    let mut unused = patient();
+    let mut unused = subject();
     tracked(262_144, 0)(&mut unused);
     assert_eq!(examine(&unused).verdict(), Verdict::Ok, "nothing is tracked");
 }
@@ -194,10 +194,10 @@ fn tables_of_those_who_are_there() {
 #[test]
 fn ports_of_a_proxy_on_this_machine() {
     let proxied = |connections, ports| {
-        move |patient: &mut Patient| {
-            patient.wanted.connections = connections;
-            patient.wanted.proxied = true;
-            patient.host.kernel.ip_local_port_range = Some(ports);
+        move |subject: &mut Subject| {
+            subject.requirements.connections = connections;
+            subject.requirements.proxied = true;
+            subject.host.kernel.ip_local_port_range = Some(ports);
         }
     };
     check("ports of the proxy", Verdict::Ok, proxied(20_000, (32_768, 60_999)));
@@ -209,17 +209,17 @@ fn ports_of_a_proxy_on_this_machine() {
 }
 
 #[test]
-fn the_clock_has_a_keeper_and_agrees_with_the_server() {
+fn the_clock_is_synchronized_and_agrees_with_the_server() {
     let clock = |keeper: Option<&str>, is_set, in_container| {
         let keeper = keeper.map(str::to_owned);
-        move |patient: &mut Patient| patient.host.clock = Clock { keeper, is_set, in_container }
+        move |subject: &mut Subject| subject.host.clock = Clock { keeper, is_set, in_container }
     };
     check("clock", Verdict::Ok, clock(Some("systemd-timesyn"), true, false));
     check("clock", Verdict::Warn, clock(Some("systemd-timesyn"), false, false));
     check("clock", Verdict::Ok, clock(None, false, true));
     check("clock", Verdict::Warn, clock(None, false, false));
     let offset =
-        |seconds| move |patient: &mut Patient| patient.clock_offset = Some(Duration::from_secs(seconds));
+        |seconds| move |subject: &mut Subject| subject.clock_offset = Some(Duration::from_secs(seconds));
     check("clock of the server", Verdict::Ok, offset(2));
     check("clock of the server", Verdict::Warn, offset(3));
     check("clock of the server", Verdict::Fail, offset(31));
@@ -227,48 +227,48 @@ fn the_clock_has_a_keeper_and_agrees_with_the_server() {
 
 #[test]
 fn the_folder_is_on_a_disk_and_private() {
-    let on = |filesystem| move |patient: &mut Patient| patient.folder.filesystem = Some(filesystem);
+    let on = |filesystem| move |subject: &mut Subject| subject.folder.filesystem = Some(filesystem);
     check("data folder", Verdict::Warn, on(Filesystem::Memory));
     check("data folder", Verdict::Warn, on(Filesystem::Overlay));
     check("data folder", Verdict::Fail, on(Filesystem::Network));
-    check("data folder", Verdict::Fail, |patient| {
-        patient.folder.unwritable = Some("Read-only file system".to_owned());
+    check("data folder", Verdict::Fail, |subject| {
+        subject.folder.unwritable = Some("Read-only file system".to_owned());
     });
-    let finding = check("privacy of the data", Verdict::Fail, |patient| {
-        patient.folder.open_to_others = vec!["operator.token".to_owned()];
+    let finding = check("privacy of the data", Verdict::Fail, |subject| {
+        subject.folder.open_to_others = vec!["operator.token".to_owned()];
     });
     assert!(finding.found.contains("operator.token") && finding.advice.contains("chmod"), "{finding:?}");
-    check("privacy of the data", Verdict::Warn, |patient| patient.folder.is_foreign = true);
-    check("privacy of the data", Verdict::Fail, |patient| {
-        patient.folder.is_foreign = true;
-        patient.folder.open_to_others = vec!["operator.token".to_owned()];
+    check("privacy of the data", Verdict::Warn, |subject| subject.folder.is_foreign = true);
+    check("privacy of the data", Verdict::Fail, |subject| {
+        subject.folder.is_foreign = true;
+        subject.folder.open_to_others = vec!["operator.token".to_owned()];
     });
-    let mut absent = patient();
+    let mut absent = subject();
     absent.folder = Folder { exists: false, sync: None, ..absent.folder };
     let diagnosis = examine(&absent);
     assert_eq!(diagnosis.verdict(), Verdict::Ok);
-    assert!(diagnosis.findings.iter().any(|finding| finding.found.contains("not made yet")));
+    assert!(diagnosis.findings.iter().any(|finding| finding.found.contains("does not exist yet")));
 }
 
 #[test]
-fn the_disk_has_room_and_is_fast_enough() {
-    let free = |mib: u64| move |patient: &mut Patient| patient.folder.free_bytes = Some(mib << 20);
+fn the_disk_has_space_and_is_fast_enough() {
+    let free = |mib: u64| move |subject: &mut Subject| subject.folder.free_bytes = Some(mib << 20);
     check("disk", Verdict::Ok, free(1_024));
     check("disk", Verdict::Warn, free(1_023));
     check("disk", Verdict::Fail, free(127));
-    check("disk", Verdict::Warn, |patient| patient.wanted.database_bytes_max = Some(200 << 30));
-    check("disk", Verdict::Ok, |patient| {
-        patient.wanted.database_bytes_max = Some(200 << 30);
-        patient.folder.database_bytes = 101 << 30;
+    check("disk", Verdict::Warn, |subject| subject.requirements.database_bytes_max = Some(200 << 30));
+    check("disk", Verdict::Ok, |subject| {
+        subject.requirements.database_bytes_max = Some(200 << 30);
+        subject.folder.database_bytes = 101 << 30;
     });
     let slow =
-        check("disk", Verdict::Warn, |patient| patient.folder.sync = Some(Duration::from_micros(20_150)));
+        check("disk", Verdict::Warn, |subject| subject.folder.sync = Some(Duration::from_micros(20_150)));
     assert!(slow.found.contains("20.1 ms") && slow.advice.contains("faster disk"), "{slow:?}");
 }
 
 #[test]
-fn what_to_change_is_gathered() {
-    let mut small = patient();
+fn remedies_are_collected() {
+    let mut small = subject();
     small.host.open_files.hard = Some(1_024);
     small.host.kernel.nr_open = Some(1_024);
     small.host.kernel.somaxconn = Some(128);

@@ -1,5 +1,5 @@
-//! Memory limits of control groups, both versions: the limit of a group holds for all below it, so the
-//! tightest on the way up to the root is the one that counts.
+//! Memory limits of control groups, version 1 and 2. A group's limit applies to its descendants, so the tightest one up to the
+//! root is effective.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::{number, text};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     pub limit_bytes: u64,
-    /// Without file pages that the kernel drops when they are in the way.
+    /// Without file pages that the kernel can drop.
     pub used_bytes: u64,
 }
 
@@ -42,8 +42,8 @@ impl Cgroup {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// The group with the least memory left. A limit above `total_bytes` is none (version 1 writes "no
-    /// limit" as a very large number).
+    /// The group with the least available memory. Ignores a limit above `total_bytes`: version 1 represents "no limit" by a very
+    /// large number.
     pub(super) fn tightest(root: &Path, process: &str, total_bytes: u64) -> Option<Self> {
         let groups = text(root, &format!("proc/{process}/cgroup")).unwrap_or_default();
         // cgroups(7): hierarchy-ID:controller-list:path
@@ -56,15 +56,15 @@ impl Cgroup {
                 _ => None,
             }
         });
-        let all = paths.flat_map(|(files, path)| files.on_the_way(root, path));
+        let all = paths.flat_map(|(files, path)| files.path_and_parents(root, path));
         all.filter(|group| group.limit_bytes < total_bytes).min_by_key(Self::left_bytes)
     }
 }
 
 impl Files {
-    /// Every group from the process's own to the root. Inside a container the path may be the host's,
-    /// and only the root is there: it is the container's own group.
-    fn on_the_way(&self, root: &Path, path: &str) -> Vec<Cgroup> {
+    /// All groups from the process's own to the root. In a container the path may be the host's; then only the root exists, which
+    /// is the container's own group.
+    fn path_and_parents(&self, root: &Path, path: &str) -> Vec<Cgroup> {
         let base = root.join(self.folder);
         let path = Path::new(path.trim_start_matches('/'));
         path.ancestors().filter_map(|path| self.read(&base.join(path))).collect()
@@ -72,7 +72,7 @@ impl Files {
 
     fn read(&self, folder: &Path) -> Option<Cgroup> {
         let file = |name: &str| -> Option<u64> { number(folder, name) };
-        // Version 2 writes "max", which is not a number.
+        // Version 2 has "max", which is not a number.
         let limit_bytes = file(self.limit)?;
         let stat = text(&PathBuf::from(folder), "memory.stat").unwrap_or_default();
         let droppable = stat.lines().find_map(|line| line.strip_prefix(self.droppable)?.parse().ok());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_on_the_way_up_counts() {
+    fn the_tightest_limit_of_all_parents_counts() {
         let of_process = ("proc/self/cgroup", "0::/system.slice/noroshi.service\n");
         check(
             &[

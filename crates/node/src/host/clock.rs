@@ -1,34 +1,34 @@
-//! Who keeps the clock right. The kernel's own word (adjtimex(2)) cannot be had without unsafe code, so
-//! the programs that discipline clocks are looked for, and the mark that one of them leaves.
+//! Detects time synchronization. The kernel's state (adjtimex(2)) requires unsafe code, so this looks for running programs that
+//! synchronize clocks, and for the marker file of one of them.
 
 use std::fs;
 use std::path::Path;
 
-/// As processes call themselves (`/proc/PID/comm`, cut after 15 bytes): chrony, ntpd, OpenNTPD,
-/// ntpd-rs, systemd-timesyncd, linuxptp, and the guests' tools of hypervisors.
+/// Process names (`/proc/PID/comm`, truncated to 15 bytes): chrony, ntpd, OpenNTPD, ntpd-rs, systemd-timesyncd, linuxptp, and
+/// guest tools of hypervisors.
 const KEEPERS: [&str; 8] =
     ["chronyd", "ntpd", "openntpd", "ntp-daemon", "systemd-timesyn", "phc2sys", "vmtoolsd", "VBoxService"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clock {
     pub keeper: Option<String>,
-    /// systemd-timesyncd has set the clock since the machine started.
+    /// systemd-timesyncd has synchronized the clock since the machine started.
     pub is_set: bool,
-    /// The clock is the host's, and so is its keeper.
+    /// The host synchronizes the clock.
     pub in_container: bool,
 }
 
 impl Clock {
     pub(super) fn read(root: &Path) -> Self {
         Self {
-            keeper: keeper(root),
+            keeper: time_service(root),
             is_set: root.join("run/systemd/timesync/synchronized").exists(),
             in_container: [".dockerenv", "run/.containerenv"].iter().any(|mark| root.join(mark).exists()),
         }
     }
 }
 
-fn keeper(root: &Path) -> Option<String> {
+fn time_service(root: &Path) -> Option<String> {
     let processes = fs::read_dir(root.join("proc")).ok()?.filter_map(Result::ok);
     let names = processes
         .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
@@ -42,7 +42,7 @@ mod tests {
     use crate::host::tests::tree;
 
     #[test]
-    fn a_keeper_is_found_by_its_name() {
+    fn a_time_service_is_found_by_its_name() {
         let root = tree(&[
             ("proc/1/comm", "systemd\n"),
             ("proc/sys/comm", "chronyd\n"),

@@ -1,5 +1,5 @@
-//! The data folder: on what it lies, who may read it, how much room there is, and how long a commit waits
-//! for the disk. The last is measured with a file of its own, which is removed again.
+//! The data folder: its file system, permissions and free space, and how long a commit waits for the disk. The latter is
+//! measured with a temporary file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statfs, statvfs};
 
 use crate::data;
 
-/// Enough for a median; a second on a disk of the slow kind.
+/// Enough for a median; takes a second on a slow disk.
 const SYNCS: usize = 25;
 const SYNCS_TIME_MAX: Duration = Duration::from_secs(2);
 /// A page of the database's log.
@@ -24,39 +24,39 @@ pub struct Folder {
     pub path: PathBuf,
     pub exists: bool,
     pub filesystem: Option<Filesystem>,
-    /// For a process without privileges.
+    /// Free space for an unprivileged process.
     pub free_bytes: Option<u64>,
-    /// What the database takes of the disk now.
+    /// Current size of the database on disk.
     pub database_bytes: u64,
-    /// Files that others may read or write, and the folder if they may enter it.
+    /// Files that other users may read or write, and the folder if they may enter it.
     pub open_to_others: Vec<String>,
-    /// Belongs to another user than the one who asks.
+    /// Owned by a user other than the current one.
     pub is_foreign: bool,
-    /// Median of some commits; none where nothing could be written.
+    /// Median of some commits. None if the folder is not writable.
     pub sync: Option<Duration>,
-    /// Why nothing could be written, or the folder not be made.
+    /// Why the folder is not writable or cannot be created.
     pub unwritable: Option<String>,
-    /// The process that has the folder in use.
+    /// The process that uses the folder.
     pub pid: Option<u32>,
 }
 
-/// By what it means for a database (statfs(2), `f_type`).
+/// The kind of file system, by its meaning for a database (statfs(2), `f_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
-    /// Gone with the machine's power.
+    /// Lost when the machine restarts.
     Memory,
-    /// The writable layer of a container: gone with the container.
+    /// The writable layer of a container, lost with the container.
     Overlay,
-    /// SQLite's log in shared memory does not work there.
+    /// SQLite's log in shared memory does not work on it.
     Network,
     Disk,
 }
 
 impl Folder {
-    /// Reads, and writes a few pages if the folder is there.
+    /// Reads, and writes a few pages if the folder exists.
     pub fn examine(root: &Path, path: &Path) -> Self {
         let exists = path.is_dir();
-        // Where it is not there yet, its place is what counts.
+        // If it does not exist yet, its closest existing parent counts.
         let place = path.ancestors().find(|place| place.is_dir()).unwrap_or(Path::new("."));
         let mut folder = Self {
             path: path.to_owned(),
@@ -97,10 +97,9 @@ impl Filesystem {
     }
 }
 
-/// Why a folder that is not there could not be made: what is there of its path is no folder, or not ours to
-/// write in.
+/// Why a missing folder cannot be created: the existing part of its path is not a folder, or not writable.
 fn obstacle(path: &Path) -> Option<String> {
-    // A link to nowhere is in the way as well.
+    // A dangling symbolic link blocks the path as well.
     let there = path.ancestors().find(|place| fs::symlink_metadata(place).is_ok());
     let there = there.unwrap_or(Path::new("."));
     if !there.is_dir() {
@@ -121,8 +120,8 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Who holds a lock on this file: proc_locks(5), `FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`.
-/// Inodes of two file systems may be alike; the lock's owner must have this one's name, too.
+/// The process that locks this file: proc_locks(5), `FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`. Two file systems may
+/// have equal inode numbers, so the process must also have this program's name.
 fn holder(root: &Path, inode: u64) -> Option<u32> {
     let locks = fs::read_to_string(root.join("proc/locks")).ok()?;
     locks.lines().find_map(|line| {
@@ -136,19 +135,19 @@ fn holder(root: &Path, inode: u64) -> Option<u32> {
     })
 }
 
-/// What a commit waits for: a page written and on the disk.
+/// The time to write a page and sync it.
 fn sync_time(folder: &Path) -> io::Result<Duration> {
     let path = folder.join(PROBE);
-    // Of a command that was killed.
+    // Left by a killed command.
     let _ = fs::remove_file(&path);
     let measured = measure(&path);
-    // Ours: it was made, or there is none.
+    // Either this command created it, or it does not exist.
     let _ = fs::remove_file(&path);
     measured
 }
 
 fn measure(path: &Path) -> io::Result<Duration> {
-    // New, so no link is followed to a file of somebody else.
+    // Creates a new file, so that no symbolic link is followed.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let (began, mut times) = (Instant::now(), Vec::with_capacity(SYNCS));
     while times.len() < SYNCS && (times.is_empty() || began.elapsed() < SYNCS_TIME_MAX) {
@@ -172,18 +171,18 @@ mod tests {
         let path = place.path().join("data");
         let absent = Folder::examine(Path::new("/"), &path);
         assert!(!absent.exists && absent.sync.is_none() && absent.free_bytes.is_some(), "{absent:?}");
-        assert!(!path.exists(), "nothing is made");
+        assert!(!path.exists(), "nothing is created");
         assert_eq!(absent.unwritable, None);
         let file = place.path().join("file");
         fs::write(&file, "").expect("written");
         for path in [file.clone(), file.join("below/it")] {
             let found = Folder::examine(Path::new("/"), &path);
-            let said = format!("{} is not a folder", file.display());
-            assert_eq!((found.exists, found.unwritable), (false, Some(said)));
+            let reason = format!("{} is not a folder", file.display());
+            assert_eq!((found.exists, found.unwritable), (false, Some(reason)));
         }
         fs::remove_file(&file).expect("removed");
         std::os::unix::fs::symlink(place.path().join("nowhere"), &file).expect("linked");
-        assert!(Folder::examine(Path::new("/"), &file).unwritable.is_some(), "a link to nowhere");
+        assert!(Folder::examine(Path::new("/"), &file).unwritable.is_some(), "a dangling symbolic link");
 
         fs::create_dir(&path).expect("made");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
@@ -194,7 +193,7 @@ mod tests {
         let found = Folder::examine(Path::new("/"), &path);
         assert!(found.exists && found.sync.is_some() && !found.is_foreign, "{found:?}");
         assert_eq!(found.open_to_others, [data::OPERATOR_TOKEN]);
-        assert_eq!(fs::read_dir(&path).expect("there").count(), 2, "the probe is gone");
+        assert_eq!(fs::read_dir(&path).expect("there").count(), 2, "the temporary file is deleted");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From a message of a queue to a published notification.
+//! Publishes notifications from messages of a queue.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ pub(super) fn accept(state: Arc<State>) -> Accept {
                 Err(problem) if problem.code().status() >= 500 || problem.code() == Code::QuotaExceeded => {
                     Verdict::Retry
                 }
-                Err(problem) => Verdict::Poison(said(&problem)),
+                Err(problem) => Verdict::Poison(text(&problem)),
             }
         })
     })
 }
 
-fn said(problem: &Problem) -> String {
+fn text(problem: &Problem) -> String {
     let field = problem.field_path().map(|field| format!("{field}: ")).unwrap_or_default();
     format!("{}: {field}{}", problem.code().as_str(), problem.detail())
 }

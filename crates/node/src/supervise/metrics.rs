@@ -1,4 +1,4 @@
-//! What `/metrics` shows of threads: read from the registry when somebody looks.
+//! Metrics of threads, read from their registry on scrape.
 
 use noroshi_supervision::{Kind, Threads, panics};
 use noroshi_telemetry::Registry;
@@ -18,14 +18,14 @@ struct OfThreads(Threads);
 impl Collector for OfThreads {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let samples = self.0.sample();
-        let help = "Turns of a supervised thread: it makes progress while they grow";
+        let help = "Iterations of a supervised thread. Grows while it makes progress";
         let turns = ConstCounter::new(0u64);
         let mut family = encoder.encode_descriptor("thread_turns", help, None, turns.metric_type())?;
         for sample in &samples {
             let labels = [("kind", sample.kind.name()), ("thread", sample.name.as_str())];
             ConstCounter::new(sample.count / 2).encode(family.encode_family(&labels)?)?;
         }
-        let help = "How long a supervised thread has worked on what it does now; 0 while it waits";
+        let help = "Time that a supervised thread has been working without progress; 0 while it waits";
         let busy = ConstGauge::new(0f64);
         let unit = Some(&Unit::Seconds);
         let mut family = encoder.encode_descriptor("thread_busy", help, unit, busy.metric_type())?;
@@ -33,7 +33,7 @@ impl Collector for OfThreads {
             let labels = [("kind", sample.kind.name()), ("thread", sample.name.as_str())];
             ConstGauge::new(sample.busy.as_secs_f64()).encode(family.encode_family(&labels)?)?;
         }
-        let help = "Panics by kind of thread, those included that ended one connection or one request only";
+        let help = "Panics by kind of thread, including those that ended only one connection or request";
         let mut family = encoder.encode_descriptor("thread_panics", help, None, turns.metric_type())?;
         for kind in Kind::ALL {
             ConstCounter::new(panics::of(kind)).encode(family.encode_family(&[("kind", kind.name())])?)?;

@@ -1,4 +1,4 @@
-//! Which threads have worked on one thing for too long. No clock: the watchdog says how much time passed.
+//! Detects stalled threads. Has no clock: the watchdog passes the elapsed time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,9 +20,9 @@ struct Seen {
 }
 
 pub(super) struct Stalls {
-    /// Zero: none is ever told.
+    /// Zero: stalls are not detected.
     limit: Duration,
-    /// By name; threads that ended leave it.
+    /// By name. Ended threads are removed.
     seen: HashMap<String, Seen>,
 }
 
@@ -31,13 +31,13 @@ impl Stalls {
         Self { limit, seen: HashMap::new() }
     }
 
-    /// Threads that have stalled since the last look, each once until it makes progress. `elapsed`: since that look.
-    pub(super) fn look(&mut self, samples: &[Sample], elapsed: Duration) -> Vec<Stall> {
+    /// Threads that stalled since the last check, each once until it makes progress. `elapsed`: since that check.
+    pub(super) fn check(&mut self, samples: &[Sample], elapsed: Duration) -> Vec<Stall> {
         self.seen.retain(|name, _| samples.iter().any(|sample| sample.name == *name));
         let mut stalls = Vec::new();
         for Sample { kind, name, count, is_working, .. } in samples {
             let new = Seen { count: *count, busy: Duration::ZERO, is_told: false };
-            // The time before the first look was not this piece of work's.
+            // The time before the first check does not belong to this work.
             let Some(seen) = self.seen.get_mut(name) else {
                 self.seen.insert(name.clone(), new);
                 continue;
@@ -55,7 +55,7 @@ impl Stalls {
         stalls
     }
 
-    /// How long each thread has worked on what it does now.
+    /// How long each thread has been working without progress.
     pub(super) fn busy(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.seen.iter().map(|(name, seen)| (name.as_str(), seen.busy))
     }
@@ -72,46 +72,46 @@ mod tests {
         Sample { kind, name: "shard-0".to_owned(), count, is_working: count % 2 == 1, busy }
     }
 
-    /// Whether a stall of three seconds is told at each look, a second apart.
+    /// Checks every second whether a stall of three seconds is reported.
     fn check(counts: &[u64], expected: &[bool]) {
         let mut stalls = Stalls::new(3 * SECOND);
         let told: Vec<bool> =
-            counts.iter().map(|count| !stalls.look(&[sample(*count)], SECOND).is_empty()).collect();
+            counts.iter().map(|count| !stalls.check(&[sample(*count)], SECOND).is_empty()).collect();
         assert_eq!(told, expected, "{counts:?}");
     }
 
     #[test]
-    fn one_piece_of_work_that_takes_too_long_is_told_once() {
+    fn a_stall_is_reported_once() {
         check(&[1, 1, 1, 1, 1, 1], &[false, false, false, true, false, false]);
     }
 
     #[test]
-    fn progress_and_waiting_are_no_stall() {
+    fn progress_and_waiting_are_not_stalls() {
         check(&[1, 1, 1, 3, 3, 3], &[false; 6]);
         check(&[2, 2, 2, 2, 2, 2], &[false; 6]);
     }
 
     #[test]
-    fn after_progress_it_may_stall_again() {
+    fn a_stall_after_progress_is_reported_again() {
         check(&[1, 1, 1, 1, 3, 3, 3, 3], &[false, false, false, true, false, false, false, true]);
     }
 
     #[test]
-    fn a_long_pause_of_the_process_counts_for_what_the_watchdog_says() {
+    fn a_pause_of_the_process_counts_up_to_one_check() {
         let mut stalls = Stalls::new(3 * SECOND);
-        stalls.look(&[sample(1)], SECOND);
-        // It was stopped for an hour; the watchdog caps what passed.
-        assert_eq!(stalls.look(&[sample(1)], 2 * SECOND), []);
+        stalls.check(&[sample(1)], SECOND);
+        // Stopped for an hour, of which the watchdog counts little.
+        assert_eq!(stalls.check(&[sample(1)], 2 * SECOND), []);
         assert_eq!(stalls.busy().next(), Some(("shard-0", 2 * SECOND)));
-        assert_eq!(stalls.look(&[], SECOND), []);
+        assert_eq!(stalls.check(&[], SECOND), []);
         assert_eq!(stalls.busy().next(), None);
     }
 
     #[test]
-    fn without_a_limit_nothing_is_told() {
+    fn without_a_limit_nothing_is_reported() {
         let mut stalls = Stalls::new(Duration::ZERO);
         for _ in 0..100 {
-            assert_eq!(stalls.look(&[sample(1)], 60 * SECOND), []);
+            assert_eq!(stalls.check(&[sample(1)], 60 * SECOND), []);
         }
     }
 }

@@ -25,7 +25,7 @@ fn check(file: &str, parts: &[&str]) {
 }
 
 #[test]
-fn the_defaults_are_a_whole_configuration() {
+fn the_defaults_are_a_complete_configuration() {
     let folder = tempfile::tempdir().expect("folder");
     let config =
         Config::load(&Inputs { folder: folder.path().to_owned(), ..Inputs::default() }).expect("defaults");
@@ -36,14 +36,14 @@ fn the_defaults_are_a_whole_configuration() {
 }
 
 #[test]
-fn a_development_node_keeps_to_this_machine_unless_told_otherwise() {
+fn a_development_node_listens_on_loopback_by_default() {
     assert_eq!(load("[server]\ndev = true").expect("ok").server.http.to_string(), "127.0.0.1:8080");
     let told = load("[server]\ndev = true\nhttp = \"0.0.0.0:80\"").expect("ok");
     assert_eq!(told.server.http.to_string(), "0.0.0.0:80");
 }
 
 #[test]
-fn a_flag_covers_the_environment_and_that_covers_the_file() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let folder = tempfile::tempdir().expect("folder");
     let mut inputs = inputs(
         folder.path(),
@@ -68,7 +68,7 @@ fn a_flag_covers_the_environment_and_that_covers_the_file() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_key_source_and_unit() {
+fn all_problems_are_reported_with_key_source_and_unit() {
     let folder = tempfile::tempdir().expect("folder");
     let file =
         "[gateway]\nping_interval = 30\nfoo = 1\n\n[limits]\nbody = \"12 parsecs\"\n[log]\nformat = 'xml'\n";
@@ -114,9 +114,12 @@ fn single_mistakes_are_named() {
     ] {
         load(&mqtt(fine)).expect(fine);
     }
-    check("[tls]\ncert = \"a.pem\"", &["tls.cert", "tls.key is missing"]);
-    check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "admin.tls.cert is missing"]);
-    check("[gateway]\nsend_queue = \"4KiB\"", &["gateway.send_queue_soft", "over gateway.send_queue"]);
+    check("[tls]\ncert = \"a.pem\"", &["tls.cert", "requires tls.key"]);
+    check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "requires admin.tls.cert"]);
+    check(
+        "[gateway]\nsend_queue = \"4KiB\"",
+        &["gateway.send_queue_soft", "must not exceed gateway.send_queue"],
+    );
     check("[log]\nlevel = \"loud\"", &["log.level", "level"]);
     check("[server]\npublic_url = \"example.com\"", &["server.public_url", "https://"]);
     for (key, tls) in [("mqtt", "mqtts"), ("xmpp", "xmpps")] {
@@ -150,20 +153,20 @@ fn single_mistakes_are_named() {
             "https://push.example.com:443".to_owned(),
         ] {
             let expected = format!("expected {tls}://HOST:PORT or {key}://HOST:PORT");
-            // What stands before the host may be a password.
+            // The text before the host may contain a password.
             let shown = wrong.replace("u@", "…@");
             check(&given(&wrong), &[&format!("{key}.public_url"), &expected, &shown]);
         }
     }
     check("[server\n", &["noroshi.toml:1", "not TOML"]);
-    // One mistake is one problem, whatever the rest of the line or file looks like.
+    // One mistake is one problem, whatever the rest of the line or file is.
     check("[gateway]\nping_interval = \nping_timeout = \"30m\"", &["noroshi.toml:2", "not TOML"]);
     check("[gateway\nfoo = 1\nbar = \"x\"", &["noroshi.toml:1", "not TOML"]);
     check("ping interval = \"30s\"", &["noroshi.toml:1", "not TOML"]);
 }
 
 #[test]
-fn a_named_file_has_to_be_there() {
+fn a_named_file_must_exist() {
     let folder = tempfile::tempdir().expect("folder");
     let inputs = Inputs { file: Some(folder.path().join("absent.toml")), ..Inputs::default() };
     let problems = Config::load(&inputs).expect_err("no file");
@@ -171,7 +174,7 @@ fn a_named_file_has_to_be_there() {
 }
 
 #[test]
-fn what_is_printed_is_a_file_that_says_the_same() {
+fn the_printed_configuration_parses_to_the_same_values() {
     let config =
         load("[gateway.drain]\nrate = 3\n[limits]\ndata = \"1KiB\"\n[server]\ndata='b \"c\"'").expect("ok");
     let printed = print(&config);
@@ -182,14 +185,14 @@ fn what_is_printed_is_a_file_that_says_the_same() {
     }
 }
 
-/// The proxy that a URL would be reached through.
+/// The proxy used for a URL.
 fn proxy_for(config: &Config, url: &str) -> Option<String> {
     let (target, _) = noroshi_egress::target::Target::of_url(url).expect(url);
     config.egress.proxies.choose(&target).map(|proxy| proxy.to_string())
 }
 
 #[test]
-fn networks_are_a_list_in_the_file_and_elsewhere() {
+fn networks_are_lists_in_every_source() {
     let allowed =
         |config: Config| -> Vec<String> { config.egress.allow.iter().map(|net| net.to_string()).collect() };
     let ours = ["10.1.0.0/16", "fd00:1::/32"];
@@ -202,14 +205,14 @@ fn networks_are_a_list_in_the_file_and_elsewhere() {
     assert_eq!(allowed(again.expect("ok")), ours);
 
     check("[egress]\nallow = [\"10.1.0.0\"]", &["egress.allow", "10.1.0.0/16", "got \"10.1.0.0\""]);
-    check("[egress]\nallow = [\"10.1.2.3/16\"]", &["egress.allow", "is 10.1.0.0/16 meant?"]);
+    check("[egress]\nallow = [\"10.1.2.3/16\"]", &["egress.allow", "did you mean 10.1.0.0/16?"]);
     check("[egress]\nallow = [1]", &["egress.allow", "list of networks", "array"]);
     check("[egress]\nallow = true", &["egress.allow", "list of networks"]);
     check("[gateway]\nping_interval = [\"1m\"]", &["a duration", "got [\"1m\"]"]);
 }
 
 #[test]
-fn a_proxy_is_configured_or_the_environments() {
+fn a_proxy_comes_from_the_configuration_or_the_environment() {
     let folder = tempfile::tempdir().expect("folder");
     let loaded = |file: &str, environment: &[(&str, &str)]| {
         let environment =
@@ -241,7 +244,7 @@ fn a_proxy_is_configured_or_the_environments() {
 }
 
 #[test]
-fn files_of_the_way_out_have_to_be_usable() {
+fn egress_files_must_be_usable() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("file");
     let (ca, key) = (format!("[egress]\nca_file = {path:?}"), format!("[push]\nkey_file = {path:?}"));
@@ -255,7 +258,7 @@ fn files_of_the_way_out_have_to_be_usable() {
 }
 
 #[tokio::test]
-async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own() {
+async fn push_credentials_need_a_key_except_in_development() {
     use noroshi_node::{data::Secrets, push_key};
     let folder = tempfile::tempdir().expect("folder");
     let secrets = Secrets::new(folder.path(), None);
@@ -285,15 +288,15 @@ async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own()
 }
 
 #[test]
-fn a_cluster_needs_a_store_that_its_nodes_share() {
-    check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "needs store.url"]);
-    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "needs a cluster.redis"]);
+fn a_cluster_needs_a_shared_store() {
+    check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "requires store.url"]);
+    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "requires a cluster.redis"]);
     check(
         "[store]\nurl = \"postgres://u@h/d\"\n[cluster]\nredis = \"rediss://h\"\nredis_ca_file = \"none\"",
         &["cluster.redis_ca_file", "none cannot be used"],
     );
-    check("[node]\nroles = [\"api\"]", &["node.roles", "needs cluster.redis"]);
-    check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "front alone"]);
+    check("[node]\nroles = [\"api\"]", &["node.roles", "requires cluster.redis"]);
+    check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "only front"]);
     check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);
     check("[store]\nurl = \"mysql://h/d\"", &["store.url", "postgres://"]);
     let config = load(
@@ -307,7 +310,7 @@ fn a_cluster_needs_a_store_that_its_nodes_share() {
 }
 
 #[test]
-fn a_collector_is_named_by_its_base_and_its_headers_are_no_part_of_the_file() {
+fn a_collector_has_a_base_url_and_headers_from_the_environment_only() {
     let folder = tempfile::tempdir().expect("folder");
     let headers = folder.path().join("headers");
     let tracing =
@@ -328,7 +331,7 @@ fn a_collector_is_named_by_its_base_and_its_headers_are_no_part_of_the_file() {
     }
 }
 
-/// A build that cannot export says so, and which one can.
+/// A build without export names itself and the build that has it.
 #[test]
 fn an_endpoint_needs_a_build_that_can_export() {
     let file = "[tracing]\nendpoint = \"http://collector:4318\"";
@@ -339,7 +342,7 @@ fn an_endpoint_needs_a_build_that_can_export() {
 }
 
 #[test]
-fn what_is_pushed_needs_a_server_and_a_build_that_can() {
+fn profile_push_needs_a_server_and_a_build_with_support() {
     check("[profiling]\nserver = \"pyroscope:4040\"", &["profiling.server", "http://"]);
     check("[profiling]\nserver = \"http://u:p@pyroscope\"", &["profiling.server"]);
     check("[profiling]\nlabels = \"node=x\"", &["profiling.labels", "set by the node"]);
@@ -362,9 +365,9 @@ fn every_key() -> Vec<noroshi_node::config::Entry> {
     load("").expect("the defaults").entries
 }
 
-/// A new key that is named like a credential is one, unless its kind cannot hold one.
+/// A new key named like a credential is marked secret unless its kind cannot hold one.
 #[test]
-fn keys_that_sound_like_secrets_are_secrets() {
+fn keys_named_like_secrets_are_marked_secret() {
     const WORDS: [&str; 14] = [
         "password",
         "passwords",
@@ -381,7 +384,7 @@ fn keys_that_sound_like_secrets_are_secrets() {
         "keys",
         "headers",
     ];
-    // A path names a file; a count, a size, a duration or a switch is no credential.
+    // A path names a file; a count, size, duration or switch is no credential.
     const PLAIN: [&str; 7] = ["path", "duration", "size", "switch", "address", "word", "keys"];
     let mut secrets = 0;
     for entry in every_key() {

@@ -1,4 +1,4 @@
-//! Documents that are written from the program, and must not fall behind it. To write them anew:
+//! Documents generated from the program. To regenerate them:
 //! `UPDATE_DOCUMENTS=1 cargo test -p noroshi-node documentation`.
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What one node promises before it serves: its configuration, and the shape of the workspace.
+//! Properties of a node before it serves: its configuration, and the structure of the workspace.
 
 mod config;
 mod documentation;

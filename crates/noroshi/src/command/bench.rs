@@ -1,4 +1,4 @@
-//! `noroshi bench`: the load generator of the crate `load`, and what a signal does to it.
+//! `noroshi bench`: the load generator of the crate `load`, with its handling of signals.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// As a shell reports a process that a signal ended.
+/// The exit code by which a shell reports a process that a signal ended.
 const INTERRUPTED: i32 = 128 + 2;
 const TERMINATED: i32 = 128 + 15;
 
@@ -32,7 +32,7 @@ impl Arguments {
     }
 }
 
-/// The server of a measurement that is given up is stopped, and its folder removed.
+/// On a signal, stops the server of the benchmark and deletes its folder.
 fn end_with_a_signal() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {

@@ -130,7 +130,7 @@ impl List {
             true => output::line(listed.json("campaigns"))?,
             false => {
                 output::table(&COLUMNS, output::rows(&listed.entries, &COLUMNS))?;
-                listed.remark();
+                listed.print_next();
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `noroshi completions <shell>`: a script for the shell's own completion.
+//! `noroshi completions <shell>`: prints a completion script for a shell.
 
 use std::process::ExitCode;
 

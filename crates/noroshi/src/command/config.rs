@@ -1,5 +1,4 @@
-//! `noroshi config check|print`: the same reading of file, environment and flags that `serve` does,
-//! without starting anything.
+//! `noroshi config check|print`: loads file, environment and flags as `serve` does, without starting a node.
 
 use std::process::ExitCode;
 
@@ -19,12 +18,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List every problem; exit 64 if there is one
+    /// List all problems; exit code 64 if there is one
     Check {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Show what is in force, with defaults and where each value comes from
+    /// Print the effective configuration, with defaults and the source of each value
     Print {
         #[command(flatten)]
         settings: Settings,
@@ -38,7 +37,7 @@ impl Arguments {
         match self.action {
             Action::Check { settings } => {
                 settings.load()?;
-                output::line("the configuration is good")?;
+                output::line("the configuration is valid")?;
             }
             Action::Print { settings, format } => {
                 let config = settings.load()?;

@@ -53,7 +53,7 @@ impl Kind {
             false => {
                 let rows: Vec<Value> = listed.entries.iter().cloned().map(self.shown).collect();
                 output::table(self.columns, output::rows(&rows, self.columns))?;
-                listed.remark();
+                listed.print_next();
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -150,7 +150,7 @@ async fn list(
         true => output::line(devices.json("devices")),
         false => {
             output::table(&COLUMNS, output::rows(&devices.entries, &COLUMNS))?;
-            devices.remark();
+            devices.print_next();
             Ok(())
         }
     }

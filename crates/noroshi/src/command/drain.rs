@@ -1,5 +1,5 @@
-//! `noroshi drain`: devices are moved away from a node that goes on, through the admin address. What the
-//! node does is its own affair and goes on without this command, which only orders, watches and cancels.
+//! `noroshi drain`: moves devices from a running node to others, through the admin address. The node does the work; this command
+//! only starts, watches and cancels it.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,33 +15,32 @@ use crate::failure::Failure;
 use crate::output;
 
 const PATH: &str = "/v1/drain";
-/// How often `--wait` asks.
+/// Poll interval of `--wait`.
 const POLL: Duration = Duration::from_millis(500);
-/// How often it says so where there is no terminal to show it.
-const REMARK: Duration = Duration::from_secs(10);
+/// Interval of progress messages without a terminal.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The node keeps serving the API and refuses devices until it is stopped or the drain is cancelled; SIGTERM \
-drains too, and then ends the process. Called while a drain is under way, this changes how it is done.")]
+The node keeps serving the API and rejects devices until it stops or the drain is cancelled. SIGTERM also drains, \
+and then ends the process. During a drain, this command changes its parameters.")]
 pub(crate) struct Arguments {
-    /// Connections told to leave a second, in all [default: the node's gateway.drain.rate]
+    /// Connections moved per second [default: the node's gateway.drain.rate]
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
-    /// They are told to come back within this time, each at another moment [default: the node's
-    /// gateway.drain.spread]
+    /// Devices reconnect after a random delay of up to this time [default: the node's gateway.drain.spread]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     spread: Option<String>,
-    /// After this time the rest is told at once [default: never]
+    /// After this time, move all remaining devices at once [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     deadline: Option<String>,
-    /// Wait until every device has gone, and show how far it is
+    /// Wait until all devices are moved, and show the progress
     #[arg(long)]
     wait: bool,
-    /// Let devices in again
+    /// Cancel the drain: accept devices again
     #[arg(long, conflicts_with_all = ["rate", "spread", "deadline", "wait", "status"])]
     cancel: bool,
-    /// Only say how far it is; with --wait, watch a drain that somebody else began
+    /// Only show the progress; with --wait, watch a drain in progress
     #[arg(long, conflicts_with_all = ["rate", "spread", "deadline"])]
     status: bool,
     #[command(flatten)]
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
     format: output::Format,
 }
 
-/// Checked here, sent as it was written. As in the configuration, a number without a unit is none.
+/// Validated here, sent unchanged. Requires a unit, as in the configuration.
 fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
     super::duration(text).map(|_| text.to_owned())
 }
@@ -86,13 +85,12 @@ impl Arguments {
         order.into()
     }
 
-    /// Asks until it is done. That the node ended or somebody cancelled is a failure: the caller wanted
-    /// every device moved.
+    /// Polls until the drain is complete. Fails if the node stops or the drain is cancelled, since not all devices were moved.
     async fn watch(&self, client: &Client, first: Value) -> Result<Value, Failure> {
-        // Who was told may not have left yet: the bar shows who has.
+        // The bar counts closed connections; a moved device may still be connected.
         let all = number(&first, "connections");
-        let (bar, mut report, mut said) = (self.bar(all), first, Instant::now());
-        // Nobody drains: there is nothing to watch.
+        let (bar, mut report, mut reported_at) = (self.bar(all), first, Instant::now());
+        // There is no drain to watch.
         if self.status && text(&report, "state") == "serving" {
             return Ok(report);
         }
@@ -104,8 +102,8 @@ impl Arguments {
             }
             bar.set_position(all.saturating_sub(number(&report, "connections")));
             bar.set_message(rest(&report));
-            if bar.is_hidden() && !self.format.json && said.elapsed() >= REMARK {
-                said = Instant::now();
+            if bar.is_hidden() && !self.format.json && reported_at.elapsed() >= PROGRESS_INTERVAL {
+                reported_at = Instant::now();
                 eprintln!("{}", sentence(&report));
             }
             tokio::time::sleep(POLL).await;
@@ -119,7 +117,7 @@ impl Arguments {
         let shown = std::io::stderr().is_terminal() && !self.format.json;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(all), target);
-        // The template is a constant without a mistake; the plain bar would do as well.
+        // The template is a valid constant; the plain bar would do as well.
         match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
@@ -135,23 +133,23 @@ fn number(report: &Value, name: &str) -> u64 {
     report.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// `118000 to go at 1000 a second: 2 minutes`
+/// `118000 left at 1000 per second: 2 minutes`
 fn rest(report: &Value) -> String {
     let (left, rate) = (number(report, "connections"), number(report, "rate"));
     let eta = HumanDuration(Duration::from_secs(number(report, "eta_s")));
-    format!("{left} to go at {rate} a second: {eta}")
+    format!("{left} left at {rate} per second: {eta}")
 }
 
 fn sentence(report: &Value) -> String {
     let (connections, moved) = (number(report, "connections"), number(report, "moved"));
     match text(report, "state") {
-        "serving" => format!("devices are let in; {connections} are connected"),
-        "draining" => format!("draining: {moved} told to leave, {}", rest(report)),
+        "serving" => format!("not draining; {connections} devices connected"),
+        "draining" => format!("draining: {moved} moved, {}", rest(report)),
         "drained" => format!(
-            "drained: {moved} devices were told to leave; the node serves the API and lets no device in until it is \
-             restarted, or with noroshi drain --cancel"
+            "drained: {moved} devices moved; the node serves the API and rejects devices until it restarts, or until \
+             noroshi drain --cancel"
         ),
-        "stopping" => format!("the node is stopping: {moved} told to leave, {connections} still connected"),
+        "stopping" => format!("the node is stopping: {moved} moved, {connections} still connected"),
         other => output::clean(other),
     }
 }
@@ -162,15 +160,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_report_is_said_in_a_sentence() {
+    fn a_report_is_formatted_as_a_sentence() {
         let check = |report: Value, expected: &str| {
-            let said = sentence(&report);
-            assert!(said.contains(expected), "{said}");
+            let text = sentence(&report);
+            assert!(text.contains(expected), "{text}");
         };
-        check(json!({"state": "serving", "connections": 3}), "devices are let in; 3 are connected");
+        check(json!({"state": "serving", "connections": 3}), "not draining; 3 devices connected");
         check(
             json!({"state": "draining", "connections": 900, "moved": 100, "rate": 30, "eta_s": 30}),
-            "100 told to leave, 900 to go at 30 a second: 30 seconds",
+            "100 moved, 900 left at 30 per second: 30 seconds",
         );
         check(json!({"state": "drained", "connections": 0, "moved": 7}), "noroshi drain --cancel");
         check(json!({"state": "stopping", "connections": 1, "moved": 7}), "stopping");

@@ -1,4 +1,4 @@
-//! `noroshi nodes`: who is there, through the admin address of any node of the cluster.
+//! `noroshi nodes`: lists the nodes of a cluster, through the admin address of any of them.
 
 use std::process::ExitCode;
 
@@ -10,8 +10,8 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A node that was killed leaves the list when its lease has lapsed. LEASE is how long the others would wait \
-for it, DELIVERIES/S what it wrote to devices in the last seconds, CPU the cores it uses.")]
+A killed node leaves the list when its lease lapses. LEASE is the remaining time of the lease, DELIVERIES/S the \
+messages per second that it wrote to devices recently, CPU the cores that it uses.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connect: ConnectAdmin,

@@ -1,4 +1,4 @@
-//! `noroshi profile`: asks a running node for a profile and draws the flame graph, or keeps the file for other readers.
+//! `noroshi profile`: takes a profile of a running node and renders a flame graph, or writes the file for other tools.
 
 mod picture;
 
@@ -12,29 +12,29 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The end of --out says what is written: .svg a flame graph, to be opened with a browser; .pb.gz the profile as it is, \
-for `go tool pprof`, Grafana and others. The node samples for --seconds before it answers.")]
+The suffix of --out selects the format: .svg for a flame graph to open in a browser, .pb.gz for the profile itself, \
+for `go tool pprof`, Grafana and others. The node samples for --seconds before it responds.")]
 pub(crate) struct Arguments {
     /// How long to sample
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Samples for each second of CPU time
+    /// Samples per second of CPU time
     #[arg(long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=250))]
     hz: u32,
-    /// What is allocated now, instead of where the time goes
+    /// Profile live allocations instead of CPU time
     #[arg(long, conflicts_with_all = ["seconds", "hz"])]
     heap: bool,
     /// File to write: FILE.svg or FILE.pb.gz
     #[arg(long, value_name = "FILE", default_value = "profile.svg")]
     out: PathBuf,
-    /// Draw this profile, of any program, and ask no node
+    /// Render this profile of any program, without a node
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "hz", "heap"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     connect: ConnectAdmin,
 }
 
-/// What the end of a file's name asks for.
+/// The format, by the suffix of the file name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Picture,
@@ -43,7 +43,7 @@ enum Form {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        // Before anybody is kept waiting.
+        // Fails before the profile is taken.
         let form = form(&self.out)?;
         if form == Form::Picture {
             picture::available()?;

@@ -1,5 +1,5 @@
-//! `noroshi serve`: a node, with no configuration at all if need be. Once it takes traffic the screen
-//! shows where it listens and the commands to copy next; logs go to standard error.
+//! `noroshi serve`: runs a node, if needed without any configuration. Once it accepts traffic, prints its addresses and commands to
+//! copy; logs go to standard error.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub(crate) struct Arguments {
     settings: Settings,
 }
 
-/// Flags that are keys of the configuration; `config check` and `print` take the same.
+/// Flags for configuration keys; the same for `config check` and `print`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Settings {
-    /// Configuration file [default: noroshi.toml, if it is there]
+    /// Configuration file [default: noroshi.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Make the app `dev` with a key also where there are other apps
+    /// Create the app `dev` with a key, even if other apps exist
     #[arg(long)]
     dev: bool,
     /// Data folder [default: ./noroshi-data]
@@ -36,22 +36,22 @@ pub(crate) struct Settings {
     /// Address for MQTT [default: none]
     #[arg(long, value_name = "IP:PORT")]
     mqtt: Option<String>,
-    /// Address for MQTT under TLS, with the certificate of --tls-cert [default: none]
+    /// Address for MQTT over TLS, with the certificate of --tls-cert [default: none]
     #[arg(long, value_name = "IP:PORT")]
     mqtts: Option<String>,
     /// Address for XMPP with STARTTLS [default: none]
     #[arg(long, value_name = "IP:PORT")]
     xmpp: Option<String>,
-    /// Address for XMPP under TLS, with the certificate of --tls-cert [default: none]
+    /// Address for XMPP with direct TLS, with the certificate of --tls-cert [default: none]
     #[arg(long, value_name = "IP:PORT")]
     xmpps: Option<String>,
     /// Admin address [default: 127.0.0.1:9090]
     #[arg(long, value_name = "IP:PORT")]
     admin: Option<String>,
-    /// What this node does: api, gateway, sender with commas between them, or front [default: api,gateway,sender]
+    /// Roles of this node: api, gateway, sender (comma-separated), or front [default: api,gateway,sender]
     #[arg(long, value_name = "ROLES")]
     role: Option<String>,
-    /// How devices reach this node
+    /// Public URL for devices
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Certificate chain of the public address (PEM)
@@ -72,29 +72,29 @@ pub(crate) struct Settings {
     /// text or json
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// Any other key, as KEY=VALUE; may be given more than once
+    /// Any other key, as KEY=VALUE (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// Serve what conformance suites expect: the WebSocket echo, MQTT without tokens
+    /// Serve conformance suites: the WebSocket echo, MQTT without tokens
     #[arg(long, hide = true)]
     conformance: bool,
-    /// An account of XMPP conformance suites; may be given more than once
+    /// An account of XMPP conformance suites (repeatable)
     #[arg(long = "xmpp-account", value_name = "NAME:PASSWORD", hide = true)]
     xmpp_accounts: Vec<String>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("a key is set as KEY=VALUE")?;
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 impl Settings {
-    /// File, environment and flags together; beside them only the certificates they name are opened.
+    /// Loads file, environment and flags. Opens only the file, and the certificates and keys that it names.
     pub(crate) fn load(&self) -> Result<Config, Problems> {
         let inputs = Inputs {
             file: self.config.clone(),
             folder: PathBuf::from("."),
-            // A name or value that is not UTF-8 cannot be a key of ours.
+            // A name or value that is not UTF-8 cannot be a configuration key.
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
@@ -161,7 +161,7 @@ impl Arguments {
         let config = self.settings.load()?;
         let given = Given::from_environment();
         let show = |node: &Node| {
-            // A screen that is gone does not stop the node.
+            // A closed terminal does not stop the node.
             let _ = output::line(screen(node, &given));
         };
         match noroshi_node::run(config, &given, show) {
@@ -176,9 +176,9 @@ impl Arguments {
     }
 }
 
-/// Everything the next five minutes need.
+/// The text printed at start: addresses, development secrets and first commands.
 fn screen(node: &Node, given: &Given) -> String {
-    let mut text = format!("noroshi {} takes traffic.\n\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("noroshi {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
     let folder = &node.config.server.data;
     let shown = node.config.server.public_url.as_ref().unwrap_or(&node.addresses.http);
     let roles = &node.config.node.roles;
@@ -207,13 +207,13 @@ fn screen(node: &Node, given: &Given) -> String {
     let _ = writeln!(text, "\n{}.", capitalized(&node.capacity.to_string()));
     let Some(development) = &node.development else { return text };
     if !serves_api {
-        return text + "\nCommands such as noroshi send go to a node with the role api.";
+        return text + "\nCommands such as noroshi send require a node with the role api.";
     }
     let _ = writeln!(text, "\nDevelopment app `dev`");
     let file = |name: &str| format!("  (also in {})", folder.join(name).display());
     let secret = |secret: &Option<String>, variable: &str, name: &str| match secret {
         Some(secret) => format!("{secret}{}", file(name)),
-        None => format!("as given by {variable}"),
+        None => format!("from {variable}"),
     };
     let jwt = noroshi_node::development::JWT_SECRET_VARIABLE;
     let _ = writeln!(text, "  API key     {}", secret(&development.key, KEY_VARIABLE, data::DEV_KEY));
@@ -228,7 +228,7 @@ fn screen(node: &Node, given: &Given) -> String {
     text
 }
 
-/// What the public address is for.
+/// What the public address serves.
 fn public_name(serves_api: bool, serves_devices: bool) -> &'static str {
     match (serves_api, serves_devices) {
         (true, true) => "API, WebSocket, SSE",
@@ -243,7 +243,7 @@ fn capitalized(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// What the copied commands need beside their own flags; nothing in the usual case.
+/// Additional flags of the printed commands; usually none.
 fn options(node: &Node, given: &Given) -> String {
     let mut options = String::new();
     let folder = &node.config.server.data;
@@ -259,7 +259,7 @@ fn options(node: &Node, given: &Given) -> String {
     options
 }
 
-/// As it was called, if that works from the same folder; else by its name.
+/// The path by which this program was called, or its name.
 fn program() -> String {
     match std::env::args_os().next().map(PathBuf::from) {
         Some(path) if path.components().count() > 1 => output::quoted(&path.display().to_string()),

@@ -57,7 +57,7 @@ impl Arguments {
                     true => output::line(topics.json("topics"))?,
                     false => {
                         output::table(&COLUMNS, output::rows(&topics.entries, &COLUMNS))?;
-                        topics.remark();
+                        topics.print_next();
                     }
                 }
             }

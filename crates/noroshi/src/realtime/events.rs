@@ -1,5 +1,4 @@
-//! Server-sent events, client side (HTML Living Standard §9.2.6): enough of the stream's grammar for what
-//! any server may send.
+//! Client of server-sent events (HTML Living Standard §9.2.6), for streams of any server.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const EVENT_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Events {
     body: Incoming,
     parser: Parser,
-    /// Nothing heard for this long, not even a comment: the stream is dead.
+    /// Without any bytes for this long, not even a comment, the stream is dead.
     pub(super) quiet_max: Duration,
 }
 
@@ -48,7 +47,7 @@ impl Events {
         Ok(Self { body, parser: Parser::default(), quiet_max: super::QUIET_MAX })
     }
 
-    /// The data of the next event; none when the stream has ended. Cancel-safe.
+    /// The data of the next event. None when the stream has ended. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {
             if let Some(data) = self.parser.next() {
@@ -66,14 +65,14 @@ impl Events {
     }
 }
 
-/// Bytes to the data of events. Names and ids are in the JSON as well, so the other fields are not kept.
+/// Parses the data of events. Ignores the other fields, since the JSON contains names and ids as well.
 #[derive(Default)]
 struct Parser {
-    /// Not yet a whole line.
+    /// An incomplete line.
     pending: Vec<u8>,
-    /// Data lines of the event that is open.
+    /// Data lines of the current event.
     data: Option<String>,
-    /// `pending[..scanned]` holds no line end.
+    /// `pending[..scanned]` contains no line end.
     scanned: usize,
 }
 
@@ -81,7 +80,7 @@ impl Parser {
     fn feed(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let held = self.pending.len() + self.data.as_ref().map_or(0, String::len);
         if held + bytes.len() > EVENT_BYTES_MAX {
-            return Err(Failure::failed("the server sent an event over 16 MiB"));
+            return Err(Failure::failed("the server sent an event larger than 16 MiB"));
         }
         self.pending.extend_from_slice(bytes);
         Ok(())

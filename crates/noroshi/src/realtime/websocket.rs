@@ -1,5 +1,5 @@
-//! The native WebSocket, client side: the handshake through the HTTP client (so TLS, proxies of the
-//! connector and time limits are the same), frames by `protocol::ws`.
+//! Client of the native WebSocket: the handshake uses the HTTP client, with the same TLS, proxies and timeouts; frames use
+//! `protocol::ws`.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 16 << 10;
-/// Far over what the server sends: notification, data and frame are each a few KiB by default.
+/// Much larger than the server's messages: notification, data and frame have a few KiB each by default.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// RFC 6455 §7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
@@ -33,10 +33,10 @@ const NORMAL_CLOSURE: u16 = 1000;
 pub(crate) struct WebSocket {
     io: TokioIo<Upgraded>,
     decoder: Decoder,
-    /// Decoded, not yet asked for: at most what one read held.
+    /// Decoded messages not returned yet, at most those of one read.
     received: VecDeque<Received>,
     random: SystemRandom,
-    /// Nothing heard for this long, not even a ping: the connection is dead.
+    /// Without any bytes for this long, not even a ping, the connection is dead.
     pub(super) quiet_max: Duration,
 }
 
@@ -50,7 +50,9 @@ impl WebSocket {
     pub(crate) async fn open(client: &Client) -> Result<Self, Failure> {
         let random = SystemRandom::new();
         let mut nonce = [0; 16];
-        random.fill(&mut nonce).map_err(|_| Failure::failed("the system gave no random bytes"))?;
+        random
+            .fill(&mut nonce)
+            .map_err(|_| Failure::failed("the operating system returned no random bytes"))?;
         let key = STANDARD.encode(nonce);
         let mut request = client.request(Method::GET, "/v1/connect")?;
         let headers = request.headers_mut();
@@ -67,9 +69,7 @@ impl WebSocket {
             }
             let accept = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
             if accept != Some(ws::accept_key(&key).as_slice()) {
-                return Err(Failure::failed(
-                    "the server's Sec-WebSocket-Accept does not belong to the request",
-                ));
+                return Err(Failure::failed("the server's Sec-WebSocket-Accept does not match the request"));
             }
             hyper::upgrade::on(response)
                 .await
@@ -77,7 +77,7 @@ impl WebSocket {
         };
         let upgraded = tokio::time::timeout(OPEN_TIMEOUT, handshake)
             .await
-            .map_err(|_| Failure::failed("the WebSocket handshake took too long"))??;
+            .map_err(|_| Failure::failed("timeout during the WebSocket handshake"))??;
         Ok(Self {
             io: TokioIo::new(upgraded),
             decoder: Decoder::new(),
@@ -91,7 +91,7 @@ impl WebSocket {
         self.write(Opcode::Text, frame.to_string().as_bytes()).await
     }
 
-    /// The next text; none when the server has closed. Cancel-safe: what is decoded is kept.
+    /// The next text message. None when the server has closed. Cancel-safe: decoded messages are kept.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {
             match self.received.pop_front() {
@@ -116,31 +116,33 @@ impl WebSocket {
                 Input::Text(text) => received.push_back(Received::Text(text.to_owned())),
                 Input::Ping(payload) => received.push_back(Received::Ping(payload.to_owned())),
                 Input::Close { .. } => received.push_back(Received::Close),
-                // The service sends no binary messages; nobody here asked for a pong or for compression.
+                // The service sends no binary messages; this client requests neither pongs nor compression.
                 Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_) => {}
             }
             ControlFlow::Continue(())
         });
-        fed.map_err(|error| Failure::failed(format!("the server broke the WebSocket protocol: {error}")))
+        fed.map_err(|error| Failure::failed(format!("the server violated the WebSocket protocol: {error}")))
     }
 
     async fn write(&mut self, opcode: Opcode, payload: &[u8]) -> Result<(), Failure> {
         let mut mask = [0; 4];
-        self.random.fill(&mut mask).map_err(|_| Failure::failed("the system gave no random bytes"))?;
+        self.random
+            .fill(&mut mask)
+            .map_err(|_| Failure::failed("the operating system returned no random bytes"))?;
         let mut out = Vec::with_capacity(payload.len() + 14);
         ws::push_masked_frame(&mut out, opcode, payload, mask);
         let written = async {
             self.io.write_all(&out).await?;
             self.io.flush().await
         };
-        written.await.map_err(|error| Failure::failed(format!("the connection broke: {error}")))
+        written.await.map_err(|error| Failure::failed(format!("the connection failed: {error}")))
     }
 
     /// RFC 6455 §7.1.2: our close frame, then reading until the server's.
     pub(crate) async fn close(mut self) {
         if self.write(Opcode::Close, &NORMAL_CLOSURE.to_be_bytes()).await.is_ok() {
             let closed = async { while let Ok(Some(_)) = self.next().await {} };
-            // A server that does not answer keeps nobody waiting.
+            // Does not wait for an unresponsive server.
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
         }
     }

@@ -70,7 +70,7 @@ impl Node {
         if node.admin.starts_with("http://") {
             until("readyz", || (get(&node.admin, "/readyz").0 == 200).then_some(()));
         }
-        until("the screen", || node.screen().contains("takes traffic").then_some(()));
+        until("the screen", || node.screen().contains("is ready.").then_some(()));
         node
     }
 

@@ -148,10 +148,7 @@ fn a_port_in_use_is_named() {
     let http = node.http.strip_prefix("http://").expect("plain");
     let (code, said) = refused(&["--data", other, "--http", http, "--admin", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(1));
-    check_line(
-        &said,
-        &format!("server.http: cannot listen on {http}: another process listens there"),
-    );
+    check_line(&said, &format!("server.http: cannot listen on {http}: another process listens there"));
     let admin = node.admin.strip_prefix("http://").expect("plain");
     let (code, said) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);
     assert_eq!(code, Some(1));

@@ -138,12 +138,14 @@ fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
 
     std::fs::write(folder.path().join("key.pem"), "not a key").expect("written");
     node.signal("HUP");
-    until("the log to say why", || node.log().contains("the certificate in use stays").then_some(()));
+    until("the log to say why", || {
+        node.log().contains("certificate not reloaded; the current one stays in use").then_some(())
+    });
     node.run(&["presence", "u1", "--ca-file", &first]);
 
     certificate(folder.path());
     node.signal("HUP");
-    until("the log to say so", || node.log().contains("the certificate was read again").then_some(()));
+    until("the log to say so", || node.log().contains("certificate reloaded").then_some(()));
     let second = copy("second.pem");
     node.run(&["presence", "u1", "--ca-file", &second]);
     node.fails(69, &["presence", "u1", "--ca-file", &first]);

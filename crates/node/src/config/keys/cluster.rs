@@ -1,4 +1,4 @@
-//! Keys of what nodes share: the name and the roles of this one, the store, the cluster.
+//! Keys of the node in its cluster: name, roles, store, cluster, front and SQS.
 
 use noroshi_sqs::{Connection, IntakeConfig, QueueConfig};
 use noroshi_types::limits;
@@ -14,17 +14,17 @@ impl Node {
                 "node.name",
                 ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
                 node_name,
-                "What this node is called in lists and logs. Unset: the host's name and the port of `server.http`.",
+                "Name of this node in lists and logs. Unset: the host name and the port of `server.http`.",
             ),
             roles: reader.roles(
                 "node.roles",
-                "What this node does: `api` serves the HTTP API, `gateway` holds devices, `sender` asks push services; `front` alone stands before several cells.",
+                "Roles of this node: `api` serves the HTTP API, `gateway` holds device connections, `sender` sends to push services. `front`, as the only role, forwards requests to several cells.",
             ),
             advertise: reader.optional(
                 "node.advertise",
                 ("url", "http:// or https://, without a path"),
                 public_url,
-                "How devices reach this very node, told to them by API nodes without `server.public_url`. Unset: `server.public_url`, else the host's name.",
+                "Public URL of this particular node, which API nodes without `server.public_url` return to devices. Unset: `server.public_url`, otherwise the host name.",
             ),
         }
     }
@@ -36,46 +36,46 @@ impl Store {
             url: reader.engine_url(
                 "store.url",
                 &["postgres://", "postgresql://"],
-                "PostgreSQL database that all nodes of a cluster share: `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?sslmode=require`. Unset: SQLite in `server.data`.",
+                "PostgreSQL database, shared by all nodes of a cluster: `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?sslmode=require`. Unset: SQLite in `server.data`.",
             ),
             connections: reader.count(
                 "store.connections",
                 16,
                 2..=1_000,
                 "connections",
-                "To PostgreSQL, at most, by this node.",
+                "Maximum connections of this node to PostgreSQL.",
             ) as usize,
             statement_timeout: reader.duration(
                 "store.statement_timeout",
                 30 * SECOND,
                 SECOND..=HOUR,
-                "A statement that PostgreSQL works on for longer is cancelled.",
+                "Timeout of a PostgreSQL statement.",
             ),
             inbox_rows: reader.count(
                 "store.inbox_rows",
                 u64::from(limits::INBOX_ROWS),
                 1..=100_000,
                 "notifications",
-                "Newest notifications kept for one device. An inbox may exceed this by a sixteenth before the store evicts the oldest.",
+                "Maximum messages in a device's inbox. An inbox may exceed this by a sixteenth before the store evicts the oldest.",
             ) as u32,
             topic_log_rows: reader.count(
                 "store.topic_log_rows",
                 limits::TOPIC_LOG_ROWS,
                 1..=10_000_000,
                 "messages",
-                "Stored messages kept of one topic; the oldest make room.",
+                "Maximum messages in a topic's log. The oldest are evicted.",
             ),
             trace_retention: reader.duration(
                 "store.trace_retention",
                 limits::TRACE_RETENTION,
                 HOUR..=90 * DAY,
-                "How long the trace of a notification is kept.",
+                "Retention of notification traces.",
             ),
             database_bytes_max: match reader.size(
                 "store.database_max",
                 0,
                 0..=1 << 50,
-                "Size of the database above which nothing more is accepted; 0 is as far as the disk goes.",
+                "Size of the database above which requests that store data are rejected. 0: no limit but the disk.",
             ) {
                 0 => None,
                 bytes => Some(bytes as u64),
@@ -91,14 +91,14 @@ impl Cluster {
             redis: reader.engine_url(
                 "cluster.redis",
                 &["redis://", "rediss://", "redis-", "rediss-", "valkey"],
-                "Redis or Valkey by which the nodes of a cluster know of each other: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Needs `store.url`. Unset: this node is alone.",
+                "Redis or Valkey that connects the nodes of a cluster: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Requires `store.url`. Unset: a single node.",
             ),
             redis_ca_file: reader
                 .optional(
                     "cluster.redis_ca_file",
                     ("path", "a PEM file"),
                     any,
-                    "Certificate authorities that `rediss://` servers are checked by, instead of those of the web.",
+                    "Certificate authorities for `rediss://` servers, instead of the public ones.",
                 )
                 .map(Into::into),
             prefix: reader.text(
@@ -106,26 +106,26 @@ impl Cluster {
                 "noroshi",
                 ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
                 node_name,
-                "Begins the name of everything kept in Redis: clusters that share a Redis need different ones.",
+                "Prefix of all Redis keys. Clusters that share a Redis need different prefixes.",
             ),
             lease: reader.duration(
                 "cluster.lease",
                 10 * SECOND,
                 SECOND..=5 * MINUTE,
-                "A node that Redis has not heard of for so long is gone, and its sessions are void.",
+                "Lease of a node in Redis. A node that does not renew it is considered gone, and its sessions are invalid.",
             ),
             sweep_interval: reader.duration(
                 "cluster.sweep_interval",
                 MINUTE,
                 SECOND..=HOUR,
-                "How often connected devices are compared with the store, for what a lost message between nodes left behind.",
+                "Interval for comparing connected devices with the store, which recovers messages lost between nodes.",
             ),
             rejoin_rate: super::count_u32(
                 reader,
                 "cluster.rejoin_rate",
                 20_000,
                 "sessions a second",
-                "Put into Redis again after it was emptied or nodes were away, by all gateways together; each costs it about 7 µs.",
+                "Sessions per second, over all gateways, that are registered again after Redis lost its data or nodes were disconnected. Each takes Redis about 7 µs.",
             ),
         }
     }
@@ -140,7 +140,7 @@ impl Front {
                     "front.cells_file",
                     ("path", "a TOML file with a [[cell]] for each"),
                     |_| Ok(()),
-                    "The cells that this front stands before: name, urls, admin_url, operator_token, public_url, weight.",
+                    "The cells of this front: name, urls, admin_url, operator_token, public_url, weight.",
                 )
                 .map(Into::into),
             cells: Vec::new(),
@@ -149,13 +149,13 @@ impl Front {
                 defaults.outbox_parts_max,
                 1_000..=1_000_000_000,
                 "messages",
-                "That may wait for one cell; more for it are refused.",
+                "Pending parts of notifications for one cell. Further ones are rejected.",
             ),
             request_timeout: reader.duration(
                 "front.request_timeout",
                 defaults.request_timeout,
                 SECOND..=5 * MINUTE,
-                "How long a cell may take to answer.",
+                "Timeout of a request to a cell.",
             ),
         }
     }
@@ -170,13 +170,13 @@ impl Sqs {
                 "sqs.endpoint",
                 url,
                 any,
-                "Of an SQS of one's own, such as ElasticMQ. Unset: Amazon's.",
+                "Endpoint of an SQS-compatible service, such as ElasticMQ. Unset: Amazon's.",
             ),
             region: reader.optional(
                 "sqs.region",
                 ("text", "such as eu-west-1"),
                 any,
-                "Unset: as the environment or the profile says.",
+                "AWS region. Unset: from the environment or the profile.",
             ),
         };
         let prefix = reader.text(
@@ -184,13 +184,10 @@ impl Sqs {
             "noroshi-push",
             ("text", "a-z, A-Z, 0-9, `-` and `_`, at most 71"),
             any,
-            "Begins the names of the queues of `push.queue` = \"sqs\": `…-extra`, `…-direct`, `…-campaign`.",
+            "Prefix of the queues of `push.queue` = \"sqs\": `…-extra`, `…-direct`, `…-campaign`.",
         );
-        let create = reader.switch(
-            "sqs.create_queues",
-            false,
-            "Makes the queues of `push.queue` = \"sqs\" where they are missing.",
-        );
+        let create =
+            reader.switch("sqs.create_queues", false, "Creates missing queues of `push.queue` = \"sqs\".");
         let queue = QueueConfig { create, ..QueueConfig::new(connection.clone(), prefix) };
         Sqs { queue, intake: intake(reader, connection) }
     }
@@ -203,7 +200,7 @@ fn intake(reader: &mut Reader, connection: Connection) -> Option<IntakeConfig> {
         "intake.sqs.queue_url",
         url,
         any,
-        "A queue of notifications, each as in `POST /v1/notifications`.",
+        "URL of a queue of notifications in the format of `POST /v1/notifications`.",
     );
     let defaults = IntakeConfig::new(connection, queue_url.clone().unwrap_or_default());
     let intake = IntakeConfig {
@@ -211,20 +208,20 @@ fn intake(reader: &mut Reader, connection: Connection) -> Option<IntakeConfig> {
             "intake.sqs.app",
             ("text", "the name of an app"),
             any,
-            "Whose messages are that have no attribute `app`. Unset: such a message is refused.",
+            "App of messages without the attribute `app`. Unset: such messages are rejected.",
         ),
         dead_letter_url: reader.optional(
             "intake.sqs.dead_letter_url",
             url,
             any,
-            "The queue for what can never be accepted. Unset: it is left to the queue's own redrive policy.",
+            "Queue for messages that can never be accepted. Unset: the queue's own redrive policy applies.",
         ),
         receives_max: super::count_u32(
             reader,
             "intake.sqs.receives_max",
             defaults.receives_max,
             "times",
-            "A message is received that could not be accepted, before it is set aside.",
+            "Attempts to accept a message before it moves to the dead letter queue.",
         ),
         ..defaults
     };

@@ -1,4 +1,4 @@
-//! The keys of the event log. Where no sink is named there is no log.
+//! Keys of the event log. Without a sink there is no event log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Events {
                 "events.spool",
                 ("path", "a folder"),
                 |_| Ok(()),
-                "What sinks on the network cannot take now waits here. Unset: `events` in `server.data`.",
+                "Folder for events that network sinks cannot accept yet. Unset: `events` in `server.data`.",
             )
             .map_or(defaults.spool.clone(), Into::into);
         let mut log = Log {
@@ -30,38 +30,38 @@ impl Events {
                 "events.flush_interval",
                 defaults.flush_interval,
                 10 * MS..=MINUTE,
-                "How long an event waits for others; what a killed process loses.",
+                "Maximum time that an event waits for its batch. A killed process loses these events.",
             ),
             batch_events: reader.count(
                 "events.batch_events",
                 defaults.batch_events,
                 1..=100_000,
                 "events",
-                "A batch goes to the sinks when it has so many.",
+                "Number of events that completes a batch.",
             ),
             batch_bytes: reader.size(
                 "events.batch_bytes",
                 defaults.batch_bytes,
                 KIB..=4 * MIB,
-                "A batch goes to the sinks when it is so large.",
+                "Size that completes a batch.",
             ),
             memory_bytes: reader.size(
                 "events.memory",
                 defaults.memory_bytes,
                 2 * KIB..=4 * GIB,
-                "What waits in memory for one sink; then it waits on disk. Two batches at least.",
+                "Memory for pending events of one sink; more are written to disk. At least two batches.",
             ),
             spool_bytes: reader.size(
                 "events.spool_bytes",
                 1 << 30,
                 8 * KIB..=1_024 * GIB,
-                "What waits on disk for one sink; then the newest events are lost and counted. Eight batches at least.",
+                "Disk space for pending events of one sink. Beyond it, the newest events are dropped and counted. At least eight batches.",
             ) as u64,
             drain: reader.duration(
                 "events.drain",
                 defaults.drain,
                 Duration::ZERO..=5 * MINUTE,
-                "How long sinks have to take what is left when the node ends; then it waits on disk.",
+                "Timeout for sending pending events when the node stops; the rest stays on disk.",
             ),
             ..defaults
         };
@@ -79,7 +79,7 @@ fn file(reader: &mut Reader) -> Option<Sink> {
         "events.file.folder",
         ("path", "a folder"),
         |_| Ok(()),
-        "Writes events to files here: events.ndjson, and closed ones compressed. Unset: none.",
+        "Folder for event files: events.ndjson, and closed ones compressed. Unset: none.",
     );
     let defaults = File::new(folder.clone().unwrap_or_default());
     let file = File {
@@ -87,14 +87,14 @@ fn file(reader: &mut Reader) -> Option<Sink> {
             "events.file.size",
             256 * MIB,
             64 * KIB..=64 * GIB,
-            "A file is closed when it is so large …",
+            "Size at which a file is closed …",
         ) as u64,
         age: reader.duration("events.file.age", defaults.age, SECOND..=30 * DAY, "… or so old."),
         keep_bytes: reader.size(
             "events.file.keep",
             10 * GIB,
             0..=64 * 1_024 * GIB,
-            "All closed files together; the oldest are removed.",
+            "Total size of closed files. The oldest are deleted.",
         ) as u64,
         ..defaults
     };
@@ -112,16 +112,16 @@ fn webhook(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         "events.webhook.url",
         ("url", "https:// or http://"),
         |_| Ok(()),
-        "Posts events here, signed as Standard Webhooks says. Unset: none.",
+        "URL to which events are posted, signed according to Standard Webhooks. Unset: none.",
     );
     let key_file = reader.optional(
         "events.webhook.key_file",
         ("path", "a file with whsec_ and 24 to 64 bytes in base64"),
         |_| Ok(()),
-        "The key of the signatures.",
+        "File with the signing key.",
     );
     let timeout = timeout(reader, "events.webhook.timeout");
-    // The secret is read when everything else was.
+    // The secret is read after all keys.
     let webhook = Webhook { timeout, ..Webhook::new(url.clone().unwrap_or_default(), []) };
     (key_file.map(Into::into), url.map(|_| Sink::Webhook(webhook)))
 }
@@ -132,20 +132,20 @@ fn firehose(reader: &mut Reader) -> Option<Sink> {
         "events.firehose.stream",
         ("text", "a-z, A-Z, 0-9, `_`, `.` and `-`, at most 64"),
         any,
-        "Sends events to this stream of Amazon Kinesis Data Firehose. Unset: none.",
+        "Amazon Kinesis Data Firehose stream for events. Unset: none.",
     );
     let connection = noroshi_egress::aws::Connection {
         endpoint: reader.optional(
             "events.firehose.endpoint",
             ("url", "https:// or http://"),
             any,
-            "Of another service that speaks its protocol. Unset: Amazon's.",
+            "Endpoint of a compatible service. Unset: Amazon's.",
         ),
         region: reader.optional(
             "events.firehose.region",
             ("text", "such as eu-west-1"),
             any,
-            "Unset: as the environment or the profile says.",
+            "AWS region. Unset: from the environment or the profile.",
         ),
     };
     let firehose = Firehose {
@@ -153,7 +153,7 @@ fn firehose(reader: &mut Reader) -> Option<Sink> {
             "events.firehose.record",
             8_000,
             0..=1_000 * KIB,
-            "Lines share a record of up to this size; 0B: each is a record of its own.",
+            "Maximum size of a record of several lines. 0B: one record per line.",
         ),
         timeout: timeout(reader, "events.firehose.timeout"),
         ..Firehose::new(connection, stream.clone().unwrap_or_default())
@@ -168,13 +168,13 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         "events.kafka.topic",
         ("text", "a-z, A-Z, 0-9, `.`, `_` and `-`, at most 249"),
         any,
-        "Sends events to this topic of Apache Kafka, which has to be there. Unset: none.",
+        "Apache Kafka topic for events, which must exist. Unset: none.",
     );
     let brokers = reader.optional(
         "events.kafka.brokers",
-        ("list", "HOST:PORT with commas between them"),
+        ("list", "HOST:PORT, separated by commas"),
         |text| text.split(',').map(str::trim).try_for_each(super::host_and_port),
-        "Some brokers, which know the others.",
+        "Bootstrap brokers.",
     );
     let address = |text: &str| {
         let (host, port) = text.rsplit_once(':')?;
@@ -185,12 +185,12 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
     let spread = reader.switch(
         "events.kafka.spread",
         false,
-        "Over all partitions in turn. Else the lines of a node are in one partition, in order.",
+        "Distributes events over all partitions. Otherwise all events of a node go to one partition, in order.",
     );
-    let compression = match reader.word(
+    let compression = match reader.one_of(
         "events.kafka.compression",
         &["gzip", "snappy", "none"],
-        "Of what is sent at once.",
+        "Compression of a request.",
     ) {
         0 => Compression::Gzip,
         1 => Compression::Snappy,
@@ -200,20 +200,23 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         "events.kafka.request",
         MIB,
         16 * KIB..=16 * MIB,
-        "What is sent at once, before it is compressed; at most the topic's max.message.bytes.",
+        "Size of a request before compression. At most the topic's max.message.bytes.",
     );
-    let tls =
-        reader.switch("events.kafka.tls", false, "TLS to the brokers, with the trust of `egress.ca_file`.");
+    let tls = reader.switch(
+        "events.kafka.tls",
+        false,
+        "TLS to the brokers, with the certificate authorities of `egress.ca_file`.",
+    );
     let user = reader.optional(
         "events.kafka.user",
         ("text", "a name"),
         any,
-        "Logs in (SASL) with this name. Unset: not at all.",
+        "User name for SASL. Unset: no authentication.",
     );
-    let mechanism = match reader.word(
+    let mechanism = match reader.one_of(
         "events.kafka.mechanism",
         &["scram-sha-512", "scram-sha-256", "plain"],
-        "How to log in. `plain` needs `events.kafka.tls`.",
+        "SASL mechanism. `plain` requires `events.kafka.tls`.",
     ) {
         0 => Mechanism::ScramSha512,
         1 => Mechanism::ScramSha256,
@@ -223,10 +226,10 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
         "events.kafka.password_file",
         ("path", "a file with the password"),
         any,
-        "The password of `events.kafka.user`.",
+        "File with the password of `events.kafka.user`.",
     );
     let timeout = timeout(reader, "events.kafka.timeout");
-    // The password is read when everything else was.
+    // The password is read after all keys.
     let login = user.map(|user| Login { mechanism, user, password: String::new() });
     let kafka = Kafka {
         spread,
@@ -242,5 +245,5 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
 
 fn timeout(reader: &mut Reader, key: &'static str) -> Duration {
     let default = Duration::from_secs(10);
-    reader.duration(key, default, 100 * MS..=MINUTE, "How long an answer may take.")
+    reader.duration(key, default, 100 * MS..=MINUTE, "Timeout of a request.")
 }

@@ -1,4 +1,4 @@
-//! The keys of pushed profiles. Where no server is named nothing is sampled but for those who ask.
+//! Keys of continuous profiling. Without a server, profiles are taken only on request.
 
 use std::time::Duration;
 
@@ -9,46 +9,46 @@ use noroshi_profiling::push::{check_application, check_header, check_server, lab
 use super::{MINUTE, Reader, SECOND};
 use crate::config::Profiling;
 
-/// What Pyroscope's own agents send by.
+/// The default of Pyroscope's own agents.
 const INTERVAL: Duration = Duration::from_secs(15);
 
 impl Profiling {
     pub(super) fn read(reader: &mut Reader) -> Profiling {
         let server = reader.optional(
             "profiling.server",
-            ("url", "http:// or https://, with a path where there is one"),
+            ("url", "http:// or https://, optionally with a path"),
             check_server,
-            "Pyroscope server that CPU profiles are pushed to all the time; may be on a private address. Unset: none. See docs/profiling.md.",
+            "Pyroscope server for continuous CPU profiles. May have a private address. Unset: none. See docs/profiling.md.",
         );
         let application = reader.optional(
             "profiling.application",
             ("text", "a name"),
             check_application,
-            "Name of the application there. Unset: noroshi.",
+            "Application name in Pyroscope. Unset: noroshi.",
         );
         let interval = reader.duration(
             "profiling.interval",
             INTERVAL,
             5 * SECOND..=10 * MINUTE,
-            "Length of each profile that is pushed; they follow each other without a gap.",
+            "Duration of each pushed profile. Profiles follow each other without a gap.",
         );
         let hz = reader.count(
             "profiling.hz",
             HZ_DEFAULT.into(),
             1..=HZ_MAX.into(),
             "samples",
-            "Samples for each second of CPU time.",
+            "Samples per second of CPU time.",
         ) as u32;
         let heap = reader.switch(
             "profiling.heap",
             false,
-            "Heap profiles too; for a program that was built with the feature heap-profiling.",
+            "Also pushes heap profiles. Requires a build with the feature heap-profiling.",
         );
         let text = reader.optional(
             "profiling.labels",
-            ("list", "NAME=VALUE with commas between them"),
+            ("list", "NAME=VALUE, separated by commas"),
             |text| labels(text).map(drop),
-            "Labels of the profiles, beside node, role and version.",
+            "Labels of the profiles, in addition to node, role and version.",
         );
         let user = reader.optional(
             "profiling.user",
@@ -58,19 +58,19 @@ impl Profiling {
                 true => Err("a user without a colon".to_owned()),
                 false => check_header(text),
             },
-            "User that the server knows this node by (HTTP Basic).",
+            "User name for HTTP Basic authentication.",
         );
         let password_file = reader.optional(
             "profiling.password_file",
             ("path", "a file with the password"),
             |_| Ok(()),
-            "Password of profiling.user. Read again for each profile.",
+            "File with the password of profiling.user. Read again for each profile.",
         );
         let tenant = reader.optional(
             "profiling.tenant",
             ("text", "a tenant's id"),
             check_header,
-            "Sent as X-Scope-OrgID, where the server has several tenants.",
+            "Tenant, sent as X-Scope-OrgID.",
         );
         let push = server.map(|server| Push {
             server,
@@ -78,7 +78,7 @@ impl Profiling {
             interval,
             hz,
             heap,
-            // Checked above: what is wrong there is a problem already.
+            // Checked above: an invalid value is already a problem.
             labels: labels(text.as_deref().unwrap_or_default()).unwrap_or_default(),
             user,
             password_file: password_file.map(Into::into),

@@ -1,10 +1,10 @@
-//! `quotas.*`: what apps may use that have no limit of their own (docs/quotas.md). Unset means unlimited.
+//! `quotas.*`: default limits of apps (docs/quotas.md). Unset means unlimited.
 
 use noroshi_types::quota::{Limits, Quota};
 
 use super::Reader;
 
-/// Key, quota, unit and a sentence, in the order of [`Quota::ALL`].
+/// Key, quota, unit and description, in the order of [`Quota::ALL`].
 const KEYS: [(&str, Quota, &str, &str); Quota::COUNT] = [
     (
         "quotas.connections",
@@ -23,20 +23,20 @@ const KEYS: [(&str, Quota, &str, &str); Quota::COUNT] = [
         "quotas.subscriptions_per_device",
         Quota::SubscriptionsPerDevice,
         "topics",
-        "Topics that one device subscribes to; never more than 1,000.",
+        "Topics that one device may subscribe to, at most 1,000.",
     ),
-    ("quotas.topics", Quota::Topics, "topics", "Topics of one app that the store knows."),
+    ("quotas.topics", Quota::Topics, "topics", "Topics of one app in the store."),
     (
         "quotas.publishes_per_second",
         Quota::PublishesPerSecond,
         "notifications a second",
-        "Notifications that one app publishes at this node, with a burst of one second.",
+        "Notifications that one app may publish at this node, with a burst of one second.",
     ),
     (
         "quotas.deliveries_per_second",
         Quota::DeliveriesPerSecond,
         "messages a second",
-        "Messages that this node writes to connections of one app, on average. New publishes are refused until the excess is repaid.",
+        "Messages that this node writes to connections of one app, on average. Above it, new publishes are rejected until the average is met.",
     ),
     (
         "quotas.inbox_rows",
@@ -48,9 +48,9 @@ const KEYS: [(&str, Quota, &str, &str); Quota::COUNT] = [
         "quotas.inbox_bytes",
         Quota::InboxBytes,
         "bytes",
-        "Payload bytes of the pending messages in all inboxes of one app, counted in the same way.",
+        "Payload bytes of the pending messages in all inboxes of one app, counted per device.",
     ),
-    ("quotas.retained_bytes", Quota::RetainedBytes, "bytes", "Content of one app's retained messages."),
+    ("quotas.retained_bytes", Quota::RetainedBytes, "bytes", "Content size of one app's retained messages."),
     (
         "quotas.campaigns",
         Quota::Campaigns,
@@ -61,7 +61,7 @@ const KEYS: [(&str, Quota, &str, &str); Quota::COUNT] = [
         "quotas.pushes_per_second",
         Quota::PushesPerSecond,
         "recipients a second",
-        "Recipients of one app that this node hands to push services, on average; more wait in the store.",
+        "Recipients of one app that this node sends to push services, on average. Further ones wait in the store.",
     ),
     ("quotas.endpoints", Quota::Endpoints, "endpoints", "Web Push endpoints of one app's devices."),
     (

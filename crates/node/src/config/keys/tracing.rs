@@ -1,4 +1,4 @@
-//! The keys of traces and metrics that go to an OpenTelemetry collector. Where no endpoint is named nothing is recorded.
+//! Keys of traces and metrics for an OpenTelemetry collector. Without an endpoint nothing is recorded.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ impl Tracing {
                 "tracing.metrics_interval",
                 Duration::ZERO,
                 Duration::ZERO..=HOUR,
-                "How often metrics go to the same collector; 0s: never.",
+                "Interval for sending metrics to the collector. 0s: never.",
             );
-            // Twice a second would be as dear as it is of no use.
+            // A shorter interval costs more and has no use.
             (!interval.is_zero()).then(|| interval.max(SECOND))
         };
         Tracing {
@@ -23,14 +23,14 @@ impl Tracing {
                 "tracing.endpoint",
                 ("url", "https:// or http://, without /v1/traces"),
                 endpoint,
-                "Sends traces to this OpenTelemetry collector, as OTLP over HTTP (docs/tracing.md). Unset: none.",
+                "OpenTelemetry collector for traces, by OTLP over HTTP (docs/tracing.md). Unset: none.",
             ),
             headers_file: reader
                 .optional(
                     "tracing.headers_file",
                     ("path", "a file with `name: value` lines"),
                     any,
-                    "Headers that the collector wants, such as a key.",
+                    "File with headers for the collector, such as a key.",
                 )
                 .map(Into::into),
             headers: Vec::new(),
@@ -39,20 +39,20 @@ impl Tracing {
                 10_000,
                 0..=1_000_000,
                 "traces",
-                "Of the traces that begin here, so many of a million are recorded. A request that brings a trace is recorded if its sender recorded it.",
+                "Number of recorded traces in a million of those that start here. A request with a trace is recorded if its sender recorded it.",
             ))
             .unwrap_or(u32::MAX),
             timeout: reader.duration(
                 "tracing.timeout",
                 10 * SECOND,
                 SECOND / 10..=MINUTE,
-                "How long the collector may take to answer.",
+                "Timeout of a request to the collector.",
             ),
             drain: reader.duration(
                 "tracing.drain",
                 5 * SECOND,
                 Duration::ZERO..=MINUTE,
-                "How long the collector has to take what is left when the node ends; then it is lost and counted.",
+                "Timeout for sending pending traces when the node stops; the rest is dropped and counted.",
             ),
             metrics_interval: metrics_interval(reader),
             service_name: reader.text(
@@ -69,13 +69,13 @@ impl Tracing {
                 "tracing.attributes",
                 ("text", "key=value, with commas between"),
                 any,
-                "What else is said of this node with all that is sent, such as deployment.environment.name=live.",
+                "Additional resource attributes of this node, such as deployment.environment.name=live.",
             ),
             attributes: Vec::new(),
             push_services: reader.switch(
                 "tracing.push_services",
                 false,
-                "Tells push services of the trace of what they get (`traceparent`). They are other companies' servers: nobody there needs it.",
+                "Sends `traceparent` to push services. They belong to other companies, which do not need it.",
             ),
         }
     }
@@ -86,6 +86,6 @@ fn endpoint(text: &str) -> Result<(), String> {
     let right = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#', ' ']));
     match right && !text.ends_with("/v1/traces") {
         true => Ok(()),
-        false => Err("a URL such as \"http://collector:4318\": /v1/traces is added to it".to_owned()),
+        false => Err("a URL such as \"http://collector:4318\", to which /v1/traces is appended".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The keys of XMPP, and the rules between them.
+//! Keys of XMPP, and the rules between them.
 
 use std::time::Duration;
 
@@ -15,49 +15,49 @@ impl Xmpp {
             listen: reader.optional_address(
                 "xmpp.listen",
                 5222,
-                "Address for XMPP with STARTTLS, such as 0.0.0.0:5222, with the certificate of tls.cert. Unset: none. XMPP over WebSocket is at /xmpp of the public address in any case.",
+                "Address for XMPP with STARTTLS, such as 0.0.0.0:5222, with the certificate of tls.cert. Unset: none. XMPP over WebSocket is always available at /xmpp of the public address.",
             ),
             tls_listen: reader.optional_address(
                 "xmpp.tls_listen",
                 5223,
-                "Address for XMPP under TLS from the start, such as 0.0.0.0:5223, with the certificate of tls.cert. Unset: none.",
+                "Address for XMPP with direct TLS, such as 0.0.0.0:5223, with the certificate of tls.cert. Unset: none.",
             ),
             public_url: reader.optional(
                 "xmpp.public_url",
                 ("url", "xmpps:// or xmpp:// and HOST:PORT"),
                 |text| tcp_url(text, ["xmpps", "xmpp"]),
-                "How devices reach XMPP over TCP, xmpps:// for TLS from the start, xmpp:// for STARTTLS; told as xmpp_tcp by nodes with the role api. One name for all nodes, such as a TCP load balancer's. Unset: not told.",
+                "Public URL of XMPP over TCP (xmpps:// for direct TLS, xmpp:// for STARTTLS), which nodes with the role api return as xmpp_tcp. One name for all nodes, such as that of a TCP load balancer. Unset: not returned.",
             ),
             domain: reader.text(
                 "xmpp.domain",
                 &domain,
                 ("name", "a host name"),
                 domain_name,
-                "Domain of the addresses, DEVICE@DOMAIN, which clients name when they connect. The default is the host of server.public_url, else localhost.",
+                "Domain of the addresses (DEVICE@DOMAIN), which clients name when they connect. Default: the host of server.public_url, otherwise localhost.",
             ),
             plaintext: reader.switch(
                 "xmpp.plaintext",
                 server.dev,
-                "Log-ins without TLS on xmpp.listen. With `server.dev` the default is true.",
+                "Allows log-ins without TLS on xmpp.listen. With `server.dev` the default is true.",
             ),
             redirect: reader.optional(
                 "xmpp.redirect",
                 ("text", "HOST:PORT"),
                 host_and_port,
-                "Where a drain sends clients (see-other-host), HOST:PORT. Unset: they are told that the node leaves, and connect again by its name.",
+                "Server to which a drain redirects clients (see-other-host), HOST:PORT. Unset: clients are told that the node shuts down, and reconnect to the same name.",
             ),
             resume: reader.duration(
                 "xmpp.resume",
                 Duration::from_secs(300),
                 Duration::ZERO..=HOUR,
-                "How long a session whose connection broke may be resumed (XEP-0198); 0s is never.",
+                "How long a session without a connection can be resumed (XEP-0198). 0s: never.",
             ),
             accounts: reader
                 .secret(
                     "xmpp.accounts",
-                    "NAME:PASSWORD with commas between them",
+                    "NAME:PASSWORD, separated by commas",
                     any,
-                    "Accounts for conformance suites, which may register more and talk to each other. Needs server.conformance.",
+                    "Accounts for conformance suites, which can register more and exchange messages. Requires server.conformance.",
                 )
                 .map(|text| accounts(reader, &text))
                 .unwrap_or_default(),
@@ -92,14 +92,14 @@ fn accounts(reader: &mut Reader, text: &str) -> Vec<Account> {
             Some((name, password)) if !name.is_empty() && !password.is_empty() => {
                 accounts.push(Account { name: name.into(), password: password.into() });
             }
-            // Not quoted: it may be a password.
+            // Not quoted, since it may be a password.
             _ => reader.problem("xmpp.accounts", "expected NAME:PASSWORD with commas between them"),
         }
     }
     accounts
 }
 
-/// Of a URL that was checked.
+/// The host of a valid URL.
 fn host_of(url: &str) -> Option<&str> {
     let rest = url.split_once("://")?.1;
     let host = if rest.starts_with('[') { rest } else { rest.split(':').next()? };

@@ -40,7 +40,7 @@ impl Arguments {
             true => output::line(listed.json("invalidations"))?,
             false => {
                 output::table(&COLUMNS, output::rows(&listed.entries, &COLUMNS))?;
-                listed.remark();
+                listed.print_next();
             }
         }
         Ok(ExitCode::SUCCESS)
