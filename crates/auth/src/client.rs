@@ -175,7 +175,7 @@ mod tests {
             let values_bytes = values.iter().map(|value| value.as_bytes());
             assert_eq!(proxies.client(ip(peer), values_bytes), ip(expected), "{peer} {values:?}");
         };
-        check("198.51.100.1", &["192.0.2.1"], "198.51.100.1"); // nobody we trust
+        check("198.51.100.1", &["192.0.2.1"], "198.51.100.1"); // not trusted
         check("10.0.0.1", &[], "10.0.0.1");
         check("::ffff:10.0.0.1", &["192.0.2.1"], "192.0.2.1");
         check("10.0.0.1", &["192.0.2.1"], "192.0.2.1");

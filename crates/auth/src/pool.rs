@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn apps_are_served_in_turn() {
         let mut queue = queue(64);
-        let (told, served) = mpsc::sync_channel(6);
+        let (sender, served) = mpsc::sync_channel(6);
         for (app, count) in [(LOUD, 4), (QUIET, 2)] {
             for _ in 0..count {
-                let told = told.clone();
-                let task = Box::new(move || told.send(app).expect("the test listens"));
+                let sender = sender.clone();
+                let task = Box::new(move || sender.send(app).expect("the test listens"));
                 assert!(queue.push(app, Standing::Good, task).is_ok());
             }
         }

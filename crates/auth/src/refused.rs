@@ -35,10 +35,10 @@ pub enum Refused {
     Expired,
     #[error("the token is not valid yet")]
     NotYet,
-    /// Nothing is said of the token: it may be good.
+    /// The token was not verified and may be valid.
     #[error("too many log-ins failed; try again in {retry_after_s} s")]
     TooManyFailures { retry_after_s: u32 },
-    /// Nothing is said of the token: it may be good.
+    /// The token was not verified and may be valid.
     #[error("too many tokens wait to be verified; try again")]
     Busy,
 }

@@ -1,16 +1,16 @@
 //! Selects the app that a JWT belongs to, before any key is tried.
 //!
-//! Pure and cheap: it reads the claims `iss` and `aud` of the unverified token and looks them up. A key never
-//! selects an app, because public keys are public: an app that lists the keys of another app's identity provider
-//! would receive that app's users. The selected app's keys then verify the token, and [`crate::jwt`] checks the
-//! verified `iss` and `aud` against the app again.
+//! Pure and cheap: reads the claims `iss` and `aud` of the unverified token and looks them up. A key never selects an
+//! app, because public keys are public: an app that lists the keys of another app's identity provider would receive
+//! that app's users. The selected app's keys then verify the token, and [`crate::jwt`] compares the verified `iss` and
+//! `aud` with the app again.
 //!
-//! The request names the app, or the token does: its `aud` holds the app's audience and its `iss` is the app's
-//! issuer where the app declares one; or it has no `aud` and its `iss` is the app's name. A token that names no app
+//! The request names the app, or the token does: its `aud` contains the app's audience and its `iss` is the app's
+//! issuer if the app declares one; or it has no `aud` and its `iss` is the app's name. A token that names no app
 //! belongs to the only app that signs tokens, if there is exactly one.
 //!
-//! No app precedes another: a token that several apps claim is refused. [`Directory::rival`] keeps operators from
-//! making such apps; databases of earlier versions and fronts that mirror apps may still bring them.
+//! No app takes precedence: a token that several apps match is rejected. [`Directory::rival`] prevents operators from
+//! creating such apps; databases of earlier versions and fronts that mirror apps may still contain them.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use noroshi_store::{App, AppSettings};
 use noroshi_types::AppId;
 use serde::Deserialize;
 
-use crate::Refused;
+use crate::refused::Refused;
 
-/// What a token says about its issuer and its audience (RFC 7519 §4.1). A verified token was checked, an unverified
-/// one only says where to look for keys.
+/// The issuer and the audience of a token (RFC 7519 §4.1). In an unverified token they only tell where to look for
+/// keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Named {
     #[serde(default)]
@@ -51,7 +51,7 @@ impl Audience {
     }
 }
 
-/// The value that `aud` of an app's tokens contains.
+/// The value that `aud` of the app's tokens contains.
 pub(crate) fn audience_of(app: &App) -> &str {
     app.settings.audience.as_deref().unwrap_or(app.name.as_str())
 }
@@ -60,12 +60,12 @@ pub(crate) fn signs(settings: &AppSettings) -> bool {
     settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
 }
 
-/// Indexes of the apps of a snapshot. A number is the app's place in the snapshot's list.
+/// Indexes of the apps of a snapshot; a number is the app's position in the snapshot's list.
 #[derive(Default)]
 pub(crate) struct Directory {
     by_id: HashMap<AppId, usize>,
     by_name: HashMap<Box<str>, usize>,
-    /// More than one app may have an audience, with different issuers.
+    /// Several apps may share an audience, with different issuers.
     by_audience: HashMap<Box<str>, Vec<usize>>,
     /// Set if exactly one app signs tokens.
     only: Option<usize>,
@@ -92,8 +92,8 @@ impl Directory {
         self.by_name.get(name).and_then(|&i| apps.get(i))
     }
 
-    /// The app whose keys verify the token. `named` is what the request says. An app that is not there or signs no
-    /// tokens is refused like a wrong signature, so that nobody learns from it which apps exist.
+    /// The app whose keys verify the token. `named` is the app in the request. An unknown app, or one that signs no
+    /// tokens, is rejected like a wrong signature, so that callers cannot find out which apps exist.
     pub(crate) fn select<'a>(
         &self,
         apps: &'a [App],
@@ -111,7 +111,7 @@ impl Directory {
         app.ok_or(Refused::Signature)
     }
 
-    /// The app that the token names. Among apps that match, only those that sign tokens compete for it.
+    /// The app that the token names. If several match, only those that sign tokens count.
     fn named_by(&self, apps: &[App], token: &Named) -> Result<Option<usize>, Refused> {
         let Some(audience) = &token.aud else {
             let issuer = token.iss.as_deref();
@@ -133,9 +133,9 @@ impl Directory {
         Ok(signing.or(silent))
     }
 
-    /// Another app that an app of this name with these settings would newly share tokens with. Apps with the same
+    /// Another app with which an app of this name and these settings would newly share tokens. Apps with the same
     /// audience share tokens if their issuers are equal or one declares none, because that one accepts every issuer. An
-    /// app that shares tokens already may change whatever does not add to that.
+    /// app that already shares tokens may change settings that do not add to that.
     pub(crate) fn rival<'a>(&self, apps: &'a [App], name: &str, settings: &AppSettings) -> Option<&'a App> {
         let audience = settings.audience.as_deref().unwrap_or(name);
         let is_as_before = |app: &App| {
@@ -153,7 +153,7 @@ impl Directory {
         })
     }
 
-    /// The app that accepts tokens that name no app.
+    /// The app that accepts tokens without a named app.
     pub(crate) fn only<'a>(&self, apps: &'a [App]) -> Option<&'a App> {
         self.only.and_then(|i| apps.get(i))
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_names_no_app_is_the_only_apps() {
+    fn a_token_without_an_app_belongs_to_the_only_signing_app() {
         check(&["a"], "{}", None, Ok("a"));
         check(&["a", "b!"], r#"{"iss":"https://id","aud":"other"}"#, None, Ok("a"));
         check(&["a", "b"], "{}", None, Err(Refused::Unnamed));
@@ -214,7 +214,7 @@ mod tests {
         check(&["a", "b"], r#"{"iss":"b","aud":"x"}"#, None, Err(Refused::Unnamed));
         check(&["a", "b"], r#"{"iss":"a","aud":"b"}"#, None, Ok("b"));
         check(&["a", "b"], r#"{"aud":["a","b"]}"#, None, Err(Refused::Ambiguous));
-        // A token for an app that signs none is for nobody.
+        // A token for an app that signs none is rejected.
         check(&["a", "b!"], r#"{"aud":"b"}"#, None, Err(Refused::Signature));
     }
 
@@ -237,7 +237,7 @@ mod tests {
         check(&["api", "a https://a api"], token, None, Err(Refused::Ambiguous));
         check(&["a https://a api", "api"], token, Some("a"), Ok("a"));
         check(&["a https://a api", "api"], r#"{"iss":"https://x","aud":"api"}"#, None, Ok("api"));
-        // An app that signs no tokens takes none from another.
+        // An app that signs no tokens does not compete.
         check(&["a https://a api", "api!"], token, None, Ok("a"));
         check(&["api!", "a https://a api"], token, None, Ok("a"));
     }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_shares_tokens_already_may_change_its_other_settings() {
+    fn an_app_that_already_shares_tokens_may_change_its_other_settings() {
         let apps = apps(&["a https://a api", "api", "b! - api"]);
         let directory = Directory::of(&apps);
         let rival = |place: usize, change: fn(&mut AppSettings)| {

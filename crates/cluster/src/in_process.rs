@@ -182,13 +182,13 @@ impl State {
         let node = &mut self.nodes[index];
         node.epoch = Some(epoch);
         node.missed_since = None;
-        node.tell(Event::Joined(epoch));
+        node.notify(Event::Joined(epoch));
         self.nodes_changed();
     }
 
     fn leave(&mut self, index: usize) {
         if self.nodes[index].epoch.take().is_some() {
-            self.nodes[index].tell(Event::Left);
+            self.nodes[index].notify(Event::Left);
             self.nodes_changed();
         }
     }
@@ -201,7 +201,7 @@ impl State {
             return self.join(index);
         }
         let since = self.nodes[index].missed_since.take().unwrap_or_else(Instant::now);
-        self.nodes[index].tell(Event::Lost(since));
+        self.nodes[index].notify(Event::Lost(since));
         self.nodes_changed();
     }
 
@@ -224,7 +224,7 @@ impl State {
                 view.is_self = Some(view.epoch) == self.nodes[index].epoch;
             }
             self.nodes[index].nodes = Arc::new(own);
-            self.nodes[index].tell(Event::NodesChanged);
+            self.nodes[index].notify(Event::NodesChanged);
         }
     }
 
@@ -245,9 +245,9 @@ impl State {
             return (first && reachable).then_some(Missed { index, to });
         }
         if let Some(since) = node.missed_since.take() {
-            node.tell(Event::Lost(since));
+            node.notify(Event::Lost(since));
         }
-        node.tell(Event::Message { to, from, message });
+        node.notify(Event::Message { to, from, message });
         None
     }
 }
@@ -259,7 +259,7 @@ struct Missed {
 }
 
 impl Member {
-    fn tell(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         let Some(queue) = &self.queue else { return };
         if queue.try_send(event).is_err() {
             self.missed_since.get_or_insert_with(Instant::now);

@@ -98,7 +98,7 @@ impl Events {
         let Some(shared) = &self.0 else { return };
         let record = Record { at, event: event() };
         let weight = record.weight();
-        let told = SENDERS.try_with(|senders| {
+        let sent = SENDERS.try_with(|senders| {
             let mut senders = senders.borrow_mut();
             let sender = shared.sender(&mut senders);
             match sender.push(record) {
@@ -107,7 +107,7 @@ impl Events {
             }
         });
         // The thread is ending and its ring is gone.
-        if told.is_err() {
+        if sent.is_err() {
             shared.lost.fetch_add(weight, Ordering::Relaxed);
         }
     }
@@ -117,11 +117,11 @@ impl Events {
     pub fn try_emit(&self, record: Record) -> Result<(), Record> {
         let Some(shared) = &self.0 else { return Ok(()) };
         let mut given = Some(record);
-        let told = SENDERS.try_with(|senders| match given.take() {
+        let sent = SENDERS.try_with(|senders| match given.take() {
             Some(record) => shared.sender(&mut senders.borrow_mut()).push(record),
             None => Ok(false),
         });
-        match (told, given) {
+        match (sent, given) {
             (Ok(Ok(wake)), _) => {
                 shared.wake_if(wake);
                 Ok(())

@@ -45,7 +45,7 @@ struct State {
     /// The worker ends at once.
     abandoned: bool,
     /// Whether the spool's failure was logged.
-    told: bool,
+    reported: bool,
 }
 
 impl Feed {
@@ -64,7 +64,7 @@ impl Feed {
             head_since,
             closed: false,
             abandoned: false,
-            told: false,
+            reported: false,
         };
         Self { bytes_max, spill_after, metrics, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -82,7 +82,7 @@ impl Feed {
             if state.is_spooling() && state.memory.is_empty() {
                 match state.append(&batch) {
                     Ok(()) => return self.changed(state),
-                    Err(refused) => self.tell(&mut state, &refused),
+                    Err(refused) => self.report(&mut state, &refused),
                 }
             }
         } else {
@@ -110,7 +110,7 @@ impl Feed {
     fn spill(&self, state: &mut State) {
         while let Some(batch) = state.memory.front().cloned() {
             if let Err(refused) = state.append(&batch) {
-                return self.tell(state, &refused);
+                return self.report(state, &refused);
             }
             state.memory.pop_front();
             state.memory_bytes -= batch.bytes.len();
@@ -118,8 +118,8 @@ impl Feed {
     }
 
     /// Logged once per failure, not for each batch.
-    fn tell(&self, state: &mut State, refused: &Refused) {
-        if !std::mem::replace(&mut state.told, true) {
+    fn report(&self, state: &mut State, refused: &Refused) {
+        if !std::mem::replace(&mut state.reported, true) {
             tracing::error!(reason = %refused, "the spool of a sink accepts no more events; the newest are lost from now on");
         }
     }
@@ -207,7 +207,7 @@ impl Feed {
         let mut state = self.state.lock();
         self.metrics.sent.inc_by(batch.events.saturating_sub(refused));
         self.metrics.lost(Loss::Refused, refused);
-        (state.failing, state.told) = (false, false);
+        (state.failing, state.reported) = (false, false);
         // It moved to disk or was dropped meanwhile, after the deadline.
         state.remove_head();
         state.head_since = state.head_since_now();

@@ -64,7 +64,7 @@ pub struct Metrics {
 /// Registers one series of each metric, for the documentation.
 pub fn describe(registry: &mut Registry) {
     let counters = Metrics::new(registry).of(PushService::Apns, PushEnvironment::Production);
-    let labels = counters.because("");
+    let labels = counters.with_reason("");
     let all = &counters.all;
     for family in [&all.resent, &all.connect_failures, &all.connections_closed, &all.overloads, &all.renewals]
     {
@@ -189,27 +189,27 @@ impl Counters {
     }
 
     pub(crate) fn resent(&self, reason: &'static str) {
-        self.all.resent.get_or_create(&self.because(reason)).inc();
+        self.all.resent.get_or_create(&self.with_reason(reason)).inc();
     }
 
     pub(crate) fn connect_failed(&self, reason: &'static str) {
-        self.all.connect_failures.get_or_create(&self.because(reason)).inc();
+        self.all.connect_failures.get_or_create(&self.with_reason(reason)).inc();
     }
 
     pub(crate) fn connection_closed(&self, reason: &'static str) {
-        self.all.connections_closed.get_or_create(&self.because(reason)).inc();
+        self.all.connections_closed.get_or_create(&self.with_reason(reason)).inc();
     }
 
     pub(crate) fn overloaded(&self, reason: &'static str) {
-        self.all.overloads.get_or_create(&self.because(reason)).inc();
+        self.all.overloads.get_or_create(&self.with_reason(reason)).inc();
     }
 
     /// `result` is `fetched`, `refused` (renewed because the old one was rejected) or the reason of a failed fetch.
     pub(crate) fn renewed(&self, result: &'static str) {
-        self.all.renewals.get_or_create(&self.because(result)).inc();
+        self.all.renewals.get_or_create(&self.with_reason(result)).inc();
     }
 
-    fn because(&self, reason: &'static str) -> ReasonLabels {
+    fn with_reason(&self, reason: &'static str) -> ReasonLabels {
         ReasonLabels { service: self.service, environment: self.environment, reason }
     }
 }

@@ -36,7 +36,7 @@ mod pending;
 mod queue;
 mod verdict;
 
-pub(crate) use account::{Account, Means, wall_clock};
+pub(crate) use account::{Account, AccountContext, wall_clock};
 pub(crate) use pending::Pending;
 
 use crate::Answer;
@@ -112,7 +112,7 @@ pub(crate) enum Take {
 impl Pool {
     pub(crate) fn new(account: Arc<Account>, origin: &Arc<str>) -> Result<Arc<Self>, Reason> {
         let (target, _) = Target::of_url(origin).map_err(|error| error.label())?;
-        let queue = Queue::new(account.means.config.queue_max);
+        let queue = Queue::new(account.context.config.queue_max);
         Ok(Arc::new(Self {
             authority: target.authority().into(),
             target,
@@ -193,7 +193,7 @@ impl Pool {
     fn offer(self: &Arc<Self>, pending: Pending) -> Result<(), Pending> {
         let lane = pending.lane();
         let mut state = self.state.lock();
-        if let Some((reason, after)) = state.hopeless() {
+        if let Some((reason, after)) = state.rejection() {
             drop(state);
             pending.later(reason, after, &self.account.counters);
             return Ok(());
@@ -217,8 +217,8 @@ impl Pool {
             waker.wake();
         }
         if connect {
-            let means = &self.account.means;
-            means.tasks.spawn_on(connect::run(self.clone()), &means.runtime);
+            let context = &self.account.context;
+            context.tasks.spawn_on(connect::run(self.clone()), &context.runtime);
         }
     }
 
@@ -322,8 +322,8 @@ impl Pool {
                 next.for_each(|pending| pending.answer(answer.clone(), &account.counters));
             }
         };
-        let means = &self.account.means;
-        means.tasks.spawn_on(task, &means.runtime);
+        let context = &self.account.context;
+        context.tasks.spawn_on(task, &context.runtime);
     }
 
     /// Counts a connection's pushes in flight.
@@ -378,7 +378,7 @@ fn count_lanes(pushes: &[Pending]) -> [i64; Lane::ALL.len()] {
 
 impl State {
     /// Why a push need not be queued at all.
-    fn hopeless(&mut self) -> Option<(Reason, Duration)> {
+    fn rejection(&mut self) -> Option<(Reason, Duration)> {
         if self.aborted {
             return Some(("drain", pending::RETRY_AFTER));
         }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// Takes all it can get every 10 ms. Returns the sum.
-    fn greedy(rate: &mut Rate, from: Instant, seconds: u64) -> usize {
+    fn take_all(rate: &mut Rate, from: Instant, seconds: u64) -> usize {
         let ticks = (0..seconds * 100).map(|tick| from + Duration::from_millis(tick * 10));
         ticks.map(|now| rate.take(1_000_000, now).0).sum()
     }
@@ -220,7 +220,7 @@ mod tests {
     fn the_rate_never_exceeds_its_limit() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 0), start).expect("a limit");
-        let taken = greedy(&mut rate, start, 60);
+        let taken = take_all(&mut rate, start, 60);
         assert!((590_000..=610_000).contains(&taken), "{taken}");
     }
 
@@ -228,20 +228,20 @@ mod tests {
     fn it_ramps_up_and_restarts_after_a_pause() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 60), start).expect("a limit");
-        let first = greedy(&mut rate, start, 1);
+        let first = take_all(&mut rate, start, 1);
         assert!((100..2_000).contains(&first), "{first} in the first second");
-        let minute = greedy(&mut rate, start + Duration::from_secs(1), 59);
+        let minute = take_all(&mut rate, start + Duration::from_secs(1), 59);
         assert!((250_000..350_000).contains(&minute), "{minute} in the first minute");
         assert!((9_900.0..=10_000.0).contains(&rate.rate()), "{}", rate.rate());
         let later = start + Duration::from_secs(600);
-        assert!(greedy(&mut rate, later, 1) < 2_000);
+        assert!(take_all(&mut rate, later, 1) < 2_000);
     }
 
     #[test]
     fn it_ramps_up_with_use_and_not_with_time() {
         let start = Instant::now();
         let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 60), start).expect("a limit");
-        let first = greedy(&mut rate, start + Duration::from_secs(200), 1);
+        let first = take_all(&mut rate, start + Duration::from_secs(200), 1);
         assert!(first < 2_000, "{first} in the first second of use");
     }
 

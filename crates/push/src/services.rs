@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::credential::CredentialStatus;
 use crate::metrics::{Counters, Metrics};
-use crate::pool::{Account, Means, Pending, Pool, wall_clock};
+use crate::pool::{Account, AccountContext, Pending, Pool, wall_clock};
 use crate::{Answer, Credential, Push};
 
 type Key = (AppId, PushService, PushEnvironment);
@@ -27,7 +27,7 @@ type Key = (AppId, PushService, PushEnvironment);
 /// All push services of all apps.
 #[derive(Debug)]
 pub struct Services {
-    means: Means,
+    context: AccountContext,
     metrics: Metrics,
     /// Never held across an `.await`; under it, only an account's lock is taken.
     accounts: RwLock<HashMap<Key, Arc<Account>>>,
@@ -38,9 +38,9 @@ pub struct Services {
 
 impl Services {
     pub fn new(config: Config, egress: Arc<Egress>, registry: &mut Registry, runtime: Handle) -> Arc<Self> {
-        let means = Means { config: Arc::new(config), egress, runtime, tasks: TaskTracker::new() };
+        let context = AccountContext { config: Arc::new(config), egress, runtime, tasks: TaskTracker::new() };
         Arc::new(Self {
-            means,
+            context,
             metrics: Metrics::new(registry),
             accounts: RwLock::default(),
             leaving: Mutex::default(),
@@ -61,7 +61,7 @@ impl Services {
                     before.remove(&key).filter(|account| Arc::ptr_eq(&account.client, &credential.client));
                 let account = kept.unwrap_or_else(|| {
                     let counters = self.counters(key.1, key.2);
-                    Account::new(app, credential, counters, self.means.clone())
+                    Account::new(app, credential, counters, self.context.clone())
                 });
                 removed.extend(accounts.insert(key, account));
             }
@@ -121,11 +121,11 @@ impl Services {
             pools.extend(account.pools());
             account.close();
         }
-        self.means.tasks.close();
-        if tokio::time::timeout_at(end, self.means.tasks.wait()).await.is_err() {
+        self.context.tasks.close();
+        if tokio::time::timeout_at(end, self.context.tasks.wait()).await.is_err() {
             pools.iter().for_each(|pool| pool.abort());
             // One tick, and the time to send GOAWAY.
-            let _ = tokio::time::timeout(self.means.config.tick() * 2, self.means.tasks.wait()).await;
+            let _ = tokio::time::timeout(self.context.config.tick() * 2, self.context.tasks.wait()).await;
         }
     }
 

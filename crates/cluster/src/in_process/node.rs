@@ -176,7 +176,7 @@ async fn heartbeat(world: World, tail: std::time::Duration, missed: Missed) {
         return;
     }
     if let Some(since) = state.nodes[missed.index].missed_since.take() {
-        state.nodes[missed.index].tell(Event::Lost(since));
+        state.nodes[missed.index].notify(Event::Lost(since));
     }
 }
 

@@ -179,7 +179,7 @@ impl RedisDirectory {
         // Without an answer they count as live: a message to nobody is cheap.
         if self.state.read_list(&self.connections).await.is_ok() {
             epochs().filter(|epoch| self.state.life(**epoch) == Life::Unknown).for_each(|epoch| {
-                self.state.bury(*epoch);
+                self.state.remember_dead(*epoch);
             });
         }
     }

@@ -88,7 +88,7 @@ impl Inbound {
 }
 
 /// Parts that do not fit together, or too many of them.
-struct Spoilt;
+struct Malformed;
 
 impl Sender {
     fn add(
@@ -97,12 +97,12 @@ impl Sender {
         offset: usize,
         bytes: &Bytes,
         partial_bytes: &mut usize,
-    ) -> Result<Option<Bytes>, Spoilt> {
+    ) -> Result<Option<Bytes>, Malformed> {
         let full = *partial_bytes + bytes.len() > PARTIAL_BYTES_MAX;
         if offset != self.partial.len() || full {
             *partial_bytes -= std::mem::take(&mut self.partial).len();
             // Later parts of a message whose beginning was lost: the gap has been reported.
-            return if full { Err(Spoilt) } else { Ok(None) };
+            return if full { Err(Malformed) } else { Ok(None) };
         }
         self.partial.extend_from_slice(bytes);
         *partial_bytes += bytes.len();

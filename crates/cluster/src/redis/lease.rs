@@ -118,7 +118,7 @@ impl LeaseTask {
     fn draw(&mut self) {
         let mut drawn = random::epoch();
         for _ in 1..DRAWS_MAX {
-            if drawn.as_ref().map_or(true, |epoch| !self.is_deaf(*epoch)) {
+            if drawn.as_ref().map_or(true, |epoch| !self.is_channel_dead(*epoch)) {
                 break;
             }
             drawn = random::epoch();
@@ -136,17 +136,17 @@ impl LeaseTask {
         };
     }
 
-    fn is_deaf(&self, epoch: Epoch) -> bool {
+    fn is_channel_dead(&self, epoch: Epoch) -> bool {
         self.connections.is_up_in_part() && !self.connections.is_up(slot(&channel(&self.prefix, epoch)))
     }
 
     /// Leaves a part of Redis Cluster that stays down for half a lease, by drawing a new epoch.
-    fn leave_deaf_channel(&mut self) {
+    fn leave_dead_channel(&mut self) {
         let (Standing::Drawn(epoch) | Standing::Subscribed(epoch) | Standing::Held(epoch)) = self.standing
         else {
             return;
         };
-        if !self.is_deaf(epoch) {
+        if !self.is_channel_dead(epoch) {
             self.deaf_since = None;
             return;
         }
@@ -171,7 +171,7 @@ impl LeaseTask {
 
     /// The next round trip, as the present state requires.
     fn ask(&mut self) -> Asking {
-        self.leave_deaf_channel();
+        self.leave_dead_channel();
         let (act, epoch) = match self.standing {
             Standing::Subscribed(epoch) => (Act::Acquire, Some(epoch)),
             Standing::Held(epoch) => (Act::Renew, Some(epoch)),

@@ -176,7 +176,7 @@ impl State {
         }
         self.metrics.nodes.set(i64::try_from(new.nodes.len()).unwrap_or(i64::MAX));
         for node in old.nodes.iter().filter(|node| !new.nodes.iter().any(|other| other.epoch == node.epoch)) {
-            self.bury(node.epoch);
+            self.remember_dead(node.epoch);
         }
         let same =
             |a: &NodeView, b: &NodeView| a.epoch == b.epoch && a.info == b.info && a.is_self == b.is_self;
@@ -194,7 +194,7 @@ impl State {
     }
 
     /// Missing from a list that is newer than anything that names it: dead for good.
-    pub(crate) fn bury(&self, epoch: Epoch) {
+    pub(crate) fn remember_dead(&self, epoch: Epoch) {
         let mut dead = self.dead.lock();
         if dead.known.insert(epoch) {
             dead.order.push_back(epoch);

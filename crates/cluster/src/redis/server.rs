@@ -98,19 +98,19 @@ impl Server {
     async fn keep_up(&self, context: &Context, changed: &impl Fn()) {
         let mut back_off = BACK_OFF;
         let mut number = 0;
-        let mut told = None;
+        let mut reported = None;
         loop {
             number += 1;
             match self.connect(context, changed, number).await {
                 Ok(()) => {
-                    (back_off, told) = (BACK_OFF, None);
+                    (back_off, reported) = (BACK_OFF, None);
                     self.watch(context, number).await;
                 }
                 Err(why) => {
                     // Logs each reason once.
-                    if told.as_ref() != Some(&why) {
+                    if reported.as_ref() != Some(&why) {
                         tracing::warn!(server = %self.host, %why, "cannot connect to redis");
-                        told = Some(why.clone());
+                        reported = Some(why.clone());
                     }
                     self.set(Link::Down { why });
                 }

@@ -27,8 +27,8 @@ fn documented_rights() -> Vec<String> {
 
 /// Exercises everything that a node does.
 async fn works(a: &TestNode, b: &TestNode) {
-    a.events.joined_anew().await;
-    b.events.joined_anew().await;
+    a.events.joined_again().await;
+    b.events.joined_again().await;
     a.knows(2).await;
     assert_eq!(a.take("d", Some("u"), 1).await, Taken::Now { previous: None });
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
@@ -47,7 +47,7 @@ async fn batches_work(config: Config) {
     let events = Arc::new(Recorder::default());
     let stop = CancellationToken::new();
     let running = tokio::spawn(redis.run(events.clone(), stop.clone()));
-    events.joined_anew().await;
+    events.joined_again().await;
     let lane = Lane::ALL[0] as u8;
     let parcel = Parcel { key: 7, lane, body: "batch".into() };
     batches.put(vec![parcel.clone()]).await.expect("put");

@@ -66,7 +66,7 @@ impl Engine {
             }
             Engine::Redis(config, _) => redis_node((**config).clone(), name),
         };
-        node.events.joined_anew().await;
+        node.events.joined_again().await;
         node
     }
 }

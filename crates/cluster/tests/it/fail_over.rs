@@ -19,15 +19,15 @@ async fn nodes_follow_a_fail_over() {
 
     let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port);
     let (a, b) = (redis_node(config(&url), "a"), redis_node(config(&url), "b"));
-    a.events.joined_anew().await;
-    b.events.joined_anew().await;
+    a.events.joined_again().await;
+    b.events.joined_again().await;
     assert_eq!(a.take("d", Some("u"), 1).await, Taken::Now { previous: None });
     a.events.clear();
     b.events.clear();
     master.kill();
     // The promoted replica may lack the last writes: sessions are registered again, whatever happened to the lease.
-    a.events.joined_anew().await;
-    b.events.joined_anew().await;
+    a.events.joined_again().await;
+    b.events.joined_again().await;
     until("leases", || a.cluster.members.epoch().is_some() && b.cluster.members.epoch().is_some()).await;
     let keep = vec![session(&a.cluster.keys, "d", Some("u"), 1)];
     let kept = a.cluster.directory.keep(a.epoch(), keep).await.expect("keep");

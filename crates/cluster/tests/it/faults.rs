@@ -12,7 +12,7 @@ use crate::server::{RedisCluster, Server};
 
 async fn node_on(server: &Server, name: &str) -> TestNode {
     let node = redis_node(config(&server.url()), name);
-    node.events.joined_anew().await;
+    node.events.joined_again().await;
     node
 }
 
@@ -39,7 +39,7 @@ async fn a_node_starts_without_redis_and_joins_when_it_comes() {
     assert!(matches!(node.cluster.directory.locate(vec![key]).await, Err(Error::Unavailable(_))));
     assert_eq!(node.cluster.members.epoch(), None);
     server.start_again();
-    node.events.joined_anew().await;
+    node.events.joined_again().await;
     assert_eq!(node.take("d", None, 1).await, Taken::Now { previous: None });
 }
 
@@ -53,7 +53,7 @@ async fn a_restart_that_kept_everything_keeps_epochs() {
     server.kill();
     server.start_again();
     // Redis may have lost data, so sessions are registered again under the present epoch.
-    assert_eq!(a.events.joined_anew().await, epoch);
+    assert_eq!(a.events.joined_again().await, epoch);
     a.events.until("a loss", |events| events.iter().any(|event| matches!(event, Event::Lost(_)))).await;
     assert_eq!(a.locate(a.device("d")).await, [epoch]);
     until("b receives from a", || b.cluster.members.epoch().is_some() && b.events.has_lost()).await;
@@ -71,10 +71,10 @@ async fn a_wiped_redis_is_filled_again() {
     a.events.clear();
     b.events.clear();
     server.ask(&["FLUSHALL"]);
-    let epoch = a.events.joined_anew().await;
+    let epoch = a.events.joined_again().await;
     assert_ne!(epoch, before, "the lease was lost with everything else");
     assert_eq!(a.events.all()[0], Event::Left);
-    b.events.joined_anew().await;
+    b.events.joined_again().await;
     assert_eq!(a.locate(a.device("d")).await, []);
     assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
     b.knows(2).await;
@@ -123,7 +123,7 @@ async fn a_redis_that_hangs_is_noticed_and_then_costs_nothing() {
     assert_eq!(a.cluster.bus.send(vec![(before, text("x"))]).await, Err(Error::Lost));
     a.events.clear();
     server.go_on();
-    assert_ne!(a.events.joined_anew().await, before);
+    assert_ne!(a.events.joined_again().await, before);
     assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
     assert_eq!(a.locate(key).await, [a.epoch()]);
 }
@@ -160,7 +160,7 @@ async fn a_resumed_process_accepts_nothing_for_its_old_epoch() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async move {
             let b = redis_node(config(&url), "b");
-            let epoch = b.events.joined_anew().await;
+            let epoch = b.events.joined_again().await;
             let _ = b.take("d", Some("u"), 1).await;
             tell.send((epoch, b.events.clone(), b.cluster.clone())).expect("the test listens");
             frozen.await.expect("the test freezes it");
@@ -271,8 +271,8 @@ async fn a_dead_shard_affects_only_its_own_data() {
     let mut cluster = RedisCluster::start();
     let node = |name: &str| redis_node(config(&cluster.url()), name);
     let (a, b) = (node("a"), node("b"));
-    a.events.joined_anew().await;
-    b.events.joined_anew().await;
+    a.events.joined_again().await;
+    b.events.joined_again().await;
     a.knows(2).await;
     let names: Vec<String> = (0..60).map(|i| format!("d{i}")).collect();
     for name in &names {
@@ -313,7 +313,7 @@ async fn a_dead_shard_affects_only_its_own_data() {
     cluster.servers[down].start_again();
     cluster.settle();
     // It came back empty: all sessions are registered again.
-    assert_eq!(a.events.joined_anew().await, a.epoch());
+    assert_eq!(a.events.joined_again().await, a.epoch());
     until("all shards", || a.metric("servers_up") == 3).await;
     for name in &names {
         assert_eq!(keep(&a, name, 3).await, Kept::Mine);
@@ -337,8 +337,8 @@ async fn a_moving_slot_is_redirected() {
     let cluster = RedisCluster::start();
     let node = |name: &str| redis_node(Config { buckets: 1, ..config(&cluster.url()) }, name);
     let (a, b) = (node("a"), node("b"));
-    a.events.joined_anew().await;
-    b.events.joined_anew().await;
+    a.events.joined_again().await;
+    b.events.joined_again().await;
     b.knows(2).await;
     until("all servers", || [&a, &b].iter().all(|node| node.metric("servers_up") == 3)).await;
     assert_eq!(a.take("stays", None, 1).await, Taken::Now { previous: None });
@@ -385,7 +385,7 @@ async fn a_node_leaves_a_channel_on_a_dead_server() {
     let (mut there, mut elsewhere) = (None, None);
     for number in 0..100 {
         let node = redis_node(config(&cluster.url()), &format!("n{number}"));
-        let epoch = node.events.joined_anew().await;
+        let epoch = node.events.joined_again().await;
         let place = if listens_at(&cluster, epoch) == down { &mut there } else { &mut elsewhere };
         place.get_or_insert(node);
         if there.is_some() && elsewhere.is_some() {
@@ -397,7 +397,7 @@ async fn a_node_leaves_a_channel_on_a_dead_server() {
     let (left, stayed) = (a.epoch(), b.epoch());
     a.events.clear();
     cluster.servers[down].kill();
-    let epoch = a.events.joined_anew().await;
+    let epoch = a.events.joined_again().await;
     assert_ne!(epoch, left);
     assert_ne!(listens_at(&cluster, epoch), down);
     until("b knows its new lease", || b.cluster.members.nodes().iter().any(|node| node.epoch == epoch)).await;

@@ -62,7 +62,7 @@ impl Recorder {
         self.all().iter().any(|event| matches!(event, Event::Lost(_)))
     }
 
-    pub(crate) async fn joined_anew(&self) -> Epoch {
+    pub(crate) async fn joined_again(&self) -> Epoch {
         let mut found = None;
         until("joined", || {
             found = self.all().iter().rev().find_map(|event| match event {

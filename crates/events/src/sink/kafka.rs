@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use self::cluster::{Cluster, Wrong};
+use self::cluster::{Cluster, Rejection};
 use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
@@ -94,18 +94,18 @@ impl Kafka {
                         self.not_before = Some(Instant::now() + quota_used_for.min(self.config.timeout));
                     }
                 }
-                Err(Wrong::Passing(error)) => {
+                Err(Rejection::Passing(error)) => {
                     self.cluster = None;
                     // Another partition may have a leader.
                     self.calls = self.calls.wrapping_add(1);
                     return Err(Failure(error));
                 }
-                Err(Wrong::TooLarge(error)) if count > 1 => {
+                Err(Rejection::TooLarge(error)) if count > 1 => {
                     self.bounds.bytes = bytes(self.left.iter().take(count), self.key.len()) / 2;
                     tracing::warn!(bytes = self.bounds.bytes, %error, "Kafka accepts smaller calls than configured; the limit is reduced");
                 }
-                Err(Wrong::Invalid(_)) if count > 1 => self.bounds.lines = count / 2,
-                Err(Wrong::TooLarge(error) | Wrong::Invalid(error)) => {
+                Err(Rejection::Invalid(_)) if count > 1 => self.bounds.lines = count / 2,
+                Err(Rejection::TooLarge(error) | Rejection::Invalid(error)) => {
                     tracing::error!(%error, "Kafka rejected an event");
                     self.left.pop_front();
                     self.refused += 1;
@@ -116,12 +116,12 @@ impl Kafka {
     }
 
     /// Sends the first `count` lines. Returns how long the brokers' quota is used up.
-    async fn produce(&mut self, count: usize) -> Result<Duration, Wrong> {
+    async fn produce(&mut self, count: usize) -> Result<Duration, Rejection> {
         let cluster = match &mut self.cluster {
             Some(cluster) => cluster,
             None => {
                 let cluster = Cluster::open(&self.config, self.network.egress.clone()).await;
-                self.cluster.insert(cluster.map_err(Wrong::Passing)?)
+                self.cluster.insert(cluster.map_err(Rejection::Passing)?)
             }
         };
         let chosen = match self.config.spread {

@@ -11,7 +11,7 @@ use super::*;
 use crate::exchange::Authorization;
 
 const RSA_KEY: &str = include_str!("../fcm/test_key.pem");
-/// A VAPID key of nobody: the scalar of RFC 8291 §5.
+/// A VAPID key for tests: the scalar of RFC 8291 §5.
 const SCALAR: &str = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw";
 const PUBLIC_OF_SCALAR: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
@@ -49,7 +49,7 @@ fn shown(body: &Value) -> Value {
     serde_json::from_str(parsed(body).shown.as_str()).unwrap()
 }
 
-/// The body with one field replaced (null: removed), and why it is refused.
+/// Replaces one field (null: removes it), and checks the error.
 fn refused(mut body: Value, pointer: &str, value: Value, field: &str, rule: &str) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let object = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -92,7 +92,7 @@ fn each_service_has_its_credential() {
 }
 
 #[test]
-fn a_certificate_serves_in_place_of_a_key() {
+fn a_certificate_replaces_a_key() {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let certificate = CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&key).unwrap();
     let body = json!({
@@ -113,13 +113,13 @@ fn a_certificate_serves_in_place_of_a_key() {
 }
 
 #[test]
-fn keys_are_taken_in_the_forms_people_have_them() {
+fn keys_are_accepted_in_common_formats() {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let mut body = webpush_json();
     body["private_key"] = json!(key.serialize_pem());
     let public = URL_SAFE_NO_PAD.encode(key.public_key_raw());
     assert_eq!(shown(&body)["public_key"], public.as_str());
-    // SEC 1 is what stands inside PKCS#8 behind 36 - 2 bytes; openssl writes the curve into it.
+    // SEC 1 is the part of PKCS#8 after 36 - 2 bytes; openssl writes the curve into it.
     let scalar = URL_SAFE_NO_PAD.decode(SCALAR).unwrap();
     let curve: &[u8] = &[0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
     let sec1 = [&[0x30, 0x31, 0x02, 0x01, 0x01, 0x04, 0x20], &*scalar, curve].concat();
@@ -146,15 +146,15 @@ fn keys_are_taken_in_the_forms_people_have_them() {
 }
 
 #[test]
-fn what_is_wrong_with_an_apns_credential_is_said() {
+fn errors_of_an_apns_credential_name_field_and_rule() {
     let check = |pointer, value, field, rule| refused(apns_json(), pointer, value, field, rule);
     check("/service", Value::Null, "service", "missing");
     check("/service", json!("sms"), "service", "must be");
     check("/environment", json!("test"), "environment", "must be");
-    check("/key", Value::Null, "key", "must be given");
+    check("/key", Value::Null, "key", "is required");
     check("/key", json!("nonsense"), "key", "PEM");
-    check("/key", json!(""), "key", "not empty");
-    check("/key", json!(5), "key", "text");
+    check("/key", json!(""), "key", "non-empty");
+    check("/key", json!(5), "key", "string");
     check("/key", json!(RSA_KEY), "key", "P-256");
     check("/key", json!(ec_pem(&PKCS_ECDSA_P384_SHA384)), "key", "P-256");
     check("/key", json!(ec_pem(&PKCS_ED25519)), "key", "P-256");
@@ -170,10 +170,10 @@ fn what_is_wrong_with_an_apns_credential_is_said() {
     check("/topic", Value::Null, "topic", "missing");
     check("/topic", json!("com.example.\u{e4}pp"), "topic", "bundle id");
     check("/endpoint", json!("http://127.0.0.1:2197"), "endpoint", "https");
-    check("/endpoint", json!("https://127.0.0.1:2197/3"), "endpoint", "alone");
-    check("/endpoint", json!("https://u:p@127.0.0.1"), "endpoint", "without user name");
+    check("/endpoint", json!("https://127.0.0.1:2197/3"), "endpoint", "only");
+    check("/endpoint", json!("https://u:p@127.0.0.1"), "endpoint", "no user name");
     check("/endpoint", json!("nowhere"), "endpoint", "URL");
-    check("/quota", json!({"per_second": 0}), "quota.per_second", "over 0");
+    check("/quota", json!({"per_second": 0}), "quota.per_second", "above 0");
     check("/quota", json!({"per_second": "1"}), "quota.per_second", "number");
     check("/quota", json!({"per_second": 1, "burst": 1}), "quota.burst", "not a field");
     check("/name", json!("a\nb"), "name", "control");
@@ -181,7 +181,7 @@ fn what_is_wrong_with_an_apns_credential_is_said() {
 }
 
 #[test]
-fn what_is_wrong_with_an_fcm_credential_is_said() {
+fn errors_of_an_fcm_credential_name_field_and_rule() {
     let check = |pointer: &str, value, field: &str, rule| {
         refused(
             fcm_json(),
@@ -191,7 +191,7 @@ fn what_is_wrong_with_an_fcm_credential_is_said() {
             rule,
         );
     };
-    check("", Value::Null, "", "must be given");
+    check("", Value::Null, "", "is required");
     check("", json!("text"), "", "object");
     check("/type", Value::Null, ".type", "google-services.json");
     check("/project_id", json!("a/b"), ".project_id", "project id");
@@ -207,7 +207,7 @@ fn what_is_wrong_with_an_fcm_credential_is_said() {
 }
 
 #[test]
-fn what_is_wrong_with_a_webpush_credential_is_said() {
+fn errors_of_a_webpush_credential_name_field_and_rule() {
     let check = |pointer, value, field, rule| refused(webpush_json(), pointer, value, field, rule);
     check("/private_key", json!("AAAA"), "private_key", "32 bytes");
     check("/private_key", json!(URL_SAFE_NO_PAD.encode([0; 32])), "private_key", "P-256");
@@ -219,7 +219,7 @@ fn what_is_wrong_with_a_webpush_credential_is_said() {
 }
 
 #[test]
-fn a_body_that_is_no_object_is_refused_before_it_is_read() {
+fn a_body_that_is_not_an_object_is_rejected() {
     for body in ["", "[]", "null", "{", "\"x\""] {
         assert_eq!(Credential::parse(body.as_bytes()).unwrap_err().field, "credential");
     }
@@ -249,7 +249,7 @@ fn check_silent(body: &Value, texts: &[String]) {
 }
 
 #[test]
-fn nothing_shown_has_a_secret_in_it() {
+fn shown_values_contain_no_secret() {
     for body in [apns_json(), fcm_json(), webpush_json()] {
         assert!(!secrets(&body).is_empty());
         let credential = parsed(&body);
@@ -258,7 +258,7 @@ fn nothing_shown_has_a_secret_in_it() {
 }
 
 #[test]
-fn what_it_signed_is_not_shown_either() {
+fn signed_tokens_are_not_shown() {
     for body in [apns_json(), webpush_json()] {
         let client = parsed(&body).client;
         let authorization = client.authorization("https://push.example", Timestamp(0));
@@ -273,9 +273,9 @@ fn what_it_signed_is_not_shown_either() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// A secret in the wrong place, of the wrong type or damaged: refused or taken, and never repeated.
+    /// A secret in the wrong field, of the wrong type or damaged may be rejected or accepted, but is never shown.
     #[test]
-    fn no_error_repeats_what_it_was_given(which in 0..3_usize, from in 0..12_usize, to in 0..12_usize, cut in 0..2_000_usize) {
+    fn errors_never_contain_input(which in 0..3_usize, from in 0..12_usize, to in 0..12_usize, cut in 0..2_000_usize) {
         let body = [apns_json(), fcm_json(), webpush_json()][which].clone();
         let mut mixed = body.clone();
         let object = mixed.as_object_mut().unwrap();

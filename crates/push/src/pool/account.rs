@@ -39,7 +39,7 @@ const TOKEN_LIMITS: Limits = Limits { body_bytes_max: 64 << 10, timeout: Duratio
 
 /// What [`crate::Services`] gives to every account.
 #[derive(Debug, Clone)]
-pub(crate) struct Means {
+pub(crate) struct AccountContext {
     pub(crate) config: Arc<Config>,
     pub(crate) egress: Arc<Egress>,
     pub(crate) runtime: Handle,
@@ -52,7 +52,7 @@ pub(crate) struct Account {
     pub(crate) environment: PushEnvironment,
     pub(crate) client: Arc<dyn Client>,
     pub(crate) counters: Counters,
-    pub(crate) means: Means,
+    pub(crate) context: AccountContext,
     gate: Mutex<Gate>,
     /// Whether `gate` has something for a good answer to reset; saves the lock otherwise.
     troubled: AtomicBool,
@@ -110,7 +110,12 @@ pub(crate) enum Admitted {
 }
 
 impl Account {
-    pub(crate) fn new(app: AppId, credential: Credential, counters: Counters, means: Means) -> Arc<Self> {
+    pub(crate) fn new(
+        app: AppId,
+        credential: Credential,
+        counters: Counters,
+        context: AccountContext,
+    ) -> Arc<Self> {
         let (quota, now) = (credential.client.quota(), Instant::now());
         Arc::new(Self {
             app,
@@ -118,7 +123,7 @@ impl Account {
             client: credential.client,
             counters,
             gate: Mutex::new(Gate {
-                breaker: Breaker::new(means.config.probes),
+                breaker: Breaker::new(context.config.probes),
                 rate: Rate::new(&quota, now),
                 paused: None,
                 overloads_in_a_row: 0,
@@ -128,7 +133,7 @@ impl Account {
             }),
             troubled: AtomicBool::new(false),
             devices: Devices::new(&quota, now).map(Mutex::new),
-            means,
+            context,
             fetch: Mutex::default(),
             pools: Mutex::default(),
             closing: AtomicBool::new(false),
@@ -152,7 +157,7 @@ impl Account {
         if let Some(pool) = pools.get(&origin) {
             return Ok(Some(pool.clone()));
         }
-        if pools.len() >= self.means.config.pools_max {
+        if pools.len() >= self.context.config.pools_max {
             let idle = pools.values().filter(|pool| pool.is_idle());
             let Some(oldest) = idle.min_by_key(|pool| pool.used_at()).cloned() else {
                 return Err(Answer::Later { reason: "too_many_origins", after: RETRY_AFTER });
@@ -183,7 +188,7 @@ impl Account {
 
     /// How many of `wanted` pushes may be sent.
     pub(crate) fn admit(&self, wanted: usize, now: Instant) -> Admitted {
-        let config = &self.means.config;
+        let config = &self.context.config;
         let mut gate = self.gate.lock();
         if let Some((reason, until)) = gate.paused {
             match until.saturating_duration_since(now) {
@@ -336,7 +341,7 @@ impl Account {
             fetch.running = true;
         }
         let account = self.clone();
-        self.means.tasks.spawn_on(async move { account.fetched().await }, &self.means.runtime);
+        self.context.tasks.spawn_on(async move { account.fetched().await }, &self.context.runtime);
     }
 
     async fn fetched(self: Arc<Self>) {
@@ -359,7 +364,7 @@ impl Account {
     async fn request_token(&self) -> Result<(), Verdict> {
         let Some(request) = self.client.token_request(wall_clock()) else { return Ok(()) };
         let answer =
-            self.means.egress.for_app(self.app.0).post_form(&request.url, request.body, TOKEN_LIMITS).await;
+            self.context.egress.for_app(self.app.0).post_form(&request.url, request.body, TOKEN_LIMITS).await;
         let answer = answer.map_err(|error| {
             tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "failed to fetch an access token");
             Verdict::Overloaded { reason: error.label(), after: None }

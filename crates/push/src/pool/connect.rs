@@ -71,7 +71,7 @@ pub(super) async fn run(pool: Arc<Pool>) {
 }
 
 async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
-    let means = &pool.account.means;
+    let context = &pool.account.context;
     let opening = async {
         let connected = dial(pool).await.map_err(|error| {
             let (app, service) = (pool.account.app.0, pool.account.service().as_str());
@@ -86,7 +86,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
         })?;
         if is_http2(pool, &connected)? {
             let mut connection = Box::new(Connection::new(pool.clone(), connected.stream));
-            match connection.greeted().await {
+            match connection.settings_received().await {
                 Ok(()) => Ok(Open::Http2(connection)),
                 Err(reason) => Err(Failure { reason, permanent: false }),
             }
@@ -95,7 +95,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
             connection.map(Open::Http1).map_err(|reason| Failure { reason, permanent: false })
         }
     };
-    match tokio::time::timeout(means.config.connect_timeout, opening).await {
+    match tokio::time::timeout(context.config.connect_timeout, opening).await {
         Ok(result) => result,
         Err(_) => Err(Failure { reason: "timeout", permanent: false }),
     }
@@ -109,7 +109,7 @@ async fn dial(pool: &Pool) -> Result<Connected, Error> {
     };
     tls.identity = client.identity().map(Into::into);
     let target = &pool.target;
-    let egress = pool.account.means.egress.for_app(pool.account.app.0);
+    let egress = pool.account.context.egress.for_app(pool.account.app.0);
     egress.connect(target.https, &target.host.to_string(), target.port, tls).await
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Connection {
     batch: Vec<Pending>,
     again: Vec<Pending>,
     /// Whether more than one stream is allowed: with token authentication not before the first authorized answer.
-    authorised: bool,
+    authorized: bool,
     /// The number of streams that we open; smaller after the peer rejected some.
     streams: usize,
     sent: u64,
@@ -108,11 +108,11 @@ enum Written {
 impl Connection {
     pub(super) fn new(pool: Arc<Pool>, stream: Stream) -> Self {
         let now = Instant::now();
-        let streams = pool.account.means.config.streams_max.max(1);
+        let streams = pool.account.context.config.streams_max.max(1);
         let strangers = pool.account.service() == PushService::WebPush;
         let mut connection = Self {
             id: 0,
-            authorised: !pool.account.client.one_until_authorised(),
+            authorized: !pool.account.client.one_until_authorised(),
             stream,
             http: http2::Connection::new(if strangers { HTTP2_OF_STRANGERS } else { HTTP2 }),
             in_flight: Slab::new(),
@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// Reads until the peer's first SETTINGS. The caller sets the timeout.
-    pub(super) async fn greeted(&mut self) -> Result<(), Reason> {
+    pub(super) async fn settings_received(&mut self) -> Result<(), Reason> {
         poll_fn(|cx| {
             loop {
                 let written = self.write(cx);
@@ -187,8 +187,9 @@ impl Connection {
             self.http.go_away();
         }
         let farewell = async {
-            let said = |written| if written == Written::Some { Poll::Pending } else { Poll::Ready(()) };
-            poll_fn(|cx| said(self.write(cx))).await;
+            let ready_unless_blocked =
+                |written| if written == Written::Some { Poll::Pending } else { Poll::Ready(()) };
+            poll_fn(|cx| ready_unless_blocked(self.write(cx))).await;
             let _ = self.stream.shutdown().await;
         };
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
@@ -307,12 +308,12 @@ impl Connection {
         let retry_after = headers.get("retry-after").and_then(retry_after);
         let response = Response { status, retry_after, body, now: wall_clock() };
         match settle(&self.pool, in_flight, &response, now, &mut self.again) {
-            Next::GoOn if self.authorised => {}
-            Next::GoOn => {
-                self.authorised = true;
+            Next::Continue if self.authorized => {}
+            Next::Continue => {
+                self.authorized = true;
                 self.limit();
             }
-            Next::Unauthorised => {}
+            Next::Unauthorized => {}
             Next::Retire(reason) => self.retire(reason),
         }
     }
@@ -419,7 +420,7 @@ impl Connection {
 
     /// How many streams we open at most.
     fn limit(&mut self) {
-        self.http.limit(Some(if self.authorised { self.streams } else { 1 }));
+        self.http.limit(Some(if self.authorized { self.streams } else { 1 }));
     }
 
     fn retire(&mut self, reason: Reason) {

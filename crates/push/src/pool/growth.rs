@@ -59,7 +59,7 @@ impl Pool {
         if state.connecting || state.aborted || state.queue.is_empty() {
             return false;
         }
-        let most = self.account.means.config.connections_max.max(1);
+        let most = self.account.context.config.connections_max.max(1);
         let most = match &mut state.ceiling {
             Some((ceiling, until)) if Instant::now() < *until => most.min(*ceiling),
             Some((ceiling, _)) => most.min(*ceiling + 1),
@@ -158,7 +158,7 @@ impl Pool {
         if self.queued() == 0 {
             return;
         }
-        let wait_max = self.account.means.config.queue_wait_max();
+        let wait_max = self.account.context.config.queue_wait_max();
         let mut state = self.state.lock();
         let lately = |at: Instant| now.saturating_duration_since(at) < wait_max;
         if state.paced_at.is_some_and(lately) {

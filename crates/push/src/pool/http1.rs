@@ -41,7 +41,7 @@ impl Drop for Driver {
 }
 
 /// A response as received.
-struct Heard {
+struct Received {
     status: u16,
     retry_after: Option<Duration>,
     body: Bytes,
@@ -71,8 +71,8 @@ impl Connection {
             .map_err(|_| "connection_lost")?;
         // The request in flight reports its error.
         let moved = async { drop(connection.await) };
-        let means = &pool.account.means;
-        let driver = Driver(means.tasks.spawn_on(moved, &means.runtime));
+        let context = &pool.account.context;
+        let driver = Driver(context.tasks.spawn_on(moved, &context.runtime));
         Ok(Self { pool, sender, driver, answered: 0 })
     }
 
@@ -99,7 +99,7 @@ impl Connection {
 
     /// Waits for a push.
     async fn turn(&mut self, id: u32) -> Turn {
-        let config = self.pool.account.means.config.clone();
+        let config = self.pool.account.context.config.clone();
         let idle_at = Instant::now() + config.idle_close;
         let mut batch = Vec::with_capacity(1);
         loop {
@@ -153,8 +153,8 @@ impl Connection {
             return Ok(());
         };
         let mut again = Vec::new();
-        let heard = match self.heard(request).await {
-            Ok(heard) => heard,
+        let received = match self.received(request).await {
+            Ok(received) => received,
             Err(Failed::Unsent(reason)) => {
                 account.unsent(1, probe);
                 resend(&pool, pending, reason, &mut again);
@@ -173,23 +173,27 @@ impl Connection {
             pool.answered_first();
         }
         let now = wall_clock();
-        let response =
-            Response { status: heard.status, retry_after: heard.retry_after, body: &heard.body, now };
+        let response = Response {
+            status: received.status,
+            retry_after: received.retry_after,
+            body: &received.body,
+            now,
+        };
         let in_flight = InFlight { pending, sent_at, authorization };
         let next = settle(&pool, in_flight, &response, Instant::now(), &mut again);
         pool.put_back(&mut again);
         pool.answer_overdue(Instant::now());
         match next {
-            Next::GoOn | Next::Unauthorised if heard.whole => Ok(()),
-            Next::GoOn | Next::Unauthorised => Err("connection_lost"),
+            Next::Continue | Next::Unauthorized if received.whole => Ok(()),
+            Next::Continue | Next::Unauthorized => Err("connection_lost"),
             Next::Retire(reason) => Err(reason),
         }
     }
 
     /// The response, within the timeout, unless the pool aborts.
-    async fn heard(&mut self, request: Request) -> Result<Heard, Failed> {
+    async fn received(&mut self, request: Request) -> Result<Received, Failed> {
         let pool = self.pool.clone();
-        let config = &pool.account.means.config;
+        let config = &pool.account.context.config;
         let aborted = async {
             while !pool.is_aborted() {
                 tokio::time::sleep(config.tick()).await;
@@ -202,7 +206,7 @@ impl Connection {
         }
     }
 
-    async fn ask(&mut self, request: Request) -> Result<Heard, Failed> {
+    async fn ask(&mut self, request: Request) -> Result<Received, Failed> {
         self.sender.ready().await.map_err(|_| Failed::Unsent("connection_lost"))?;
         let mut asked = http::Request::post(request.path).header(http::header::HOST, &*self.pool.authority);
         for header in &request.headers {
@@ -221,7 +225,7 @@ impl Connection {
         // The status decides; a truncated or oversized body changes nothing.
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
         let (body, whole) = body.map_or((Bytes::new(), false), |body| (body.to_bytes(), true));
-        Ok(Heard { status, retry_after, body, whole })
+        Ok(Received { status, retry_after, body, whole })
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) struct InFlight {
 /// What the connection does after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    GoOn,
+    Continue,
     /// The authorization was rejected; the connection has to prove that one is accepted.
-    Unauthorised,
+    Unauthorized,
     /// Accept nothing new on this connection.
     Retire(Reason),
 }
@@ -78,11 +78,11 @@ pub(crate) fn settle(
         Verdict::Answer(answer) => {
             account.worked(sent_at);
             pending.answer(answer, &account.counters);
-            Next::GoOn
+            Next::Continue
         }
         Verdict::Unauthorized { reason } => {
             renew(pool, pending, sent_at, authorization, reason, again);
-            Next::Unauthorised
+            Next::Unauthorized
         }
         Verdict::Wedged { reason } => {
             renew(pool, pending, sent_at, authorization, reason, again);
@@ -91,12 +91,12 @@ pub(crate) fn settle(
         Verdict::Broken { reason } => {
             let after = account.broken(reason, sent_at);
             pending.later(reason, after, &account.counters);
-            Next::Unauthorised
+            Next::Unauthorized
         }
         Verdict::Overloaded { reason, after } => {
             let after = account.overloaded(reason, after);
             pending.later(reason, after, &account.counters);
-            Next::GoOn
+            Next::Continue
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where answers are collected, and waiting for what must come.
+//! Collects answers, and waits for expected events.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use noroshi_push::{Answer, Answered};
 use parking_lot::Mutex;
 
-/// For what comes within milliseconds on any machine that is not in trouble.
+/// For events that take milliseconds on a healthy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl Answers {
         self.0.lock().values().map(Vec::len).sum()
     }
 
-    /// Waits for so many, sees that each push has one, and gives them by index.
+    /// Waits for `count` answers, checks that each push has one, and returns them by index.
     pub(crate) async fn wait(&self, count: usize) -> BTreeMap<u32, Answer> {
         until("all answers", || self.count() >= count).await;
         let answers = self.0.lock();

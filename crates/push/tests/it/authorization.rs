@@ -1,5 +1,4 @@
-//! Authorizations are fetched once, renewed once, and a credential that is not taken stops everything but a
-//! probe.
+//! Authorizations are fetched once and renewed once, and a rejected credential stops everything except probes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +14,7 @@ use crate::answers::{reason, until};
 use crate::client::{APP, Bench, Knobs, config, credential};
 use crate::server::{Options, Server, accept_all, status};
 
-/// Answers every request with `answer`; gives its URL and how many came.
+/// Answers every request with `answer`. Returns its URL and the number of requests.
 async fn token_endpoint(answer: &'static str) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/token", listener.local_addr().expect("an address"));
@@ -35,7 +34,7 @@ async fn token_endpoint(answer: &'static str) -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_is_fetched_once_for_all_who_wait() {
+async fn a_token_is_fetched_once_for_all_waiting_pushes() {
     let (url, asked) = token_endpoint("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
     let server = Server::start(Options { streams: 10, ..Options::default() }, accept_all).await;
     let mut knobs = Knobs::new(PushService::Fcm, server.origin());
@@ -45,11 +44,11 @@ async fn a_token_is_fetched_once_for_all_who_wait() {
     bench.send_all(500).await;
     bench.answers.all_accepted(500).await;
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    assert!(server.log.heard.lock().iter().all(|heard| heard.authorization == "token 1"));
+    assert!(server.log.received.lock().iter().all(|received| received.authorization == "token 1"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_assertion_opens_the_breaker_and_answers_all() {
+async fn a_rejected_assertion_opens_the_breaker_and_answers_all_pushes() {
     let (url, _) = token_endpoint("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     let server = Server::start(Options::default(), accept_all).await;
     let mut knobs = Knobs::new(PushService::Fcm, server.origin());
@@ -64,9 +63,9 @@ async fn a_refused_assertion_opens_the_breaker_and_answers_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authorization_is_renewed_once_and_what_it_was_refused_for_is_sent_again() {
-    let server = Server::start(Options { streams: 30, ..Options::default() }, |heard| async move {
-        status(if heard.authorization == "token 1" { 401 } else { 200 })
+async fn an_authorization_is_renewed_once_and_rejected_pushes_are_resent() {
+    let server = Server::start(Options { streams: 30, ..Options::default() }, |received| async move {
+        status(if received.authorization == "token 1" { 401 } else { 200 })
     })
     .await;
     let mut knobs = Knobs::new(PushService::Apns, server.origin());
@@ -75,15 +74,16 @@ async fn an_authorization_is_renewed_once_and_what_it_was_refused_for_is_sent_ag
     bench.send_all(300).await;
     bench.answers.all_accepted(300).await;
     assert_eq!(bench.client.generation.load(Ordering::SeqCst), 2);
-    let good = server.log.heard.lock().iter().filter(|heard| heard.authorization == "token 2").count();
+    let good =
+        server.log.received.lock().iter().filter(|received| received.authorization == "token 2").count();
     assert_eq!(good, 300, "each is taken once");
     assert!(bench.metric("noroshi_push_breaker_open").abs() < 0.5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wedged_connection_is_left() {
-    let server = Server::start(Options::default(), |heard| async move {
-        status(if heard.authorization == "token 1" { 406 } else { 200 })
+async fn a_wedged_connection_is_closed() {
+    let server = Server::start(Options::default(), |received| async move {
+        status(if received.authorization == "token 1" { 406 } else { 200 })
     })
     .await;
     let mut knobs = Knobs::new(PushService::Apns, server.origin());
@@ -92,7 +92,8 @@ async fn a_wedged_connection_is_left() {
     let bench = Bench::new(config(), knobs, vec![server.ca.clone()]);
     bench.send_all(20).await;
     bench.answers.all_accepted(20).await;
-    let good = server.log.heard.lock().iter().filter(|heard| heard.authorization == "token 2").count();
+    let good =
+        server.log.received.lock().iter().filter(|received| received.authorization == "token 2").count();
     assert_eq!(good, 20, "each is taken once");
     until("the wedged one to close", || {
         server.log.connections_open.load(Ordering::SeqCst) < server.log.connections.load(Ordering::SeqCst)
@@ -118,7 +119,7 @@ async fn the_breaker_opens_probes_and_closes() {
     assert!((bench.metric("noroshi_push_breaker_open") - 1.0).abs() < 0.5);
     assert_eq!(bench.services.status(APP)[0].breaker_open, Some("broken"));
     mended.store(true, Ordering::SeqCst);
-    // What comes meanwhile is answered without being sent, until one gets through and closes it.
+    // Meanwhile pushes are answered without being sent, until one succeeds and closes the breaker.
     let mut sent = 1;
     until("a push to be accepted", || {
         let push = bench.push(sent, Lane::Direct);
@@ -136,7 +137,7 @@ async fn the_breaker_opens_probes_and_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_overload_pauses_everything_for_as_long_as_it_says() {
+async fn an_overload_pauses_everything_for_retry_after() {
     let server = Server::start(Options::default(), |_| async {
         let mut response = status(503);
         response.headers_mut().insert("retry-after", http::HeaderValue::from_static("600"));
@@ -159,7 +160,7 @@ async fn an_overload_pauses_everything_for_as_long_as_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_come_and_go() {
+async fn replaced_credentials_close_their_connections() {
     let server = Server::start(Options::default(), accept_all).await;
     let knobs = Knobs::new(PushService::Apns, server.origin());
     let bench = Bench::new(config(), knobs, vec![server.ca.clone()]);

@@ -1,4 +1,4 @@
-//! Streams, connections, queues, quotas, origins: no bound is exceeded, and what waits is not lost.
+//! Limits on streams, connections, queues, quotas and origins hold, and no queued push is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::client::{APP, Bench, Knobs, config};
 use crate::server::{Options, Server, accept_all, status};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_push_is_heard_and_answered_once_within_streams_and_connections() {
+async fn every_push_is_answered_once_within_the_limits() {
     let options = Options { streams: 20, ..Options::default() };
     let server = Server::start(options, |_| async {
         tokio::time::sleep(Duration::from_millis(3)).await;
@@ -25,7 +25,7 @@ async fn every_push_is_heard_and_answered_once_within_streams_and_connections() 
     let bench = Bench::new(config(), knobs, vec![server.ca.clone()]);
     bench.send_all(3_000).await;
     bench.answers.all_accepted(3_000).await;
-    assert!(server.log.times_heard().values().all(|times| *times == 1), "a push was heard twice");
+    assert!(server.log.times_received().values().all(|times| *times == 1), "a push was heard twice");
     assert_eq!(server.log.ids().len(), 3_000);
     assert!(server.log.streams_max.load(Ordering::SeqCst) <= 20);
     let connections = server.log.connections.load(Ordering::SeqCst);
@@ -43,7 +43,7 @@ async fn every_push_is_heard_and_answered_once_within_streams_and_connections() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_resets_further_connections_is_not_stormed() {
+async fn resets_of_further_connections_cause_no_storm() {
     let options = Options { streams: 5, connections: 2, ..Options::default() };
     let server = Server::start(options, |_| async {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -60,7 +60,7 @@ async fn a_peer_that_resets_further_connections_is_not_stormed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_carries_one_stream_until_an_answer_is_authorised() {
+async fn a_connection_carries_one_stream_until_an_answer_is_authorized() {
     let server = Server::start(Options::default(), |_| async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         status(200)
@@ -71,19 +71,19 @@ async fn a_connection_carries_one_stream_until_an_answer_is_authorised() {
     let bench = Bench::new(config(), knobs, vec![server.ca.clone()]);
     bench.send_all(1).await;
     until("the first request", || !server.log.ids().is_empty()).await;
-    // These come while the first has no answer.
+    // These arrive while the first has no answer.
     for index in 1..50 {
         bench.services.send(bench.push(index, Lane::Direct)).await;
     }
     bench.answers.all_accepted(50).await;
-    let heard = server.log.heard.lock();
-    let second: Vec<_> = heard.iter().filter(|heard| heard.before == 1).collect();
-    assert!(!second.is_empty() && second.iter().all(|heard| heard.unanswered == 0), "{second:?}");
-    assert!(heard.iter().any(|heard| heard.unanswered > 0), "and then as many as the peer allows");
+    let received = server.log.received.lock();
+    let second: Vec<_> = received.iter().filter(|received| received.before == 1).collect();
+    assert!(!second.is_empty() && second.iter().all(|received| received.unanswered == 0), "{second:?}");
+    assert!(received.iter().any(|received| received.unanswered > 0), "and then as many as the peer allows");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_sends_waits_while_the_lane_is_full() {
+async fn send_waits_while_the_lane_is_full() {
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
     let server = Server::start(Options { streams: 1, ..Options::default() }, move |_| {
@@ -119,13 +119,13 @@ async fn a_quota_is_obeyed() {
     let start = Instant::now();
     bench.send_all(60).await;
     bench.answers.all_accepted(60).await;
-    // 10 at once and 50 at 100 a second; never sooner, on however fast a machine.
+    // 10 at once and 50 at 100 per second: never faster, on any machine.
     assert!(start.elapsed() >= Duration::from_millis(490), "{:?}", start.elapsed());
     assert!(bench.metric("noroshi_push_quota_waits_total") >= 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_s_quota_delays_that_device_alone() {
+async fn a_device_quota_delays_only_that_device() {
     const LIMITS: &[DeviceLimit] = &[DeviceLimit { pushes: 4, window: Duration::from_secs(3_600) }];
     let server = Server::start(Options::default(), accept_all).await;
     let mut knobs = Knobs::new(PushService::Fcm, server.origin());
@@ -142,16 +142,16 @@ async fn a_device_s_quota_delays_that_device_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn origins_that_clients_name_are_bounded_and_unused_ones_make_room() {
+async fn the_number_of_origins_is_bounded_and_unused_ones_are_evicted() {
     let gate = Arc::new(Semaphore::new(0));
     let mut servers = Vec::new();
     for _ in 0..3 {
         let held = gate.clone();
-        let say = move |heard: crate::server::Heard| {
+        let say = move |received: crate::server::Received| {
             let held = held.clone();
             async move {
-                // The first push of each origin is held back.
-                if heard.before == 0 {
+                // Holds back the first push of each origin.
+                if received.before == 0 {
                     held.acquire().await.expect("open").forget();
                 }
                 status(200)

@@ -1,4 +1,4 @@
-//! A push service's client with every knob in the test's hand, and what is around it: services, pushes.
+//! A configurable client of a push service, and the test's services and pushes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use crate::answers::Answers;
 
 pub(crate) const APP: AppId = AppId(7);
 
-/// Bodies are the pushes' ids, so that every server can tell them apart.
+/// Bodies are the pushes' ids, so that every server can identify them.
 #[derive(Debug)]
 pub(crate) struct Knobs {
     pub(crate) service: PushService,
@@ -28,9 +28,9 @@ pub(crate) struct Knobs {
     pub(crate) one_until_authorised: bool,
     pub(crate) quota: Quota,
     pub(crate) token_url: Option<String>,
-    /// The authorization is `token <n>`; with a `token_url` 0 is none.
+    /// The authorization is `token <n>`; with a `token_url`, 0 means none.
     pub(crate) generation: AtomicU32,
-    /// How often it may still be renewed.
+    /// How many more renewals are allowed.
     pub(crate) renewals: AtomicU32,
 }
 
@@ -131,7 +131,7 @@ impl Client for Knobs {
     }
 }
 
-/// Patient enough for a slow machine, where a test does not say otherwise.
+/// Patient enough for a slow machine, unless a test sets other values.
 pub(crate) fn config() -> Config {
     Config { connect_timeout: Duration::from_secs(30), ..Config::default() }
 }

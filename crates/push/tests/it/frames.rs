@@ -1,4 +1,4 @@
-//! What a peer does between the requests: GOAWAY, refused streams, late SETTINGS, silence.
+//! Frames of a peer other than responses: GOAWAY, refused streams, late SETTINGS, silence.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,13 +15,13 @@ fn bench(origin: String, config: Config) -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stands_above_goaway_is_sent_again_once_elsewhere_and_the_rest_is_awaited() {
+async fn streams_above_goaway_are_resent_elsewhere_and_the_others_are_awaited() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, config());
     bench.send_all(10).await;
     let mut first = listener.greet(100).await;
     let requests = first.requests(10).await;
-    // The first six are being processed, the others never will be.
+    // The first six are in progress, the others will never be processed.
     let (taken, left) = requests.split_at(6);
     first.go_away(taken[5].0).await;
     let mut second = listener.greet(100).await;
@@ -41,7 +41,7 @@ async fn what_stands_above_goaway_is_sent_again_once_elsewhere_and_the_rest_is_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_ends_every_connection_at_once_is_not_stormed() {
+async fn a_peer_that_closes_every_connection_causes_no_storm() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, config());
     let ending = tokio::spawn(async move {
@@ -68,7 +68,7 @@ async fn a_peer_that_ends_every_connection_at_once_is_not_stormed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_stream_is_sent_again_and_fewer_are_opened() {
+async fn a_refused_stream_is_resent_and_lowers_the_limit() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, Config { connections_max: 1, ..config() });
     bench.send_all(40).await;
@@ -77,7 +77,7 @@ async fn a_refused_stream_is_sent_again_and_fewer_are_opened() {
     let mut refused = BTreeSet::new();
     while taken.len() < 40 {
         let (stream, id) = peer.request().await.expect("all requests");
-        // Each third one is refused the first time.
+        // Refuses each third one the first time.
         if id % 3 == 0 && refused.insert(id) {
             peer.refuse(stream).await;
         } else {
@@ -91,7 +91,7 @@ async fn a_refused_stream_is_sent_again_and_fewer_are_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_refuses_everything_does_not_spin() {
+async fn a_peer_that_refuses_all_streams_causes_no_loop() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, Config { connections_max: 1, ..config() });
     bench.send_all(20).await;
@@ -111,17 +111,17 @@ async fn a_peer_that_refuses_everything_does_not_spin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_sent_before_the_peer_has_spoken() {
+async fn nothing_is_sent_before_the_peers_settings() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, config());
     bench.send_all(5).await;
     let mut peer = listener.accept().await;
-    let mut heard = Vec::new();
-    // As long as it is, a request that should not come has time to.
+    let mut received = Vec::new();
+    // Long enough for a request that should not come.
     while let Ok(frame) = tokio::time::timeout(Duration::from_millis(200), peer.frame()).await {
-        heard.push(frame.expect("the connection is open"));
+        received.push(frame.expect("the connection is open"));
     }
-    assert!(heard.iter().all(|frame| frame.kind != HEADERS), "{heard:?}");
+    assert!(received.iter().all(|frame| frame.kind != HEADERS), "{received:?}");
     peer.settings(2).await;
     let mut streams = Vec::new();
     for _ in 0..5 {
@@ -134,7 +134,7 @@ async fn nothing_is_sent_before_the_peer_has_spoken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_is_silent_is_pinged_and_then_left() {
+async fn a_silent_peer_is_pinged_and_then_closed() {
     let (listener, origin) = Listener::new().await;
     let impatient = Config { ping_timeout: Duration::from_millis(300), ..config() };
     let bench = bench(origin, impatient);

@@ -1,4 +1,4 @@
-//! Connections that break or never come to be, and the end of the program: every push has its one answer.
+//! Connections that fail or never open, and the end of the program: every push has one answer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::scripted::Listener;
 use crate::server::{Options, Server, status};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_connection_answers_what_was_on_it_and_the_rest_goes_elsewhere() {
+async fn a_lost_connection_answers_its_pushes_and_others_go_elsewhere() {
     let (listener, origin) = Listener::new().await;
     let bench =
         Bench::new(Config { connections_max: 1, ..config() }, Knobs::new(PushService::Apns, origin), vec![]);
@@ -20,7 +20,7 @@ async fn a_lost_connection_answers_what_was_on_it_and_the_rest_goes_elsewhere() 
     let mut first = listener.greet(8).await;
     let requests = first.requests(8).await;
     first.ok(requests[0].0).await;
-    // The place of the answered one is taken by the ninth: now the answer was heard.
+    // The ninth push takes the place of the answered one, which shows that the answer was read.
     let ninth = first.requests(1).await;
     drop(first);
     let mut second = listener.greet(8).await;
@@ -38,7 +38,7 @@ async fn a_lost_connection_answers_what_was_on_it_and_the_rest_goes_elsewhere() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_reached_is_tried_a_few_times_and_then_told() {
+async fn an_unreachable_service_is_reported_after_a_few_attempts() {
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("it").port();
     let knobs = Knobs::new(PushService::Apns, format!("https://127.0.0.1:{port}"));
     let bench = Bench::new(config(), knobs, vec![]);
@@ -57,7 +57,7 @@ async fn other_tasks_run_while_a_long_queue_is_answered() {
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("it").port();
     let knobs = Knobs::new(PushService::Apns, format!("https://127.0.0.1:{port}"));
     let bench = Bench::new(config(), knobs, vec![]);
-    // One thread: nothing connects before all of them wait.
+    // One thread: nothing connects before all pushes wait.
     bench.send_all(PUSHES).await;
     while bench.answers.count() == 0 {
         tokio::task::yield_now().await;
@@ -69,13 +69,13 @@ async fn other_tasks_run_while_a_long_queue_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_resets_what_it_accepted_is_not_stormed() {
+async fn resets_of_accepted_connections_cause_no_storm() {
     let (listener, origin) = Listener::new().await;
     let bench = Bench::new(config(), Knobs::new(PushService::Apns, origin), vec![]);
     let accepting = tokio::spawn(async move {
         let mut accepted = 0;
         loop {
-            // Greeted, so that requests come, and reset on the first of them.
+            // Sends SETTINGS, so that requests come, and resets at the first of them.
             let mut peer = listener.greet(1).await;
             accepted += 1;
             peer.request().await;
@@ -96,7 +96,7 @@ async fn a_peer_that_resets_what_it_accepted_is_not_stormed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_the_guard_refuses_is_refused_for_good() {
+async fn an_address_that_the_guard_rejects_is_final() {
     let bench = Bench::new(config(), Knobs::new(PushService::WebPush, "https://10.0.0.1"), vec![]);
     bench.send_all(3).await;
     let answers = bench.answers.wait(3).await;
@@ -106,9 +106,9 @@ async fn an_address_that_the_guard_refuses_is_refused_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_waits_for_answers_and_at_its_deadline_gives_them() {
-    let server = Server::start(Options { streams: 10, ..Options::default() }, |heard| async move {
-        if heard.id % 2 == 1 {
+async fn a_drain_waits_for_answers_until_its_deadline() {
+    let server = Server::start(Options { streams: 10, ..Options::default() }, |received| async move {
+        if received.id % 2 == 1 {
             std::future::pending::<()>().await;
         }
         status(200)
@@ -119,7 +119,7 @@ async fn a_drain_waits_for_answers_and_at_its_deadline_gives_them() {
     let knobs = Knobs::new(PushService::Apns, server.origin());
     let bench = Bench::new(quick, knobs, vec![server.ca.clone()]);
     bench.send_all(100).await;
-    // Odd ones fill all streams sooner or later: nothing moves then.
+    // Odd ones gradually fill all streams; then nothing moves.
     until("full connections", || bench.services.status(APP)[0].in_flight == 40).await;
     bench.services.drain(Duration::from_millis(300)).await;
     let answers = bench.answers.wait(100).await;
@@ -132,7 +132,7 @@ async fn a_drain_waits_for_answers_and_at_its_deadline_gives_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_send_that_is_given_up_is_answered_too() {
+async fn a_dropped_send_is_answered() {
     let (_listener, origin) = Listener::new().await;
     let small = Config { queue_max: 1, ..config() };
     let bench = Bench::new(small, Knobs::new(PushService::Apns, origin), vec![]);

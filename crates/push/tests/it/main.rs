@@ -1,5 +1,5 @@
-//! Pools against HTTP servers that others wrote, and against peers whose every frame is scripted: nothing is
-//! lost, nothing doubled, no bound exceeded, whatever the other end does.
+//! Pools against HTTP servers of other authors, and against peers with scripted frames: no push is lost or duplicated,
+//! and no limit is exceeded, whatever the peer does.
 
 mod answers;
 mod authorization;

@@ -1,4 +1,4 @@
-//! Who goes first, and that nobody waits for another's answer.
+//! Priorities, and independence of answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,13 +37,13 @@ async fn higher_lanes_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_answers_delay_nobody() {
+async fn late_answers_delay_no_other_push() {
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
-    let server = Server::start(Options { streams: 50, ..Options::default() }, move |heard| {
+    let server = Server::start(Options { streams: 50, ..Options::default() }, move |received| {
         let held = held.clone();
         async move {
-            if heard.id % 100 == 7 {
+            if received.id % 100 == 7 {
                 held.acquire().await.expect("open").forget();
             }
             status(200)
@@ -60,9 +60,9 @@ async fn late_answers_delay_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_without_an_answer_is_given_up_alone() {
-    let server = Server::start(Options::default(), |heard| async move {
-        if heard.id == 3 {
+async fn a_request_without_an_answer_times_out_alone() {
+    let server = Server::start(Options::default(), |received| async move {
+        if received.id == 3 {
             std::future::pending::<()>().await;
         }
         status(200)
@@ -86,7 +86,7 @@ async fn a_request_without_an_answer_is_given_up_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_web_push_service_may_speak_http_1_1() {
+async fn a_web_push_service_may_use_http_1_1() {
     let server = Server::start(Options { http1: true, ..Options::default() }, accept_all).await;
     let knobs = Knobs::new(PushService::WebPush, server.origin());
     let bench = Bench::new(config(), knobs, vec![server.ca.clone()]);

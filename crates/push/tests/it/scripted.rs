@@ -1,4 +1,4 @@
-//! The other end of a connection, frame by frame (RFC 9113), without TLS.
+//! A scripted HTTP/2 peer, frame by frame (RFC 9113), without TLS.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,7 +31,7 @@ impl Listener {
         (Self(listener), origin)
     }
 
-    /// The next connection, with the client's preface read.
+    /// The next connection, after the client's preface.
     pub(crate) async fn accept(&self) -> Peer {
         let (socket, _) = self.0.accept().await.expect("a connection");
         let mut peer = Peer { socket };
@@ -41,7 +41,7 @@ impl Listener {
         peer
     }
 
-    /// The same, and the SETTINGS of a server that allows so many streams are sent.
+    /// The same, after sending SETTINGS that allow this many streams.
     pub(crate) async fn greet(&self, streams: u32) -> Peer {
         let mut peer = self.accept().await;
         peer.settings(streams).await;
@@ -89,7 +89,7 @@ impl Peer {
         requests
     }
 
-    /// A client that is gone does not matter.
+    /// A closed client does not matter.
     pub(crate) async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
         frame.extend([kind, flags]);
@@ -120,7 +120,7 @@ impl Peer {
         self.send(GOAWAY, 0, 0, &payload).await;
     }
 
-    /// Answers whatever comes, until the client closes. Gives what came.
+    /// Answers all requests until the client closes. Returns them.
     pub(crate) async fn answer_all(&mut self) -> Vec<u32> {
         let mut ids = Vec::new();
         while let Some((stream, id)) = self.request().await {

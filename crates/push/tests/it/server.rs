@@ -1,4 +1,4 @@
-//! A push service on hyper and rustls: what it hears is noted, and what it says is the test's.
+//! A push service on hyper and rustls: records requests and answers as the test decides.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,23 +18,23 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
 
 type Reply = Pin<Box<dyn Future<Output = http::Response<Full<Bytes>>> + Send>>;
-type Say = dyn Fn(Heard) -> Reply + Send + Sync;
+type Say = dyn Fn(Received) -> Reply + Send + Sync;
 
 /// One request.
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) id: u32,
     pub(crate) authorization: String,
-    /// How many requests came on this connection before.
+    /// The number of earlier requests on this connection.
     pub(crate) before: usize,
-    /// How many of these had no answer yet.
+    /// The number of those without an answer.
     pub(crate) unanswered: usize,
 }
 
 #[derive(Default)]
 pub(crate) struct Log {
-    /// In the order they came.
-    pub(crate) heard: Mutex<Vec<Heard>>,
+    /// In the order of their arrival.
+    pub(crate) received: Mutex<Vec<Received>>,
     pub(crate) connections: AtomicUsize,
     pub(crate) connections_open: AtomicUsize,
     pub(crate) connections_open_max: AtomicUsize,
@@ -44,10 +44,10 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn ids(&self) -> Vec<u32> {
-        self.heard.lock().iter().map(|heard| heard.id).collect()
+        self.received.lock().iter().map(|received| received.id).collect()
     }
 
-    pub(crate) fn times_heard(&self) -> HashMap<u32, usize> {
+    pub(crate) fn times_received(&self) -> HashMap<u32, usize> {
         self.ids().into_iter().fold(HashMap::new(), |mut times, id| {
             *times.entry(id).or_default() += 1;
             times
@@ -57,7 +57,7 @@ impl Log {
 
 pub(crate) struct Options {
     pub(crate) streams: u32,
-    /// Connections beyond it are reset once they are accepted.
+    /// Further connections are reset after they are accepted.
     pub(crate) connections: usize,
     pub(crate) http1: bool,
 }
@@ -81,7 +81,7 @@ impl Server {
 
     pub(crate) async fn start<F, R>(options: Options, say: F) -> Self
     where
-        F: Fn(Heard) -> R + Send + Sync + 'static,
+        F: Fn(Received) -> R + Send + Sync + 'static,
         R: Future<Output = http::Response<Full<Bytes>>> + Send + 'static,
     {
         let key = rcgen::KeyPair::generate().expect("a key");
@@ -99,7 +99,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let log = Arc::new(Log::default());
-        let say: Arc<Say> = Arc::new(move |heard| Box::pin(say(heard)));
+        let say: Arc<Say> = Arc::new(move |received| Box::pin(say(received)));
         tokio::spawn(accept(listener, acceptor, options, log.clone(), say));
         Self { address, ca: certificate, log }
     }
@@ -156,9 +156,9 @@ async fn answer(
     let before = before.fetch_add(1, Ordering::SeqCst);
     let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let id: uuid::Uuid = std::str::from_utf8(&body).unwrap_or_default().parse().unwrap_or_default();
-    let heard = Heard { id: id.as_u128() as u32, authorization, before, unanswered };
-    log.heard.lock().push(heard.clone());
-    let response = say(heard).await;
+    let received = Received { id: id.as_u128() as u32, authorization, before, unanswered };
+    log.received.lock().push(received.clone());
+    let response = say(received).await;
     open.fetch_sub(1, Ordering::SeqCst);
     Ok(response)
 }
@@ -167,6 +167,6 @@ pub(crate) fn status(status: u16) -> http::Response<Full<Bytes>> {
     http::Response::builder().status(status).body(Full::default()).expect("a response")
 }
 
-pub(crate) async fn accept_all(_: Heard) -> http::Response<Full<Bytes>> {
+pub(crate) async fn accept_all(_: Received) -> http::Response<Full<Bytes>> {
     status(200)
 }

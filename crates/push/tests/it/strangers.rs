@@ -1,5 +1,5 @@
-//! Servers that anybody may run and a client may name: whatever they do, a push is answered in time, and what they
-//! did take is not sent to them again.
+//! Servers that anyone may run and a client may name: whatever they do, a push is answered in time, and a processed one
+//! is not resent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,22 +19,22 @@ fn impatient() -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_allows_no_stream_holds_nothing_for_long() {
+async fn a_peer_that_allows_no_streams_delays_pushes_only_briefly() {
     let (listener, origin) = Listener::new().await;
     let one = Config { connections_max: 1, ..impatient() };
     let bench = Bench::new(one, Knobs::new(PushService::Apns, origin), vec![]);
     bench.send_all(5).await;
     let mut peer = listener.greet(0).await;
-    let heard = tokio::spawn(async move { peer.answer_all().await });
+    let received = tokio::spawn(async move { peer.answer_all().await });
     let answers = bench.answers.wait(5).await;
     assert!(answers.values().all(|answer| reason(answer) == "queue_timeout"), "{answers:?}");
     assert!(bench.metric("noroshi_push_queued").abs() < 0.5);
     bench.services.drain(Duration::from_secs(30)).await;
-    assert!(heard.await.expect("the peer").is_empty(), "it answered pings, and that is all it was asked");
+    assert!(received.await.expect("the peer").is_empty(), "it answered pings, and that is all it was asked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_greets_and_goes_is_told_of_after_a_few_times() {
+async fn a_peer_that_closes_after_settings_is_reported_after_a_few_attempts() {
     let (listener, origin) = Listener::new().await;
     let bench = Bench::new(config(), Knobs::new(PushService::Apns, origin), vec![]);
     let greeting = tokio::spawn(async move {
@@ -51,7 +51,7 @@ async fn a_peer_that_greets_and_goes_is_told_of_after_a_few_times() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_answers_pings_alone_is_left() {
+async fn a_peer_that_answers_only_pings_is_closed() {
     let (listener, origin) = Listener::new().await;
     let bench = Bench::new(impatient(), Knobs::new(PushService::Apns, origin), vec![]);
     bench.send_all(3).await;
@@ -68,7 +68,7 @@ async fn a_peer_that_answers_pings_alone_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_connection_may_not_take_another_that_waits_does() {
+async fn another_connection_takes_pushes_without_a_free_stream() {
     let (listener, origin) = Listener::new().await;
     let two = Config { connections_max: 2, ..config() };
     let bench = Bench::new(two, Knobs::new(PushService::Apns, origin), vec![]);
@@ -83,7 +83,7 @@ async fn what_one_connection_may_not_take_another_that_waits_does() {
     until("nothing to do", || bench.services.status(APP)[0].in_flight == 0).await;
     first.settings(0).await;
     while first.frame().await.expect("an acknowledgement").kind != SETTINGS {}
-    // The first one is asked first, and has no stream any more.
+    // The first connection is asked first, and has no free stream.
     bench.services.send(bench.push(2, Lane::Direct)).await;
     let (stream, id) = second.request().await.expect("a request");
     assert_eq!(id, 2);
@@ -91,8 +91,8 @@ async fn what_one_connection_may_not_take_another_that_waits_does() {
     bench.answers.all_accepted(3).await;
 }
 
-/// Reads requests of HTTP/1.1 and says `answer` to each, until the client closes; with `once` it closes itself.
-async fn say(socket: TcpStream, answer: Arc<[u8]>, once: bool, heard: Arc<AtomicUsize>) -> Option<()> {
+/// Reads HTTP/1.1 requests and sends `answer` to each, until the client closes; with `once` it closes after one.
+async fn say(socket: TcpStream, answer: Arc<[u8]>, once: bool, received: Arc<AtomicUsize>) -> Option<()> {
     let mut socket = BufReader::new(socket);
     loop {
         let mut length = 0;
@@ -110,7 +110,7 @@ async fn say(socket: TcpStream, answer: Arc<[u8]>, once: bool, heard: Arc<Atomic
             }
         }
         socket.read_exact(&mut vec![0; length]).await.ok()?;
-        heard.fetch_add(1, Ordering::SeqCst);
+        received.fetch_add(1, Ordering::SeqCst);
         socket.get_mut().write_all(&answer).await.ok()?;
         if once {
             return None;
@@ -118,54 +118,54 @@ async fn say(socket: TcpStream, answer: Arc<[u8]>, once: bool, heard: Arc<Atomic
     }
 }
 
-/// A server of HTTP/1.1, its origin, and how many requests it heard.
+/// An HTTP/1.1 server: its origin, and the number of requests.
 async fn http1(answer: Vec<u8>, once: bool) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
-    let (answer, heard) = (Arc::<[u8]>::from(answer), Arc::new(AtomicUsize::new(0)));
-    let counted = heard.clone();
+    let (answer, received) = (Arc::<[u8]>::from(answer), Arc::new(AtomicUsize::new(0)));
+    let counted = received.clone();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             tokio::spawn(say(socket, answer.clone(), once, counted.clone()));
         }
     });
-    (origin, heard)
+    (origin, received)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_counts_however_much_stands_behind_it() {
+async fn the_status_counts_whatever_the_body() {
     let endless = b"HTTP/1.1 200 OK\r\ncontent-length: 10000000\r\n\r\n".to_vec();
-    let (origin, heard) = http1([endless, vec![b'x'; 100_000]].concat(), false).await;
+    let (origin, received) = http1([endless, vec![b'x'; 100_000]].concat(), false).await;
     let bench = Bench::new(config(), Knobs::new(PushService::WebPush, origin), vec![]);
     bench.send_all(3).await;
     bench.answers.all_accepted(3).await;
-    assert_eq!(heard.load(Ordering::SeqCst), 3, "none was sent twice");
+    assert_eq!(received.load(Ordering::SeqCst), 3, "none was sent twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_one_answer_a_connection_is_not_waited_for() {
+async fn a_server_with_one_response_per_connection_causes_no_delay() {
     let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-    let (origin, heard) = http1(answer.to_vec(), true).await;
+    let (origin, received) = http1(answer.to_vec(), true).await;
     let one = Config { connections_max: 1, ..config() };
     let bench = Bench::new(one, Knobs::new(PushService::WebPush, origin), vec![]);
     bench.send_all(30).await;
     bench.answers.all_accepted(30).await;
-    assert_eq!(heard.load(Ordering::SeqCst), 30);
+    assert_eq!(received.load(Ordering::SeqCst), 30);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_does_not_wait_for_a_server_that_says_nothing() {
-    let (origin, heard) = http1(Vec::new(), false).await;
+async fn a_drain_does_not_wait_for_a_silent_server() {
+    let (origin, received) = http1(Vec::new(), false).await;
     let ticking = Config { ping_timeout: Duration::from_millis(500), ..config() };
     let bench = Bench::new(ticking, Knobs::new(PushService::WebPush, origin), vec![]);
     bench.send_all(1).await;
-    until("the request", || heard.load(Ordering::SeqCst) == 1).await;
+    until("the request", || received.load(Ordering::SeqCst) == 1).await;
     bench.services.drain(Duration::from_millis(100)).await;
     assert_eq!(reason(&bench.answers.wait(1).await[&0]), "drain");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_how_it_goes_stops_nobody() {
+async fn reading_the_status_blocks_nothing() {
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let (origin, _) = http1(answer.to_vec(), false).await;
     let bench = Arc::new(Bench::new(config(), Knobs::new(PushService::WebPush, origin), vec![]));

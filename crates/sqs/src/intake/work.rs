@@ -134,7 +134,9 @@ impl Work {
         let incoming = match self.incoming(message) {
             Ok(incoming) => incoming,
             Err(error) => {
-                return self.move_to_dead_letter_queue(message, receipt, error.to_owned(), Fate::Poison).await;
+                return self
+                    .move_to_dead_letter_queue(message, receipt, error.to_owned(), Fate::Poison)
+                    .await;
             }
         };
         match self.publish(incoming).await {

@@ -45,10 +45,10 @@ macro_rules! suite {
 suite!(
     parcels_arrive_whole_and_in_order_of_their_lanes,
     a_parcel_is_pulled_by_one,
-    what_is_done_is_gone,
+    finished_parcels_are_gone,
     what_is_left_behind_is_pulled_by_another_unless_it_is_extended,
     a_pull_waits_for_the_first,
-    lanes_that_are_not_named_are_left_alone,
+    other_lanes_are_not_touched,
     the_depth_is_what_waits_and_what_is_under_way,
 );
 

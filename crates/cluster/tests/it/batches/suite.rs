@@ -99,7 +99,7 @@ pub(crate) async fn a_parcel_is_pulled_by_one(engine: &dyn Engine) {
     .await;
 }
 
-pub(crate) async fn what_is_done_is_gone(engine: &dyn Engine) {
+pub(crate) async fn finished_parcels_are_gone(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
     a.put(vec![parcel(1, 1), parcel(2, 3)]).await.expect("put");
     let received = drain(&*a, 2).await;
@@ -145,7 +145,7 @@ pub(crate) async fn a_pull_waits_for_the_first(engine: &dyn Engine) {
     assert!(began.elapsed() < CLAIM_AFTER, "it took {:?}", began.elapsed());
 }
 
-pub(crate) async fn lanes_that_are_not_named_are_left_alone(engine: &dyn Engine) {
+pub(crate) async fn other_lanes_are_not_touched(engine: &dyn Engine) {
     let queue = engine.puller().await;
     queue.put(vec![parcel(1, 3), parcel(2, 1), parcel(3, 2)]).await.expect("put");
     let mut received = Vec::new();

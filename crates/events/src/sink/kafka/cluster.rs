@@ -36,7 +36,7 @@ const ACKS_ALL: i16 = -1;
 type Broker = Messenger<BufStream<Stream>>;
 
 /// Why lines were not accepted.
-pub(super) enum Wrong {
+pub(super) enum Rejection {
     /// Temporary: retry.
     Passing(String),
     /// Too large: retry with fewer lines.
@@ -107,7 +107,7 @@ impl Cluster {
         chosen: usize,
         key: &Bytes,
         lines: impl Iterator<Item = &Bytes>,
-    ) -> Result<Duration, Wrong> {
+    ) -> Result<Duration, Rejection> {
         let (number, leader) = self.partitions[chosen % self.partitions.len()];
         let limit = self.config.timeout;
         let records = RecordBatch { compression: compression(self.config.compression), ..batch(key, lines) };
@@ -128,9 +128,9 @@ impl Cluster {
             broker.request(request).await.map_err(|error| format!("Kafka: {error}"))
         };
         match timeout(limit + ANSWER_SLACK, exchange).await {
-            Ok(Ok(response)) => judge(&self.config.topic, number, &response),
-            Ok(Err(error)) => Err(Wrong::Passing(error)),
-            Err(_) => Err(Wrong::Passing(format!("Kafka: no answer in {limit:?}"))),
+            Ok(Ok(response)) => interpret(&self.config.topic, number, &response),
+            Ok(Err(error)) => Err(Rejection::Passing(error)),
+            Err(_) => Err(Rejection::Passing(format!("Kafka: no answer in {limit:?}"))),
         }
     }
 
@@ -207,11 +207,11 @@ fn batch<'a>(key: &Bytes, lines: impl Iterator<Item = &'a Bytes>) -> RecordBatch
 }
 
 /// The result for the requested partition.
-fn judge(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duration, Wrong> {
+fn interpret(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duration, Rejection> {
     let partitions = response.responses.iter().filter(|it| it.name.0 == topic);
     let mut answers = partitions.flat_map(|it| &it.partition_responses).filter(|it| it.index.0 == number);
     let Some(answer) = answers.next() else {
-        return Err(Wrong::Passing(format!("Kafka did not answer for partition {number} of {topic}")));
+        return Err(Rejection::Passing(format!("Kafka did not answer for partition {number} of {topic}")));
     };
     let Some(code) = answer.error else {
         let quota_ms = response.throttle_time_ms.map_or(0, |it| it.0);
@@ -219,10 +219,10 @@ fn judge(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duratio
     };
     let text = format!("Kafka, partition {number} of {topic}: {code}");
     Err(match code {
-        Code::MessageTooLarge | Code::RecordListTooLarge => Wrong::TooLarge(text),
-        Code::InvalidRecord => Wrong::Invalid(text),
+        Code::MessageTooLarge | Code::RecordListTooLarge => Rejection::TooLarge(text),
+        Code::InvalidRecord => Rejection::Invalid(text),
         // Replicas, leaders, permissions, quotas, and this node's clock, which stamps records: all fixed elsewhere.
-        _ => Wrong::Passing(text),
+        _ => Rejection::Passing(text),
     })
 }
 
@@ -250,15 +250,15 @@ mod tests {
             ProduceResponse { responses: vec![topic], throttle_time_ms: Some(Int32(throttle_ms)) }
         };
         assert!(
-            matches!(judge("t", 3, &answer(None, 250)), Ok(quota) if quota == Duration::from_millis(250))
+            matches!(interpret("t", 3, &answer(None, 250)), Ok(quota) if quota == Duration::from_millis(250))
         );
-        assert!(matches!(judge("t", 3, &answer(None, -1)), Ok(Duration::ZERO)));
-        assert!(matches!(judge("t", 2, &answer(None, 0)), Err(Wrong::Passing(_))));
-        let judged = |code| judge("t", 3, &answer(Some(code), 0));
-        assert!(matches!(judged(Code::MessageTooLarge), Err(Wrong::TooLarge(_))));
-        assert!(matches!(judged(Code::InvalidRecord), Err(Wrong::Invalid(_))));
+        assert!(matches!(interpret("t", 3, &answer(None, -1)), Ok(Duration::ZERO)));
+        assert!(matches!(interpret("t", 2, &answer(None, 0)), Err(Rejection::Passing(_))));
+        let judged = |code| interpret("t", 3, &answer(Some(code), 0));
+        assert!(matches!(judged(Code::MessageTooLarge), Err(Rejection::TooLarge(_))));
+        assert!(matches!(judged(Code::InvalidRecord), Err(Rejection::Invalid(_))));
         for code in [Code::NotLeaderOrFollower, Code::NotEnoughReplicas, Code::TopicAuthorizationFailed] {
-            assert!(matches!(judged(code), Err(Wrong::Passing(_))), "{code}");
+            assert!(matches!(judged(code), Err(Rejection::Passing(_))), "{code}");
         }
     }
 }

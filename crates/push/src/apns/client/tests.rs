@@ -59,7 +59,7 @@ fn a_request_has_its_device_in_the_path_and_the_rest_in_headers() {
     let again = client.request(&push, Some(&authorization), Timestamp(0)).unwrap();
     assert_eq!(again.body.as_ptr(), request.body.as_ptr(), "rendered once");
 
-    // In a campaign everybody has the same time and key.
+    // In a campaign all pushes have the same time and key.
     push.lane = Lane::Campaign;
     let request = client.request(&push, None, Timestamp(0)).unwrap();
     let shared: Vec<_> =
@@ -90,7 +90,7 @@ fn the_topic_is_the_providers_else_the_devices_else_the_credentials() {
 }
 
 #[test]
-fn what_is_no_token_never_becomes_a_path() {
+fn an_invalid_token_never_becomes_a_path() {
     let credential = parsed(&apns_json());
     for token in [
         json!({"token": "../x"}),
@@ -106,7 +106,7 @@ fn what_is_no_token_never_becomes_a_path() {
 }
 
 #[test]
-fn what_apns_would_not_take_is_an_answer_and_no_request() {
+fn content_that_apns_rejects_becomes_an_answer() {
     let credential = parsed(&apns_json());
     let check = |fields: Fields, reason| {
         let refused = credential.client.request(&device(fields), None, Timestamp(0)).unwrap_err();
@@ -147,7 +147,7 @@ fn a_provider_token_lives_between_20_and_50_minutes() {
 }
 
 #[test]
-fn many_refusals_make_one_new_token_and_none_too_soon() {
+fn many_rejections_cause_one_new_token() {
     let credential = parsed(&apns_json());
     let renew = |used: &Bytes, minute: u64| credential.client.renew("", used, Timestamp(minute * MINUTE));
     let first = ready(&credential, 100);
@@ -156,16 +156,16 @@ fn many_refusals_make_one_new_token_and_none_too_soon() {
     assert!(renew(&first, 120));
     let second = ready(&credential, 120);
     assert_ne!(second, first);
-    // The others that were refused with the first.
+    // The other pushes that were rejected with the first.
     assert!(renew(&first, 120));
     assert_eq!(ready(&credential, 120), second);
     assert!(!renew(&second, 121));
-    // The clock was an hour ahead when it was signed.
+    // The clock was an hour ahead at the signature.
     assert!(renew(&second, 60));
 }
 
 #[test]
-fn a_token_of_a_clock_that_was_put_back_is_not_waited_for() {
+fn a_token_from_the_future_is_renewed_at_once() {
     let credential = parsed(&apns_json());
     let ahead = ready(&credential, 1_000);
     assert_eq!(ready(&credential, 999), ahead, "clocks are corrected by seconds every day");
@@ -175,7 +175,7 @@ fn a_token_of_a_clock_that_was_put_back_is_not_waited_for() {
 }
 
 #[test]
-fn a_credential_stored_again_goes_on_with_its_token() {
+fn a_credential_that_is_stored_again_keeps_its_token() {
     let body = apns_json();
     let one = parsed(&body);
     let first = ready(&one, 0);
@@ -188,7 +188,7 @@ fn a_credential_stored_again_goes_on_with_its_token() {
 }
 
 #[test]
-fn a_token_credential_proves_itself_on_one_stream_first() {
+fn a_token_credential_starts_with_one_stream() {
     let credential = parsed(&apns_json());
     assert!(credential.client.one_until_authorised());
     assert!(credential.client.identity().is_none());

@@ -1,4 +1,4 @@
-//! What messages become at APNs, and what is refused before anything is accepted.
+//! The rendering for APNs, and what is rejected before anything is accepted.
 
 use super::*;
 use crate::content::Payload as _;
@@ -44,7 +44,7 @@ fn a_notification_is_an_alert() {
 }
 
 #[test]
-fn data_alone_is_a_background_push_of_priority_5_whatever_its_urgency() {
+fn data_only_is_a_background_push_with_priority_5() {
     let expected = json!({"aps": {"content-available": 1}, "noroshi": {"id": ID}, "data": [1, "a"]});
     check(Value::Null, json!([1, "a"]), Value::Null, PushType::Background, expected);
     let urgent = Fields { urgency: Urgency::High, data: json_text(&json!(1)), ..fields() };
@@ -52,7 +52,7 @@ fn data_alone_is_a_background_push_of_priority_5_whatever_its_urgency() {
 }
 
 #[test]
-fn own_fields_lie_over_what_is_derived() {
+fn own_fields_override_derived_ones() {
     let notification = json!({"title": "Goal", "body": "1:0"});
     check(
         notification.clone(),
@@ -61,7 +61,7 @@ fn own_fields_lie_over_what_is_derived() {
         PushType::Alert,
         json!({"aps": {"alert": {"title": "Goal", "subtitle": "s"}, "sound": "horn"}, "x": {"y": 1}}),
     );
-    // A badge is shown, so a push of a badge alone is an alert.
+    // A badge is visible, so a push with only a badge is an alert.
     check(
         Value::Null,
         Value::Null,
@@ -69,7 +69,7 @@ fn own_fields_lie_over_what_is_derived() {
         PushType::Alert,
         json!({"aps": {"badge": 3}, "noroshi": {"id": ID}}),
     );
-    // Without its alert nothing is shown.
+    // Without its alert nothing is visible.
     check(
         notification,
         Value::Null,
@@ -80,7 +80,7 @@ fn own_fields_lie_over_what_is_derived() {
 }
 
 #[test]
-fn other_push_types_carry_what_the_provider_wrote() {
+fn other_push_types_have_only_the_providers_fields() {
     let activity = json!({"timestamp": 1, "event": "update", "content-state": {"score": 1}});
     check(
         json!({"title": "Goal"}),
@@ -128,7 +128,7 @@ fn urgency_time_and_collapse_key_become_headers() {
 }
 
 #[test]
-fn own_fields_that_apns_would_refuse_are_refused_here() {
+fn own_fields_that_apns_rejects_are_rejected() {
     refused(json!([]), "push.apns");
     refused(json!({"aps": {}}), "push.apns.aps");
     refused(json!({"payload": 1}), "push.apns.payload");

@@ -47,7 +47,7 @@ fn a_request_is_one_message_to_one_token() {
 }
 
 #[test]
-fn what_is_no_token_never_becomes_json() {
+fn an_invalid_token_never_becomes_json() {
     let credential = parsed(&fcm_json());
     for token in
         [json!({"token": "a\",\"topic\":\"b"}), json!({"token": "a\\"}), json!({"token": ""}), json!({})]
@@ -87,7 +87,7 @@ fn an_assertion_is_a_jwt_that_verifies() {
 }
 
 #[test]
-fn the_assertion_may_go_elsewhere_and_keeps_its_audience() {
+fn another_token_endpoint_keeps_the_audience() {
     let mut body = fcm_json();
     body["token_endpoint"] = json!("https://127.0.0.1:9/token");
     let request = parsed(&body).client.token_request(Timestamp(0)).unwrap();
@@ -114,7 +114,7 @@ fn an_access_token_is_due_before_it_ends() {
 }
 
 #[test]
-fn many_refusals_make_one_fetch_and_none_too_soon() {
+fn many_rejections_cause_one_fetch() {
     let credential = parsed(&fcm_json());
     let renew = |used: &Bytes, second: u64| credential.client.renew("", used, Timestamp(second * 1_000));
     authorize(&credential, "one", 0, 3_599);
@@ -129,7 +129,7 @@ fn many_refusals_make_one_fetch_and_none_too_soon() {
 }
 
 #[test]
-fn a_token_that_no_header_can_carry_is_not_kept() {
+fn an_access_token_with_invalid_characters_is_rejected() {
     let credential = parsed(&fcm_json());
     for body in
         ["{}", "", "{\"access_token\":\"\"}", "{\"access_token\":\"a\\r\\nb\"}", "{\"access_token\":7}"]

@@ -1,4 +1,4 @@
-//! What messages become at FCM, against the names and types of its discovery document.
+//! The rendering for FCM, against the names and types of its discovery document.
 
 use super::*;
 use crate::content::Payload as _;
@@ -30,8 +30,8 @@ fn refused(value: Value, field: &str) {
     }
 }
 
-/// The part of `fcm.v1.json` that a derived message may use: objects by their properties, maps of strings,
-/// and anything else as it comes. A property that is not here is refused by FCM.
+/// The part of `fcm.v1.json` that a derived message may use: objects with their properties, maps of strings, and values
+/// of any type. FCM rejects any other property.
 fn check_shape(message: &Value) {
     let objects: [(&[&str], &[&str]); 7] = [
         (&[], &["notification", "data", "android", "androidV2", "apns", "webpush", "fcmOptions"]),
@@ -105,7 +105,7 @@ fn a_notification_reaches_each_platform() {
 }
 
 #[test]
-fn data_alone_is_a_background_push_at_apple() {
+fn data_only_is_a_background_push_at_apple() {
     let expected = json!({
         "data": {"data": "[1]", "noroshi_id": ID},
         "android": {"priority": "HIGH", "ttl": "86400s"},
@@ -139,7 +139,7 @@ fn urgency_and_collapse_key_have_their_place_on_each_platform() {
 }
 
 #[test]
-fn the_time_left_is_that_of_the_moment() {
+fn the_remaining_time_is_computed_at_each_request() {
     let payload = Payload::new(&Fields { expires_at: Timestamp(90_999), ..fields() }).unwrap();
     let at = |now| {
         let message = message(&payload, Timestamp(now));
@@ -156,7 +156,7 @@ fn the_time_left_is_that_of_the_moment() {
 }
 
 #[test]
-fn own_fields_lie_over_what_is_derived_in_either_case_of_their_names() {
+fn own_fields_override_derived_ones_in_camel_and_snake_case() {
     let own = own(&json!({
         "android": {"ttl": "5s", "collapse_key": "x", "notification": {"channel_id": "goals"}, "fcm_options": {"analytics_label": "a"}},
         "apns": {"headers": {"apns-expiration": "0"}, "payload": {"aps": {"sound": "horn", "thread_id": "kept"}}},
@@ -184,7 +184,7 @@ fn own_fields_lie_over_what_is_derived_in_either_case_of_their_names() {
 }
 
 #[test]
-fn androids_second_form_takes_the_place_of_the_first() {
+fn android_v2_replaces_android() {
     let own = own(&json!({"android_v2": {"background_sync": {}}})).unwrap();
     let message = message(&own, Timestamp(0));
     assert_eq!(message["androidV2"], json!({"backgroundSync": {}, "ttl": "86400s"}));
@@ -192,7 +192,7 @@ fn androids_second_form_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn own_fields_that_fcm_would_refuse_are_refused_here() {
+fn own_fields_that_fcm_rejects_are_rejected() {
     refused(json!([]), "push.fcm");
     for target in ["token", "topic", "condition", "fid", "name", "validate_only"] {
         refused(json!({target: "x"}), &format!("push.fcm.{target}"));
@@ -222,7 +222,7 @@ fn the_limit_is_exact_and_counts_what_reaches_a_device() {
     assert!(with(4_096 - bare, &json!({})).is_ok());
     let too_large = |bytes| Unfit::TooLarge { service: PushService::Fcm, bytes, bytes_max: 4_096 };
     assert_eq!(with(4_097 - bare, &json!({})).err(), Some(too_large(4_097)));
-    // A platform's own part counts for that platform; the other platforms do not add to it.
+    // A platform's own part counts for that platform only.
     let own = json!({"android": {"notification": {"tag": "t"}}, "webpush": {"notification": {"tag": "t"}}});
     assert!(with(4_096 - bare - 11, &own).is_ok());
     assert_eq!(with(4_096 - bare - 10, &own).err(), Some(too_large(4_097)));

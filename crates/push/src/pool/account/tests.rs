@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 #[tokio::test]
 async fn a_closed_account_opens_no_pool() {
     let egress = Egress::new(noroshi_egress::Config::default()).expect("no proxies");
-    let means = Means {
+    let context = AccountContext {
         config: Arc::new(Config::default()),
         egress: Arc::new(egress),
         runtime: Handle::current(),
@@ -17,7 +17,7 @@ async fn a_closed_account_opens_no_pool() {
     };
     let environment = PushEnvironment::Production;
     let counters = Metrics::default().of(PushService::Apns, environment);
-    let account = Account::new(AppId(1), parsed(&apns_json()), counters, means);
+    let account = Account::new(AppId(1), parsed(&apns_json()), counters, context);
     let json = JsonText::from_valid("{}");
     let token = PushToken { service: PushService::Apns, environment, json };
     assert!(account.pool(&token).expect("an origin").is_some());

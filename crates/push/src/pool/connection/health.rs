@@ -34,7 +34,7 @@ impl Connection {
     /// Once a second: timeouts, the peer's health, and idle connections.
     fn tick(&mut self, now: Instant) {
         let pool = self.pool.clone();
-        let config = &pool.account.means.config;
+        let config = &pool.account.context.config;
         self.tick_at = now + config.tick();
         if pool.is_aborted() {
             self.aborted = Some("drain");
@@ -75,7 +75,7 @@ impl Connection {
 
     /// Pings a silent peer: soon if it owes answers, else rarely.
     fn check_health(&mut self, now: Instant) {
-        let config = &self.pool.account.means.config;
+        let config = &self.pool.account.context.config;
         if let Some(pinged_at) = self.pinged_at {
             if self.received_at > pinged_at {
                 self.pinged_at = None;

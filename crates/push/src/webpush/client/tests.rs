@@ -33,7 +33,7 @@ fn ready(credential: &Credential, origin: &str, hour: u64) -> Bytes {
     }
 }
 
-/// RFC 8292 §3: takes a header value apart and verifies it; the claims.
+/// RFC 8292 §3: verifies a header value. Returns the claims.
 fn verify(value: &str) -> Option<Value> {
     let (token, key) = value.strip_prefix("vapid t=")?.split_once(", k=")?;
     let (text, signature) = token.rsplit_once('.')?;
@@ -47,7 +47,7 @@ fn verify(value: &str) -> Option<Value> {
 }
 
 #[test]
-fn the_example_of_rfc_8292_verifies_as_ours_does() {
+fn the_example_of_rfc_8292_verifies() {
     // RFC 8292 §2.4
     let example = "vapid t=eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHA\
                    iOjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuC\
@@ -73,12 +73,12 @@ fn one_signature_serves_an_origin_for_hours() {
     let second = ready(&credential, one, 10);
     assert_ne!(second, first);
     assert_eq!(ready(&credential, one, 19), second);
-    // A clock put back makes what was signed live too long.
+    // After the clock was set back, the old signature would be valid for too long.
     assert_ne!(ready(&credential, one, 9), second);
 }
 
 #[test]
-fn made_up_origins_do_not_fill_the_memory() {
+fn many_origins_do_not_fill_the_memory() {
     let client = Client::new(
         Config {
             key: crate::key::EcKey::from_scalar("private_key", &[1; 32]).unwrap(),
@@ -94,7 +94,7 @@ fn made_up_origins_do_not_fill_the_memory() {
 }
 
 #[test]
-fn a_request_is_for_its_browser_alone_to_read() {
+fn only_its_browser_can_read_a_request() {
     let credential = parsed(&webpush_json());
     let mut push = to(&subscription("https://updates.push.example:8443/wpush/v2/abc?x=1#f"));
     let authorization = Bytes::from_static(b"vapid x");
@@ -133,7 +133,7 @@ fn a_request_is_for_its_browser_alone_to_read() {
 }
 
 #[test]
-fn keys_with_padding_are_read_and_damaged_ones_set_the_subscription_aside() {
+fn padded_keys_are_accepted_and_damaged_ones_are_suspect() {
     let credential = parsed(&webpush_json());
     let request = |pointer: &str, value: Value| {
         let mut token = subscription("https://a/b");

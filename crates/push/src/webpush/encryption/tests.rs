@@ -1,5 +1,4 @@
-//! The vectors of RFC 8291 §5 and RFC 8188 §3.1, and messages opened again by another implementation of the
-//! key agreement.
+//! The vectors of RFC 8291 §5 and RFC 8188 §3.1, and messages decrypted by another implementation of the key agreement.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,7 +26,7 @@ fn agree(private: &p256::SecretKey, public: &[u8]) -> [u8; 32] {
     secret.raw_secret_bytes().as_slice().try_into().unwrap()
 }
 
-/// A user agent: opens a message with the subscription's private key, written from the RFCs' pseudo code on HMAC.
+/// A user agent: decrypts a message with the subscription's private key, following the RFCs' pseudo code on HMAC.
 pub(in crate::webpush) fn decrypt(private: &p256::SecretKey, keys: &Keys, body: &[u8]) -> Option<Vec<u8>> {
     let hmac = |key: &[u8], parts: &[&[u8]]| {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
@@ -59,7 +58,7 @@ fn open(key: &[u8], nonce: [u8; 12], record: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn the_example_of_rfc_8291_is_made_byte_by_byte() {
+fn the_example_of_rfc_8291_is_reproduced() {
     let (_, keys) = browser();
     let private: [u8; 32] = decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw");
     let private = p256::SecretKey::from_slice(&private).unwrap();
@@ -114,7 +113,7 @@ fn no_two_messages_share_a_key_or_a_salt() {
 }
 
 #[test]
-fn a_key_that_is_no_point_of_the_curve_is_an_error() {
+fn a_key_that_is_not_on_the_curve_is_an_error() {
     let (_, keys) = browser();
     let random = SystemRandom::new();
     for change in [0, 1, 40, 64] {
@@ -129,7 +128,7 @@ fn a_key_that_is_no_point_of_the_curve_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn the_browser_reads_what_was_sent_and_nothing_else(plaintext in proptest::collection::vec(any::<u8>(), 0..400), at: usize) {
+    fn the_browser_decrypts_only_unmodified_messages(plaintext in proptest::collection::vec(any::<u8>(), 0..400), at: usize) {
         let (private, keys) = browser();
         let mut body = encrypt(&SystemRandom::new(), &keys, &plaintext).unwrap();
         prop_assert_eq!(decrypt(&private, &keys, &body), Some(plaintext));

@@ -1,4 +1,4 @@
-//! What messages become at a Web Push service.
+//! The rendering for Web Push.
 
 use noroshi_types::Urgency;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn refused(value: Value, field: &str) {
 }
 
 #[test]
-fn the_plaintext_is_what_a_live_connection_brings_in_its_own_text() {
+fn the_plaintext_matches_the_live_message() {
     let text = |text: &str| Some(noroshi_types::JsonText::from_valid(text));
     let fields = Fields {
         notification: text("{\"title\":  \"Goal\",\"x\":1.50}"),
@@ -68,7 +68,7 @@ fn urgency_time_and_collapse_key_become_headers() {
 }
 
 #[test]
-fn own_fields_that_the_protocol_refuses_are_refused_here() {
+fn own_fields_that_the_protocol_rejects_are_rejected() {
     refused(json!(1), "push.webpush");
     refused(json!({"ttl": 1}), "push.webpush.ttl");
     refused(json!({"headers": {"X": "1"}}), "push.webpush.headers.X");
