@@ -44,7 +44,7 @@ test('a model learns from a report, is compared with it, and draws a page', { sk
   assert.ok(model.compared.some(({ name }) => name === 'deliveries'), stdout)
   assert.ok(model.parameters.some(({ source }) => source.startsWith('measured: ')))
   const html = readFileSync(page, 'utf8')
-  assert.ok(html.includes('Prediction beside measurement') && html.includes('What it leaves out'))
+  assert.ok(html.includes('Prediction and measurement') && html.includes('Not modelled'))
   assert.ok(html.includes('no prediction') && stderr.includes('no prediction'), 'it learned from the run that it is compared with')
 })
 

@@ -101,8 +101,8 @@ fn errors_state_the_position() {
     for own in ["$everyone", "$noroshi/inbox", "$SYS/#", "$share/g/t"] {
         check(own, 0, "the service's own");
     }
-    check("${user}/a", 0, "is plain text");
-    check("$*/a", 0, "is plain text");
+    check("${user}/a", 0, "must be plain text");
+    check("$*/a", 0, "must be plain text");
     check("a\u{7}", 1, "control characters");
     check("a/#/b", 2, "the last level");
     check("a/b#", 3, "whole levels");
