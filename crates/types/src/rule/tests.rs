@@ -112,10 +112,10 @@ fn errors_state_the_position() {
     check("{user}-{device}", 7, "at most one");
     check("a/{user", 2, "not closed");
     check("a/{user/x}", 2, "not closed");
-    check("a/user}", 6, "closes no variable");
-    check("a/{name}", 3, "a variable is");
-    check("a/{claim:}", 9, "the name of a claim");
-    check("a/{claim:a b}", 9, "the name of a claim");
+    check("a/user}", 6, "without a matching");
+    check("a/{name}", 3, "a variable must be");
+    check("a/{claim:}", 9, "a claim name");
+    check("a/{claim:a b}", 9, "a claim name");
 }
 
 #[test]
