@@ -266,12 +266,12 @@ describe('the tables of verbs are complete', () => {
   const source = (path) => readFileSync(join(PROTOCOL, path), 'utf8')
 
   test('native frames', () => {
-    const names = [...source('native/client_frame.rs').matchAll(/Kind::\w+ => "(\w+)"/g)].map(([, name]) => name)
+    const names = [...source('native/frame_type.rs').matchAll(/Kind::\w+ => "(\w+)"/g)].map(([, name]) => name)
     assert.deepEqual(Object.keys(nativeVerbs).sort(), names.sort())
   })
 
   test('MQTT packets', () => {
-    const body = /pub enum PacketType \{([^}]*)\}/.exec(source('mqtt/frame.rs'))[1]
+    const body = /pub enum PacketType \{([^}]*)\}/.exec(source('mqtt/packet_type.rs'))[1]
     const names = [...body.matchAll(/(\w+) = \d+/g)].map(([, name]) => name)
     assert.deepEqual(['Connect', ...Object.keys(mqttPackets)].sort(), names.sort())
   })

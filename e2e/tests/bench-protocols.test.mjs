@@ -88,7 +88,7 @@ test('bench rejects contradicting options before anything starts', async () => {
   for (const [options, told] of [
     [['--protocol', 'sse', '--when', 'stored'], /--protocol sse/],
     [['--protocol', 'mqtt', '--server', node.http, '--key', KEY, '--jwt-secret', JWT_SECRET], /--mqtt HOST:PORT/],
-    [['--protocol', 'mqtt', '--websocket', node.ws], /leave --protocol away/],
+    [['--protocol', 'mqtt', '--websocket', node.ws], /omit --protocol/],
   ]) {
     const { code, stderr } = await cli(['bench', 'broadcast', ...options])
     assert.equal(code, 2, stderr)

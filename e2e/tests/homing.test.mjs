@@ -44,7 +44,7 @@ test('sim learns from a report, is validated with it, and writes a page', { skip
   assert.ok(model.compared.some(({ name }) => name === 'deliveries'), stdout)
   assert.ok(model.parameters.some(({ source }) => source.startsWith('measured: ')))
   const html = readFileSync(page, 'utf8')
-  assert.ok(html.includes('Prediction beside measurement') && html.includes('What it leaves out'))
+  assert.ok(html.includes('Prediction and measurement') && html.includes('Not modelled'))
   assert.ok(html.includes('no prediction') && stderr.includes('no prediction'), 'the validation run must differ from the measured one')
 })
 

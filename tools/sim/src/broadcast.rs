@@ -1,5 +1,5 @@
-//! One topic message to all devices: API node, one bus message to each gateway, and there a slice of connections at a
-//! time, between the slices of other work.
+//! A topic message to all devices: from the API node as one bus message to each gateway, which then writes to
+//! its connections in slices, interleaved with other work.
 
 use serde::Serialize;
 
@@ -9,27 +9,27 @@ use crate::queue::{Events, Seconds};
 use crate::random::Random;
 use crate::sample::Weighted;
 
-/// Gateways are alike: of more than these it is enough to look at some.
+/// Gateways are identical: beyond this number only a sample is simulated.
 const GATEWAYS_MAX: usize = 64;
 const CURVE_POINTS: usize = 300;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Broadcast {
     pub devices: u64,
-    /// In each cell, as many as it has gateways.
+    /// In each cell; as many as it has gateways.
     pub bus_messages: u64,
-    /// After the request.
+    /// Time since the request.
     pub first_ms: f64,
     pub half_ms: f64,
     pub last_ms: f64,
-    /// Milliseconds since the request, and the share of devices that has it.
+    /// Milliseconds since the request, and the share of devices that have received the message.
     pub curve: Vec<(f64, f64)>,
 }
 
 enum Event {
     /// The message to a gateway reaches Redis.
     Publish(usize),
-    /// A shard begins a slice: its gateway, and how many of its connections have not got the message.
+    /// A shard begins a slice: its gateway, and the connections that have not received the message.
     Slice(usize, usize),
 }
 
@@ -40,12 +40,12 @@ struct Simulation<'a> {
     events: Events<Event>,
     /// Connections of each shard of a gateway.
     shards: Vec<usize>,
-    /// What gateways are busy with besides.
+    /// Utilization of the gateways by other work.
     utilization: f64,
     reached: Weighted,
 }
 
-/// `utilization` is what gateways are busy with besides.
+/// `utilization` is that of the gateways by other work.
 pub(crate) fn simulate(
     parameters: &Parameters,
     layout: Layout,
@@ -103,7 +103,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Other work between two slices takes its part of the thread.
+    /// Other work between two slices takes its share of the thread.
     fn slice(&mut self, now: Seconds, gateway: usize, left: usize) {
         let figures = &self.parameters.gateway;
         let count = left.min(figures.slice.round().max(1.0) as usize);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_message_for_each_gateway_and_time_for_each_device() {
+    fn each_gateway_gets_a_bus_message_and_each_device_takes_time() {
         let found = run(1_000_000, 4, 0.0);
         assert_eq!(found.bus_messages, 4);
         let parameters = Parameters::default();

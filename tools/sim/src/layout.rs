@@ -1,17 +1,17 @@
-//! Where work is done: every node and engine on a machine of its own, as in production, or all of them and the load
-//! generator on one, as where figures were measured.
+//! Where work is done: each node and engine on its own machine, as in production, or all of them and the load
+//! generator on one machine, as in benchmarks.
 
 use crate::parameter::Parameters;
 use crate::queue::{Seconds, Served, Station};
 
-/// Who does a piece of work.
+/// The component that does a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Gateway(usize),
     Api(usize),
     Redis,
     Postgres,
-    /// Works only where it shares the machine.
+    /// Counts only on a shared machine.
     Client,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Layout {
     apis: Vec<Station>,
     redis: Station,
     postgres: Station,
-    /// Some: everything is done here.
+    /// `Some`: everything runs on this machine.
     shared: Option<Station>,
     one_way: Seconds,
 }
@@ -63,12 +63,12 @@ impl Layout {
         self.apis.len()
     }
 
-    /// Threads of a gateway that hold connections: one for each core.
+    /// Threads of a gateway that own connections: one per core.
     pub(crate) fn shards(&self) -> usize {
         self.shared.as_ref().unwrap_or(&self.gateways[0]).servers()
     }
 
-    /// Between two of its machines.
+    /// One-way network delay between two of its machines.
     pub(crate) fn one_way(&self) -> Seconds {
         self.one_way
     }
@@ -86,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// How long the gateways, or the one machine, have worked.
+    /// Total busy time of the gateways, or of the shared machine.
     pub(crate) fn busy(&self) -> Seconds {
         match &self.shared {
             Some(shared) => shared.busy(),

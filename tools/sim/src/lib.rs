@@ -1,21 +1,20 @@
-//! A capacity model: what a number of devices needs in nodes, cells, Redis and PostgreSQL, and how long things take
-//! there. Sizes are arithmetic on measured costs; latencies, the return of a lost cell's devices and the spread of a
-//! broadcast are simulated, event by event, from a seed: equal input gives equal output, down to the byte.
-//!
+//! A capacity model: the nodes, cells, Redis and PostgreSQL that a number of devices needs, and the resulting
+//! latencies. Sizes are calculated from measured costs; latencies, the recovery of a lost cell and the
+//! progress of a broadcast are simulated as discrete events from a seed. The same input gives exactly the
+//! same output.
 //! ```text
 //!   TOML, report of bench homing ─► Parameters ─► sizing ─┬─► publish   ┐
-//!                                                         ├─► comeback  ├─► Outcome ─► page (HTML, SVG)
+//!                                                         ├─► recovery  ├─► Outcome ─► page (HTML, SVG)
 //!                                                         └─► broadcast ┘
 //!                  another report ─► measured::compare (prediction beside measurement)
 //! ```
 //!
-//! No IO, clock or thread: text in, text out. Reading order: [`parameter`], `queue`, [`sizing`], `layout`, [`publish`],
-//! [`comeback`], [`broadcast`], [`measured`], [`page`].
+//! No IO, clock or threads: text in, text out. Reading order: [`parameter`], `queue`, [`sizing`], `layout`,
+//! [`publish`], [`recovery`], [`broadcast`], [`measured`], [`page`].
 
-#![allow(clippy::suboptimal_flops)] // formulas are written as theory writes them
+#![allow(clippy::suboptimal_flops)] // formulas are written as in the literature
 
 pub mod broadcast;
-pub mod comeback;
 mod layout;
 pub mod measured;
 pub mod page;
@@ -23,6 +22,7 @@ pub mod parameter;
 pub mod publish;
 mod queue;
 mod random;
+pub mod recovery;
 mod sample;
 pub mod sizing;
 
@@ -32,55 +32,55 @@ pub use measured::{Compared, Measured};
 pub use parameter::{Parameter, Parameters};
 
 use broadcast::Broadcast;
-use comeback::Comeback;
 use layout::Layout;
 use publish::{Arrivals, Published};
+use recovery::Recovery;
 use sizing::Sizing;
 
-/// Requests that a simulation makes: more change the third digit.
+/// Requests per simulation: more of them change only the third significant digit.
 const REQUESTS: usize = 4_000;
-/// Parts of the busiest minute's load, and more than it, at which latency is looked at.
+/// Simulated loads, relative to that of the busiest minute.
 const LOADS: [f64; 8] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 pub const DEVICES_MAX: u64 = 10_000_000_000;
 
-/// Input that cannot be used, by where it came from.
+/// Unusable input, by its origin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("figures that cannot be used:\n  {}", .0.join("\n  "))]
+    #[error("invalid parameters:\n  {}", .0.join("\n  "))]
     Parameters(Vec<String>),
-    #[error("the report cannot be used: {0}")]
+    #[error("unusable report: {0}")]
     Report(String),
 }
 
-/// What is said of one number of devices.
+/// Results for one number of devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub sizing: Sizing,
     /// One cell in the busiest minute.
     pub published: Published,
-    /// All devices of a cell, after it was gone.
-    pub cell_lost: Comeback,
-    /// Those of one gateway, which come back at the others.
-    pub gateway_lost: Comeback,
+    /// Recovery of all devices of a cell after an outage.
+    pub cell_lost: Recovery,
+    /// Recovery of one gateway's devices, at the other gateways.
+    pub gateway_lost: Recovery,
     pub broadcast: Broadcast,
-    /// Of one cell: load to that of the busiest minute, p50 and p99 in ms.
+    /// Of one cell: load relative to the busiest minute, p50 and p99 in ms.
     pub latency: Vec<(f64, f64, f64)>,
 }
 
-/// Everything, with the figures that it was made from.
+/// All results and the parameters behind them.
 #[derive(Debug, Clone, Serialize)]
 pub struct Model {
     pub seed: u64,
     pub outcomes: Vec<Outcome>,
     pub compared: Vec<Compared>,
-    /// The report that it was compared with.
+    /// The report used for the comparison.
     pub compared_with: Option<String>,
-    /// The model learned from that very report: it predicts nothing of it.
+    /// Whether the costs were taken from that same report, so that the comparison is no prediction.
     pub is_compared_with_own: bool,
     pub parameters: Vec<Parameter>,
 }
 
-/// `devices` are connected ones, each number by itself.
+/// Each number of connected devices is modelled separately.
 pub fn model(parameters: &Parameters, devices: &[u64], seed: u64) -> Model {
     Model {
         seed,
@@ -94,7 +94,7 @@ pub fn model(parameters: &Parameters, devices: &[u64], seed: u64) -> Model {
 
 fn outcome(parameters: &Parameters, devices: u64, seed: u64) -> Outcome {
     let of_one_machine = (devices as f64).min(parameters.gateway.connections_max);
-    let parameters = &parameters.on_a_machine_of(of_one_machine);
+    let parameters = &parameters.with_devices_per_machine(of_one_machine);
     let sizing = sizing::size(parameters, devices.clamp(1, DEVICES_MAX));
     let cell = &sizing.cell;
     let (gateways, apis) = (cell.gateways.nodes as usize, cell.apis as usize);
@@ -110,20 +110,20 @@ fn outcome(parameters: &Parameters, devices: u64, seed: u64) -> Outcome {
         let found = at_load(load);
         (load, found.p50_ms, found.p99_ms)
     });
-    let lost = comeback::Plan {
+    let lost = recovery::Plan {
         devices: cell.devices.round() as u64,
         outage_s: parameters.cell.outage_s,
         at_once: false,
-        under_way_max: None,
+        concurrent_max: None,
     };
     let of_one =
-        comeback::Plan { devices: cell.gateways.connections_each.round() as u64, outage_s: 0.0, ..lost };
+        recovery::Plan { devices: cell.gateways.connections_each.round() as u64, outage_s: 0.0, ..lost };
     let (utilization, in_cell) = (cell.gateways.utilization.min(0.95), cell.devices.round() as u64);
     Outcome {
         published: at_load(1.0),
         latency: latency.to_vec(),
-        cell_lost: comeback::simulate(parameters, machines(gateways), lost, seed),
-        gateway_lost: comeback::simulate(
+        cell_lost: recovery::simulate(parameters, machines(gateways), lost, seed),
+        gateway_lost: recovery::simulate(
             parameters,
             machines(gateways.saturating_sub(1).max(1)),
             of_one,
@@ -135,7 +135,8 @@ fn outcome(parameters: &Parameters, devices: u64, seed: u64) -> Outcome {
 }
 
 impl Model {
-    /// Puts what was measured beside what the model says of it. `learned` are the reports that `parameters` come from.
+    /// Compares the model with a measurement. `learned` are the reports that costs in `parameters` were taken
+    /// from.
     pub fn validate(
         &mut self,
         parameters: &Parameters,
@@ -154,14 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_whole_page() {
+    fn the_page_depends_only_on_the_input() {
         let page = |seed| page::html(&model(&Parameters::default(), &[20_000], seed));
         assert_eq!(page(1), page(1));
         assert_ne!(page(1), page(2));
     }
 
     #[test]
-    fn more_devices_take_no_less_of_anything() {
+    fn more_devices_never_need_fewer_resources() {
         let model = model(&Parameters::default(), &[5_000, 500_000, 1_500_000], 1);
         let ordered = |of: fn(&Outcome) -> f64| {
             let values: Vec<f64> = model.outcomes.iter().map(of).collect();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn one_device_is_modelled_too() {
+    fn a_single_device_can_be_modelled() {
         let model = model(&Parameters::default(), &[1], 1);
         assert_eq!((model.outcomes[0].sizing.cells, model.outcomes[0].sizing.cell.gateways.nodes), (1, 2));
     }

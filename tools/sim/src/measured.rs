@@ -1,24 +1,24 @@
-//! Reports of `noroshi bench homing` (JSON): what single things cost there becomes the model's figures, and what another
-//! run of it showed is compared with the model's prediction. A prediction is only one if it does not come from the same
-//! report.
+//! Reports of `noroshi bench homing` (JSON): measured costs replace the model's parameters, and the figures
+//! of another run are compared with the model's predictions. A comparison is meaningful only if the costs
+//! come from a different report.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::broadcast;
-use crate::comeback;
 use crate::layout::Layout;
 use crate::parameter::Parameters;
 use crate::publish::{self, Arrivals};
+use crate::recovery;
 use crate::sizing::idle_commands;
 use crate::{Error, REQUESTS};
 
-/// The prediction is good where it is off by no more.
+/// Largest deviation of a good prediction.
 pub const TOLERANCE_PERCENT: f64 = 25.0;
-/// A cost that was too small to be seen is not nothing.
+/// A cost below the resolution of the measurement is not zero.
 const CPU_MIN_US: f64 = 0.001;
-/// Twice as many devices, nearly.
+/// Almost twice as many devices, as a power of ten.
 const TENFOLDS_MIN: f64 = 0.29;
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ struct Figure {
     median: f64,
 }
 
-/// A report as it is used here.
+/// The parts of a report that are used here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub command: String,
@@ -49,16 +49,17 @@ pub struct Measured {
     figures: BTreeMap<String, f64>,
 }
 
-/// One figure that was measured, beside what the model says.
+/// A measured figure and the model's prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
     pub name: &'static str,
     pub unit: &'static str,
     pub measured: f64,
     pub predicted: f64,
-    /// Of the measured one.
+    /// Relative to the measured value.
     pub off_percent: f64,
-    /// Whether it has to be within [`TOLERANCE_PERCENT`]: latencies on a machine that is full say how long queues are.
+    /// Whether it must be within [`TOLERANCE_PERCENT`]; latencies on a saturated machine only show the length
+    /// of queues.
     pub counts: bool,
 }
 
@@ -68,7 +69,7 @@ impl Measured {
             serde_json::from_str(text).map_err(|error| Error::Report(error.to_string()))?;
         if document.scenario != "homing" {
             return Err(Error::Report(format!(
-                "it is of `bench {}`, not of `bench homing`",
+                "it is a report of `bench {}`, not of `bench homing`",
                 document.scenario
             )));
         }
@@ -81,10 +82,10 @@ impl Measured {
     }
 
     fn need(&self, key: &'static str) -> Result<f64, Error> {
-        self.get(key).ok_or_else(|| Error::Report(format!("it has no figure {key}")))
+        self.get(key).ok_or_else(|| Error::Report(format!("it lacks the figure {key}")))
     }
 
-    /// Costs of single things become the model's. What was not measured there stays as it was.
+    /// Replaces the model's costs by measured ones. Parameters without a measurement keep their values.
     pub fn teach(&self, parameters: &mut Parameters) -> Result<(), Error> {
         let connected = self.need("of_them_connected")?.max(1.0);
         let cpu = |key: &str| self.get(key).map(|us| us.max(CPU_MIN_US));
@@ -117,13 +118,13 @@ impl Measured {
         Ok(())
     }
 
-    /// How costs grow with devices becomes the model's, by another run on such a machine.
+    /// Sets the growth of costs with the number of devices, from another run on a machine of the same kind.
     pub fn teach_growth(&self, other: &Measured, parameters: &mut Parameters) -> Result<(), Error> {
         let (here, there) = (self.need("devices_connected")?, other.need("devices_connected")?);
         let tenfolds = (there.max(1.0) / here.max(1.0)).log10();
         if tenfolds.abs() < TENFOLDS_MIN {
             return Err(Error::Report(format!(
-                "it has {there} devices where the first report has {here}: how costs grow is told by one with at least twice as many, or half"
+                "it has {there} devices and the first report {here}: the growth of costs needs a run with at least twice as many, or half"
             )));
         }
         let growth = (other.cpu_per_delivery()? / self.cpu_per_delivery()? - 1.0) / tenfolds;
@@ -140,14 +141,15 @@ impl Measured {
         Ok((ours + engines + optional("client_cpu_per_delivery")).max(CPU_MIN_US))
     }
 
-    /// What a command costs by itself is a small part of a look-up of many keys: the keys are the rest.
+    /// The fixed cost of a command is a small part of a look-up of many keys; the rest is the cost of the
+    /// keys.
     fn per_key_us(&self, parameters: &Parameters) -> Option<f64> {
         let commands_us = self.get("redis_commands_per_delivery")? * parameters.redis.cpu_per_command_us;
         let keys_us = (self.get("redis_cpu_per_delivery")? - commands_us).max(0.0);
         Some(keys_us * self.get("of_them_connected")? / self.get("users_of_a_request")?.max(1.0))
     }
 
-    /// Of what Redis was asked while nothing was published, the nodes' part.
+    /// Redis commands per node while nothing is published.
     fn per_idle_node(&self, parameters: &Parameters) -> Option<f64> {
         let of_devices = idle_commands(parameters, 0.0, self.get("devices_connected")?);
         let of_nodes = self.get("redis_commands_while_nothing_is_published")? - of_devices;
@@ -158,8 +160,8 @@ impl Measured {
         Ok(self.need("gateway_nodes")? + self.get("api_nodes").unwrap_or(1.0))
     }
 
-    /// CPU of a gateway for one delivery of a broadcast: that of all sides, which kept the machine busy for so long, less
-    /// the load generator's.
+    /// Gateway CPU per delivery of a broadcast: the machine was busy for its whole duration; the load
+    /// generator's share is subtracted.
     fn broadcast_us(&self) -> Option<f64> {
         let spread_us = self.get("topic_message_to_all_first_to_last")? * 1e3;
         let all_us = spread_us * self.cores as f64 / self.get("devices_connected")?.max(1.0);
@@ -167,7 +169,7 @@ impl Measured {
         Some((all_us - client_us).max(all_us / 4.0).max(CPU_MIN_US))
     }
 
-    /// What the model says of this run, on a machine like this one, beside what was measured.
+    /// Compares the model's result for this run, on a machine of this kind, with the measurement.
     pub fn compare(&self, parameters: &Parameters, seed: u64) -> Result<Vec<Compared>, Error> {
         let mut parameters = parameters.clone();
         for (key, figure) in [
@@ -178,7 +180,7 @@ impl Measured {
             parameters.set(key, value.max(1.0), "the report").map_err(Error::Report)?;
         }
         let devices = self.need("devices_connected")? as u64;
-        let parameters = parameters.on_a_machine_of(devices as f64);
+        let parameters = parameters.with_devices_per_machine(devices as f64);
         let gateways = self.need("gateway_nodes")? as usize;
         let apis = self.get("api_nodes").unwrap_or(1.0) as usize;
         let machine = |gateways| Layout::one_machine(self.cores, gateways, apis);
@@ -196,14 +198,14 @@ impl Measured {
         devices: u64,
         seed: u64,
     ) -> Option<Compared> {
-        let plan = comeback::Plan {
+        let plan = recovery::Plan {
             devices,
             outage_s: 0.0,
             at_once: true,
-            under_way_max: self.get("log_ins_on_their_way_at_most").map(|count| count as usize),
+            concurrent_max: self.get("log_ins_on_their_way_at_most").map(|count| count as usize),
         };
-        let log_ins = comeback::simulate(parameters, machine, plan, seed);
-        self.beside("log-ins", "1/s", "log_ins", log_ins.log_ins_per_second)
+        let log_ins = recovery::simulate(parameters, machine, plan, seed);
+        self.comparison("log-ins", "1/s", "log_ins", log_ins.log_ins_per_second)
     }
 
     fn compare_deliveries(
@@ -219,10 +221,11 @@ impl Measured {
         let idle_commands = idle_commands(parameters, self.nodes()?, self.need("devices_connected")?);
         let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share: 0.0, idle_commands };
         let published = publish::simulate(parameters, machine, plan, seed);
-        let latency = |name, key, ms| Some(Compared { counts: false, ..self.beside(name, "ms", key, ms)? });
+        let latency =
+            |name, key, ms| Some(Compared { counts: false, ..self.comparison(name, "ms", key, ms)? });
         Ok([
-            self.beside("deliveries", "1/s", "deliveries", published.deliveries_per_second),
-            self.beside(
+            self.comparison("deliveries", "1/s", "deliveries", published.deliveries_per_second),
+            self.comparison(
                 "Redis commands per delivery",
                 "",
                 "redis_commands_per_delivery",
@@ -242,13 +245,13 @@ impl Measured {
     ) -> [Option<Compared>; 2] {
         let told = broadcast::simulate(parameters, machine, devices, 0.0, seed);
         [
-            self.beside(
+            self.comparison(
                 "topic message to all: first to last",
                 "ms",
                 "topic_message_to_all_first_to_last",
                 told.last_ms - told.first_ms,
             ),
-            self.beside(
+            self.comparison(
                 "topic message to all: bus messages",
                 "",
                 "topic_message_to_all_bus_messages",
@@ -259,9 +262,10 @@ impl Measured {
 
     fn compare_lost_gateway(&self, parameters: &Parameters, left: Layout, seed: u64) -> Option<Compared> {
         let lost = self.get("connections_lost").filter(|lost| *lost > 0.0)?;
-        let plan = comeback::Plan { devices: lost as u64, outage_s: 0.0, at_once: true, under_way_max: None };
-        let back = comeback::simulate(parameters, left, plan, seed);
-        self.beside(
+        let plan =
+            recovery::Plan { devices: lost as u64, outage_s: 0.0, at_once: true, concurrent_max: None };
+        let back = recovery::simulate(parameters, left, plan, seed);
+        self.comparison(
             "a lost gateway: time until all are back",
             "s",
             "time_until_all_are_back_from_the_first_attempt",
@@ -269,8 +273,14 @@ impl Measured {
         )
     }
 
-    /// None where `key` was not measured.
-    fn beside(&self, name: &'static str, unit: &'static str, key: &str, predicted: f64) -> Option<Compared> {
+    /// `None` if `key` was not measured.
+    fn comparison(
+        &self,
+        name: &'static str,
+        unit: &'static str,
+        key: &str,
+        predicted: f64,
+    ) -> Option<Compared> {
         let measured = self.get(key).filter(|measured| *measured > 0.0)?;
         let off_percent = (predicted / measured - 1.0) * 100.0;
         Some(Compared { name, unit, measured, predicted, off_percent, counts: true })
@@ -278,7 +288,7 @@ impl Measured {
 }
 
 impl Compared {
-    /// None where it does not have to be.
+    /// `None` if the deviation does not matter.
     pub fn is_good(&self) -> Option<bool> {
         self.counts.then_some(self.off_percent.abs() <= TOLERANCE_PERCENT)
     }
@@ -314,14 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn what_things_cost_is_learned_and_its_source_told() {
+    fn measured_costs_are_applied_with_their_source() {
         let mut parameters = Parameters::default();
         Measured::parse(&report(&usual())).unwrap().teach(&mut parameters).unwrap();
         assert_eq!(parameters.gateway.cpu_per_delivery_us, 12.0);
         assert_eq!(parameters.api.cpu_per_request_us, 300.0);
-        // 0.5 µs a delivery, 0.2 of them for 0.05 commands; two keys a delivery.
+        // 0.5 µs per delivery, of which 0.2 for 0.05 commands; two keys per delivery.
         assert!((parameters.redis.cpu_per_key_us - 0.15).abs() < 1e-9);
-        // 121 a second, 11.67 of them for 20,000 devices once an hour.
+        // 121 per second, of which 11.67 for 20,000 devices once an hour.
         assert!(
             (parameters.redis.commands_per_idle_node - (121.0 - 20_000.0 * 2.1 / 3_600.0) / 11.0).abs()
                 < 1e-9
@@ -331,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn how_costs_grow_is_learned_from_a_run_with_more_devices() {
+    fn cost_growth_is_taken_from_a_run_with_more_devices() {
         let changed = |key: &str, value: f64| {
             let mut figures = usual();
             figures.iter_mut().filter(|(name, _)| *name == key).for_each(|(_, old)| *old = value);
@@ -339,33 +349,33 @@ mod tests {
         };
         let small = Measured::parse(&report(&usual())).unwrap();
         let mut more = changed("devices_connected", 200_000.0);
-        // 18.5 µs of all sides become 20.35.
+        // 18.5 µs of all processes become 20.35.
         more.iter_mut().filter(|(key, _)| *key == "gateway_cpu_per_delivery").for_each(|(_, us)| *us += 1.85);
         let large = Measured::parse(&report(&more)).unwrap();
         let mut parameters = Parameters::default();
         small.teach(&mut parameters).unwrap();
         small.teach_growth(&large, &mut parameters).unwrap();
         assert!((parameters.load.cost_growth - 0.1).abs() < 1e-9, "{}", parameters.load.cost_growth);
-        let there = parameters.on_a_machine_of(2_000_000.0);
+        let there = parameters.with_devices_per_machine(2_000_000.0);
         assert!((there.gateway.cpu_per_delivery_us - 12.0 * 1.2).abs() < 1e-9);
         let as_many = Measured::parse(&report(&changed("devices_connected", 25_000.0))).unwrap();
         assert!(small.teach_growth(&as_many, &mut parameters).is_err());
     }
 
     #[test]
-    fn a_prediction_stands_beside_what_was_measured() {
+    fn predictions_are_compared_with_measurements() {
         let mut parameters = Parameters::default();
         let measured = Measured::parse(&report(&usual())).unwrap();
         measured.teach(&mut parameters).unwrap();
         let compared = measured.compare(&parameters, 1).unwrap();
         let deliveries = compared.iter().find(|one| one.name == "deliveries").unwrap();
-        // Two cores at some 20 µs a delivery.
+        // Two cores at about 20 µs per delivery.
         assert!((80_000.0..110_000.0).contains(&deliveries.predicted), "{deliveries:?}");
         assert!((deliveries.off_percent - (deliveries.predicted / 1e5 - 1.0) * 100.0).abs() < 1e-9);
     }
 
     #[test]
-    fn a_report_of_something_else_is_refused() {
+    fn other_reports_are_rejected() {
         for text in ["", "{}", r#"{"scenario":"direct","host":{"cores":1},"figures":[]}"#] {
             assert!(Measured::parse(text).is_err(), "{text}");
         }

@@ -1,5 +1,5 @@
-//! The result as one HTML page that needs nothing else: tables, plots drawn here (`svg`), every figure that went in with
-//! its source, and what the model leaves out. Light and dark follow the reader's setting.
+//! The result as a self-contained HTML page: tables, plots (`svg`), all parameters with their sources, and
+//! the limits of the model. It follows the reader's light or dark setting.
 
 mod svg;
 
@@ -7,21 +7,21 @@ use crate::measured::TOLERANCE_PERCENT;
 use crate::{Compared, Model, Outcome, Parameter};
 use svg::{Plot, Scale, Series};
 
-/// Said on the page in these words: a number without its limits is believed too much.
-const LEFT_OUT: [&str; 13] = [
+/// Shown on the page, so that readers know the limits of the numbers.
+const NOT_MODELLED: [&str; 13] = [
     "Networks between devices and the cell: radio, packet loss, NAT, TLS handshakes, load balancers, bandwidth.",
-    "Devices that do not notice at once that their connection is gone: a network that is lost without a word is only found by the next ping.",
-    "Replication, backups, vacuum and checkpoints of PostgreSQL, fail-over of its standby, and growth of tables and indexes with age: CPU for a row stays the same here.",
-    "Fail-over of Redis and what nodes do meanwhile; sweeps after it.",
-    "The front before several cells: its nodes, its database (a row for each notification and each cell that it is for), and the way through it.",
+    "Devices that do not notice the loss of their connection at once: without a FIN or RST, only the next ping detects it.",
+    "Replication, backups, vacuum and checkpoints of PostgreSQL, fail-over to its standby, and growth of tables and indexes over time: the CPU cost per row is constant.",
+    "Fail-over of Redis, the nodes' behaviour during it, and the sweeps afterwards.",
+    "The front before several cells: its nodes, its database (a row per notification and target cell), and the latency it adds.",
     "Sending to push services (APNs, FCM, Web Push), campaigns, and their rows.",
-    "Uneven load: users with many devices, hot topics beyond the one broadcast, tenants that interfere, time zones.",
-    "Caches: cores of one machine and of many cost the same here; on a machine with more cores memory bandwidth and the kernel's locks take their part.",
-    "Slow readers, large messages, retained messages and the inbox that a returning device reads first.",
-    "Nodes that are replaced one after the other (rolling upgrades), and drains.",
-    "Clocks, DNS, certificates, disks that fill up, and operators.",
-    "Service times are fixed where the mean was measured; real ones vary, and tails are longer than the ones drawn here.",
-    "Everything marked as assumed in the table of figures has not been measured by anybody for your installation.",
+    "Uneven load: users with many devices, hot topics other than the one broadcast, interference between tenants, time zones.",
+    "CPU caches: cores of one machine and of several cost the same; on machines with more cores, memory bandwidth and kernel locks become relevant.",
+    "Slow readers, large messages, retained messages, and the inbox that a returning device reads first.",
+    "Rolling upgrades and drains.",
+    "Clocks, DNS, certificates, full disks, and operators.",
+    "Variance of service times: the measured means are used as fixed values; real tails are longer than shown here.",
+    "Parameters marked as assumed have not been measured for your installation.",
 ];
 
 pub fn html(model: &Model) -> String {
@@ -35,14 +35,14 @@ pub fn html(model: &Model) -> String {
     if let Some(with) = &model.compared_with {
         body.push_str(&compared(&model.compared, with, model.is_compared_with_own));
     }
-    body.push_str("<h2>What it takes</h2>\n");
+    body.push_str("<h2>Required resources</h2>\n");
     body.push_str(&overview(&model.outcomes));
     for outcome in &model.outcomes {
         body.push_str(&section(outcome));
     }
-    body.push_str("<h2>What it leaves out</h2>\n<ul>\n");
-    LEFT_OUT.iter().for_each(|text| body.push_str(&format!("<li>{}</li>\n", escape(text))));
-    body.push_str("</ul>\n<h2>Figures that went in</h2>\n");
+    body.push_str("<h2>Not modelled</h2>\n<ul>\n");
+    NOT_MODELLED.iter().for_each(|text| body.push_str(&format!("<li>{}</li>\n", escape(text))));
+    body.push_str("</ul>\n<h2>Parameters</h2>\n");
     body.push_str(&figures(&model.parameters));
     format!("{HEAD}{body}</main>\n</body>\n</html>\n")
 }
@@ -80,7 +80,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Three digits that matter, thousands apart.
+/// Three significant digits, with thousands separators.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
     let text = match () {
@@ -104,7 +104,7 @@ pub fn number(value: f64) -> String {
     rest.map_or(shown.clone(), |rest| format!("{shown}.{rest}"))
 }
 
-/// `10M`, as it is typed.
+/// Short form, e.g. `10M`.
 pub fn short(devices: u64) -> String {
     match devices {
         0..1_000 => devices.to_string(),
@@ -115,7 +115,7 @@ pub fn short(devices: u64) -> String {
 }
 
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    // The first column says what a row is; cells of the others are figures.
+    // The first column contains labels, the others figures.
     let class = |at: usize| if at == 0 { "" } else { " class=\"n\"" };
     let cells = |tag: &str, cells: Vec<String>| -> String {
         cells.iter().enumerate().map(|(at, text)| format!("<{tag}{}>{text}</{tag}>", class(at))).collect()
@@ -143,17 +143,17 @@ fn compared(all: &[Compared], with: &str, is_own: bool) -> String {
             ]
         })
         .collect();
-    let own = if is_own { OWN } else { "" };
+    let own = if is_own { SAME_RUN } else { "" };
     format!(
-        "<h2>Prediction beside measurement</h2>\n{own}<p>Measured by <code>{}</code>. The aim is ±{TOLERANCE_PERCENT:.0} %; latencies are shown \
-         and do not count, since on a full machine they say how long its queues are.</p>\n{}",
+        "<h2>Prediction and measurement</h2>\n{own}<p>Measured by <code>{}</code>. The target is ±{TOLERANCE_PERCENT:.0} %. Latencies are \
+         shown for information only: on a saturated machine they depend on the length of its queues.</p>\n{}",
         escape(with),
-        table(&["", "measured", "predicted", "off by"], &rows)
+        table(&["", "measured", "predicted", "deviation"], &rows)
     )
 }
 
-const OWN: &str =
-    "<p class=\"bad\">The model learned from this very run: how near it comes is no prediction.</p>\n";
+const SAME_RUN: &str =
+    "<p class=\"bad\">The costs come from this same run: the comparison is no prediction.</p>\n";
 
 type Row = (&'static str, fn(&Outcome) -> String);
 
@@ -166,14 +166,14 @@ fn overview(outcomes: &[Outcome]) -> String {
                 one.sizing.because
             )
         }),
-        ("nodes in all", |one| number(one.sizing.nodes as f64)),
+        ("nodes in total", |one| number(one.sizing.nodes as f64)),
         ("gateways of a cell", |one| {
             let gateways = &one.sizing.cell.gateways;
             format!("{} <span class=\"soft\">({})</span>", gateways.nodes, gateways.because)
         }),
         ("API nodes of a cell", |one| number(one.sizing.cell.apis as f64)),
-        ("connections of a gateway", |one| number(one.sizing.cell.gateways.connections_each)),
-        ("memory of a gateway, GiB", |one| number(one.sizing.cell.gateways.memory_gib_each)),
+        ("connections per gateway", |one| number(one.sizing.cell.gateways.connections_each)),
+        ("memory per gateway, GiB", |one| number(one.sizing.cell.gateways.memory_gib_each)),
         ("deliveries/s, busiest minute, all cells", |one| {
             number(one.sizing.cell.demand.deliveries * one.sizing.cells as f64)
         }),
@@ -191,9 +191,11 @@ fn overview(outcomes: &[Outcome]) -> String {
             format!("{:.1} %", one.sizing.cell.postgres.order_lock * 100.0)
         }),
         ("… devices, GiB", |one| number(one.sizing.cell.postgres.devices_gib)),
-        ("… inbox rows written a day, GiB", |one| number(one.sizing.cell.postgres.rows_gib_per_day)),
-        ("a lost gateway: all its devices back, s", |one| number(one.gateway_lost.all_s)),
-        ("a lost cell: half of its devices back, s after it is", |one| number(one.cell_lost.half_s)),
+        ("… inbox rows written per day, GiB", |one| number(one.sizing.cell.postgres.rows_gib_per_day)),
+        ("lost gateway: all devices reconnected after, s", |one| number(one.gateway_lost.all_s)),
+        ("lost cell: half of the devices reconnected, s after the outage", |one| {
+            number(one.cell_lost.half_s)
+        }),
         ("… all", |one| number(one.cell_lost.all_s)),
         ("broadcast: last device, ms", |one| number(one.broadcast.last_ms)),
     ];
@@ -236,36 +238,35 @@ fn latency(outcome: &Outcome) -> (Plot, String) {
             Series { name: "p99", color: "var(--b)", points: points(|one| one.2) },
         ],
     };
-    (plot, format!("{} requests a second at load 1.", number(outcome.sizing.cell.demand.requests)))
+    (plot, format!("Load 1 is {} requests per second.", number(outcome.sizing.cell.demand.requests)))
 }
 
 fn cell_lost(outcome: &Outcome) -> (Plot, String) {
     let lost = &outcome.cell_lost;
-    let plot =
-        share("A lost cell: devices that are back", "seconds since it was lost", "var(--a)", &lost.curve);
+    let plot = share("Lost cell: devices reconnected", "seconds since the loss", "var(--a)", &lost.curve);
     let caption = format!(
-        "{} devices, {} attempts each, {} attempts told to come back later.",
+        "{} devices, {} attempts each, {} attempts rejected with a retry delay.",
         short(lost.devices),
         number(lost.attempts),
-        number(lost.told)
+        number(lost.rejected)
     );
     (plot, caption)
 }
 
 fn gateway_lost(outcome: &Outcome) -> (Plot, String) {
     let lost = &outcome.gateway_lost;
-    let plot = share("A lost gateway: devices that are back", "seconds", "var(--a)", &lost.curve);
+    let plot = share("Lost gateway: devices reconnected", "seconds", "var(--a)", &lost.curve);
     (plot, format!("{} devices.", short(lost.devices)))
 }
 
 fn broadcast(outcome: &Outcome) -> (Plot, String) {
-    let told = &outcome.broadcast;
-    let title = "One topic message: devices of a cell that have it";
-    let plot = share(title, "ms since the request", "var(--c)", &told.curve);
-    (plot, format!("{} bus messages in each cell.", told.bus_messages))
+    let broadcast = &outcome.broadcast;
+    let title = "Topic message: devices of a cell that have received it";
+    let plot = share(title, "ms since the request", "var(--c)", &broadcast.curve);
+    (plot, format!("{} bus messages per cell.", broadcast.bus_messages))
 }
 
-/// Of all devices, over time.
+/// A plot of the share of all devices over time.
 fn share(title: &'static str, x: &'static str, color: &'static str, curve: &[(f64, f64)]) -> Plot {
     Plot {
         title,
@@ -287,7 +288,7 @@ fn figures(parameters: &[Parameter]) -> String {
             )
         })
         .collect();
-    let head = "<tr><th>figure</th><th class=\"n\">value</th><th>meaning</th><th>source</th></tr>";
+    let head = "<tr><th>parameter</th><th class=\"n\">value</th><th>meaning</th><th>source</th></tr>";
     format!("<div class=\"wide\"><table>\n{head}\n{rows}</table></div>\n")
 }
 
@@ -297,7 +298,7 @@ mod tests {
     use crate::{Parameters, model};
 
     #[test]
-    fn numbers_are_short_and_thousands_apart() {
+    fn numbers_are_short_with_thousands_separators() {
         for (value, text) in [
             (0.0, "0"),
             (1_234_567.0, "1,234,567"),
@@ -312,12 +313,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_else_and_says_what_it_leaves_out() {
+    fn the_page_is_self_contained_and_lists_the_limits() {
         let page = html(&model(&Parameters::default(), &[1_000, 10_000], 1));
         for banned in ["http:", "https:", "<script", "url(", "@import", "<link", "NaN", "inf"] {
             assert!(!page.contains(banned), "{banned}");
         }
-        assert!(page.contains("What it leaves out") && page.contains("prefers-color-scheme: dark"));
+        assert!(page.contains("Not modelled") && page.contains("prefers-color-scheme: dark"));
         assert_eq!(page.matches("<svg").count(), 8);
         for (tag, end) in
             [("<table", "</table>"), ("<tr>", "</tr>"), ("<svg", "</svg>"), ("<figure>", "</figure>")]
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_by_more_than_the_aim_is_marked() {
+    fn large_deviations_are_marked() {
         let one = |off_percent: f64, counts| Compared {
             name: "a <b>",
             unit: "ms",

@@ -1,11 +1,11 @@
-//! What the model is fed with: one table of every figure with its unit, where it comes from, and what it may be. A file
-//! in TOML changes single ones; a report of `noroshi bench homing` gives those that it measured ([`crate::measured`]).
+//! The parameters of the model: one table with value, unit, range and source of each. A TOML file changes
+//! some of them; a report of `noroshi bench homing` provides measured values ([`crate::measured`]).
 
 use serde::Serialize;
 
 use crate::Error;
 
-/// One figure as it is in force.
+/// A parameter with its current value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Parameter {
     /// `section.name`
@@ -41,7 +41,7 @@ macro_rules! parameters {
         }
 
         impl Parameters {
-            /// Every one, in the order of the sections.
+            /// All parameters, in the order of the sections.
             pub fn all(&self) -> Vec<Parameter> {
                 vec![$($(Parameter {
                     key: concat!(stringify!($section), ".", stringify!($name)),
@@ -76,82 +76,82 @@ const COUNT: (f64, f64) = (1.0, 1e9);
 
 parameters! {
     load {
-        away_per_connected = 1.0, "devices", (0.0, 1e3), "assumed", "Devices that are registered and away, for each that is connected";
-        deliveries_per_device_hour = 12.0, "1/h", (0.0, 1e5), "assumed", "Messages that a connected device gets in a busy hour";
-        peak_to_busy_hour = 3.0, "", (1.0, 100.0), "assumed", "The busiest minute to the mean of the busy hour";
-        users_per_request = 300.0, "users", (1.0, 1e4), "assumed, as `bench homing` asks", "Users that one request names";
-        connected_per_request = 150.0, "devices", (1.0, 1e4), "assumed, as `bench homing` asks: half of them", "Devices of them that are connected";
-        stored_share = 0.3, "", (0.0, 1.0), "assumed", "Share of requests that are `stored`";
-        log_ins_per_device_day = 24.0, "1/day", (0.0, 1e4), "assumed", "How often a device connects anew: networks change, nodes are upgraded";
-        costs_at_devices = 20000.0, "devices", COUNT, "docs/performance.md", "Connected devices on the machine where the costs of a delivery were measured";
-        cost_growth = 0.13, "", (0.0, 1.0), "docs/performance.md: 20,000 and 60,000 devices on one machine", "Share by which a delivery costs more CPU for ten times as many devices on the machine, as its caches hold less of them";
-        data_bytes = 200.0, "bytes", (0.0, 1048576.0), "assumed, as `bench homing` sends", "`data` of a message";
+        away_per_connected = 1.0, "devices", (0.0, 1e3), "assumed", "Registered offline devices per connected device";
+        deliveries_per_device_hour = 12.0, "1/h", (0.0, 1e5), "assumed", "Messages to a connected device in a busy hour";
+        peak_to_busy_hour = 3.0, "", (1.0, 100.0), "assumed", "Load of the busiest minute relative to the mean of the busy hour";
+        users_per_request = 300.0, "users", (1.0, 1e4), "assumed, as in `bench homing`", "Target users per request";
+        connected_per_request = 150.0, "devices", (1.0, 1e4), "assumed, as in `bench homing`: half of them", "Connected devices of these users";
+        stored_share = 0.3, "", (0.0, 1.0), "assumed", "Share of `stored` requests";
+        log_ins_per_device_day = 24.0, "1/day", (0.0, 1e4), "assumed", "Reconnects of a device: network changes, node upgrades";
+        costs_at_devices = 20000.0, "devices", COUNT, "docs/performance.md", "Devices connected to the machine on which the costs of a delivery were measured";
+        cost_growth = 0.13, "", (0.0, 1.0), "docs/performance.md: 20,000 and 60,000 devices on one machine", "Relative increase of the CPU cost of a delivery for ten times as many devices on the machine, as its caches hold less of them";
+        data_bytes = 200.0, "bytes", (0.0, 1048576.0), "assumed, as in `bench homing`", "Size of a message's `data`";
     }
     gateway {
         cores = 8.0, "cores", (1.0, 1e3), "assumed", "Of one gateway node";
         memory_gib = 16.0, "GiB", (0.1, 1e4), "assumed", "Of one gateway node";
-        connections_max = 500000.0, "connections", COUNT, "policy: what one lost node may take with it", "Connections of one gateway node, at most";
-        cpu_per_delivery_us = 9.2, "µs", MEASURED, "docs/performance.md: 10.8 µs of `bench direct` less 1.6 µs of HTTP", "CPU of the gateway for a delivery to a user";
-        cpu_per_broadcast_us = 7.4, "µs", MEASURED, "docs/performance.md: `bench broadcast`", "CPU of the gateway for a delivery of a topic message";
-        cpu_per_log_in_us = 52.0, "µs", MEASURED, "docs/performance.md: `bench connect`", "CPU of the gateway for a log-in";
-        cpu_per_idle_second_us = 0.067, "µs/s", (0.0, 1e3), "docs/performance.md: 0.10 % of a core for 15,000", "CPU of the gateway for an idle connection";
-        bytes_per_connection = 4500.0, "bytes", COUNT, "docs/performance.md: 698 bytes and 3.8 KB in the kernel", "Memory of a connection";
-        bytes_base = 536870912.0, "bytes", COUNT, "assumed", "Memory of a node without connections, and the system's";
-        connects_per_second = 20000.0, "1/s", COUNT, "gateway.connects_per_second", "Connections that a gateway lets in";
-        slice = 256.0, "devices", COUNT, "gateway::fanout", "Connections that a shard writes to before it looks at other work";
+        connections_max = 500000.0, "connections", COUNT, "policy: connections lost with one node", "Maximum connections of one gateway node";
+        cpu_per_delivery_us = 9.2, "µs", MEASURED, "docs/performance.md: 10.8 µs in `bench direct` minus 1.6 µs for HTTP", "Gateway CPU per delivery to a user";
+        cpu_per_broadcast_us = 7.4, "µs", MEASURED, "docs/performance.md: `bench broadcast`", "Gateway CPU per delivery of a topic message";
+        cpu_per_log_in_us = 52.0, "µs", MEASURED, "docs/performance.md: `bench connect`", "Gateway CPU per log-in";
+        cpu_per_idle_second_us = 0.067, "µs/s", (0.0, 1e3), "docs/performance.md: 0.10 % of a core for 15,000", "Gateway CPU per idle connection";
+        bytes_per_connection = 4500.0, "bytes", COUNT, "docs/performance.md: 698 bytes plus 3.8 KB in the kernel", "Memory per connection";
+        bytes_base = 536870912.0, "bytes", COUNT, "assumed", "Memory of a node without connections and of the operating system";
+        connects_per_second = 20000.0, "1/s", COUNT, "gateway.connects_per_second", "Connection rate that a gateway admits";
+        slice = 256.0, "devices", COUNT, "gateway::fanout", "Connections that a shard writes to before it handles other work";
     }
     api {
         cores = 8.0, "cores", (1.0, 1e3), "assumed", "Of one API node";
-        cpu_per_request_us = 350.0, "µs", MEASURED, "docs/performance.md: 1.6 µs a delivery of HTTP, JSON, look-up", "CPU of the API node for a request of the usual size";
-        round_ms = 0.2, "ms", (0.0, 1e3), "assumed", "Work of the dispatcher for a round besides waiting for Redis";
+        cpu_per_request_us = 350.0, "µs", MEASURED, "docs/performance.md: 1.6 µs per delivery for HTTP, JSON and the look-up", "API node CPU per request of the usual size";
+        round_ms = 0.2, "ms", (0.0, 1e3), "assumed", "Dispatcher time per round in addition to waiting for Redis";
     }
     redis {
-        cpu_per_command_us = 4.0, "µs", MEASURED, "assumed: a small command and its network calls", "CPU of Redis for one command";
-        cpu_per_key_us = 0.33, "µs", (0.0, 1e3), "docs/cluster.md: 140 µs for 300 keys and 10 messages", "CPU of Redis for one key of a look-up";
-        cpu_per_log_in_us = 6.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
-        commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts for a batch, with two commands each for a device", "Commands of a log-in, with those that a script calls";
-        commands_per_idle_node = 9.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others, with those that a script calls";
-        commands_per_device_hour = 2.1, "1/h", (0.0, 1e5), "delivery::cluster: once an hour, two scripts for a batch", "Commands by which the directory is compared with a connected device";
-        bytes_per_device = 213.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Memory of a device in the directory";
-        utilization_max = 0.6, "", (0.05, 0.95), "policy", "How busy one shard may be: it has one thread";
+        cpu_per_command_us = 4.0, "µs", MEASURED, "assumed: a small command and its network calls", "Redis CPU per command";
+        cpu_per_key_us = 0.33, "µs", (0.0, 1e3), "docs/cluster.md: 140 µs for 300 keys and 10 messages", "Redis CPU per key of a look-up";
+        cpu_per_log_in_us = 6.0, "µs", MEASURED, "docs/cluster.md", "Redis CPU per log-in, all commands together";
+        commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts per batch, each with two commands per device", "Commands per log-in, including those called by scripts";
+        commands_per_idle_node = 9.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands of an idle node (lease, membership), including those called by scripts";
+        commands_per_device_hour = 2.1, "1/h", (0.0, 1e5), "delivery::cluster: once an hour, two scripts per batch", "Commands per connected device for directory reconciliation";
+        bytes_per_device = 213.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Directory memory per device";
+        utilization_max = 0.6, "", (0.05, 0.95), "policy", "Maximum utilization of a shard (one thread)";
     }
     postgres {
-        cores = 16.0, "cores", (1.0, 1e3), "assumed", "Of the machine of one cell's PostgreSQL";
-        cpu_per_log_in_us = 120.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for a log-in";
-        cpu_per_row_us = 30.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for an inbox row, written and acked";
-        cpu_per_request_us = 150.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for the trace of a request";
-        log_in_batch_max = 256.0, "log-ins", COUNT, "gateway::login", "Log-ins that share one read";
-        log_in_batch_ms = 3.0, "ms", (0.0, 1e4), "assumed", "Time of that read besides CPU: its round trip and waiting for buffers";
-        log_in_batches_at_once = 16.0, "", COUNT, "store.connections", "Such reads of one gateway at a time";
-        commit_ms = 2.0, "ms", (0.01, 1e4), "assumed: an fsync of a server's disk", "How long a commit waits for the disk";
-        hand_over_ms = 1.0, "ms", (0.0, 300.0), "assumed: one round trip to Redis and its work", "How long the order lock is held after it";
-        rows_per_group_max = 8192.0, "rows", COUNT, "store::PostgresOptions", "Inbox rows of one group commit";
-        bytes_per_row = 100.0, "bytes", COUNT, "91 bytes each for 12,000 rows of 40 requests", "An inbox row with its index and its part of the notification; the log of PostgreSQL comes on top";
-        bytes_per_device = 900.0, "bytes", COUNT, "510 bytes each for 20,000 devices with a user and a topic; the rest assumed for a push token and its index", "A device with its user, subscriptions and indexes";
+        cores = 16.0, "cores", (1.0, 1e3), "assumed", "Of the PostgreSQL machine of a cell";
+        cpu_per_log_in_us = 120.0, "µs", MEASURED, "assumed until measured", "PostgreSQL CPU per log-in";
+        cpu_per_row_us = 30.0, "µs", MEASURED, "assumed until measured", "PostgreSQL CPU per inbox row, written and acknowledged";
+        cpu_per_request_us = 150.0, "µs", MEASURED, "assumed until measured", "PostgreSQL CPU per request for its trace";
+        log_in_batch_max = 256.0, "log-ins", COUNT, "gateway::login", "Maximum log-ins per read";
+        log_in_batch_ms = 3.0, "ms", (0.0, 1e4), "assumed", "Duration of that read in addition to CPU: round trip and waiting for buffers";
+        log_in_batches_at_once = 16.0, "", COUNT, "store.connections", "Maximum concurrent reads per gateway";
+        commit_ms = 2.0, "ms", (0.01, 1e4), "assumed: an fsync of a server's disk", "Time a commit waits for the disk";
+        hand_over_ms = 1.0, "ms", (0.0, 300.0), "assumed: one round trip to Redis and its work", "Time the order lock is held after the commit";
+        rows_per_group_max = 8192.0, "rows", COUNT, "store::PostgresOptions", "Maximum inbox rows per group commit";
+        bytes_per_row = 100.0, "bytes", COUNT, "91 bytes each for 12,000 rows of 40 requests", "Size of an inbox row with its index and its share of the notification, without WAL";
+        bytes_per_device = 900.0, "bytes", COUNT, "510 bytes each for 20,000 devices with a user and a topic; the rest assumed for a push token and its index", "Size of a device with its user, subscriptions and indexes";
     }
     network {
-        one_way_ms = 0.25, "ms", (0.0, 1e3), "assumed: one data centre", "Between two machines of a cell";
+        one_way_ms = 0.25, "ms", (0.0, 1e3), "assumed: one data centre", "One-way delay between two machines of a cell";
     }
     device {
-        first_pause_s = 1.0, "s", (0.0, 3600.0), "the clients' back-off", "First pause after a failed attempt, doubled by each further one";
+        first_pause_s = 1.0, "s", (0.0, 3600.0), "the clients' back-off", "First pause after a failed attempt; doubles with each further failure";
         pause_max_s = 30.0, "s", (0.1, 3600.0), "the clients' back-off", "Longest pause";
-        jitter = 0.5, "", (0.0, 1.0), "the clients' back-off", "Share of a pause that is random";
-        cpu_per_delivery_us = 3.0, "µs", (0.0, 1e4), "assumed; only where the load generator shares the machine", "CPU of the load generator for a delivery";
-        cpu_per_log_in_us = 30.0, "µs", (0.0, 1e4), "assumed; only where the load generator shares the machine", "CPU of the load generator for a log-in";
+        jitter = 0.5, "", (0.0, 1.0), "the clients' back-off", "Random share of a pause";
+        cpu_per_delivery_us = 3.0, "µs", (0.0, 1e4), "assumed; only if the load generator shares the machine", "Load generator CPU per delivery";
+        cpu_per_log_in_us = 30.0, "µs", (0.0, 1e4), "assumed; only if the load generator shares the machine", "Load generator CPU per log-in";
     }
     cell {
-        devices_max = 2000000.0, "devices", COUNT, "policy: what one lost cell may take with it", "Connected devices of a cell, at most";
-        utilization_max = 0.5, "", (0.05, 0.95), "policy: room for a lost node and for log-ins", "How busy machines may be in the busiest minute";
-        outage_s = 60.0, "s", (0.0, 86400.0), "assumed", "How long a lost cell is gone";
+        devices_max = 2000000.0, "devices", COUNT, "policy: devices lost with one cell", "Maximum connected devices per cell";
+        utilization_max = 0.5, "", (0.05, 0.95), "policy: room for a lost node and for log-ins", "Maximum utilization of machines in the busiest minute";
+        outage_s = 60.0, "s", (0.0, 86400.0), "assumed", "Duration of a cell's outage";
     }
 }
 
-/// However few devices there are.
+/// The lowest factor, for few devices.
 const COST_FACTOR_MIN: f64 = 0.5;
 
 impl Parameters {
-    /// With what a delivery costs where so many devices are connected to one machine.
-    pub(crate) fn on_a_machine_of(&self, devices: f64) -> Self {
+    /// With the cost of a delivery for this many devices connected to one machine.
+    pub(crate) fn with_devices_per_machine(&self, devices: f64) -> Self {
         let tenfolds = (devices.max(1.0) / self.load.costs_at_devices).log10();
         let factor = (1.0 + self.load.cost_growth * tenfolds).max(COST_FACTOR_MIN);
         let mut there = self.clone();
@@ -168,7 +168,8 @@ impl Parameters {
         there
     }
 
-    /// `section.name = 1.5`, or `section.name = { value = 1.5, source = "…" }`; what is wrong is told all at once.
+    /// Reads `section.name = 1.5` or `section.name = { value = 1.5, source = "…" }`; the error lists all
+    /// problems.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             Error::Parameters(vec![format!("{file}: {}", error.message())])
@@ -176,7 +177,7 @@ impl Parameters {
         let mut problems = Vec::new();
         for (section, entries) in &table {
             let Some(entries) = entries.as_table() else {
-                problems.push(format!("{section}: figures are in sections, as [gateway]"));
+                problems.push(format!("{section}: parameters belong in sections such as [gateway]"));
                 continue;
             };
             for (name, value) in entries {
@@ -190,20 +191,20 @@ impl Parameters {
         if problems.is_empty() { Ok(()) } else { Err(Error::Parameters(problems)) }
     }
 
-    /// One figure; an error says what it may be.
+    /// Sets one parameter; the error states the valid range.
     pub fn set(&mut self, key: &str, value: f64, source: &str) -> Result<(), String> {
         let Some((key, place, (min, max))) = self.place(key) else {
-            return Err("there is no such figure (noroshi sim --print-parameters)".to_owned());
+            return Err("unknown parameter (see noroshi sim --print-parameters)".to_owned());
         };
         if !(min..=max).contains(&value) {
-            return Err(format!("{value} is not from {min} to {max}"));
+            return Err(format!("{value} is outside {min} to {max}"));
         }
         *place = value;
         self.sources.insert(key, source.to_owned());
         Ok(())
     }
 
-    /// As a file that [`Parameters::read`] takes.
+    /// As a file for [`Parameters::read`].
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut section = "";
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_changes_single_figures_and_says_where_they_come_from() {
+    fn a_file_changes_parameters_and_their_sources() {
         let mut parameters = Parameters::default();
         let text = "[gateway]\ncores = 4\ncpu_per_log_in_us = { value = 61.5, source = \"measured\" }\n";
         parameters.read(text, "site.toml").unwrap();
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_and_nothing_is_guessed() {
+    fn all_mistakes_are_reported() {
         let mut parameters = Parameters::default();
         let text = "[gateway]\ncore = 4\ncores = 0\nslice = \"many\"\n[nothing]\na = 1\n";
         let Err(Error::Parameters(problems)) = parameters.read(text, "f") else { panic!("it is wrong") };
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_can_be_read_again() {
+    fn printed_parameters_can_be_read_back() {
         let mut parameters = Parameters::default();
         parameters.set("redis.cpu_per_command_us", 3.25, "a \"quoted\" run").unwrap();
         let mut read = Parameters::default();
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_what_they_may_be() {
+    fn defaults_are_within_their_ranges() {
         for Parameter { key, value, range, .. } in Parameters::default().all() {
             assert!((range.0..=range.1).contains(&value), "{key}");
         }

@@ -1,6 +1,6 @@
-//! Requests on their way to devices, one by one: API node, the round of its dispatcher (one look-up for all requests that
-//! wait, one message to each gateway), gateway, device. What a delivery takes and how many commands Redis gets for it
-//! follow from how rounds and gateways queue.
+//! The way of requests to devices: API node, the round of its dispatcher (one look-up for all waiting
+//! requests, one message to each gateway), gateway, device. Delivery latency and the number of Redis commands
+//! per delivery follow from the queueing of rounds and at gateways.
 
 use std::collections::VecDeque;
 
@@ -12,23 +12,23 @@ use crate::queue::{Events, Seconds};
 use crate::random::Random;
 use crate::sample::Weighted;
 
-/// How requests come.
+/// How requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Arrivals {
-    /// A second, not knowing of each other.
+    /// Independently, at this rate per second.
     Open(f64),
-    /// So many on their way at a time, each until all its deliveries have arrived.
+    /// This many in flight, each until all its deliveries have arrived.
     Closed(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) arrivals: Arrivals,
-    /// Those that are measured; a tenth as many before them warm up.
+    /// Measured requests; a tenth as many precede them as warm-up.
     pub(crate) requests: usize,
-    /// Share of them that waits for its commit.
+    /// Share of requests that wait for their commit.
     pub(crate) stored_share: f64,
-    /// What Redis is asked in a second besides: leases, and the directory compared with who is connected.
+    /// Other Redis commands per second: leases, and reconciliation of the directory.
     pub(crate) idle_commands: f64,
 }
 
@@ -40,27 +40,27 @@ pub struct Published {
     pub max_ms: f64,
     pub redis_commands_per_delivery: f64,
     pub requests_per_round: f64,
-    /// Of the gateways, or of the one machine, in cores.
+    /// Busy cores of the gateways, or of the shared machine.
     pub cores: f64,
 }
 
 enum Event {
     Arrive,
-    /// The API node has read it.
+    /// The API node has parsed it.
     Ready(usize, Request),
-    /// A group commit ended.
+    /// A group commit has finished.
     Committed,
     /// The look-up of a round reaches Redis.
     LookUp(Round),
-    /// Its messages reach Redis.
+    /// The messages of a round reach Redis.
     Send(Round),
-    /// Redis has taken them.
+    /// Redis has processed the messages.
     RoundOver(usize),
     /// A message reaches a gateway.
     Message(usize, Parts),
     /// A gateway has written to the devices of a request.
     Written(Request, u32),
-    /// Deliveries arrived.
+    /// Deliveries have arrived.
     Received(Request, u32),
 }
 
@@ -71,28 +71,28 @@ struct Request {
     api: usize,
 }
 
-/// Requests of a message with how many devices each has at its gateway.
+/// The requests in a message, with the number of devices at the gateway for each.
 type Parts = Vec<(Request, u32)>;
 
-/// All requests that waited at an API node's dispatcher, on their way to gateways.
+/// The requests that waited at an API node's dispatcher, on their way to the gateways.
 struct Round {
     api: usize,
     requests: usize,
     messages: Vec<(usize, Parts)>,
 }
 
-/// Requests that wait for a round of their API node's dispatcher.
+/// Requests waiting for a round of their API node's dispatcher.
 #[derive(Default, Clone)]
 struct Dispatcher {
     waiting: VecDeque<Request>,
     is_busy: bool,
 }
 
-/// The order lock of the cell: one group commits at a time.
+/// The cell's order lock: one group commits at a time.
 #[derive(Default)]
 struct Commits {
     waiting: VecDeque<Request>,
-    /// Empty: none is under way.
+    /// Empty if no commit is in progress.
     group: Vec<Request>,
 }
 
@@ -103,12 +103,12 @@ struct Simulation<'a> {
     random: Random,
     events: Events<Event>,
     begun: usize,
-    /// By number: devices that have not got it.
+    /// By request number: devices that have not received it.
     missing: Vec<u32>,
-    /// Of each API node.
+    /// One per API node.
     dispatchers: Vec<Dispatcher>,
     commits: Commits,
-    /// Measured.
+    /// Measurements.
     latency: Weighted,
     deliveries: u64,
     commands: u64,
@@ -194,7 +194,7 @@ impl Simulation<'_> {
         let work = self.parameters.api.cpu_per_request_us / 1e6;
         let read = self.layout.serve(Role::Api(api), now, work);
         self.events.put(read.end, Event::Ready(api, request));
-        // The trace is written behind: nobody waits for it, but it takes its part.
+        // The trace is written asynchronously: no request waits for it, but it consumes CPU.
         let trace = self.parameters.postgres.cpu_per_request_us / 1e6;
         self.layout.serve(Role::Postgres, now, trace);
     }
@@ -230,7 +230,8 @@ impl Simulation<'_> {
         self.begin_commit(now);
     }
 
-    /// Takes everything that waits: one look-up, then one message to each gateway that has one of the devices.
+    /// Takes all waiting requests: one look-up, then one message to each gateway with at least one of the
+    /// devices.
     fn begin_round(&mut self, now: Seconds, api: usize) {
         let Dispatcher { waiting, is_busy } = &mut self.dispatchers[api];
         if *is_busy || waiting.is_empty() {
@@ -250,7 +251,8 @@ impl Simulation<'_> {
         let keys = round.requests as f64 * self.parameters.load.users_per_request;
         let work = (figures.cpu_per_command_us + keys * figures.cpu_per_key_us) / 1e6;
         let located = self.layout.serve(Role::Redis, now, work).end + self.layout.one_way();
-        // The dispatcher's own work is counted with the request's CPU where a machine is shared; elsewhere it has cores enough.
+        // On a shared machine the dispatcher's own work is part of the request's CPU; elsewhere it has enough
+        // cores.
         let encoded =
             if self.layout.is_shared() { located } else { located + self.parameters.api.round_ms / 1e3 };
         self.events.put(encoded + self.layout.one_way(), Event::Send(round));
@@ -265,7 +267,7 @@ impl Simulation<'_> {
         self.events.put(arrives, Event::RoundOver(round.api));
     }
 
-    /// Which devices of which request are at which gateway.
+    /// Assigns the devices of each request to gateways.
     fn spread(&mut self, requests: &[Request]) -> Vec<(usize, Parts)> {
         let gateways = self.layout.gateways();
         let mut counts = vec![0u32; gateways];
@@ -294,7 +296,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The load generator, which shares the machine, reads them.
+    /// The load generator reads them, on a shared machine.
     fn written(&mut self, now: Seconds, request: Request, devices: u32) {
         let work = f64::from(devices) * self.parameters.device.cpu_per_delivery_us / 1e6;
         let read = self.layout.serve(Role::Client, now, work);
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_delivery_is_made_and_a_seed_decides_all() {
+    fn all_deliveries_arrive_and_results_depend_only_on_the_seed() {
         let parameters = Parameters::default();
         let once = simulate(&parameters, machines(&parameters), open(100.0), 5);
         assert_eq!(once, simulate(&parameters, machines(&parameters), open(100.0), 5));
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn more_load_waits_longer_and_shares_rounds() {
+    fn higher_load_waits_longer_and_shares_rounds() {
         let parameters = Parameters::default();
         let (low, high) = (
             simulate(&parameters, machines(&parameters), open(100.0), 5),
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_machine_delivers_what_its_cores_allow() {
+    fn a_saturated_machine_is_limited_by_its_cores() {
         let parameters = Parameters::default();
         let plan =
             Plan { arrivals: Arrivals::Closed(64), requests: 2_000, stored_share: 0.0, idle_commands: 0.0 };
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_waits_for_its_commit() {
+    fn stored_requests_wait_for_their_commit() {
         let parameters = Parameters::default();
         let plan = Plan { stored_share: 1.0, ..open(100.0) };
         let stored = simulate(&parameters, machines(&parameters), plan, 5);

@@ -1,5 +1,5 @@
-//! The two parts every model here is made of: events in the order of their time, and stations that serve jobs, first
-//! come first served, with one server or several.
+//! The two building blocks of all simulations: events ordered by time, and stations that serve jobs first
+//! come, first served, with one or several servers.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 /// Seconds since the start of a simulation.
 pub(crate) type Seconds = f64;
 
-/// An event and when it happens; of two at the same moment the one that was put in first.
+/// An event and its time; events at the same time keep their insertion order.
 #[derive(Debug)]
 struct Entry<E> {
     at: Seconds,
@@ -35,7 +35,7 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// What will happen.
+/// Future events.
 #[derive(Debug)]
 pub(crate) struct Events<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -57,8 +57,8 @@ impl<E> Events<E> {
     }
 }
 
-/// Servers that share one queue. Since service is in order of arrival, a job's end is known when it arrives: that of the
-/// server that is free first.
+/// Servers with a common queue. Because jobs are served in order of arrival, the end of a job is known when
+/// it arrives: it gets the server that becomes free first.
 #[derive(Debug, Clone)]
 pub(crate) struct Station {
     /// When each server is free.
@@ -102,7 +102,7 @@ impl Station {
         self.free.len()
     }
 
-    /// A job arrives that takes `service`; jobs have to arrive in order of time.
+    /// Adds a job that takes `service`; jobs must arrive in chronological order.
     pub(crate) fn serve(&mut self, now: Seconds, service: Seconds) -> Served {
         debug_assert!(now >= self.last, "a job of {now} s arrives after one of {} s", self.last);
         self.last = now;
@@ -114,7 +114,7 @@ impl Station {
         Served { start, end }
     }
 
-    /// How long its servers have worked, together.
+    /// Total busy time of its servers.
     pub(crate) fn busy(&self) -> Seconds {
         self.busy
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Mean time in the queue with arrivals of a Poisson process.
+    /// Mean waiting time with Poisson arrivals.
     fn mean_wait(servers: usize, per_second: f64, mut service: impl FnMut(&mut Random) -> f64) -> f64 {
         let mut random = Random::new(11, "queueing");
         let mut station = Station::new(servers);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_one_server_with_random_service_are_those_of_theory() {
+    fn random_service_waits_match_mm1() {
         // M/M/1: W_q = ρ / (μ − λ).
         for utilization in [0.3, 0.5, 0.8] {
             let (arrivals, rate) = (utilization * 10.0, 10.0);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_one_server_with_fixed_service_are_those_of_theory() {
+    fn fixed_service_waits_match_md1() {
         // M/D/1: W_q = ρ / (2 μ (1 − ρ)), half of M/M/1.
         for utilization in [0.3, 0.5, 0.8] {
             let rate = 10.0;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_several_servers_are_those_of_erlang_c() {
+    fn several_servers_match_erlang_c() {
         let (servers, rate, arrivals) = (4, 10.0, 30.0);
         let load: f64 = arrivals / rate;
         let term = |n: i32| load.powi(n) / (1..=n).map(f64::from).product::<f64>();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_in_order_of_time_and_then_of_putting() {
+    fn events_are_ordered_by_time_then_insertion() {
         let mut events = Events::new();
         for (at, event) in [(2.0, 'c'), (1.0, 'a'), (1.0, 'b'), (0.5, '0')] {
             events.put(at, event);

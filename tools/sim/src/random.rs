@@ -1,5 +1,5 @@
-//! Random numbers of a simulation: the same for the same seed, on every machine. splitmix64 draws, which is enough to
-//! spread arrivals; nothing here has to be unpredictable.
+//! Random numbers for simulations, identical for the same seed on every machine. splitmix64 is sufficient,
+//! because nothing here needs to be unpredictable.
 
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
@@ -7,9 +7,9 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// Streams of one seed do not depend on each other: a change in one part of a model leaves the others as they are.
+    /// Streams of a seed are independent: a change in one part of a model does not affect the others.
     pub(crate) fn new(seed: u64, stream: &str) -> Self {
-        // FNV-1a, so that the name of a stream decides where it begins.
+        // FNV-1a, so that the stream's name determines its starting point.
         let hash = stream.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -23,12 +23,12 @@ impl Random {
         number ^ number >> 31
     }
 
-    /// Evenly in `0 <= x < 1`.
+    /// Uniform in `0 <= x < 1`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// With this mean; the time between arrivals that do not know of each other.
+    /// Exponentially distributed with this mean: the time between independent arrivals.
     pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_everything_and_streams_differ() {
+    fn a_seed_is_reproducible_and_streams_differ() {
         let draw = |seed, stream: &str| {
             let mut random = Random::new(seed, stream);
             (0..100).map(|_| random.next()).collect::<Vec<_>>()
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_what_they_are_said_to_be() {
+    fn means_are_as_requested() {
         let mut random = Random::new(1, "means");
         let count = 200_000;
         let mean = (0..count).map(|_| random.exponential(3.0)).sum::<f64>() / f64::from(count);

@@ -1,4 +1,4 @@
-//! Values with how often each occurred, and their percentiles.
+//! Weighted values and their percentiles.
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Weighted {
@@ -16,7 +16,7 @@ impl Weighted {
         self.is_sorted = false;
     }
 
-    /// The least value that so many percent of all do not exceed; 0 of none.
+    /// The smallest value that this percentage of all values does not exceed; 0 without values.
     pub(crate) fn percentile(&mut self, percent: f64) -> f64 {
         self.sort();
         let all: u64 = self.values.iter().map(|(_, count)| count).sum();
@@ -31,7 +31,7 @@ impl Weighted {
         0.0
     }
 
-    /// At most `points` points of the share of all that is at or below a value, with the first and the last.
+    /// At most `points` points of the cumulative distribution, including the first and the last.
     pub(crate) fn curve(&mut self, points: usize) -> Vec<(f64, f64)> {
         self.sort();
         let all: u64 = self.values.iter().map(|(_, count)| count).sum();
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_count_weights() {
+    fn percentiles_respect_weights() {
         let mut sample = Weighted::new();
         assert_eq!(sample.percentile(50.0), 0.0);
         sample.add(3.0, 1);

@@ -1,15 +1,15 @@
-//! How many cells, nodes and cores a number of devices needs, by arithmetic on what single things cost. Latencies and
-//! times are not found this way: those are simulated.
+//! The number of cells, nodes and cores for a number of devices, calculated from costs. Latencies and
+//! durations are simulated instead.
 
 use serde::Serialize;
 
 use crate::parameter::Parameters;
 
-/// Beyond it the question is another one.
+/// More cells than this are outside the model.
 const CELLS_MAX: u64 = 100_000;
 const GIB: f64 = 1_073_741_824.0;
 
-/// What all devices together ask for in the busiest minute, each second.
+/// Load of all devices per second of the busiest minute.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Demand {
     pub deliveries: f64,
@@ -44,15 +44,15 @@ pub struct Postgres {
     pub cores: f64,
     /// Group commits, one at a time.
     pub commits: f64,
-    /// Share of the time in which rows are written under the order lock; at 1 it would be the limit.
+    /// Share of time in which rows are written under the order lock; its limit is 1.
     pub order_lock: f64,
-    /// How long a `stored` request waits for its commit, on average.
+    /// Mean time a `stored` request waits for its commit.
     pub commit_wait_ms: f64,
     pub devices_gib: f64,
     pub rows_gib_per_day: f64,
 }
 
-/// One cell; all are alike.
+/// One cell; all cells are identical.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cell {
     pub devices: f64,
@@ -90,7 +90,7 @@ pub fn size(parameters: &Parameters, devices: u64) -> Sizing {
     let mut cells = (devices as f64 / parameters.cell.devices_max).ceil().max(1.0) as u64;
     loop {
         let cell = cell(parameters, devices as f64 / cells as f64);
-        match too_much(parameters, &cell) {
+        match exceeded_limit(parameters, &cell) {
             Some(reason) if cells < CELLS_MAX => {
                 because = reason;
                 cells += (cells / 16).max(1);
@@ -103,8 +103,8 @@ pub fn size(parameters: &Parameters, devices: u64) -> Sizing {
     }
 }
 
-/// What one cell cannot do.
-fn too_much(parameters: &Parameters, cell: &Cell) -> Option<&'static str> {
+/// The first limit that a cell exceeds.
+fn exceeded_limit(parameters: &Parameters, cell: &Cell) -> Option<&'static str> {
     let utilization = parameters.cell.utilization_max;
     match () {
         () if cell.postgres.cores > parameters.postgres.cores * utilization => Some("PostgreSQL"),
@@ -114,7 +114,7 @@ fn too_much(parameters: &Parameters, cell: &Cell) -> Option<&'static str> {
     }
 }
 
-/// What people run without a team for it.
+/// The largest number of shards that is practical without a dedicated team.
 const SHARDS_MAX: u64 = 16;
 
 pub(crate) fn cell(parameters: &Parameters, devices: f64) -> Cell {
@@ -146,7 +146,7 @@ fn gateways(parameters: &Parameters, devices: f64, demand: &Demand) -> Gateways 
     let (because, most) =
         wanted.into_iter().fold(("a spare", 0.0), |most, one| if one.1 > most.1 { one } else { most });
     let needed = most.ceil().max(1.0);
-    // One more: what a lost node held fits into the others.
+    // One spare node, so that the others can take over the connections of a lost one.
     let nodes = needed + 1.0;
     Gateways {
         nodes: nodes as u64,
@@ -157,20 +157,20 @@ fn gateways(parameters: &Parameters, devices: f64, demand: &Demand) -> Gateways 
     }
 }
 
-/// Requests that a dispatcher of an API node finds queued when it begins a round, on average: those that came in the
-/// last one.
+/// Mean number of requests queued at an API node's dispatcher when it begins a round: those that arrived
+/// during the previous one.
 fn requests_per_round(parameters: &Parameters, requests: f64, apis: u64) -> f64 {
     let network_s = 2.0 * parameters.network.one_way_ms / 1e3;
     let round_s = network_s * 2.0 + parameters.api.round_ms / 1e3;
     (requests / apis.max(1) as f64 * round_s).max(1.0)
 }
 
-/// How many of `gateways` have at least one of so many devices.
+/// Expected number of `gateways` with at least one of this many devices.
 pub(crate) fn gateways_hit(gateways: f64, devices: f64) -> f64 {
     gateways * (1.0 - (1.0 - 1.0 / gateways.max(1.0)).powf(devices))
 }
 
-/// A second, whether anything is published or not.
+/// Commands per second that do not depend on published messages.
 pub(crate) fn idle_commands(parameters: &Parameters, nodes: f64, devices: f64) -> f64 {
     let figures = &parameters.redis;
     nodes * figures.commands_per_idle_node + devices * figures.commands_per_device_hour / 3_600.0
@@ -186,7 +186,7 @@ fn redis(parameters: &Parameters, devices: f64, demand: &Demand, gateways: u64, 
     let keys_us = demand.requests * parameters.load.users_per_request * figures.cpu_per_key_us;
     let log_ins_us = demand.log_ins * figures.cpu_per_log_in_us;
     let load = |shards: f64| {
-        // A look-up is one command to each shard.
+        // A look-up is one command per shard.
         let commands = rounds * shards + bus_messages + upkeep;
         let cores = (commands * figures.cpu_per_command_us + keys_us + log_ins_us) / 1e6;
         (commands + demand.log_ins * figures.commands_per_log_in, cores)
@@ -200,7 +200,7 @@ fn redis(parameters: &Parameters, devices: f64, demand: &Demand, gateways: u64, 
         commands,
         commands_per_delivery: if demand.deliveries > 0.0 { commands / demand.deliveries } else { 0.0 },
         bus_messages,
-        // An entry stays after its device is gone.
+        // An entry remains after its device has disconnected.
         memory_gib: devices * (1.0 + parameters.load.away_per_connected) * figures.bytes_per_device / GIB,
     }
 }
@@ -217,7 +217,7 @@ fn postgres(parameters: &Parameters, devices: f64, demand: &Demand) -> Postgres 
         cores,
         commits: if demand.stored_rows > 0.0 { 1.0 / cycle_s } else { 0.0 },
         order_lock,
-        // Half a cycle until one begins, and that one.
+        // On average half a cycle until the next commit begins, plus that commit.
         commit_wait_ms: 1.5 * cycle_s * 1e3,
         devices_gib: registered * figures.bytes_per_device / GIB,
         rows_gib_per_day: demand.stored_rows / parameters.load.peak_to_busy_hour
@@ -227,7 +227,7 @@ fn postgres(parameters: &Parameters, devices: f64, demand: &Demand) -> Postgres 
     }
 }
 
-/// The share of time spent on rows under the order lock, and the time of one group: c = fixed + rows·c·w.
+/// Share of time spent on rows under the order lock, and the duration of one group: c = fixed + rows·c·w.
 fn order_lock(parameters: &Parameters, rows_per_second: f64) -> (f64, f64) {
     let fixed_s = fixed_of_group_s(parameters);
     let busy = rows_per_second * row_under_lock_s(parameters);
@@ -239,7 +239,7 @@ pub(crate) fn fixed_of_group_s(parameters: &Parameters) -> f64 {
     (figures.commit_ms + figures.hand_over_ms + 4.0 * parameters.network.one_way_ms) / 1e3
 }
 
-/// A row costs PostgreSQL twice, when it is written under the lock and when it is acked without it.
+/// A row costs PostgreSQL twice: when it is written under the lock, and when it is acknowledged without it.
 pub(crate) fn row_under_lock_s(parameters: &Parameters) -> f64 {
     parameters.postgres.cpu_per_row_us / 2.0 / 1e6
 }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_devices_never_need_less() {
+    fn more_devices_never_need_fewer_resources() {
         let parameters = Parameters::default();
         let mut last: Option<Sizing> = None;
         for devices in [1, 1_000, 100_000, 1_000_000, 3_000_000, 10_000_000, 100_000_000] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_needs_no_less() {
+    fn higher_costs_never_need_fewer_resources() {
         let usual = size(&Parameters::default(), 10_000_000);
         for key in [
             "load.deliveries_per_device_hour",
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_split_before_its_engines_are_too_busy() {
+    fn cells_are_split_before_engines_are_overloaded() {
         let mut parameters = Parameters::default();
         parameters.set("postgres.cpu_per_log_in_us", 50_000.0, "test").unwrap();
         let sizing = size(&parameters, 5_000_000);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_reaches_no_more_gateways_than_there_are() {
+    fn a_request_reaches_at_most_all_gateways() {
         assert!((gateways_hit(10.0, 150.0) - 10.0).abs() < 1e-3);
         assert!((gateways_hit(10.0, 1.0) - 1.0).abs() < 1e-9);
         assert!(gateways_hit(1_000.0, 150.0) < 150.0);

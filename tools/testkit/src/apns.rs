@@ -1,6 +1,6 @@
-//! APNs: `POST /3/device/<token>` with Apple's headers, an ES256 provider token or a client's certificate, and a
-//! payload of at most 4 KiB. Reasons are Apple's; where Apple has no word for what is wrong, the fake's own begin
-//! with `Strict`, and no production server ever answers them.
+//! APNs: `POST /3/device/<token>` with Apple's headers, an ES256 provider token or a client certificate, and
+//! a payload of at most 4 KiB. The error reasons are Apple's; violations for which Apple has no reason get
+//! one that starts with `Strict`, which no production server ever returns.
 
 mod headers;
 mod payload;
@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::Service;
-use crate::ask::{Ask, Judge, Judged, Reply};
 use crate::behaviour::{Renewal, Scripted};
 use crate::keys::Keys;
+use crate::rules::{IncomingRequest, Reply, Rules, Verdict};
 use crate::tokens::{Device, Devices, State};
 use headers::Headers;
 use provider::Providers;
 
 const PATH: &str = "/3/device/";
 
-/// What is wrong, with the status Apple answers it with.
+/// A violation: the status and reason of Apple's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) u16, pub(crate) &'static str);
 
@@ -56,33 +56,33 @@ impl Apns {
         self.certificates.lock().insert(fingerprint);
     }
 
-    fn check(&self, ask: &Ask<'_>, judged: &mut Judged) -> Result<(), Wrong> {
-        if ask.method != Method::POST {
+    fn check(&self, request: &IncomingRequest<'_>, verdict: &mut Verdict) -> Result<(), Wrong> {
+        if request.method != Method::POST {
             return Err(Wrong(405, "MethodNotAllowed"));
         }
-        let token = ask.path.strip_prefix(PATH).ok_or(Wrong(404, "BadPath"))?;
-        judged.token.push_str(token);
-        headers::check_names(ask.headers)?;
-        // The id is echoed whatever else is wrong.
-        judged.id = headers::id(ask.headers)?;
-        let by_certificate = ask.connection.certificate.is_some_and(|certificate| {
-            ask.headers.get("authorization").is_none() && self.certificates.lock().contains(&certificate)
+        let token = request.path.strip_prefix(PATH).ok_or(Wrong(404, "BadPath"))?;
+        verdict.token.push_str(token);
+        headers::check_names(request.headers)?;
+        // The id is echoed even if something else is wrong.
+        verdict.id = headers::id(request.headers)?;
+        let by_certificate = request.connection.certificate.is_some_and(|certificate| {
+            request.headers.get("authorization").is_none() && self.certificates.lock().contains(&certificate)
         });
         if !by_certificate {
-            self.check_provider(ask)?;
+            self.check_provider(request)?;
         }
         if token.is_empty() {
             return Err(Wrong(400, "MissingDeviceToken"));
         }
-        let headers = Headers::read(ask.headers, by_certificate)?;
-        let title = payload::check(ask.body, &headers)?;
-        judged.title = title;
+        let headers = Headers::read(request.headers, by_certificate)?;
+        let title = payload::check(request.body, &headers)?;
+        verdict.title = title;
         self.check_device(token, &headers)
     }
 
-    fn check_provider(&self, ask: &Ask<'_>) -> Result<(), Wrong> {
-        let team = self.providers.lock().check(ask.headers, ask.now_ms / 1_000)?;
-        let mut owner = ask.connection.team.lock();
+    fn check_provider(&self, request: &IncomingRequest<'_>) -> Result<(), Wrong> {
+        let team = self.providers.lock().check(request.headers, request.now_ms / 1_000)?;
+        let mut owner = request.connection.team.lock();
         match owner.as_deref() {
             Some(owner) if owner != team => Err(Wrong(403, "UnrelatedKeyIdInToken")),
             Some(_) => Ok(()),
@@ -94,13 +94,13 @@ impl Apns {
     }
 
     fn check_device(&self, token: &str, headers: &Headers<'_>) -> Result<(), Wrong> {
-        // Lengths are not fixed; today's are 64 digits, longer ones have been announced.
+        // The length is not fixed; tokens currently have 64 digits, and Apple has announced longer ones.
         let hex = token.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !hex || !token.len().is_multiple_of(2) || !(64..=200).contains(&token.len()) {
             return Err(Wrong(400, "BadDeviceToken"));
         }
         let Some(Device { state, topic, .. }) = self.devices.find(token) else {
-            // Also what Apple says of a token of the other environment.
+            // Apple also answers this for a token of the other environment.
             return if self.devices.any { Ok(()) } else { Err(Wrong(400, "BadDeviceToken")) };
         };
         match state {
@@ -115,7 +115,7 @@ impl Apns {
         let reply = Reply::new(status, reason).with("apns-id", id.to_string());
         if status == 200 {
             return match self.service {
-                // A development aid: the id in Apple's delivery log.
+                // Sandbox only: the id in Apple's delivery log.
                 Service::ApnsSandbox => reply.with("apns-unique-id", uuid::Uuid::now_v7().to_string()),
                 _ => reply,
             };
@@ -128,29 +128,29 @@ impl Apns {
     }
 }
 
-impl Judge for Apns {
-    fn judge(&self, ask: &Ask<'_>) -> Judged {
-        let mut judged = Judged::default();
-        let checked = self.check(ask, &mut judged);
-        let id = judged.id.unwrap_or_else(uuid::Uuid::now_v7);
-        judged.payload = std::str::from_utf8(ask.body).ok().map(str::to_owned);
-        judged.reply = match checked {
+impl Rules for Apns {
+    fn evaluate(&self, request: &IncomingRequest<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        let checked = self.check(request, &mut verdict);
+        let id = verdict.id.unwrap_or_else(uuid::Uuid::now_v7);
+        verdict.payload = std::str::from_utf8(request.body).ok().map(str::to_owned);
+        verdict.reply = match checked {
             Ok(()) => self.reply(200, "", id, None),
             Err(Wrong(status, reason)) => {
-                let gone = self.devices.find(&judged.token).map(|device| device.state);
+                let gone = self.devices.find(&verdict.token).map(|device| device.state);
                 let timestamp = match (status, gone) {
                     (410, Some(State::Unregistered { at_ms })) => Some(at_ms),
-                    (410, _) => Some(ask.now_ms),
+                    (410, _) => Some(request.now_ms),
                     _ => None,
                 };
                 self.reply(status, reason, id, timestamp)
             }
         };
-        judged
+        verdict
     }
 
-    fn scripted(&self, script: &Scripted, judged: &Judged, now_ms: u64) -> Reply {
-        let id = judged.id.unwrap_or_else(uuid::Uuid::now_v7);
+    fn scripted(&self, script: &Scripted, verdict: &Verdict, now_ms: u64) -> Reply {
+        let id = verdict.id.unwrap_or_else(uuid::Uuid::now_v7);
         let timestamp = (script.status == 410).then(|| script.timestamp.unwrap_or(now_ms));
         let reason = match (script.status, script.reason.as_str()) {
             (410, "") => "Unregistered",

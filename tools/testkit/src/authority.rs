@@ -1,5 +1,5 @@
-//! The certificate authority of the fakes: it signs the servers' certificate, and clients' certificates for APNs'
-//! older way of authentication. Its certificate is what a provider has to trust.
+//! The certificate authority of the fakes: it signs the servers' certificate, and client certificates for
+//! APNs' older way of authentication. Providers must trust its certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
     der: CertificateDer<'static>,
-    /// Where the certificate is, if it is kept.
+    /// The file with the certificate, if it is stored.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// A client's certificate and its key, PEM.
+/// A client certificate and its key, PEM.
 #[derive(Debug, Clone)]
 pub struct ClientCertificate {
     pub certificate: String,
@@ -45,7 +45,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(parameters, key), pem, der, path: None })
     }
 
-    /// The one kept in `folder`, which exists; a new one is made and written there.
+    /// Opens the one stored in `folder`, which must exist; creates and stores a new one if there is none.
     pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
         let failed = key_error("the authority's certificate");
         let (path, key_path) = (folder.join(CERTIFICATE_FILE), folder.join(KEY_FILE));
@@ -64,7 +64,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// TLS of one fake. A client's certificate is asked for by APNs alone, and never demanded.
+    /// TLS configuration of a fake. Only APNs requests a client certificate, and it is optional.
     pub(crate) fn server_config(&self, clients: bool, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, Error> {
         let failed = key_error("the servers' certificate");
         let key = KeyPair::generate().map_err(|error| failed(&error))?;
@@ -112,7 +112,7 @@ impl Authority {
     }
 }
 
-/// What a certificate is known by.
+/// SHA-256 of a certificate.
 pub(crate) fn fingerprint(der: &[u8]) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, der);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")

@@ -1,5 +1,6 @@
-//! What a fake does besides its service's rules: latency, scripted answers, trouble with connections. As JSON it
-//! is the body of `POST /behave`: what is given replaces what was, what is not given stays.
+//! The behaviour of a fake in addition to its service's rules: latency, scripted answers, and connection
+//! failures. In JSON it is the body of `POST /behave`: given fields replace the current values, the others
+//! remain.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::{Late, Latency};
 
-/// Scripts of single tokens and of next requests that are kept.
+/// Maximum number of scripts for tokens and for next requests.
 const SCRIPTS_MAX: usize = 1_000_000;
 
-/// How a fake behaves from now on.
+/// The current behaviour of a fake.
 #[derive(Debug, Clone, Serialize)]
 pub struct Behaviour {
     pub latency: Latency,
     pub late: Option<Late>,
-    /// Streams a connection may have open; more are refused (REFUSED_STREAM).
+    /// Maximum number of open streams per connection; more are refused (REFUSED_STREAM).
     pub streams_max: u32,
-    /// APNs with token authentication allows one stream until the first authorised push.
+    /// With token authentication, APNs allows only one stream until the first authorised push.
     pub one_until_authorised: bool,
-    /// Connections above are reset, as Apple's answer to too many is.
+    /// Further connections are reset, as Apple does.
     pub connections_max: u32,
     pub handshake_ms: u64,
-    /// How far the fake's clock is ahead of the machine's: tokens become old at will.
+    /// How far the fake's clock is ahead of the system clock; used to let tokens expire.
     pub clock_ahead_s: u64,
-    /// What is renewed sooner than every 20 minutes counts as too many updates.
+    /// Renewals of provider tokens more often than every 20 minutes are rejected as too many updates.
     pub renewal: Renewal,
     #[serde(skip)]
     pub(crate) tokens: HashMap<String, Scripted>,
@@ -49,24 +50,24 @@ impl Default for Behaviour {
     }
 }
 
-/// Among what a provider token may be renewed once in 20 minutes.
+/// The scope of the limit on renewals of provider tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Renewal {
-    /// All connections of a team, as Apple counts.
+    /// All connections of a team, as at Apple.
     Team,
-    /// It may be renewed at any time: for senders that are started again and again.
+    /// No limit, for senders that are restarted often.
     Any,
 }
 
-/// An answer that is given whatever the rules say of a request that keeps them all.
+/// A scripted answer to a request that keeps all rules.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scripted {
-    /// Requests that pass before it begins.
+    /// Number of requests before it takes effect.
     #[serde(default)]
     pub after: u64,
-    /// How often it is given; none: for a token always, for next requests once.
+    /// How often it is given; default: always for a token, once for next requests.
     #[serde(default)]
     pub count: Option<u64>,
     #[serde(default, rename = "do")]
@@ -75,44 +76,44 @@ pub struct Scripted {
     pub status: u16,
     #[serde(default)]
     pub reason: String,
-    /// Milliseconds since 1970 (APNs' `timestamp`); none: now.
+    /// Milliseconds since 1970 (APNs' `timestamp`); default: now.
     #[serde(default)]
     pub timestamp: Option<u64>,
     #[serde(default)]
     pub retry_after_s: Option<u64>,
 }
 
-/// What is done in place of the usual.
+/// What to do with a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// `status` with `reason`.
+    /// Answer with `status` and `reason`.
     #[default]
     Answer,
-    /// RST_STREAM with REFUSED_STREAM: certainly not processed.
+    /// RST_STREAM with REFUSED_STREAM: not processed.
     Refuse,
-    /// RST_STREAM with INTERNAL_ERROR, after it was processed.
+    /// RST_STREAM with INTERNAL_ERROR after processing.
     Reset,
-    /// It is processed and never answered.
+    /// Process it without ever answering.
     Silence,
-    /// It is processed, and the TCP connection is reset before the answer.
+    /// Process it and reset the TCP connection before the answer.
     Disconnect,
-    /// GOAWAY: this stream and those after it are not processed; the connection ends when the earlier ones
-    /// are answered.
+    /// GOAWAY: this stream and later ones are not processed; the connection ends when the earlier ones have been
+    /// answered.
     GoAway,
 }
 
-/// A change of behaviour, as it comes over HTTP.
+/// A change of behaviour, as sent to the control port.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Which fake; none: all.
+    /// The fake to change; default: all.
     pub service: Option<crate::Service>,
-    /// Begin with the default; how often tokens may be renewed stays as it was started with.
+    /// Start from the defaults; the renewal limit keeps its initial value.
     #[serde(default)]
     pub reset: bool,
     pub latency: Option<Latency>,
-    /// `{"share":0,"ms":0}` ends it.
+    /// `{"share":0,"ms":0}` disables it.
     pub late: Option<Late>,
     pub streams_max: Option<u32>,
     pub one_until_authorised: Option<bool>,
@@ -123,19 +124,19 @@ pub struct Change {
     /// By device token.
     #[serde(default)]
     pub tokens: HashMap<String, Scripted>,
-    /// In this order, each after the one before it.
+    /// Applied in this order.
     #[serde(default)]
     pub next: Vec<Scripted>,
-    /// Every connection hears GOAWAY now.
+    /// Send GOAWAY on every connection now.
     #[serde(default)]
     pub go_away: bool,
-    /// Every connection is reset now.
+    /// Reset every connection now.
     #[serde(default)]
     pub disconnect: bool,
 }
 
 impl Behaviour {
-    /// Takes the change, or nothing of it.
+    /// Applies the whole change or nothing.
     pub(crate) fn change(&mut self, change: Change) -> Result<(), String> {
         change.check()?;
         if change.reset {
@@ -144,7 +145,7 @@ impl Behaviour {
         if self.tokens.len() + change.tokens.len() > SCRIPTS_MAX
             || self.next.len() + change.next.len() > SCRIPTS_MAX
         {
-            return Err(format!("at most {SCRIPTS_MAX} scripts are kept"));
+            return Err(format!("at most {SCRIPTS_MAX} scripts are possible"));
         }
         set(&mut self.latency, change.latency);
         set(&mut self.late, change.late.map(Some));
@@ -159,7 +160,7 @@ impl Behaviour {
         Ok(())
     }
 
-    /// The script for a request of this token, which keeps all rules.
+    /// The script for a valid request with this token.
     pub(crate) fn script(&mut self, token: &str) -> Option<Scripted> {
         if let Some(script) = self.tokens.get_mut(token)
             && take(script, u64::MAX)
@@ -180,7 +181,7 @@ impl Behaviour {
     }
 }
 
-/// Whether it is given once more.
+/// Whether the script is used once more.
 fn take(script: &mut Scripted, otherwise: u64) -> bool {
     if script.after > 0 {
         script.after -= 1;
@@ -201,15 +202,15 @@ impl Change {
     fn check(&self) -> Result<(), String> {
         self.latency.as_ref().map_or(Ok(()), Latency::check)?;
         if self.late.is_some_and(|late| !(0.0..=1.0).contains(&late.share)) {
-            return Err("late.share is 0 to 1".to_owned());
+            return Err("late.share must be between 0 and 1".to_owned());
         }
         if self.streams_max == Some(0) {
-            return Err("streams_max is at least 1".to_owned());
+            return Err("streams_max must be at least 1".to_owned());
         }
         for script in self.tokens.values().chain(&self.next) {
             let is_status = (200..600).contains(&script.status);
             if (script.act == Act::Answer) != is_status {
-                return Err("a script has a status of 200 to 599, or something else to do".to_owned());
+                return Err("a script needs a status between 200 and 599, or another act".to_owned());
             }
         }
         Ok(())
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn next_answers_come_in_order_and_end() {
+    fn next_answers_are_given_in_order_and_then_end() {
         let mut behaviour = Behaviour::default();
         let text = r#"{"next":[{"after":1,"count":2,"status":503},{"do":"refuse"}]}"#;
         behaviour.change(change(text)).unwrap();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_its_script_for_as_long_as_it_says() {
+    fn token_scripts_are_used_as_often_as_specified() {
         let mut behaviour = Behaviour::default();
         let text = r#"{"tokens":{"a":{"status":410},"b":{"status":429,"count":1,"retry_after_s":3}}}"#;
         behaviour.change(change(text)).unwrap();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_forgets_all_but_how_often_tokens_may_be_renewed() {
+    fn reset_keeps_only_the_renewal_limit() {
         let mut behaviour = Behaviour::default();
         let text = r#"{"renewal":"any","streams_max":5,"next":[{"status":503}],"clock_ahead_s":9}"#;
         behaviour.change(change(text)).unwrap();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_changes_nothing() {
+    fn invalid_changes_are_rejected_as_a_whole() {
         let mut behaviour = Behaviour::default();
         for text in [
             r#"{"streams_max":5,"late":{"share":2,"ms":1}}"#,

@@ -1,5 +1,5 @@
-//! Connections of a fake: the cap, the handshake, HTTP/2 with its limits and GOAWAY. One task a connection and one
-//! a request; both end with the connection.
+//! Connections of a fake: the limit, the handshake, HTTP/2 with its limits and GOAWAY. One task per
+//! connection and one per request; both end with the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,27 +16,25 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::ask::Facts;
 use crate::authority::fingerprint;
 use crate::exchange::{Decision, Ending, Fake, Orders};
-use crate::plain;
+use crate::plain::{self, BODY_BYTES_MAX};
 use crate::record::Connections;
+use crate::rules::ConnectionInfo;
 use crate::seam::{Handle, Seam};
 
-/// More than any service takes, so that each can say that it is too much.
-pub(crate) const BODY_BYTES_MAX: usize = 64 * 1_024;
 const HEADER_LIST_BYTES_MAX: u32 = 16 * 1_024;
 const STREAM_WINDOW: u32 = 128 * 1_024;
 const CONNECTION_WINDOW: u32 = 16 * 1_024 * 1_024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
-/// What a connection has after GOAWAY when all is answered.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Lifetime of a connection after GOAWAY once all requests are answered.
+const GO_AWAY_GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn listen(fake: Arc<Fake>, listener: TcpListener, tls: TlsAcceptor) {
     let mut number = 0;
     loop {
         let Ok((tcp, _)) = listener.accept().await else {
-            // Out of descriptors: others may be closed meanwhile.
+            // Out of file descriptors: wait for others to be closed.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -55,7 +53,7 @@ pub(crate) async fn listen(fake: Arc<Fake>, listener: TcpListener, tls: TlsAccep
             is_over
         };
         if is_over {
-            let _ = tcp.set_zero_linger(); // the peer sees it closed either way
+            let _ = tcp.set_zero_linger(); // the peer sees it closed in any case
         } else {
             tokio::spawn(serve(Counted(fake.clone()), tcp, tls.clone(), number));
         }
@@ -73,7 +71,7 @@ impl Drop for Counted {
 
 async fn serve(counted: Counted, tcp: TcpStream, tls: TlsAcceptor, number: u64) {
     let fake = &counted.0;
-    let _ = tcp.set_nodelay(true); // answers are small; without it they are only later
+    let _ = tcp.set_nodelay(true); // only affects latency
     let slow = Duration::from_millis(fake.behaviour.lock().handshake_ms);
     if !slow.is_zero() {
         tokio::time::sleep(slow).await;
@@ -83,10 +81,14 @@ async fn serve(counted: Counted, tcp: TcpStream, tls: TlsAcceptor, number: u64) 
     };
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
-    let facts = Facts { number, certificate: certificate.map(|der| fingerprint(der)), ..Facts::default() };
+    let info = ConnectionInfo {
+        number,
+        certificate: certificate.map(|der| fingerprint(der)),
+        ..ConnectionInfo::default()
+    };
     let result = match session.alpn_protocol() {
-        Some(b"h2") => multiplexed(fake, facts, stream).await,
-        _ if fake.service.speaks_http1() => plain::serve(fake, facts, stream).await,
+        Some(b"h2") => multiplexed(fake, info, stream).await,
+        _ if fake.service.speaks_http1() => plain::serve(fake, info, stream).await,
         _ => Err(()),
     };
     if result.is_err() {
@@ -98,10 +100,10 @@ pub(crate) fn count(fake: &Fake, change: impl FnOnce(&mut Connections)) {
     change(&mut fake.record.lock().connections);
 }
 
-/// What the streams of a connection share.
+/// State shared by the streams of a connection.
 struct Shared {
     fake: Arc<Fake>,
-    facts: Facts,
+    info: ConnectionInfo,
     seam: Arc<Handle>,
     state: Mutex<State>,
     wake: Notify,
@@ -109,23 +111,23 @@ struct Shared {
 
 struct State {
     open: u32,
-    /// Streams that may be open.
+    /// Maximum number of open streams.
     limit: u32,
     authorised: bool,
-    /// The highest stream that was processed.
+    /// The highest stream processed.
     highest: u32,
-    /// After GOAWAY: streams above are not processed.
+    /// Set by GOAWAY: streams above are not processed.
     last: Option<u32>,
-    /// The TCP connection is to be reset.
+    /// Whether the TCP connection is to be reset.
     abort: bool,
 }
 
-async fn multiplexed(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream>) -> Result<(), ()> {
+async fn multiplexed(fake: &Arc<Fake>, info: ConnectionInfo, stream: TlsStream<TcpStream>) -> Result<(), ()> {
     let mut orders = fake.orders();
-    let told = *orders.borrow_and_update();
-    let waits = fake.behaviour.lock().one_until_authorised && facts.certificate.is_none();
+    let mut current = *orders.borrow_and_update();
+    let waits = fake.behaviour.lock().one_until_authorised && info.certificate.is_none();
     let waits = waits && !fake.service.speaks_http1();
-    let limit = if waits { 1 } else { told.streams_max };
+    let limit = if waits { 1 } else { current.streams_max };
     let seam = Handle::new(limit);
     let mut connection = h2::server::Builder::new()
         .initial_window_size(STREAM_WINDOW)
@@ -136,15 +138,15 @@ async fn multiplexed(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream
         .map_err(drop)?;
     let state = State { open: 0, limit, authorised: !waits, highest: 0, last: None, abort: false };
     let shared =
-        Arc::new(Shared { fake: fake.clone(), facts, seam, state: Mutex::new(state), wake: Notify::new() });
+        Arc::new(Shared { fake: fake.clone(), info, seam, state: Mutex::new(state), wake: Notify::new() });
     let mut end: Option<Instant> = None;
-    let mut told = told;
     loop {
         let accepted = std::future::poll_fn(|cx| {
             loop {
                 let polled = connection.poll_accept(cx);
-                // Only one SETTINGS may be unacknowledged: another waits for the next turn.
-                let limit = shared.limit(told);
+                // Only one unacknowledged SETTINGS frame is possible: another one waits for the next
+                // iteration.
+                let limit = shared.limit(current);
                 let announced = shared.seam.streams_max.load(Ordering::Relaxed) == limit;
                 if polled.is_pending()
                     && !announced
@@ -170,12 +172,12 @@ async fn multiplexed(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream
             },
             changed = orders.changed() => {
                 let new = *orders.borrow_and_update();
-                if changed.is_err() || new.disconnect != told.disconnect {
+                if changed.is_err() || new.disconnect != current.disconnect {
                     shared.state.lock().abort = true;
-                } else if new.go_away != told.go_away {
+                } else if new.go_away != current.go_away {
                     shared.go_away();
                 }
-                told = new;
+                current = new;
             }
             () = shared.wake.notified() => {}
             () = farewell => return Ok(()),
@@ -186,16 +188,16 @@ async fn multiplexed(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream
             return Ok(());
         }
         if state.last.is_some() && state.open == 0 {
-            end = end.or(Some(Instant::now() + FAREWELL));
+            end = end.or(Some(Instant::now() + GO_AWAY_GRACE));
         }
     }
 }
 
 impl Shared {
-    /// How many streams may be open now.
-    fn limit(&self, told: Orders) -> u32 {
+    /// How many streams may currently be open.
+    fn limit(&self, orders: Orders) -> u32 {
         let mut state = self.state.lock();
-        state.limit = if state.authorised { told.streams_max } else { 1 };
+        state.limit = if state.authorised { orders.streams_max } else { 1 };
         state.limit
     }
 
@@ -204,16 +206,16 @@ impl Shared {
         state.last.is_some() || state.abort
     }
 
-    /// What is processed so far is the last.
+    /// No further stream is processed.
     fn go_away(&self) {
         let mut state = self.state.lock();
-        self.say_go_away(&mut state);
+        self.send_go_away(&mut state);
     }
 
-    fn say_go_away(&self, state: &mut State) {
+    fn send_go_away(&self, state: &mut State) {
         if state.last.is_none() {
             state.last = Some(state.highest);
-            // NO_ERROR, and Apple's reason.
+            // NO_ERROR, with Apple's reason.
             self.seam.go_away(state.highest, 0, br#"{"reason":"Shutdown"}"#);
             self.wake.notify_one();
         }
@@ -251,7 +253,7 @@ impl Shared {
 
     async fn exchange(&self, request: Request<RecvStream>, respond: &mut SendResponse<Bytes>, stream: u32) {
         let (head, mut body) = request.into_parts();
-        let Some(body) = whole(&mut body).await else { return };
+        let Some(body) = read_body(&mut body).await else { return };
         let Some(Decision { after, ending }) = self.decide(&head, &body, stream) else {
             return count(&self.fake, |connections| connections.streams_dropped += 1);
         };
@@ -268,7 +270,7 @@ impl Shared {
                     return respond.send_reset(Reason::INTERNAL_ERROR);
                 };
                 let is_empty = reply.body.is_empty();
-                // The peer may have given the stream up meanwhile.
+                // The peer may have reset the stream in the meantime.
                 if let Ok(mut sender) = respond.send_response(response, is_empty)
                     && !is_empty
                 {
@@ -281,7 +283,7 @@ impl Shared {
             }
             Ending::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
             Ending::GoAway | Ending::Silence => {
-                // Until the peer or the connection gives it up.
+                // Until the peer resets the stream or the connection ends.
                 let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
             }
             Ending::Disconnect => {
@@ -291,18 +293,18 @@ impl Shared {
         }
     }
 
-    /// None: it comes after a GOAWAY and is not processed.
+    /// `None`: the stream came after GOAWAY and is not processed.
     fn decide(&self, head: &http::request::Parts, body: &[u8], stream: u32) -> Option<Decision> {
         let mut state = self.state.lock();
         if state.last.is_some_and(|last| stream > last) || state.abort {
             return None;
         }
         let decision =
-            self.fake.decide(&self.facts, head, body, state.highest < stream && state.last.is_none());
+            self.fake.decide(&self.info, head, body, state.highest < stream && state.last.is_none());
         match &decision.ending {
             Ending::Refuse => {}
             Ending::GoAway => {
-                self.say_go_away(&mut state);
+                self.send_go_away(&mut state);
                 return None;
             }
             ending => {
@@ -317,13 +319,13 @@ impl Shared {
     }
 }
 
-/// The body, unless it is too long or the stream ends before it.
-async fn whole(body: &mut RecvStream) -> Option<Bytes> {
+/// The body; `None` if it is too long or the stream ended early.
+async fn read_body(body: &mut RecvStream) -> Option<Bytes> {
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     while let Some(chunk) = body.data().await {
         let chunk = chunk.ok()?;
-        let _ = body.flow_control().release_capacity(chunk.len()); // fails only for a stream that ended
+        let _ = body.flow_control().release_capacity(chunk.len()); // fails only for an ended stream
         if rest.len() + chunk.len() > BODY_BYTES_MAX {
             return None;
         }

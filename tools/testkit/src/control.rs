@@ -1,14 +1,14 @@
-//! The control port: what tests in other languages ask of the fakes, as JSON over HTTP/1.1 on loopback.
+//! The control port: access to the fakes for tests in other languages, as JSON over HTTP/1.1 on loopback.
 //!
 //! ```text
-//!   GET    /info                                origins, the authority, credentials ready for Noroshi's API
+//!   GET    /info                                origins, the authority, credentials for Noroshi's API
 //!   GET    /counts                              by service
 //!   GET    /received?service=…&token=…&limit=…  newest last
-//!   DELETE /received                            forget requests and counts
-//!   POST   /behave     a Change                 204, or 400 with what is wrong
+//!   DELETE /received                            clear requests and counts
+//!   POST   /behave     a Change                 204, or 400 with the reason
 //!   POST   /tokens     NewDevices               {"push_tokens":[…]}
-//!   POST   /certificate                         a client's certificate for APNs
-//!   POST   /revoke                              no access token is believed any more
+//!   POST   /certificate                         a client certificate for APNs
+//!   POST   /revoke                              revoke all access tokens
 //! ```
 
 use std::convert::Infallible;
@@ -25,11 +25,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::Service;
-use crate::fakes::Shared;
 use crate::form::unescape;
 use crate::record::Received;
+use crate::shared::Shared;
 
-/// 100,000 scripts of tokens.
+/// Enough for 100,000 token scripts.
 const BODY_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
 pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
@@ -42,13 +42,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
         tokio::spawn(async move {
             let service = service_fn(|request| answer(shared.clone(), request));
             let http = hyper::server::conn::http1::Builder::new();
-            // A test that leaves amid an answer is no concern of ours.
+            // Fails only if the client disconnects.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// Status and body; none: 204.
+/// Status and body; `None`: 204.
 type Answer = Result<Option<Value>, (StatusCode, String)>;
 
 async fn answer(
@@ -115,15 +115,15 @@ fn counts(shared: &Shared) -> Value {
 fn received(shared: &Shared, query: &str) -> Result<Value, (StatusCode, String)> {
     let (mut service, mut token, mut limit) = (None, None, usize::MAX);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        let value = unescape(value).ok_or_else(|| bad(format!("{name} is not escaped as it should be")))?;
+        let value = unescape(value).ok_or_else(|| bad(format!("invalid percent-encoding of {name}")))?;
         match name {
             "service" => {
-                let named = Service::parse(&value).ok_or_else(|| bad(format!("{value} is no service")))?;
+                let named = Service::parse(&value).ok_or_else(|| bad(format!("unknown service {value}")))?;
                 service = Some(named);
             }
             "token" => token = Some(value),
-            "limit" => limit = value.parse().map_err(|_| bad("limit is a number".to_owned()))?,
-            _ => return Err(bad(format!("{name} is no parameter"))),
+            "limit" => limit = value.parse().map_err(|_| bad("limit must be a number".to_owned()))?,
+            _ => return Err(bad(format!("unknown parameter {name}"))),
         }
     }
     let mut found: Vec<Received> = Vec::new();

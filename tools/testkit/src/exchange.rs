@@ -1,5 +1,5 @@
-//! One request: judged by the service's rules, then by what the script says, recorded, and answered when its time
-//! has come. Knows no socket; connections carry out what is decided here.
+//! Handles one request: checks it by the service's rules, applies the script, records it, and determines the
+//! answer and its delay. The decision is carried out by the connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::Service;
-use crate::ask::{Ask, Facts, Judge, Reply};
 use crate::behaviour::{Act, Behaviour, Change};
 use crate::latency::{Random, is_late};
 use crate::record::{Received, Record};
+use crate::rules::{ConnectionInfo, IncomingRequest, Reply, Rules};
 use crate::tokens::Devices;
 
-/// Hears of every request that a fake answers.
+/// Called for every request that a fake answers.
 pub type Listener = Arc<dyn Fn(&Received) + Send + Sync>;
 
-/// One fake, as all its connections share it.
+/// A fake, shared by all its connections.
 pub(crate) struct Fake {
     pub(crate) service: Service,
-    pub(crate) judge: Box<dyn Judge>,
+    pub(crate) rules: Box<dyn Rules>,
     pub(crate) devices: Arc<Devices>,
     pub(crate) behaviour: Mutex<Behaviour>,
     pub(crate) record: Mutex<Record>,
@@ -31,10 +31,10 @@ pub(crate) struct Fake {
     listener: Option<Listener>,
 }
 
-/// What open connections are told.
+/// Orders to the open connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// Each number is one order.
+    /// Each increment is one order.
     pub(crate) go_away: u64,
     pub(crate) disconnect: u64,
     pub(crate) streams_max: u32,
@@ -50,9 +50,9 @@ pub(crate) struct Decision {
 #[derive(Debug)]
 pub(crate) enum Ending {
     Reply(Reply),
-    /// Not processed, and said so.
+    /// Not processed, signalled as such.
     Refuse,
-    /// Not processed: everything from here on hears GOAWAY.
+    /// Not processed: this and later streams get GOAWAY.
     GoAway,
     Reset,
     Silence,
@@ -62,7 +62,7 @@ pub(crate) enum Ending {
 impl Fake {
     pub(crate) fn new(
         service: Service,
-        judge: Box<dyn Judge>,
+        rules: Box<dyn Rules>,
         devices: Arc<Devices>,
         record: Record,
         listener: Option<Listener>,
@@ -71,7 +71,7 @@ impl Fake {
         let orders = Orders { streams_max: behaviour.streams_max, ..Orders::default() };
         Self {
             service,
-            judge,
+            rules,
             devices,
             behaviour: Mutex::new(behaviour),
             record: Mutex::new(record),
@@ -101,19 +101,26 @@ impl Fake {
         Ok(())
     }
 
-    /// `go_away` says whether GOAWAY is possible here: nothing after this request was processed yet.
-    pub(crate) fn decide(&self, facts: &Facts, head: &Parts, body: &[u8], go_away: bool) -> Decision {
+    /// `go_away`: whether GOAWAY is possible, i.e. no later request has been processed yet.
+    pub(crate) fn decide(&self, info: &ConnectionInfo, head: &Parts, body: &[u8], go_away: bool) -> Decision {
         let mut behaviour = self.behaviour.lock();
         let now_ms = unix_ms() + behaviour.clock_ahead_s * 1_000;
         let path = head.uri.path();
-        let ask = Ask { method: &head.method, path, headers: &head.headers, body, now_ms, connection: facts };
-        let mut judged = self.judge.judge(&ask);
-        let script = judged.reply.is_accepted().then(|| behaviour.script(&judged.token)).flatten();
+        let request = IncomingRequest {
+            method: &head.method,
+            path,
+            headers: &head.headers,
+            body,
+            now_ms,
+            connection: info,
+        };
+        let mut verdict = self.rules.evaluate(&request);
+        let script = verdict.reply.is_accepted().then(|| behaviour.script(&verdict.token)).flatten();
         let mut act = Act::Answer;
         if let Some(script) = script {
             act = script.act;
             if act == Act::Answer {
-                judged.reply = self.judge.scripted(&script, &judged, now_ms);
+                verdict.reply = self.rules.scripted(&script, &verdict, now_ms);
             }
         }
         match act {
@@ -122,25 +129,25 @@ impl Fake {
             _ => {}
         }
         let mut after = behaviour.latency.sample(&mut self.random.lock());
-        if let Some(late) = behaviour.late.filter(|late| is_late(&judged.token, late.share)) {
+        if let Some(late) = behaviour.late.filter(|late| is_late(&verdict.token, late.share)) {
             after = after.max(Duration::from_millis(late.ms));
         }
         drop(behaviour);
         let mut record = self.record.lock();
-        record.count(&judged, now_ms);
+        record.count(&verdict, now_ms);
         if record.keeps() || self.listener.is_some() {
             let received = Received {
                 at_ms: now_ms,
                 service: self.service,
-                token: judged.token,
-                id: judged.id,
-                title: judged.title,
-                payload: judged.payload,
-                headers: shown(head),
+                token: verdict.token,
+                id: verdict.id,
+                title: verdict.title,
+                payload: verdict.payload,
+                headers: recorded_headers(head),
                 bytes: body.len(),
-                status: judged.reply.status,
-                reason: judged.reply.reason.clone(),
-                connection: facts.number,
+                status: verdict.reply.status,
+                reason: verdict.reply.reason.clone(),
+                connection: info.number,
             };
             if let Some(listener) = &self.listener {
                 listener(&received);
@@ -153,14 +160,14 @@ impl Fake {
             Act::Reset => Ending::Reset,
             Act::Silence => Ending::Silence,
             Act::Disconnect => Ending::Disconnect,
-            Act::Answer | Act::Refuse | Act::GoAway => Ending::Reply(judged.reply),
+            Act::Answer | Act::Refuse | Act::GoAway => Ending::Reply(verdict.reply),
         };
         Decision { after, ending }
     }
 }
 
-/// Authorization is a secret, though one of these fakes alone.
-fn shown(head: &Parts) -> BTreeMap<String, String> {
+/// Without the authorization header.
+fn recorded_headers(head: &Parts) -> BTreeMap<String, String> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = head.headers.iter().filter(|(name, _)| *name != http::header::AUTHORIZATION);
     headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()

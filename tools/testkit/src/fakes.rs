@@ -1,5 +1,5 @@
-//! All the fakes together: started on ports of the loopback interface with a thread of their own, stopped when
-//! dropped. What a test asks of them it may ask here or, from another program, of the control port.
+//! All fakes together: they listen on loopback ports, run on their own thread, and stop when dropped. Tests
+//! use these methods or, from another language, the control port.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use crate::apns::Apns;
-use crate::ask::{Judge, Service};
 use crate::authority::{Authority, ClientCertificate};
 use crate::behaviour::{Change, Renewal};
 use crate::connection::listen;
@@ -20,40 +19,43 @@ use crate::control;
 use crate::exchange::{Fake, Listener};
 use crate::fcm::Fcm;
 use crate::fcm::oauth::{AccessTokens, OAuth};
-use crate::keys::{self, KEY_ID, Keys, SUBJECT, TEAM_ID, TOPIC};
+use crate::keys::{self, Keys};
 use crate::record::{Counts, Received, Record};
+use crate::rules::Rules;
+use crate::service::Service;
+use crate::shared::Shared;
 use crate::tokens::{Devices, NewDevices};
 use crate::webpush::WebPush;
 
-/// Requests that are kept with headers and payload: 10,000 × at most about 8 KiB = 80 MB.
+/// Requests kept with headers and payload: 10,000 × up to about 8 KiB = 80 MB.
 const RECEIVED_MAX: usize = 10_000;
-/// In light mode one Web Push payload of so many is decrypted.
+/// In light mode, one of this many Web Push payloads is decrypted.
 const LIGHT_OPENS_EACH: u64 = 64;
 
-/// How the fakes are started; the default is for tests.
+/// Configuration of the fakes; the default is for tests.
 #[derive(Clone, Default)]
 pub struct Config {
-    /// Where keys and certificates are kept; none: they are new each time.
+    /// Where keys and certificates are stored; `None`: new ones each time.
     pub folder: Option<PathBuf>,
-    /// In the order of [`Service::ALL`]; 0: any free one.
+    /// In the order of [`Service::ALL`]; 0: any free port.
     pub ports: [u16; 5],
     pub control_port: u16,
-    /// For measurements: requests are counted and not kept.
+    /// For measurements: requests are counted but not kept.
     pub light: bool,
-    /// Tokens of the right form are taken though nobody registered them.
+    /// Accept well-formed tokens that are not registered.
     pub any_token: bool,
-    /// Provider tokens may be renewed at any time, since senders are started again and again.
+    /// Do not limit the renewal of provider tokens, because senders are restarted often.
     pub any_renewal: bool,
-    /// Hears of every request that was answered; must not block.
+    /// Called for every answered request; must not block.
     pub listener: Option<Listener>,
 }
 
-/// Why the fakes do not run.
+/// Why the fakes could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Keys(#[from] keys::Error),
-    #[error("no port for {service}: {source}")]
+    #[error("cannot bind the port for {service}: {source}")]
     Port { service: &'static str, source: io::Error },
     #[error("the fakes' thread: {0}")]
     Thread(io::Error),
@@ -66,21 +68,8 @@ pub struct Fakes {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What the control port shares with the owner.
-pub(crate) struct Shared {
-    pub(crate) fakes: Vec<Arc<Fake>>,
-    addresses: Vec<SocketAddr>,
-    control: SocketAddr,
-    keys: Keys,
-    authority: Authority,
-    access: Arc<AccessTokens>,
-    apns: [Arc<Apns>; 2],
-    /// Made when first asked for.
-    certificate: Mutex<Option<ClientCertificate>>,
-}
-
 impl Fakes {
-    /// The default configuration.
+    /// With the default configuration.
     pub fn start() -> Result<Self, Error> {
         Self::start_with(Config::default())
     }
@@ -106,7 +95,7 @@ impl Fakes {
         let of = |service: Service| devices[service as usize].clone();
         let apns = [Service::Apns, Service::ApnsSandbox]
             .map(|service| Arc::new(Apns::new(service, of(service), &keys)));
-        let judges: [Box<dyn Judge>; 5] = [
+        let rules: [Box<dyn Rules>; 5] = [
             Box::new(apns[0].clone()),
             Box::new(apns[1].clone()),
             Box::new(Fcm::new(of(Service::Fcm), access.clone())),
@@ -116,10 +105,10 @@ impl Fakes {
         let kept = if config.light { 0 } else { RECEIVED_MAX };
         let fakes: Vec<Arc<Fake>> = Service::ALL
             .into_iter()
-            .zip(judges)
-            .map(|(service, judge)| {
+            .zip(rules)
+            .map(|(service, rules)| {
                 let listener = config.listener.clone();
-                Arc::new(Fake::new(service, judge, of(service), Record::new(kept), listener))
+                Arc::new(Fake::new(service, rules, of(service), Record::new(kept), listener))
             })
             .collect();
         let shared = Arc::new(Shared {
@@ -133,7 +122,7 @@ impl Fakes {
             certificate: Mutex::default(),
         });
         if config.any_renewal {
-            // A change of known fields cannot be refused.
+            // Cannot fail: the change is valid.
             let _ = shared.change_all(&|| Change { renewal: Some(Renewal::Any), ..Change::default() });
         }
         let (stop, stopped) = oneshot::channel();
@@ -156,7 +145,7 @@ impl Fakes {
         format!("http://{}", self.shared.control)
     }
 
-    /// What a provider has to trust, PEM.
+    /// The CA certificate to trust, PEM.
     pub fn ca(&self) -> &str {
         &self.shared.authority.pem
     }
@@ -169,17 +158,17 @@ impl Fakes {
         &self.shared.keys
     }
 
-    /// The body of `POST /v1/apps/<app>/push` that leads Noroshi to this fake.
+    /// The body of `POST /v1/apps/<app>/push` that makes Noroshi use this fake.
     pub fn credential(&self, service: Service) -> Value {
         self.shared.credential(service)
     }
 
-    /// APNs' older way: a certificate that both environments trust.
+    /// For APNs' older authentication: a certificate that both environments trust.
     pub fn client_certificate(&self) -> Result<ClientCertificate, Error> {
         Ok(self.shared.client_certificate()?)
     }
 
-    /// The devices' tokens, as the API's `push_token`.
+    /// Creates devices and returns their tokens, as the API's `push_token`.
     pub fn make_devices(&self, new: &NewDevices) -> Result<Vec<Value>, String> {
         self.shared.fake(new.service).devices.make(new)
     }
@@ -201,12 +190,12 @@ impl Fakes {
         self.shared.clear();
     }
 
-    /// No access token is believed any more.
+    /// Revokes all access tokens.
     pub fn revoke_access_tokens(&self) {
         self.shared.access.revoke();
     }
 
-    /// What the control port tells of itself.
+    /// The response of `GET /info`.
     pub fn info(&self) -> Value {
         self.shared.info()
     }
@@ -216,117 +205,8 @@ impl Drop for Fakes {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // its panic was reported when it happened
+            let _ = thread.join(); // a panic has already been reported
         }
-    }
-}
-
-impl Shared {
-    pub(crate) fn fake(&self, service: Service) -> &Arc<Fake> {
-        &self.fakes[service as usize]
-    }
-
-    fn origin(&self, service: Service) -> String {
-        format!("https://localhost:{}", self.addresses[service as usize].port())
-    }
-
-    pub(crate) fn clear(&self) {
-        self.fakes.iter().for_each(|fake| fake.record.lock().clear());
-    }
-
-    pub(crate) fn revoke_access_tokens(&self) {
-        self.access.revoke();
-    }
-
-    pub(crate) fn behave(&self, change: Change) -> Result<(), String> {
-        match change.service {
-            Some(service) => {
-                self.fake(service).change(change)?;
-                self.renew();
-                Ok(())
-            }
-            None if change.tokens.is_empty() && change.next.is_empty() => self.change_all(&|| Change {
-                service: None,
-                tokens: Default::default(),
-                next: Vec::new(),
-                ..change
-            }),
-            None => Err("scripts are for one service: say which".to_owned()),
-        }
-    }
-
-    fn change_all(&self, change: &dyn Fn() -> Change) -> Result<(), String> {
-        self.fakes.iter().try_for_each(|fake| fake.change(change()))?;
-        self.renew();
-        Ok(())
-    }
-
-    fn renew(&self) {
-        for apns in &self.apns {
-            apns.set_renewal(self.fake(apns.service()).behaviour.lock().renewal);
-        }
-    }
-
-    pub(crate) fn client_certificate(&self) -> Result<ClientCertificate, keys::Error> {
-        let mut made = self.certificate.lock();
-        if let Some(certificate) = &*made {
-            return Ok(certificate.clone());
-        }
-        let certificate = self.authority.client(TOPIC)?;
-        self.apns.iter().for_each(|apns| apns.trust_certificate(certificate.fingerprint));
-        Ok(made.insert(certificate).clone())
-    }
-
-    pub(crate) fn credential(&self, service: Service) -> Value {
-        let endpoint = self.origin(service);
-        let apns = |environment: &str| {
-            json!({
-                "service": "apns",
-                "environment": environment,
-                "key": self.keys.apns_p8,
-                "key_id": KEY_ID,
-                "team_id": TEAM_ID,
-                "topic": TOPIC,
-                "endpoint": endpoint,
-            })
-        };
-        match service {
-            Service::Apns => apns("production"),
-            Service::ApnsSandbox => apns("sandbox"),
-            Service::Fcm | Service::OAuth => {
-                let token_url = format!("{}/token", self.origin(Service::OAuth));
-                json!({
-                    "service": "fcm",
-                    "service_account": self.keys.service_account(&token_url),
-                    "endpoint": self.origin(Service::Fcm),
-                })
-            }
-            Service::WebPush => json!({
-                "service": "webpush",
-                "private_key": self.keys.vapid_private,
-                "subject": SUBJECT,
-            }),
-        }
-    }
-
-    pub(crate) fn info(&self) -> Value {
-        let origins: serde_json::Map<String, Value> = Service::ALL
-            .into_iter()
-            .map(|service| (service.as_str().to_owned(), self.origin(service).into()))
-            .collect();
-        let services = [Service::Apns, Service::ApnsSandbox, Service::Fcm, Service::WebPush];
-        let credentials: serde_json::Map<String, Value> = services
-            .into_iter()
-            .map(|service| (service.as_str().to_owned(), self.credential(service)))
-            .collect();
-        json!({
-            "control": format!("http://{}", self.control),
-            "origins": origins,
-            "credentials": credentials,
-            "ca": self.authority.pem,
-            "ca_file": self.authority.path,
-            "vapid_public_key": self.keys.vapid_public,
-        })
     }
 }
 
@@ -338,7 +218,7 @@ fn bind(service: &'static str, port: u16) -> Result<(TcpListener, SocketAddr), E
     Ok((listener, address))
 }
 
-/// One thread for all: a fake must not take the cores of what it is measured with.
+/// A single thread, so that the fakes leave the other cores to the measured program.
 fn run(
     shared: Arc<Shared>,
     listeners: Vec<TcpListener>,
@@ -365,7 +245,7 @@ fn run(
                 tokio::spawn(listen(fake.clone(), listener, tls));
             }
             tokio::spawn(control::serve(shared, control));
-            let _ = stopped.await; // the sender is only ever dropped
+            let _ = stopped.await; // completes when the sender is dropped
         });
     };
     std::thread::Builder::new().name("push-fakes".to_owned()).spawn(work).map_err(Error::Thread)

@@ -1,6 +1,6 @@
 //! FCM HTTP v1: `POST /v1/projects/<project>/messages:send` with an access token from the fake's own token
-//! endpoint ([`oauth`]) and one message for one device, read as strictly as Google reads JSON ([`message`]).
-//! Errors are `google.rpc.Status` with the `FcmError` that says which.
+//! endpoint ([`oauth`]) and a message for one device, parsed as strictly as by Google ([`message`]). Errors
+//! are `google.rpc.Status` with an `FcmError` detail.
 
 mod message;
 pub(crate) mod oauth;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::ask::{Ask, Judge, Judged, Reply, single};
 use crate::behaviour::Scripted;
 use crate::keys::PROJECT;
+use crate::rules::{IncomingRequest, Reply, Rules, Verdict, single};
 use crate::tokens::{Devices, State};
 use oauth::AccessTokens;
 
@@ -34,17 +34,17 @@ const NAMES: [&str; 13] = [
     "x-goog-user-project",
 ];
 
-/// Which error, as Google's table of error codes has them.
+/// Errors, as in Google's table of error codes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     NotFound,
     Unauthenticated(&'static str),
-    /// A field of the request, and what is wrong with it.
+    /// A field of the request and the problem with it.
     Invalid {
         field: String,
         description: String,
     },
-    /// The token has not the form of one.
+    /// The token is malformed.
     BadToken,
     Unregistered,
     SenderIdMismatch,
@@ -60,36 +60,36 @@ impl Fcm {
         Self { devices, access }
     }
 
-    fn check(&self, ask: &Ask<'_>, judged: &mut Judged) -> Result<(), Wrong> {
-        if ask.method != Method::POST || ask.path != format!("/v1/projects/{PROJECT}/messages:send") {
+    fn check(&self, request: &IncomingRequest<'_>, verdict: &mut Verdict) -> Result<(), Wrong> {
+        if request.method != Method::POST || request.path != format!("/v1/projects/{PROJECT}/messages:send") {
             return Err(Wrong::NotFound);
         }
-        self.check_headers(ask)?;
-        let request: Value = serde_json::from_slice(ask.body).map_err(|error| Wrong::Invalid {
+        self.check_headers(request)?;
+        let document: Value = serde_json::from_slice(request.body).map_err(|error| Wrong::Invalid {
             field: String::new(),
             description: format!("Invalid JSON payload received. {error}"),
         })?;
-        let message = message::check(&request)?;
-        judged.token = message.token.to_owned();
-        judged.title = message.title.map(str::to_owned);
-        judged.payload = std::str::from_utf8(ask.body).ok().map(str::to_owned);
+        let message = message::check(&document)?;
+        verdict.token = message.token.to_owned();
+        verdict.title = message.title.map(str::to_owned);
+        verdict.payload = std::str::from_utf8(request.body).ok().map(str::to_owned);
         self.check_device(message.token)
     }
 
-    fn check_headers(&self, ask: &Ask<'_>) -> Result<(), Wrong> {
+    fn check_headers(&self, request: &IncomingRequest<'_>) -> Result<(), Wrong> {
         let invalid =
             |description: &str| Wrong::Invalid { field: String::new(), description: description.to_owned() };
-        if ask.headers.keys_len() != ask.headers.len() {
-            return Err(invalid("A header is there more than once."));
+        if request.headers.keys_len() != request.headers.len() {
+            return Err(invalid("A header is repeated."));
         }
-        if let Some(name) = ask.headers.keys().find(|name| !NAMES.contains(&name.as_str())) {
-            return Err(invalid(&format!("Header {name} is none of this API.")));
+        if let Some(name) = request.headers.keys().find(|name| !NAMES.contains(&name.as_str())) {
+            return Err(invalid(&format!("Header {name} is not part of this API.")));
         }
-        let authorization = single(ask.headers, "authorization").ok().flatten();
+        let authorization = single(request.headers, "authorization").ok().flatten();
         let token = authorization.and_then(|text| text.strip_prefix("Bearer "));
         let token = token.ok_or(Wrong::Unauthenticated("CREDENTIALS_MISSING"))?;
-        self.access.check(token, ask.now_ms).map_err(Wrong::Unauthenticated)?;
-        let content_type = single(ask.headers, "content-type").ok().flatten().unwrap_or_default();
+        self.access.check(token, request.now_ms).map_err(Wrong::Unauthenticated)?;
+        let content_type = single(request.headers, "content-type").ok().flatten().unwrap_or_default();
         let mut parts = content_type.split(';').map(str::trim);
         let is_json = parts.next() == Some("application/json")
             && parts.all(|part| part.eq_ignore_ascii_case("charset=utf-8"));
@@ -111,22 +111,22 @@ impl Fcm {
     }
 }
 
-impl Judge for Fcm {
-    fn judge(&self, ask: &Ask<'_>) -> Judged {
-        let mut judged = Judged::default();
-        judged.reply = match self.check(ask, &mut judged) {
+impl Rules for Fcm {
+    fn evaluate(&self, request: &IncomingRequest<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        verdict.reply = match self.check(request, &mut verdict) {
             Ok(()) => {
                 let name = format!("projects/{PROJECT}/messages/{}", uuid::Uuid::now_v7().simple());
                 json_reply(200, "", &json!({ "name": name }))
             }
             Err(wrong) => wrong.reply(),
         };
-        judged
+        verdict
     }
 
-    fn scripted(&self, script: &Scripted, judged: &Judged, _now_ms: u64) -> Reply {
+    fn scripted(&self, script: &Scripted, verdict: &Verdict, _now_ms: u64) -> Reply {
         let reason = match (script.status, script.reason.as_str()) {
-            (200, _) => return judged.reply.clone(),
+            (200, _) => return verdict.reply.clone(),
             (400, "") => "INVALID_ARGUMENT",
             (401, "") => "THIRD_PARTY_AUTH_ERROR",
             (403, "") => "SENDER_ID_MISMATCH",
@@ -136,7 +136,7 @@ impl Judge for Fcm {
             (503, "") => "UNAVAILABLE",
             (_, reason) => reason,
         };
-        let reply = error(script.status, reason, "The script says so.", None);
+        let reply = error(script.status, reason, "Scripted error.", None);
         match script.retry_after_s {
             Some(seconds) => reply.with("retry-after", seconds.to_string()),
             None => reply,

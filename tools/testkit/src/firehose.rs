@@ -1,8 +1,9 @@
-//! Amazon Kinesis Data Firehose, as far as `PutRecordBatch` goes: plain HTTP/1.1 on loopback, on a thread of its own.
+//! Amazon Kinesis Data Firehose, limited to `PutRecordBatch`: HTTP/1.1 without TLS on loopback, on its own
+//! thread.
 //!
-//! Strict: the signature (AWS Signature Version 4) is computed anew from what was received and compared, and every
-//! documented limit is held: 500 records and 4 MiB a call, 1,000 KiB a record, a stream that exists. What it says on
-//! command are the documented failures: some records, throttling, none at all.
+//! Strict: the signature (AWS Signature Version 4) is recomputed from the received request and compared, and
+//! all documented limits are enforced: 500 records and 4 MiB per call, 1,000 KiB per record, an existing
+//! stream. On command it produces the documented failures: some records, throttling, no answer.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +25,7 @@ use tokio::sync::oneshot;
 
 mod signature;
 
-/// What senders sign with, in the environment's names.
+/// The credentials to sign with, by environment variable.
 pub const ENVIRONMENT: [(&str, &str); 3] =
     [("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY), ("AWS_REGION", REGION)];
 pub(crate) const ACCESS_KEY: &str = "AKIDNOROSHITESTKIT";
@@ -34,51 +35,51 @@ pub(crate) const REGION: &str = "eu-west-1";
 const RECORDS_MAX: usize = 500;
 const CALL_BYTES_MAX: usize = 4 << 20;
 const RECORD_BYTES_MAX: usize = 1_000 << 10;
-/// 4 MiB in base64 and names.
+/// 4 MiB in base64, plus field names.
 const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// What it does with calls that are right.
+/// What it does with valid calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mood {
     #[default]
     Well,
-    /// Of the records of all calls every so many-th fails.
+    /// Every n-th record of all calls fails.
     Failing { every: u64 },
     /// `ServiceUnavailableException`
     Throttling,
-    /// Connections end without an answer.
+    /// Connections are closed without an answer.
     Away,
 }
 
-/// What it saw.
+/// What it has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub calls: u64,
     pub records: u64,
-    /// Records that it said it did not take.
+    /// Records it reported as failed.
     pub failed: u64,
-    /// Calls that broke a rule; the last rule is in [`Firehose::violation`].
+    /// Calls that violated a rule; the last violation is in [`Firehose::violation`].
     pub violations: u64,
 }
 
-/// Hears of the data of every record that is taken; must not block.
+/// Called with the data of every accepted record; must not block.
 pub type Listener = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 struct State {
     stream: String,
     listener: Listener,
-    told: Mutex<Told>,
+    changing: Mutex<Changing>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Changing {
     mood: Mood,
     delay: Duration,
     counts: Counts,
     violation: Option<String>,
 }
 
-/// Running until it is dropped.
+/// Runs until dropped.
 pub struct Firehose {
     address: SocketAddr,
     state: Arc<State>,
@@ -100,9 +101,9 @@ struct Record {
 }
 
 impl Firehose {
-    /// With one stream.
+    /// Starts it with one stream.
     pub fn start(stream: &str, listener: Listener) -> io::Result<Self> {
-        let state = Arc::new(State { stream: stream.to_owned(), listener, told: Mutex::default() });
+        let state = Arc::new(State { stream: stream.to_owned(), listener, changing: Mutex::default() });
         let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
@@ -127,21 +128,21 @@ impl Firehose {
     }
 
     pub fn behave(&self, mood: Mood) {
-        self.state.told.lock().mood = mood;
+        self.state.changing.lock().mood = mood;
     }
 
-    /// Answers come so much later.
+    /// Delays all answers.
     pub fn delay(&self, delay: Duration) {
-        self.state.told.lock().delay = delay;
+        self.state.changing.lock().delay = delay;
     }
 
     pub fn counts(&self) -> Counts {
-        self.state.told.lock().counts
+        self.state.changing.lock().counts
     }
 
-    /// The last rule that a call broke.
+    /// The last violation.
     pub fn violation(&self) -> Option<String> {
-        self.state.told.lock().violation.clone()
+        self.state.changing.lock().violation.clone()
     }
 }
 
@@ -149,7 +150,7 @@ impl Drop for Firehose {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It panics only where it was told so already.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -163,21 +164,21 @@ async fn serve(state: Arc<State>, socket: std::net::TcpListener) -> io::Result<(
         tokio::spawn(async move {
             let service = service_fn(|request| answer(state.clone(), request));
             let http = hyper::server::conn::http1::Builder::new();
-            // A sender that leaves amid an answer is no concern of ours.
+            // Fails only if the client disconnects.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// A status with a body, or nothing at all.
+/// A response, or a closed connection.
 type Answer = Result<Response<Full<Bytes>>, io::Error>;
 
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?.to_bytes();
     let (mood, delay) = {
-        let told = state.told.lock();
-        (told.mood, told.delay)
+        let changing = state.changing.lock();
+        (changing.mood, changing.delay)
     };
     tokio::time::sleep(delay).await;
     if mood == Mood::Away {
@@ -185,14 +186,14 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     }
     let (status, body) = match read(&state.stream, &head, &body) {
         Ok(_) if mood == Mood::Throttling => {
-            state.told.lock().counts.calls += 1;
+            state.changing.lock().counts.calls += 1;
             failure(500, "ServiceUnavailableException", "slow down")
         }
         Ok(records) => (200, state.take(&records, mood)),
         Err((code, why)) => {
-            let mut told = state.told.lock();
-            told.counts.violations += 1;
-            told.violation = Some(why.clone());
+            let mut changing = state.changing.lock();
+            changing.counts.violations += 1;
+            changing.violation = Some(why.clone());
             failure(400, code, &why)
         }
     };
@@ -206,20 +207,20 @@ fn failure(status: u16, code: &str, why: &str) -> (u16, Value) {
 
 impl State {
     fn take(&self, records: &[Vec<u8>], mood: Mood) -> Value {
-        let mut told = self.told.lock();
-        told.counts.calls += 1;
+        let mut changing = self.changing.lock();
+        changing.counts.calls += 1;
         let (mut failed, mut answers) = (0, Vec::new());
         for record in records {
-            let number = told.counts.records + told.counts.failed;
+            let number = changing.counts.records + changing.counts.failed;
             match mood {
                 Mood::Failing { every } if number % every == every - 1 => {
-                    (failed, told.counts.failed) = (failed + 1, told.counts.failed + 1);
+                    (failed, changing.counts.failed) = (failed + 1, changing.counts.failed + 1);
                     answers.push(
                         json!({ "ErrorCode": "ServiceUnavailableException", "ErrorMessage": "slow down" }),
                     );
                 }
                 _ => {
-                    told.counts.records += 1;
+                    changing.counts.records += 1;
                     answers.push(json!({ "RecordId": format!("record-{number}") }));
                     (self.listener)(record);
                 }
@@ -231,16 +232,16 @@ impl State {
 
 type Violation = (&'static str, String);
 
-/// The records of a call that breaks no rule.
+/// The records of a valid call.
 fn read(stream: &str, head: &http::request::Parts, body: &[u8]) -> Result<Vec<Vec<u8>>, Violation> {
     const ARGUMENT: &str = "InvalidArgumentException";
     signature::check(head, body).map_err(|why| ("InvalidSignatureException", why))?;
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     if header("x-amz-target") != Some("Firehose_20150804.PutRecordBatch") {
-        return Err(("UnknownOperationException", format!("target {:?}", header("x-amz-target"))));
+        return Err(("UnknownOperationException", format!("unknown target {:?}", header("x-amz-target"))));
     }
     if header("content-type") != Some("application/x-amz-json-1.1") {
-        return Err(("SerializationException", format!("content type {:?}", header("content-type"))));
+        return Err(("SerializationException", format!("wrong content type {:?}", header("content-type"))));
     }
     let call: PutRecordBatch =
         serde_json::from_slice(body).map_err(|error| ("SerializationException", error.to_string()))?;
@@ -248,7 +249,7 @@ fn read(stream: &str, head: &http::request::Parts, body: &[u8]) -> Result<Vec<Ve
         return Err(("ResourceNotFoundException", format!("no stream {}", call.delivery_stream_name)));
     }
     if call.records.is_empty() || call.records.len() > RECORDS_MAX {
-        return Err((ARGUMENT, format!("{} records", call.records.len())));
+        return Err((ARGUMENT, format!("{} records in a call", call.records.len())));
     }
     let mut records = Vec::new();
     for record in &call.records {

@@ -1,6 +1,6 @@
-//! Escapes of forms and queries, which the token endpoint and the control port read.
+//! Percent-decoding of forms and queries, for the token endpoint and the control port.
 
-/// `application/x-www-form-urlencoded`; none if it is not, or is no UTF-8.
+/// Decodes `application/x-www-form-urlencoded`; `None` if it is malformed or not UTF-8.
 pub(crate) fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_bytes_in_hexadecimal_and_plus_is_a_space() {
+    fn percent_escapes_and_plus_are_decoded() {
         for (text, expected) in
             [("a%3Ab+c", Some("a:b c")), ("%E3%81%AE", Some("の")), ("%", None), ("%zz", None), ("%ff", None)]
         {

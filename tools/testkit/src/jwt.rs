@@ -1,15 +1,15 @@
-//! JSON Web Tokens as the services check them: strictly one algorithm each, signatures as RFC 7518 writes them
-//! (ES256: r‖s, 64 bytes, not DER), every part base64url without padding.
+//! JSON Web Tokens as checked by the services: exactly one algorithm each, signatures as in RFC 7518 (ES256:
+//! r‖s, 64 bytes, not DER), all parts base64url without padding.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::{Map, Value};
 
-/// Longer ones are no token of a push service.
+/// Maximum size of a push service's token.
 const TOKEN_BYTES_MAX: usize = 4_096;
 
-/// A token that is read and not yet believed.
+/// A parsed token whose signature has not been verified yet.
 #[derive(Debug)]
 pub(crate) struct Unverified<'a> {
     pub(crate) header: Map<String, Value>,
@@ -31,17 +31,17 @@ impl<'a> Unverified<'a> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is too long");
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or("the token has no three parts")?;
-        let (header, claims) = signed.split_once('.').ok_or("the token has no three parts")?;
+        let (signed, signature) = token.rsplit_once('.').ok_or("the token does not have three parts")?;
+        let (header, claims) = signed.split_once('.').ok_or("the token does not have three parts")?;
         let object = |part: &str| match serde_json::from_slice(&decode(part)?) {
             Ok(Value::Object(object)) => Some(object),
             _ => None,
         };
         Ok(Self {
-            header: object(header).ok_or("the header is no JSON object in base64url")?,
-            claims: object(claims).ok_or("the claims are no JSON object in base64url")?,
+            header: object(header).ok_or("the header is not a JSON object in base64url")?,
+            claims: object(claims).ok_or("the claims are not a JSON object in base64url")?,
             signed,
-            signature: decode(signature).ok_or("the signature is no base64url")?,
+            signature: decode(signature).ok_or("the signature is not base64url")?,
         })
     }
 
@@ -51,26 +51,26 @@ impl<'a> Unverified<'a> {
             Algorithm::Rs256 => ("RS256", &RSA_PKCS1_2048_8192_SHA256),
         };
         if self.header.get("alg").and_then(Value::as_str) != Some(name) {
-            return Err("alg is another than the service's");
+            return Err("wrong alg for this service");
         }
         if self.header.get("typ").is_some_and(|typ| typ != "JWT") {
             return Err("typ is not JWT");
         }
         let verified = UnparsedPublicKey::new(verifier, key).verify(self.signed.as_bytes(), &self.signature);
-        verified.map_err(|_| "the signature does not fit")
+        verified.map_err(|_| "the signature is invalid")
     }
 
     pub(crate) fn text(&self, claim: &str) -> Option<&str> {
         self.claims.get(claim)?.as_str()
     }
 
-    /// Seconds since 1970; a fraction is none.
+    /// Seconds since 1970, if it is an integer.
     pub(crate) fn seconds(&self, claim: &str) -> Option<u64> {
         self.claims.get(claim)?.as_u64()
     }
 }
 
-/// base64url without padding, as RFC 7515 §2 has it.
+/// Decodes base64url without padding (RFC 7515 §2).
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }

@@ -1,8 +1,8 @@
-//! The credentials that the fakes believe, in the forms that the real services hand out: a `.p8` file, a service
-//! account's JSON, VAPID keys. Made anew, or kept in a folder so that they outlive a restart.
+//! The credentials that the fakes accept, in the forms issued by the real services: a `.p8` file, a service
+//! account's JSON, VAPID keys. They are generated, or stored in a folder so that they survive a restart.
 //!
-//! The service account's RSA key is the same everywhere and public: it opens nothing but these fakes, and
-//! what could make another would be a dependency for that alone.
+//! The service account's RSA key is public and always the same: it is only valid for these fakes, and
+//! generating one would need another dependency.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,23 +20,23 @@ use crate::jwt;
 
 pub const KEY_ID: &str = "DEVKEY0001";
 pub const TEAM_ID: &str = "DEVTEAM001";
-/// The bundle id of the app that APNs' fake knows.
+/// The bundle id that the APNs fake knows.
 pub const TOPIC: &str = "com.example.app";
 pub const PROJECT: &str = "noroshi-dev";
 pub const ACCOUNT: &str = "push@noroshi-dev.iam.gserviceaccount.com";
-/// What Google's own libraries sign for, whatever `token_uri` says.
+/// The audience that Google's own libraries use, regardless of `token_uri`.
 pub const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 pub const SUBJECT: &str = "mailto:dev@example.com";
 const ACCOUNT_KEY: &str = include_str!("fcm/account-key.pem");
 const APNS_FILE: &str = "AuthKey_DEVKEY0001.p8";
 const VAPID_FILE: &str = "vapid-private-key.txt";
 
-/// A key that could not be made, read or written.
+/// A key that could not be created, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    #[error("{what} cannot be made or read: {why}")]
+    #[error("cannot create or read {what}: {why}")]
     Key { what: &'static str, why: String },
 }
 
@@ -44,10 +44,10 @@ pub(crate) fn key_error(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -
     move |why| Error::Key { what, why: why.to_string() }
 }
 
-/// What a provider needs to reach the fakes.
+/// The credentials a provider needs for the fakes.
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// PKCS#8 PEM, as Apple's download is.
+    /// PKCS#8 PEM, like Apple's download.
     pub apns_p8: String,
     /// Uncompressed point.
     pub(crate) apns_public: Vec<u8>,
@@ -69,7 +69,7 @@ impl Keys {
         Self::from_parts(pem("PRIVATE KEY", pkcs8.as_ref()), jwt::encode(&vapid.to_bytes()))
     }
 
-    /// Those kept in `folder`, which exists; new ones are made and written there.
+    /// Opens those stored in `folder`, which must exist; missing ones are created and stored.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let (apns, vapid) = (folder.join(APNS_FILE), folder.join(VAPID_FILE));
         if apns.exists() && vapid.exists() {
@@ -91,7 +91,7 @@ impl Keys {
         )
         .map_err(|error| failed(&error))?;
         let failed = key_error("the VAPID key");
-        let bytes = jwt::decode(&vapid_private).ok_or_else(|| failed(&"it is no base64url"))?;
+        let bytes = jwt::decode(&vapid_private).ok_or_else(|| failed(&"it is not base64url"))?;
         let vapid = p256::SecretKey::from_slice(&bytes).map_err(|error| failed(&error))?;
         let failed = key_error("the service account's key");
         let der =
@@ -106,7 +106,7 @@ impl Keys {
         })
     }
 
-    /// Google's file, with the fake's token endpoint in it.
+    /// The JSON file from Google, with the fake's token endpoint.
     pub fn service_account(&self, token_url: &str) -> Value {
         json!({
             "type": "service_account",
@@ -123,13 +123,13 @@ impl Keys {
     }
 }
 
-/// A new pair on P-256: of VAPID, or of a subscription.
+/// A new P-256 key pair for VAPID or a subscription.
 pub(crate) fn new_p256(random: &SystemRandom) -> Result<(p256::SecretKey, Vec<u8>), Error> {
     let failed = key_error("a key on P-256");
     let mut bytes = [0; 32];
     loop {
         random.fill(&mut bytes).map_err(|error| failed(&error))?;
-        // All but one in 2^32 are below the group's order.
+        // All but one in 2^32 values are below the group's order.
         if let Ok(secret) = p256::SecretKey::from_slice(&bytes) {
             let public = secret.public_key().to_sec1_bytes().into_vec();
             return Ok((secret, public));
@@ -148,7 +148,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// For its owner alone.
+/// Readable only by its owner.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     let mut options = std::fs::File::options();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_in_a_folder_are_the_same_the_next_time() {
+    fn stored_keys_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let made = Keys::open(folder.path()).unwrap();
         let found = Keys::open(folder.path()).unwrap();

@@ -1,5 +1,5 @@
-//! When a fake answers: at once, after a fixed time, or as services at a distance do (lognormal). Samples come
-//! from a generator with a fixed seed, so two runs see the same times.
+//! The delay of an answer: none, fixed, or lognormal as for remote services. The random generator has a fixed
+//! seed, so that two runs have the same delays.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum Latency {
     },
 }
 
-/// A share of the devices whose answers come later than all others'.
+/// A share of the devices whose answers take longer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Late {
@@ -48,7 +48,7 @@ impl Latency {
         let ms = match *self {
             Latency::None => return Duration::ZERO,
             Latency::FixedMs(ms) => ms,
-            // ln X is normal: the median gives its mean, the 99th percentile its deviation.
+            // ln X is normal: the median gives its mean, the 99th percentile its standard deviation.
             Latency::LogNormal { median_ms, p99_ms } => {
                 median_ms * ((p99_ms / median_ms).ln() / Z_P99 * random.normal()).exp()
             }
@@ -57,12 +57,12 @@ impl Latency {
     }
 }
 
-/// Whether the answers of this device are late where a share of them is: the same for every caller.
+/// Whether the answers to this device are late, for a given share of late devices; the same for every caller.
 pub fn is_late(token: &str, share: f64) -> bool {
     (hash(token.as_bytes()) >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
 }
 
-/// FNV-1a with a final mix, so that tokens that differ in one place are spread.
+/// FNV-1a with a final mix, so that similar tokens are spread.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
@@ -71,7 +71,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// xorshift64*: enough for waiting times.
+/// xorshift64*, sufficient for delays.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -91,7 +91,7 @@ impl Random {
         (bits + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Box and Muller's way.
+    /// Box-Muller transform.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = ((-2.0 * self.uniform().ln()).sqrt(), std::f64::consts::TAU * self.uniform());
         radius * angle.cos()
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lognormal_times_have_the_median_and_p99_asked_for() {
+    fn lognormal_delays_have_the_requested_median_and_p99() {
         let latency = Latency::LogNormal { median_ms: 300.0, p99_ms: 1_500.0 };
         let mut random = Random::default();
         let mut ms: Vec<f64> = (0..50_000).map(|_| latency.sample(&mut random).as_secs_f64() * 1e3).collect();
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_late_devices_is_as_asked_for() {
+    fn the_share_of_late_devices_is_as_requested() {
         let late = |share| (0..100_000).filter(|n| is_late(&format!("{n:064x}"), share)).count();
         assert!((900..1_100).contains(&late(0.01)), "{}", late(0.01));
         assert_eq!((late(0.0), late(1.0)), (0, 100_000));
     }
 
     #[test]
-    fn impossible_times_are_refused() {
+    fn invalid_latencies_are_rejected() {
         for latency in [
             Latency::FixedMs(-1.0),
             Latency::FixedMs(f64::NAN),

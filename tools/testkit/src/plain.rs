@@ -1,5 +1,5 @@
-//! The same over HTTP/1.1, which senders of FCM, of its token endpoint and of Web Push are known to use. What is
-//! said with frames over HTTP/2 is said here by closing the connection.
+//! The same over HTTP/1.1, which some senders of FCM, its token endpoint and Web Push use. Where HTTP/2 has
+//! frames, the connection is closed instead.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,28 +14,34 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::ask::Facts;
-use crate::connection::BODY_BYTES_MAX;
 use crate::exchange::{Ending, Fake};
+use crate::rules::ConnectionInfo;
 
-pub(crate) async fn serve(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream>) -> Result<(), ()> {
-    let facts = Arc::new(facts);
-    let service = service_fn(|request| answer(fake.clone(), facts.clone(), request));
+/// Larger than any service accepts, so that each can report the excess itself.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1_024;
+
+pub(crate) async fn serve(
+    fake: &Arc<Fake>,
+    info: ConnectionInfo,
+    stream: TlsStream<TcpStream>,
+) -> Result<(), ()> {
+    let info = Arc::new(info);
+    let service = service_fn(|request| answer(fake.clone(), info.clone(), request));
     let mut orders = fake.orders();
-    let told = *orders.borrow_and_update();
+    let initial = *orders.borrow_and_update();
     let connection =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     loop {
         tokio::select! {
-            // A connection that the script closed is no failure of the peer.
+            // A connection closed by the script is not a failure of the peer.
             _ = connection.as_mut() => return Ok(()),
             changed = orders.changed() => {
                 let new = *orders.borrow_and_update();
-                if changed.is_err() || new.disconnect != told.disconnect {
+                if changed.is_err() || new.disconnect != initial.disconnect {
                     return Ok(());
                 }
-                if new.go_away != told.go_away {
+                if new.go_away != initial.go_away {
                     connection.as_mut().graceful_shutdown();
                 }
             }
@@ -45,12 +51,12 @@ pub(crate) async fn serve(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpS
 
 async fn answer(
     fake: Arc<Fake>,
-    facts: Arc<Facts>,
+    info: Arc<ConnectionInfo>,
     request: http::Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, io::Error> {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?;
-    let decision = fake.decide(&facts, &head, &body.to_bytes(), false);
+    let decision = fake.decide(&info, &head, &body.to_bytes(), false);
     tokio::time::sleep(decision.after).await;
     match decision.ending {
         Ending::Reply(reply) => {

@@ -1,7 +1,9 @@
-//! A Pyroscope server, as far as `POST /ingest` of a form goes: plain HTTP/1.1 on loopback, on a thread of its own.
+//! A Pyroscope server, limited to `POST /ingest` with a form: HTTP/1.1 without TLS on loopback, on its own
+//! thread.
 //!
-//! Strict: query, name with labels, credentials, multipart and the profile itself ([`pprof`]) are read by code of its own
-//! and held against what the documentation of the real one and `profile.proto` say. It fails on command.
+//! Strict: query, name with labels, credentials, multipart and the profile itself ([`pprof`]) are parsed by
+//! separate code and checked against the documentation of the real server and `profile.proto`. It fails on
+//! command.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,45 +24,45 @@ mod request;
 pub use pprof::Profile;
 pub use request::Push;
 
-/// Far more than a window compresses to.
+/// Far more than the compressed size of a window.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// What it does with pushes that are right.
+/// What it does with valid pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mood {
     #[default]
     Well,
     /// 503
     Overloaded,
-    /// 422: this one and no other.
+    /// 422: only this push is rejected.
     Refusing,
-    /// Connections end without an answer.
+    /// Connections are closed without an answer.
     Away,
 }
 
-/// What a push has to say of itself.
+/// Expected headers of a push.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
-    /// The header `Authorization`, or that there is none.
+    /// The header `Authorization`; `None`: it must be absent.
     pub authorization: Option<String>,
-    /// The header `X-Scope-OrgID`, or that there is none.
+    /// The header `X-Scope-OrgID`; `None`: it must be absent.
     pub tenant: Option<String>,
 }
 
 struct State {
     expected: Expected,
-    told: Mutex<Told>,
+    changing: Mutex<Changing>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Changing {
     mood: Mood,
     pushes: Vec<Push>,
     turned_away: u64,
     violation: Option<String>,
 }
 
-/// Running until it is dropped.
+/// Runs until dropped.
 pub struct Pyroscope {
     address: SocketAddr,
     state: Arc<State>,
@@ -70,7 +72,7 @@ pub struct Pyroscope {
 
 impl Pyroscope {
     pub fn start(expected: Expected) -> io::Result<Self> {
-        let state = Arc::new(State { expected, told: Mutex::default() });
+        let state = Arc::new(State { expected, changing: Mutex::default() });
         let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
@@ -95,22 +97,22 @@ impl Pyroscope {
     }
 
     pub fn behave(&self, mood: Mood) {
-        self.state.told.lock().mood = mood;
+        self.state.changing.lock().mood = mood;
     }
 
-    /// What it took, in order.
+    /// The accepted pushes, in order.
     pub fn pushes(&self) -> Vec<Push> {
-        self.state.told.lock().pushes.clone()
+        self.state.changing.lock().pushes.clone()
     }
 
-    /// How many right pushes it did not take because of its mood.
+    /// Number of valid pushes rejected because of the mood.
     pub fn turned_away(&self) -> u64 {
-        self.state.told.lock().turned_away
+        self.state.changing.lock().turned_away
     }
 
-    /// The last rule that a push broke.
+    /// The last violation.
     pub fn violation(&self) -> Option<String> {
-        self.state.told.lock().violation.clone()
+        self.state.changing.lock().violation.clone()
     }
 }
 
@@ -118,7 +120,7 @@ impl Drop for Pyroscope {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It panics only where it was told so already.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -132,7 +134,7 @@ async fn serve(state: Arc<State>, socket: std::net::TcpListener) -> io::Result<(
         tokio::spawn(async move {
             let service = service_fn(|request| answer(state.clone(), request));
             let http = hyper::server::conn::http1::Builder::new();
-            // A sender that leaves amid an answer is no concern of ours.
+            // Fails only if the client disconnects.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -142,21 +144,21 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let (head, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?.to_bytes();
     let read = request::read(&state.expected, &head, &body);
-    let mut told = state.told.lock();
-    let (status, text) = match (read, told.mood) {
+    let mut changing = state.changing.lock();
+    let (status, text) = match (read, changing.mood) {
         (Err(why), _) => {
-            told.violation = Some(why.clone());
+            changing.violation = Some(why.clone());
             (400, why)
         }
         (Ok(push), Mood::Well) => {
-            told.pushes.push(push);
+            changing.pushes.push(push);
             (200, String::new())
         }
         (Ok(_), mood) => {
-            told.turned_away += 1;
+            changing.turned_away += 1;
             match mood {
                 Mood::Overloaded => (503, "too many profiles".to_owned()),
-                Mood::Refusing => (422, "not this profile".to_owned()),
+                Mood::Refusing => (422, "profile rejected".to_owned()),
                 Mood::Well | Mood::Away => return Err(io::ErrorKind::ConnectionReset.into()),
             }
         }

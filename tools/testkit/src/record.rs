@@ -1,19 +1,21 @@
-//! What a fake received: each push with its headers and payload, the newest kept, and counts over all of them.
-//! What was accepted more than once shows, by the sender's id and by token.
+//! What a fake received: the newest pushes with headers and payload, and counts of all of them. Repeated
+//! pushes are detected by the sender's id and by token.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::ask::{Judged, Service};
+use crate::Service;
 use crate::latency::hash;
+use crate::rules::Verdict;
 
-/// Ids and tokens that are told apart: 4 M × about 50 bytes = 200 MB at most, for campaigns of millions.
+/// Distinct ids and tokens that are tracked: 4 M × about 50 bytes = 200 MB at most, for campaigns with
+/// millions of devices.
 const KEYS_MAX: usize = 4_000_000;
-/// Different reasons that are counted apart.
+/// Maximum number of distinct reasons.
 const REASONS_MAX: usize = 200;
 
-/// One request as it came, and the answer.
+/// A request and its answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Received {
     pub at_ms: u64,
@@ -23,7 +25,7 @@ pub struct Received {
     pub id: Option<uuid::Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the device would get, decrypted.
+    /// The decrypted payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
     /// Without authorization.
@@ -35,20 +37,20 @@ pub struct Received {
     pub connection: u64,
 }
 
-/// What all requests so far were.
+/// Counts of all requests so far.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Counts {
     pub requests: u64,
     pub accepted: u64,
-    /// By reason, those that were not accepted.
+    /// Rejected requests by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Different tokens that something was accepted for.
+    /// Distinct tokens with an accepted push.
     pub tokens: u64,
-    /// Of those, the ones that more than one push was accepted for.
+    /// Of those, tokens with more than one accepted push.
     pub tokens_repeated: u64,
-    /// Ids (`apns-id`) accepted more than once: doubled pushes.
+    /// Ids (`apns-id`) accepted more than once: duplicate pushes.
     pub ids_repeated: u64,
-    /// More were received than are told apart.
+    /// Whether the limit of tracked ids and tokens was exceeded.
     pub overflowed: bool,
     /// Milliseconds since 1970.
     pub first_at_ms: u64,
@@ -61,15 +63,15 @@ pub struct Connections {
     pub open: u64,
     pub open_max: u64,
     pub opened: u64,
-    /// Over the cap, reset before the handshake.
+    /// Connections above the limit, reset before the handshake.
     pub reset: u64,
-    /// TLS or HTTP/2 went wrong.
+    /// Connections with TLS or HTTP/2 errors.
     pub failed: u64,
-    /// Streams over the limit, or scripted: REFUSED_STREAM.
+    /// Streams above the limit, or refused by a script: REFUSED_STREAM.
     pub streams_refused: u64,
-    /// Most streams open on one connection.
+    /// Maximum number of streams open on one connection.
     pub streams_max: u64,
-    /// Streams after a GOAWAY or a reset that were not processed.
+    /// Streams that were not processed after GOAWAY or a reset.
     pub streams_dropped: u64,
 }
 
@@ -88,26 +90,26 @@ impl Record {
         Self { newest_max, ..Self::default() }
     }
 
-    /// Whether whole requests are kept.
+    /// Whether requests are kept.
     pub(crate) fn keeps(&self) -> bool {
         self.newest_max > 0
     }
 
-    pub(crate) fn count(&mut self, judged: &Judged, now_ms: u64) {
+    pub(crate) fn count(&mut self, verdict: &Verdict, now_ms: u64) {
         let counts = &mut self.counts;
         counts.requests += 1;
         if counts.first_at_ms == 0 {
             counts.first_at_ms = now_ms;
         }
         counts.last_at_ms = now_ms;
-        if judged.reply.is_accepted() {
+        if verdict.reply.is_accepted() {
             counts.accepted += 1;
-            counts.overflowed |= !note(&mut self.tokens, hash(judged.token.as_bytes()));
-            if let Some(id) = judged.id {
+            counts.overflowed |= !note(&mut self.tokens, hash(verdict.token.as_bytes()));
+            if let Some(id) = verdict.id {
                 counts.overflowed |= !note(&mut self.ids, id.as_u128());
             }
-        } else if counts.refused.len() < REASONS_MAX || counts.refused.contains_key(&judged.reply.reason) {
-            *counts.refused.entry(judged.reply.reason.clone()).or_default() += 1;
+        } else if counts.refused.len() < REASONS_MAX || counts.refused.contains_key(&verdict.reply.reason) {
+            *counts.refused.entry(verdict.reply.reason.clone()).or_default() += 1;
         }
     }
 
@@ -129,7 +131,7 @@ impl Record {
         }
     }
 
-    /// Forgets what was received; connections that are open stay counted.
+    /// Clears received requests and counts, except those of open connections.
     pub(crate) fn clear(&mut self) {
         let open = self.connections.open;
         let connections = Connections { open, open_max: open, ..Connections::default() };
@@ -137,7 +139,7 @@ impl Record {
     }
 }
 
-/// False: there was no place for another.
+/// Returns false if the limit is reached.
 fn note<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     if let Some(count) = counts.get_mut(&key) {
         *count += 1;
@@ -153,23 +155,23 @@ fn note<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Reply;
+    use crate::rules::Reply;
 
-    fn judged(token: &str, id: u128, status: u16) -> Judged {
-        Judged {
+    fn verdict(token: &str, id: u128, status: u16) -> Verdict {
+        Verdict {
             token: token.to_owned(),
             id: Some(uuid::Uuid::from_u128(id)),
             reply: Reply::new(status, if status == 200 { "" } else { "Why" }),
-            ..Judged::default()
+            ..Verdict::default()
         }
     }
 
     #[test]
-    fn a_push_accepted_twice_shows_and_one_refused_before_does_not() {
+    fn only_pushes_accepted_twice_count_as_repeated() {
         let mut record = Record::new(10);
         for (token, id, status) in [("a", 1, 503), ("a", 1, 200), ("b", 2, 200), ("b", 2, 200), ("a", 3, 200)]
         {
-            record.count(&judged(token, id, status), 5);
+            record.count(&verdict(token, id, status), 5);
         }
         let counts = record.counts();
         assert_eq!((counts.requests, counts.accepted, counts.refused["Why"]), (5, 4, 1));

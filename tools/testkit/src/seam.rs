@@ -1,8 +1,8 @@
-//! The seam between HTTP/2 frames and TLS, for what the library above does not let a server say: SETTINGS with
-//! another number of streams while the connection lives, and GOAWAY with a chosen last stream and a reason in
-//! its debug data, as APNs sends it.
+//! Sits between HTTP/2 framing and TLS, for what the HTTP/2 library cannot do: changing
+//! SETTINGS_MAX_CONCURRENT_STREAMS during the connection, and GOAWAY with a chosen last stream and debug
+//! data, as APNs sends it.
 //!
-//! Invariant: frames leave whole; nothing is put into the middle of one.
+//! Invariant: frames are inserted only between other frames.
 
 use std::io;
 use std::pin::Pin;
@@ -24,12 +24,12 @@ const ACK: u8 = 1;
 /// RFC 9113 §6.5.2: SETTINGS_MAX_CONCURRENT_STREAMS
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 
-/// What the connection tells its seam.
+/// Controls a seam from its connection.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    /// Goes into every SETTINGS frame.
+    /// Sent in every SETTINGS frame.
     pub(crate) streams_max: AtomicU32,
-    /// The socket is closed with RST.
+    /// Close the socket with RST.
     pub(crate) abort: AtomicBool,
     frames: Mutex<BytesMut>,
 }
@@ -40,7 +40,7 @@ impl Handle {
         Arc::new(Self { streams_max, abort: AtomicBool::new(false), frames: Mutex::default() })
     }
 
-    /// Leaves with the next flush.
+    /// Sent with the next flush.
     pub(crate) fn go_away(&self, last_stream: u32, code: u32, debug: &[u8]) {
         let mut frames = self.frames.lock();
         frames.put_uint((8 + debug.len()) as u64, 3);
@@ -75,7 +75,7 @@ impl Seam {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts what waits between two frames.
+    /// Inserts pending frames at a frame boundary.
     fn inject(&mut self) {
         if self.frames.is_between() {
             let mut frames = self.handle.frames.lock();
@@ -106,7 +106,7 @@ impl AsyncWrite for Seam {
         this.inject();
         this.frames.pass(buf, &mut this.out, this.handle.streams_max.load(Ordering::Relaxed));
         this.inject();
-        // What the socket does not take now is kept and drained first the next time.
+        // What the socket does not accept now is kept and written first next time.
         let _ = this.poll_drain(cx)?;
         Poll::Ready(Ok(buf.len()))
     }
@@ -132,12 +132,12 @@ impl AsyncWrite for Seam {
 impl Drop for Seam {
     fn drop(&mut self) {
         if self.handle.abort.load(Ordering::Relaxed) {
-            let _ = self.io.get_ref().0.set_zero_linger(); // closed anyway, then politely
+            let _ = self.io.get_ref().0.set_zero_linger(); // on failure it is closed normally
         }
     }
 }
 
-/// Where in the stream of outgoing frames the writer is.
+/// Position in the stream of outgoing frames.
 #[derive(Debug, Default)]
 struct Frames {
     head: [u8; FRAME_HEAD_BYTES],
@@ -151,7 +151,7 @@ impl Frames {
         self.head_bytes == 0 && self.payload_left == 0
     }
 
-    /// Copies to `out`; SETTINGS get one more parameter.
+    /// Copies to `out`, adding a parameter to SETTINGS frames.
     fn pass(&mut self, mut bytes: &[u8], out: &mut BytesMut, streams_max: u32) {
         while !bytes.is_empty() {
             if self.payload_left == 0 {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_carry_the_streams_wherever_they_are_split_and_others_pass_unchanged() {
+    fn settings_frames_get_the_parameter_for_every_split_and_others_are_unchanged() {
         let data: &[u8] = &[0, 0, 3, 0, 1, 0, 0, 0, 1, 7, 8, 9];
         let ack: &[u8] = &[0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0];
         let settings: &[u8] = &[0, 0, 6, SETTINGS, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0];

@@ -1,5 +1,5 @@
-//! The devices that a fake knows: tokens with their topic, environment and state, and Web Push subscriptions with
-//! the keys that a browser would keep to itself.
+//! The devices that a fake knows: tokens with topic, environment and state, and Web Push subscriptions with
+//! their private keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::Service;
 use crate::jwt;
 use crate::keys::{Error, TOPIC, key_error, new_p256};
 
-/// Devices of one fake: 2 M × about 200 bytes.
+/// Maximum number of devices per fake: 2 M × about 200 bytes.
 const DEVICES_MAX: usize = 2_000_000;
 
-/// What became of a device.
+/// The state of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Registered,
-    /// The app was removed then, milliseconds since 1970.
+    /// The app was removed at this time, milliseconds since 1970.
     Unregistered { at_ms: u64 },
-    /// Another sender's (FCM), or expired (APNs).
+    /// Belongs to another sender (FCM), or has expired (APNs).
     Foreign,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) state: State,
-    /// APNs: the bundle id that the token was given to.
+    /// APNs: the bundle id that the token was issued for.
     pub(crate) topic: Arc<str>,
     pub(crate) subscription: Option<Arc<Subscription>>,
 }
 
-/// The secret side of a Web Push subscription.
+/// The private side of a Web Push subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) secret: p256::SecretKey,
     pub(crate) public: Vec<u8>,
     pub(crate) auth: [u8; 16],
-    /// The only key that may push to it, if it is restricted (RFC 8292 §4.1).
+    /// The only key allowed to push to it, if restricted (RFC 8292 §4.1).
     pub(crate) server_key: Option<String>,
 }
 
@@ -51,16 +51,16 @@ pub(crate) struct Subscription {
 pub(crate) struct Devices {
     service: Service,
     known: RwLock<HashMap<String, Device>>,
-    /// Tokens of the right form are taken though nobody registered them.
+    /// Accept well-formed tokens that are not registered.
     pub(crate) any: bool,
     random: SystemRandom,
     topic: Arc<str>,
-    /// Of Web Push: `https://…`, without a slash at the end.
+    /// Web Push: `https://…` without a trailing slash.
     pub(crate) origin: String,
     vapid_public: String,
 }
 
-/// Which devices are to be made.
+/// Devices to create.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewDevices {
@@ -71,10 +71,10 @@ pub struct NewDevices {
     pub topic: Option<String>,
     #[serde(default)]
     pub state: State,
-    /// Web Push: anybody may push to it.
+    /// Web Push: not restricted to a key.
     #[serde(default)]
     pub unrestricted: bool,
-    /// This token, known already or not, in place of a new one.
+    /// Use this token, known or not, instead of a new one.
     pub token: Option<String>,
 }
 
@@ -99,13 +99,13 @@ impl Devices {
         self.known.read().get(token).cloned()
     }
 
-    /// Makes devices and returns their tokens as a device gives them to Noroshi: the API's `push_token`.
+    /// Creates devices and returns their tokens in the format of the API's `push_token`.
     pub(crate) fn make(&self, new: &NewDevices) -> Result<Vec<Value>, String> {
         if new.count == 0 || new.count > 100_000 {
-            return Err("count is 1 to 100000".to_owned());
+            return Err("count must be between 1 and 100000".to_owned());
         }
         if self.known.read().len() + new.count > DEVICES_MAX {
-            return Err(format!("at most {DEVICES_MAX} devices are known"));
+            return Err(format!("at most {DEVICES_MAX} devices are possible"));
         }
         if let Some(token) = &new.token {
             return self.set(token, new).map(|token| vec![token]);
@@ -125,7 +125,7 @@ impl Devices {
         Ok(shown)
     }
 
-    /// Changes a device, or makes one with this token.
+    /// Changes a device, or creates one with this token.
     fn set(&self, token: &str, new: &NewDevices) -> Result<Value, String> {
         let name = token.rsplit('/').next().unwrap_or(token);
         let mut known = self.known.write();
@@ -137,7 +137,7 @@ impl Devices {
             return Ok(self.show(name, device.subscription.as_deref()));
         }
         if self.service == Service::WebPush {
-            return Err("no subscription has this name, and its keys cannot be chosen".to_owned());
+            return Err("unknown subscription; keys of a new one cannot be chosen".to_owned());
         }
         let topic = new.topic.as_deref().map_or_else(|| self.topic.clone(), Into::into);
         known.insert(name.to_owned(), Device { state: new.state, topic, subscription: None });

@@ -302,7 +302,7 @@ async fn a_token_that_does_not_follow_is_told_apart_by_why() {
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
     client.next().await;
     let expired = node.token_for("d1", Duration::ZERO);
-    let bad = "the new token is not valid for this session, which keeps its old one";
+    let bad = "the new token is invalid for this session, which keeps its old one";
     for (token, why) in [
         (&*expired, "the new token has expired; the session keeps its old one"),
         (&node.token("d2"), bad),

@@ -101,8 +101,8 @@ fn errors_state_the_position() {
     for own in ["$everyone", "$noroshi/inbox", "$SYS/#", "$share/g/t"] {
         check(own, 0, "the service's own");
     }
-    check("${user}/a", 0, "is plain text");
-    check("$*/a", 0, "is plain text");
+    check("${user}/a", 0, "must be plain text");
+    check("$*/a", 0, "must be plain text");
     check("a\u{7}", 1, "control characters");
     check("a/#/b", 2, "the last level");
     check("a/b#", 3, "whole levels");
@@ -112,10 +112,10 @@ fn errors_state_the_position() {
     check("{user}-{device}", 7, "at most one");
     check("a/{user", 2, "not closed");
     check("a/{user/x}", 2, "not closed");
-    check("a/user}", 6, "closes no variable");
-    check("a/{name}", 3, "a variable is");
-    check("a/{claim:}", 9, "the name of a claim");
-    check("a/{claim:a b}", 9, "the name of a claim");
+    check("a/user}", 6, "without a matching");
+    check("a/{name}", 3, "a variable must be");
+    check("a/{claim:}", 9, "a claim name");
+    check("a/{claim:a b}", 9, "a claim name");
 }
 
 #[test]

@@ -206,21 +206,21 @@ mod tests {
     fn invalid_combinations_name_the_option() {
         let server = "--server http://h:1 --key k --jwt-secret s";
         for (line, told) in [
-            ("broadcast --protocol mqtt --websocket ws://h:1", "leave --protocol away"),
-            ("broadcast --protocol xmpp --mqtt-server h:1", "--mqtt-server is for"),
-            ("broadcast --protocol mqtt --xmpp-server h:1", "--xmpp-server is for"),
+            ("broadcast --protocol mqtt --websocket ws://h:1", "omit --protocol"),
+            ("broadcast --protocol xmpp --mqtt-server h:1", "--mqtt-server requires"),
+            ("broadcast --protocol mqtt --xmpp-server h:1", "--xmpp-server requires"),
             ("broadcast --mqtt-server h:1 --websocket ws://h:1", "cannot be used with"),
             ("broadcast --mqtt-server h:1 --tls", "cannot be used with"),
-            ("broadcast --mqtt-server h:1 --publish-body x", "are for --websocket"),
-            ("broadcast --xmpp-server h:1 --inbox i", "--inbox is for"),
+            ("broadcast --mqtt-server h:1 --publish-body x", "require --websocket"),
+            ("broadcast --xmpp-server h:1 --inbox i", "--inbox requires"),
             ("broadcast --protocol mqtt --mqtt-server h:1 --mqtt h:2", "required"),
             ("broadcast --mqtt-server h:1 --when stored", "--when"),
-            ("broadcast --password p", "--password is for"),
+            ("broadcast --password p", "--password requires"),
             ("broadcast --xmpp-domain d", "required"),
-            ("broadcast --xmpp-server h:1 --xmpp-domain <d>", "--xmpp-domain is"),
+            ("broadcast --xmpp-server h:1 --xmpp-domain <d>", "--xmpp-domain may"),
             ("broadcast --protocol sse --when stored", "--protocol sse"),
             (&format!("broadcast --protocol mqtt {server}"), "--mqtt HOST:PORT"),
-            (&format!("broadcast --protocol sse {server} --xmpp h:1"), "--xmpp is for"),
+            (&format!("broadcast --protocol sse {server} --xmpp h:1"), "--xmpp requires"),
             ("broadcast --protocol mqtt --mqtt h:1", "--server"),
         ] {
             let error = checked(line).expect_err(line);

@@ -232,7 +232,7 @@ mod tests {
         let mut member = start();
         member.commands.as_mut().unwrap().write_all(b"nonsense\n").unwrap();
         let error = member.report().unwrap_err().to_string();
-        assert!(error.contains("no command") && error.contains("nonsense"), "{error}");
+        assert!(error.contains("invalid command") && error.contains("nonsense"), "{error}");
     }
 
     #[test]

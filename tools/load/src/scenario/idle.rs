@@ -141,7 +141,7 @@ mod tests {
         let few = notes_on(&[repetition(0.0)], &[1_000, 5_999]);
         assert!(few.len() == 1 && few[0].contains("4999"), "{few:?}");
         let lost = notes_on(&[repetition(3.0), repetition(0.0)], &[1_000, 6_000]);
-        assert!(lost.len() == 1 && lost[0].contains("VOID: 3"), "{lost:?}");
+        assert!(lost.len() == 1 && lost[0].contains("INVALID MEASUREMENT: 3"), "{lost:?}");
         assert!(notes_on(&[repetition(0.0)], &[1_000, 6_000]).is_empty());
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
     let share = |share: f64| share.is_finite() && (0.0..1.0).contains(&share);
     check(
         share(args.silent_share) && share(args.sipping_share),
-        "--silent-share and --trickling-share must be 0 to 1",
+        "--silent-share and --sipping-share must be 0 to 1",
     )?;
     let (silent, trickling) = slow(args);
     check(silent + trickling > 0, "no device is slow: increase the shares or --connections")?;

@@ -112,7 +112,7 @@ fn storm_without_full_recovery_fails() {
 #[test]
 fn healthy_devices_are_counted_and_slow_ones_are_not() {
     let server = FakeServer::start(Behaviour::Well);
-    let line = "slow --connections 12 --silent-share 0.25 --trickling-share 0.25 --rate 20 --duration 500ms \
+    let line = "slow --connections 12 --silent-share 0.25 --sipping-share 0.25 --rate 20 --duration 500ms \
                 --linger 200ms --payload 100 --processes 2 --repeat 1";
     let report = measure(&server, line).unwrap();
     // A second of warm-up and half a second, to six devices; then half a second to all twelve. Six had
@@ -130,8 +130,8 @@ fn healthy_devices_are_counted_and_slow_ones_are_not() {
 fn shares_without_healthy_or_slow_devices_are_rejected() {
     let server = FakeServer::start(Behaviour::Well);
     for (shares, part) in [
-        ("--silent-share 0.5 --trickling-share 0.5", "healthy"),
-        ("--silent-share 0 --trickling-share 0", "slow"),
+        ("--silent-share 0.5 --sipping-share 0.5", "healthy"),
+        ("--silent-share 0 --sipping-share 0", "slow"),
         ("--silent-share 1.5", "0 to 1"),
         ("--rate 0.5", "--rate"),
     ] {

@@ -1,4 +1,4 @@
-//! Line plots as SVG, with colours that the page's style decides.
+//! Line plots as SVG; the page's style sheet defines the colours.
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 240.0;
@@ -6,7 +6,7 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 40.0;
-/// Lines across, about.
+/// Approximate number of grid lines.
 const TICKS: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Plot {
     pub(super) series: Vec<Series>,
 }
 
-/// From values to places on an axis.
+/// Maps values to positions on an axis.
 struct Axis {
     scale: Scale,
     min: f64,
@@ -47,7 +47,7 @@ impl Axis {
                 (least.min(value), most.max(value))
             });
         let (min, max) = match scale {
-            _ if most < least => (0.1, 1.0), // nothing to show
+            _ if most < least => (0.1, 1.0), // no values
             Scale::Linear => (least.min(0.0), most.max(1e-9)),
             Scale::Log => {
                 (10f64.powf(least.log10().floor()), 10f64.powf(most.log10().ceil()).max(least * 10.0))
@@ -80,7 +80,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, no less than `step`.
+/// 1, 2 or 5 times a power of ten, at least `step`.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.max(1e-12).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -90,7 +90,7 @@ fn nice(step: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// At most three digits behind the point.
+/// At most three decimal places.
 fn label(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_inside() {
+    fn ticks_are_round_and_within_the_range() {
         let axis = Axis::new(Scale::Linear, [0.0, 87.0].into_iter(), 0.0, 100.0);
         assert_eq!(axis.ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
         let axis = Axis::new(Scale::Log, [0.7, 250.0].into_iter(), 0.0, 100.0);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_point_can_be_drawn() {
+    fn empty_and_single_point_plots_can_be_drawn() {
         for points in [vec![], vec![(0.0, 0.0)], vec![(1.0, f64::NAN)]] {
             for scale in [Scale::Linear, Scale::Log] {
                 let series = vec![Series { name: "a", color: "red", points: points.clone() }];

@@ -1,13 +1,13 @@
-//! The headers of a push, as Apple's documentation "Sending notification requests to APNs" lists them.
+//! The headers of a push, as listed in Apple's documentation "Sending notification requests to APNs".
 
 use http::HeaderMap;
 
 use super::Wrong;
-use crate::ask::single;
 use crate::keys::TOPIC;
+use crate::rules::single;
 
 const COLLAPSE_ID_BYTES_MAX: usize = 64;
-/// The push types, and what their topics end with.
+/// The push types and their topic suffixes.
 const TYPES: [(&str, &str); 11] = [
     ("alert", ""),
     ("background", ""),
@@ -21,7 +21,7 @@ const TYPES: [(&str, &str); 11] = [
     ("widgets", ".push-type.widgets"),
     ("controls", ".push-type.controls"),
 ];
-/// Besides those that begin with `apns-`.
+/// Allowed headers, in addition to those that begin with `apns-`.
 const NAMES: [&str; 8] = [
     "traceparent",
     "authorization",
@@ -35,7 +35,7 @@ const NAMES: [&str; 8] = [
 const APNS_NAMES: [&str; 6] =
     ["apns-id", "apns-expiration", "apns-priority", "apns-topic", "apns-collapse-id", "apns-push-type"];
 
-/// What the payload and the device are held against.
+/// What the payload and the device are checked against.
 #[derive(Debug)]
 pub(super) struct Headers<'a> {
     pub(super) push_type: &'static str,
@@ -64,7 +64,7 @@ impl<'a> Headers<'a> {
         if content_type.is_some_and(|content_type| content_type != "application/json") {
             return Err(Wrong(400, "StrictContentType"));
         }
-        // A certificate for one topic says it itself.
+        // A certificate for a single topic implies it.
         let topic = match text("apns-topic")? {
             None if by_certificate => TOPIC,
             None => return Err(Wrong(400, "MissingTopic")),
@@ -80,18 +80,18 @@ impl<'a> Headers<'a> {
         if self.topic.is_empty() || !self.topic.bytes().all(allowed) || !self.topic.ends_with(self.suffix) {
             return Err(Wrong(400, "BadTopic"));
         }
-        // Every bundle id of the team's is taken; a team has those below its own name here.
+        // The bundle ids of the team: the registered one and all below `com.example.`.
         let own = self.bundle() == TOPIC || self.bundle().starts_with("com.example.");
         if own { Ok(()) } else { Err(Wrong(400, "TopicDisallowed")) }
     }
 
-    /// The topic without what the push type adds.
+    /// The topic without the push type's suffix.
     pub(super) fn bundle(&self) -> &str {
         self.topic.strip_suffix(self.suffix).unwrap_or(self.topic)
     }
 }
 
-/// Names that Apple knows, each once.
+/// Only headers that Apple knows, each at most once.
 pub(super) fn check_names(headers: &HeaderMap) -> Result<(), Wrong> {
     if headers.keys_len() != headers.len() {
         return Err(Wrong(400, "DuplicateHeaders"));
@@ -103,7 +103,7 @@ pub(super) fn check_names(headers: &HeaderMap) -> Result<(), Wrong> {
     }
 }
 
-/// A canonical UUID in lower case: 32 digits in groups of 8-4-4-4-12.
+/// A canonical UUID in lower case.
 pub(super) fn id(headers: &HeaderMap) -> Result<Option<uuid::Uuid>, Wrong> {
     let bad = Wrong(400, "BadMessageId");
     let Some(text) = single(headers, "apns-id").map_err(|()| bad)? else { return Ok(None) };
@@ -117,7 +117,7 @@ pub(super) fn id(headers: &HeaderMap) -> Result<Option<uuid::Uuid>, Wrong> {
 
 fn check_priority(priority: Option<&str>, push_type: &str) -> Result<(), Wrong> {
     match (priority, push_type) {
-        // Absent means 10, which no background push may have.
+        // Absent means 10, which is invalid for background pushes
         (Some("5"), _) => Ok(()),
         (_, "background") => Err(Wrong(400, "BadPriority")),
         (None | Some("10" | "1"), _) => Ok(()),

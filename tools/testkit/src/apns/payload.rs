@@ -1,5 +1,5 @@
-//! The payload of a push: its size, that it is JSON with `aps` in it, and that `aps` has only the keys that
-//! Apple's "Generating a remote notification" names, each of its type.
+//! The payload of a push: size, JSON with an `aps` object, and in `aps` only the keys of Apple's "Generating
+//! a remote notification", each with the right type.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 4_096;
 const VOIP_BYTES_MAX: usize = 5_120;
 const STRICT: Wrong = Wrong(400, "StrictPayload");
 
-/// The title that would be shown.
+/// Returns the title that would be shown.
 pub(super) fn check(body: &[u8], headers: &Headers<'_>) -> Result<Option<String>, Wrong> {
     if body.is_empty() {
         return Err(Wrong(400, "PayloadEmpty"));

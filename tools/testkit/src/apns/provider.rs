@@ -1,26 +1,26 @@
-//! Provider tokens: ES256 by the registered key, made by the team, at most an hour old, and renewed at most once
-//! in 20 minutes (Apple, "Establishing a token-based connection to APNs").
+//! Provider tokens: ES256 with the registered key, issued by the team, at most one hour old, and renewed at
+//! most once in 20 minutes (Apple, "Establishing a token-based connection to APNs").
 //!
-//! The token believed last is remembered as text, so that what a busy sender repeats costs a comparison.
+//! The last valid token is kept as text, so that checking a repeated one is a comparison.
 
 use http::HeaderMap;
 
 use super::Wrong;
-use crate::ask::single;
 use crate::behaviour::Renewal;
 use crate::jwt::{Algorithm, Unverified};
 use crate::keys::{KEY_ID, TEAM_ID};
+use crate::rules::single;
 
 const AGE_S_MAX: u64 = 60 * 60;
 const RENEWAL_S_MIN: u64 = 20 * 60;
-/// Clocks differ: a token from a little later is taken.
+/// Clock skew: tokens issued slightly in the future are accepted.
 const AHEAD_S_MAX: u64 = 60;
 
 pub(super) struct Providers {
     public: Vec<u8>,
     pub(super) renewal: Renewal,
     current: Option<Current>,
-    /// The one before: pushes that were made with it may still arrive.
+    /// The previous token: pushes that were sent with it may still arrive.
     previous: Option<Current>,
 }
 
@@ -28,7 +28,7 @@ struct Current {
     /// `bearer …`
     text: String,
     issued_s: u64,
-    /// When it was first seen here.
+    /// When it was first received.
     since_s: u64,
 }
 
@@ -37,7 +37,7 @@ impl Providers {
         Self { public, renewal: Renewal::Team, current: None, previous: None }
     }
 
-    /// The team that it is.
+    /// Returns the team.
     pub(super) fn check(&mut self, headers: &HeaderMap, now_s: u64) -> Result<&'static str, Wrong> {
         let invalid = Wrong(403, "InvalidProviderToken");
         let text = single(headers, "authorization").map_err(|()| invalid)?;

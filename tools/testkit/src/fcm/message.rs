@@ -1,5 +1,6 @@
-//! A message as Google's JSON parser reads it: names of the schema alone, in camelCase or as in the .proto file,
-//! values of their types; then FCM's own rules: one target, text in `data`, sizes, reserved keys.
+//! Parses a message like Google's JSON parser: only field names of the schema, in camelCase or as in the
+//! .proto file, with values of the right type; then FCM's own rules: exactly one target, string values in
+//! `data`, sizes, reserved keys.
 
 mod schema;
 
@@ -29,18 +30,19 @@ pub(super) fn check(request: &Value) -> Result<Message<'_>, Wrong> {
         return Err(invalid("message", "Exactly one of token, topic or condition is required."));
     };
     let token = message[target].as_str().filter(|token| !token.is_empty());
-    let token = token.ok_or_else(|| invalid(&format!("message.{target}"), "It is empty."))?;
+    let token = token.ok_or_else(|| invalid(&format!("message.{target}"), "The target is empty."))?;
     check_data(message.get("data"))?;
     check_size(message, if target == "topic" { TOPIC_BYTES_MAX } else { BYTES_MAX })?;
     if target != "token" {
-        return Err(invalid(&format!("message.{target}"), "This fake sends to tokens alone."));
+        return Err(invalid(&format!("message.{target}"), "This fake only supports tokens."));
     }
     let title = |key: &str| message.get("notification")?.get(key)?.as_str();
     Ok(Message { token, title: title("title").or_else(|| title("body")) })
 }
 
 /// "The key should not be a reserved word ("from", "message_type", or any word starting with "google." or
-/// "gcm.")": read as broadly as the server does. Guides of Google's name "notification" too, which it takes.
+/// "gcm.")", interpreted as broadly as by the server. Some of Google's guides also list "notification", which
+/// the server accepts.
 fn check_data(data: Option<&Value>) -> Result<(), Wrong> {
     let data = data.and_then(Value::as_object).into_iter().flatten();
     for (key, _) in data {
@@ -52,7 +54,7 @@ fn check_data(data: Option<&Value>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What is shown and carried, without the platforms' options.
+/// The size of notification and data, without platform options.
 fn check_size(message: &Map<String, Value>, bytes_max: usize) -> Result<(), Wrong> {
     let texts = |value: Option<&Value>| -> usize {
         let fields = value.and_then(Value::as_object).into_iter().flatten();
@@ -78,7 +80,7 @@ fn check_object(value: &Value, fields: &[(&str, Kind)], path: &str) -> Result<()
             return Err(invalid(path, &description));
         };
         if seen.contains(name) {
-            return Err(invalid(path, &format!("Field {name} is there twice.")));
+            return Err(invalid(path, &format!("Field {name} is repeated.")));
         }
         seen.push(name);
         let path = if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
@@ -113,7 +115,7 @@ fn check_value(value: &Value, kind: &Kind, path: &str) -> Result<(), Wrong> {
     if right { Ok(()) } else { Err(unreadable(path, value)) }
 }
 
-/// `3.5s`: seconds with up to nine digits behind the point.
+/// `3.5s`: seconds with up to nine decimal places.
 fn is_duration(text: &str) -> bool {
     let Some(seconds) = text.strip_suffix('s') else { return false };
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -137,7 +139,7 @@ fn invalid(field: &str, description: &str) -> Wrong {
     Wrong::Invalid { field: field.to_owned(), description: description.to_owned() }
 }
 
-/// `collapse_key` is `collapseKey` in JSON.
+/// The JSON name of a field: `collapse_key` becomes `collapseKey`.
 fn camel(name: &str) -> String {
     let mut upper = false;
     let mut text = String::with_capacity(name.len());

@@ -1,5 +1,6 @@
-//! Google's token endpoint: a signed assertion of the service account becomes an access token of an hour
-//! (RFC 7523; "Using OAuth 2.0 for Server to Server Applications"). FCM's fake believes these tokens alone.
+//! Google's token endpoint: exchanges a signed assertion of the service account for an access token that is
+//! valid for one hour (RFC 7523; "Using OAuth 2.0 for Server to Server Applications"). The FCM fake accepts
+//! only these tokens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,22 +10,22 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::json_reply;
-use crate::ask::{Ask, Judge, Judged, Reply, single};
 use crate::behaviour::Scripted;
 use crate::form::unescape;
 use crate::jwt::{Algorithm, Unverified};
 use crate::keys::{ACCOUNT, GOOGLE_TOKEN_URL};
+use crate::rules::{IncomingRequest, Reply, Rules, Verdict, single};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const SCOPES: [&str; 2] =
     ["https://www.googleapis.com/auth/firebase.messaging", "https://www.googleapis.com/auth/cloud-platform"];
 const LIFE_S: u64 = 3_600;
-/// Clocks differ.
+/// Clock skew.
 const SKEW_S: u64 = 60;
-/// Tokens that are believed at a time.
+/// Maximum number of valid tokens.
 const TOKENS_MAX: usize = 1_000;
 
-/// The access tokens given out.
+/// The issued access tokens.
 #[derive(Debug, Default)]
 pub(crate) struct AccessTokens(Mutex<VecDeque<Issued>>);
 
@@ -45,7 +46,7 @@ impl AccessTokens {
         token
     }
 
-    /// The reason of Google's `ErrorInfo`.
+    /// Fails with the reason for Google's `ErrorInfo`.
     pub(super) fn check(&self, token: &str, now_ms: u64) -> Result<(), &'static str> {
         let tokens = self.0.lock();
         match tokens.iter().rev().find(|issued| issued.token == token) {
@@ -55,7 +56,7 @@ impl AccessTokens {
         }
     }
 
-    /// None is believed any more, as after a key was revoked.
+    /// Revokes all tokens, as when a key is revoked.
     pub(crate) fn revoke(&self) {
         self.0.lock().clear();
     }
@@ -65,7 +66,7 @@ pub(crate) struct OAuth {
     tokens: Arc<AccessTokens>,
     /// DER `RSAPublicKey`.
     public: Vec<u8>,
-    /// The fake's own address, which is as good an audience as Google's.
+    /// The fake's own address, which is also accepted as audience.
     url: String,
 }
 
@@ -74,33 +75,33 @@ impl OAuth {
         Self { tokens, public, url }
     }
 
-    fn check(&self, ask: &Ask<'_>) -> Result<(), (&'static str, &'static str)> {
+    fn check(&self, request: &IncomingRequest<'_>) -> Result<(), (&'static str, &'static str)> {
         let invalid = |why| ("invalid_request", why);
-        if ask.method != Method::POST || ask.path != "/token" {
-            return Err(invalid("POST /token is all there is"));
+        if request.method != Method::POST || request.path != "/token" {
+            return Err(invalid("only POST /token is supported"));
         }
-        let content_type = single(ask.headers, "content-type").ok().flatten().unwrap_or_default();
+        let content_type = single(request.headers, "content-type").ok().flatten().unwrap_or_default();
         if content_type.split(';').next() != Some("application/x-www-form-urlencoded") {
-            return Err(invalid("the content type is not application/x-www-form-urlencoded"));
+            return Err(invalid("the content type must be application/x-www-form-urlencoded"));
         }
-        let form = std::str::from_utf8(ask.body).map_err(|_| invalid("the body is no form"))?;
+        let form = std::str::from_utf8(request.body).map_err(|_| invalid("the body is not a form"))?;
         let (mut grant, mut assertion) = (None, None);
         for pair in form.split('&') {
-            let (name, value) = pair.split_once('=').ok_or(invalid("the body is no form"))?;
-            let value = unescape(value).ok_or(invalid("the body is no form"))?;
+            let (name, value) = pair.split_once('=').ok_or(invalid("the body is not a form"))?;
+            let value = unescape(value).ok_or(invalid("the body is not a form"))?;
             let place = match name {
                 "grant_type" => &mut grant,
                 "assertion" => &mut assertion,
-                _ => return Err(invalid("a parameter is unknown")),
+                _ => return Err(invalid("unknown parameter")),
             };
             if place.replace(value).is_some() {
-                return Err(invalid("a parameter is there twice"));
+                return Err(invalid("repeated parameter"));
             }
         }
         if grant.as_deref() != Some(GRANT) {
             return Err(("unsupported_grant_type", "Invalid grant_type"));
         }
-        self.check_assertion(&assertion.unwrap_or_default(), ask.now_ms / 1_000)
+        self.check_assertion(&assertion.unwrap_or_default(), request.now_ms / 1_000)
     }
 
     fn check_assertion(&self, assertion: &str, now_s: u64) -> Result<(), (&'static str, &'static str)> {
@@ -127,20 +128,20 @@ impl OAuth {
     }
 }
 
-impl Judge for OAuth {
-    fn judge(&self, ask: &Ask<'_>) -> Judged {
-        let reply = match self.check(ask) {
+impl Rules for OAuth {
+    fn evaluate(&self, request: &IncomingRequest<'_>) -> Verdict {
+        let reply = match self.check(request) {
             Ok(()) => {
-                let token = self.tokens.issue(ask.now_ms);
+                let token = self.tokens.issue(request.now_ms);
                 let body = json!({"access_token": token, "expires_in": LIFE_S - 1, "token_type": "Bearer"});
                 json_reply(200, "", &body)
             }
             Err((error, why)) => json_reply(400, error, &json!({"error": error, "error_description": why})),
         };
-        Judged { token: ACCOUNT.to_owned(), reply, ..Judged::default() }
+        Verdict { token: ACCOUNT.to_owned(), reply, ..Verdict::default() }
     }
 
-    fn scripted(&self, script: &Scripted, _judged: &Judged, _now_ms: u64) -> Reply {
+    fn scripted(&self, script: &Scripted, _judged: &Verdict, _now_ms: u64) -> Reply {
         let error = match (script.status, script.reason.as_str()) {
             (500.., "") => "internal_failure",
             (_, "") => "invalid_grant",

@@ -1,5 +1,5 @@
-//! AWS Signature Version 4, from the receiver's side: what was signed is put together from the request as it came, and
-//! signed anew (AWS General Reference, "Create a signed AWS API request").
+//! AWS Signature Version 4 on the receiver's side: the canonical request is rebuilt from the received one and
+//! signed again (AWS General Reference, "Create a signed AWS API request").
 
 use http::request::Parts;
 use ring::digest::{SHA256, digest};
@@ -12,21 +12,21 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 pub(super) fn check(head: &Parts, body: &[u8]) -> Result<(), String> {
     let header = |name: &str| {
         let value = head.headers.get(name).and_then(|value| value.to_str().ok());
-        value.ok_or_else(|| format!("no header {name}"))
+        value.ok_or_else(|| format!("header {name} is missing"))
     };
     let authorization = header("authorization")?;
-    let fields = authorization.strip_prefix(ALGORITHM).ok_or("another algorithm")?;
+    let fields = authorization.strip_prefix(ALGORITHM).ok_or("unsupported algorithm")?;
     let field = |name: &str| {
         let found = fields.split(',').find_map(|field| field.trim().strip_prefix(name)?.strip_prefix('='));
-        found.ok_or_else(|| format!("no {name}"))
+        found.ok_or_else(|| format!("{name} is missing"))
     };
     let (credential, signed, signature) =
         (field("Credential")?, field("SignedHeaders")?, field("Signature")?);
     let time = header("x-amz-date")?;
-    let date = time.get(..8).ok_or("a short date")?;
+    let date = time.get(..8).ok_or("the date is too short")?;
     let scope = format!("{date}/{REGION}/firehose/aws4_request");
     if credential != format!("{ACCESS_KEY}/{scope}") {
-        return Err(format!("credential {credential}"));
+        return Err(format!("wrong credential {credential}"));
     }
     for needed in ["host", "x-amz-date", "x-amz-target"] {
         if !signed.split(';').any(|name| name == needed) {
@@ -46,7 +46,7 @@ pub(super) fn check(head: &Parts, body: &[u8]) -> Result<(), String> {
     }
     match hex(&mac(&key, &text)) == signature {
         true => Ok(()),
-        false => Err("the signature is another".to_owned()),
+        false => Err("the signature does not match".to_owned()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Reads a profile (`profile.proto` of github.com/google/pprof) by the wire format of Protocol Buffers alone, and holds
-//! it against the rules that stand in that file. Knows no writer of profiles, so that it can contradict one.
+//! Parses a profile (`profile.proto` of github.com/google/pprof) from the Protocol Buffers wire format and
+//! checks it against the rules in that file. Deliberately independent of any writer of profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -8,29 +8,29 @@ use flate2::read::GzDecoder;
 
 const PLAIN_BYTES_MAX: u64 = 256 << 20;
 
-/// What was sampled, with names in place of numbers.
+/// A parsed profile, with names instead of indexes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Such as `("cpu", "nanoseconds")`.
+    /// For example `("cpu", "nanoseconds")`.
     pub types: Vec<(String, String)>,
     pub period_type: (String, String),
     pub period: i64,
     pub time_nanos: i64,
     pub duration_nanos: i64,
     pub samples: Vec<Sample>,
-    /// Files that program text was mapped from.
+    /// Files that code was mapped from.
     pub mappings: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Function names, the innermost first, inlined ones as well.
+    /// Function names, innermost first, including inlined ones.
     pub stack: Vec<String>,
     pub values: Vec<i64>,
     pub labels: BTreeMap<String, String>,
 }
 
-/// A field's number with its value.
+/// The value of a field.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -45,11 +45,11 @@ struct Tables {
     locations: BTreeMap<u64, (u64, u64, Vec<u64>)>,
 }
 
-/// A profile, compressed with gzip.
+/// Parses a gzip-compressed profile.
 pub fn read(gzip: &[u8]) -> Result<Profile, String> {
     let mut plain = Vec::new();
     let mut reader = GzDecoder::new(gzip).take(PLAIN_BYTES_MAX);
-    reader.read_to_end(&mut plain).map_err(|error| format!("it is not gzip: {error}"))?;
+    reader.read_to_end(&mut plain).map_err(|error| format!("invalid gzip: {error}"))?;
     let mut tables = Tables::default();
     let (mut types, mut samples, mut numbers) = (Vec::new(), Vec::new(), BTreeMap::new());
     let mut period_type = None;
@@ -66,13 +66,13 @@ pub fn read(gzip: &[u8]) -> Result<Profile, String> {
             (11, Field::Bytes(bytes)) => period_type = Some(pair(bytes)?),
             (7..=10 | 12 | 14, Field::Number(value)) => drop(numbers.insert(number, value as i64)),
             (13 | 15, _) => {}
-            (number, _) => return Err(format!("the profile has a field {number}")),
+            (number, _) => return Err(format!("unknown field {number} of the profile")),
         }
     }
     tables.check()?;
     let type_of = |(what, unit)| Ok::<_, String>((tables.text(what)?, tables.text(unit)?));
     let types = types.into_iter().map(type_of).collect::<Result<Vec<_>, _>>()?;
-    let period_type = type_of(period_type.ok_or("no period_type")?)?;
+    let period_type = type_of(period_type.ok_or("period_type is missing")?)?;
     let number = |field: u64| numbers.get(&field).copied().unwrap_or(0);
     let profile = Profile {
         period_type,
@@ -88,7 +88,7 @@ pub fn read(gzip: &[u8]) -> Result<Profile, String> {
         || profile.period <= 0
         || profile.time_nanos <= 0
     {
-        true => Err("it has no samples, no types, no period or no time".to_owned()),
+        true => Err("samples, types, period or time are missing".to_owned()),
         false => Ok(profile),
     }
 }
@@ -101,7 +101,7 @@ impl Tables {
             return Err("a mapping without an id, or without an extent".to_owned());
         }
         match self.mappings.insert(one(1), (one(2), one(3), one(5))) {
-            Some(_) => Err("two mappings have one id".to_owned()),
+            Some(_) => Err("duplicate mapping id".to_owned()),
             None => Ok(()),
         }
     }
@@ -110,7 +110,7 @@ impl Tables {
         let fields = numbers(bytes)?;
         let one = |number| fields.get(&number).and_then(|all| all.last()).copied().unwrap_or(0);
         match one(1) == 0 || self.functions.insert(one(1), one(2)).is_some() {
-            true => Err("a function without an id, or with another's".to_owned()),
+            true => Err("a function without id, or with a duplicate one".to_owned()),
             false => Ok(()),
         }
     }
@@ -124,41 +124,41 @@ impl Tables {
                 (3, Field::Number(value)) => address = value,
                 (4, Field::Bytes(line)) => functions.extend(numbers(line)?.remove(&1).unwrap_or_default()),
                 (5, Field::Number(_)) => {}
-                (number, _) => return Err(format!("a location has a field {number}")),
+                (number, _) => return Err(format!("unknown field {number} of a location")),
             }
         }
         match id == 0 || self.locations.insert(id, (address, mapping, functions)).is_some() {
-            true => Err("a location without an id, or with another's".to_owned()),
+            true => Err("a location without id, or with a duplicate one".to_owned()),
             false => Ok(()),
         }
     }
 
-    /// What refers to something else has to find it.
+    /// Checks that all references can be resolved.
     fn check(&self) -> Result<(), String> {
         if self.texts.first().is_none_or(|first| !first.is_empty()) {
             return Err("string_table[0] is not empty".to_owned());
         }
         if self.texts.iter().collect::<BTreeSet<_>>().len() != self.texts.len() {
-            return Err("a text is in the table twice".to_owned());
+            return Err("duplicate entry in string_table".to_owned());
         }
         if self.mappings.is_empty() || self.functions.is_empty() {
-            return Err("it has no mapping, or no function".to_owned());
+            return Err("mappings or functions are missing".to_owned());
         }
         for name in self.functions.values() {
             if self.text(*name)?.is_empty() {
-                return Err("a function has no name".to_owned());
+                return Err("a function without name".to_owned());
             }
         }
         for (address, mapping, functions) in self.locations.values() {
             if *mapping != 0 {
                 let (start, limit, _) =
-                    self.mappings.get(mapping).ok_or("a location's mapping is not there")?;
+                    self.mappings.get(mapping).ok_or("a location refers to an unknown mapping")?;
                 if !(start..limit).contains(&address) {
-                    return Err(format!("the address {address:#x} is not in its mapping"));
+                    return Err(format!("the address {address:#x} is outside its mapping"));
                 }
             }
             if functions.iter().any(|function| !self.functions.contains_key(function)) {
-                return Err("a location's function is not there".to_owned());
+                return Err("a location refers to an unknown function".to_owned());
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Tables {
 
     fn text(&self, index: u64) -> Result<String, String> {
         let text = usize::try_from(index).ok().and_then(|index| self.texts.get(index));
-        text.cloned().ok_or_else(|| format!("the text {index} is not there"))
+        text.cloned().ok_or_else(|| format!("string {index} is missing"))
     }
 
     fn sample(&self, bytes: &[u8], types: usize) -> Result<Sample, String> {
@@ -187,35 +187,36 @@ impl Tables {
                     let (key, value) = pair(label)?;
                     labels.insert(self.text(key)?, self.text(value)?);
                 }
-                (number, _) => return Err(format!("a sample has a field {number}")),
+                (number, _) => return Err(format!("unknown field {number} of a sample")),
             }
         }
         match values.len() == types && values.iter().all(|value| *value >= 0) {
             true => Ok(Sample { stack, values, labels }),
-            false => Err(format!("a sample has the values {values:?}")),
+            false => Err(format!("wrong number of values in a sample: {values:?}")),
         }
     }
 
     fn functions_at(&self, location: u64) -> Result<Vec<String>, String> {
-        let (.., functions) = self.locations.get(&location).ok_or("a sample's location is not there")?;
+        let (.., functions) =
+            self.locations.get(&location).ok_or("a sample refers to an unknown location")?;
         functions.iter().map(|function| self.text(self.functions[function])).collect()
     }
 }
 
-/// Fields 1 and 2 of a message, each 0 where it is not there.
+/// Fields 1 and 2 of a message, 0 if absent.
 fn pair(bytes: &[u8]) -> Result<(u64, u64), String> {
     let fields = numbers(bytes)?;
     let one = |number| fields.get(&number).and_then(|all| all.last()).copied().unwrap_or(0);
     Ok((one(1), one(2)))
 }
 
-/// Of a message that has nothing but numbers.
+/// The fields of a message that contains only numbers.
 fn numbers(bytes: &[u8]) -> Result<BTreeMap<u64, Vec<u64>>, String> {
     let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (number, field) in fields(bytes)? {
         match field {
             Field::Number(value) => numbers.entry(number).or_default().push(value),
-            Field::Bytes(_) => return Err(format!("the field {number} is not a number")),
+            Field::Bytes(_) => return Err(format!("field {number} is not a number")),
         }
     }
     Ok(numbers)
@@ -234,7 +235,7 @@ fn fields(mut bytes: &[u8]) -> Result<Vec<(u64, Field<'_>)>, String> {
                 bytes = rest;
                 Field::Bytes(field)
             }
-            other => return Err(format!("wire type {other}")),
+            other => return Err(format!("unknown wire type {other}")),
         };
         fields.push((key >> 3, field));
     }
@@ -252,12 +253,12 @@ fn packed_numbers(mut bytes: &[u8]) -> Result<Vec<u64>, String> {
 fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (first, rest) = bytes.split_first().ok_or("it ends amid a number")?;
+        let (first, rest) = bytes.split_first().ok_or("truncated varint")?;
         *bytes = rest;
         value |= u64::from(first & 0x7f) << shift;
         if first & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err("a number has more than ten bytes".to_owned())
+    Err("varint of more than ten bytes".to_owned())
 }

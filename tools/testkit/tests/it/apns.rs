@@ -1,4 +1,4 @@
-//! APNs' rules, each broken once.
+//! Each of APNs' rules, violated once.
 
 use noroshi_testkit::behaviour::Change;
 use noroshi_testkit::tokens::{NewDevices, State};
@@ -40,7 +40,7 @@ pub(crate) fn registered(fakes: &Fakes) -> String {
 }
 
 #[tokio::test]
-async fn a_push_that_keeps_the_rules_is_accepted_and_recorded() {
+async fn a_valid_push_is_accepted_and_recorded() {
     let fakes = Fakes::start().unwrap();
     let token = registered(&fakes);
     let right = headers(&fakes);
@@ -59,7 +59,7 @@ async fn a_push_that_keeps_the_rules_is_accepted_and_recorded() {
 }
 
 #[tokio::test]
-async fn headers_are_checked_one_by_one() {
+async fn each_header_is_checked() {
     let fakes = Fakes::start().unwrap();
     let path = format!("/3/device/{}", registered(&fakes));
     let right = headers(&fakes);
@@ -96,7 +96,7 @@ async fn headers_are_checked_one_by_one() {
 }
 
 #[tokio::test]
-async fn paths_methods_and_tokens_of_devices_are_checked() {
+async fn paths_methods_and_device_tokens_are_checked() {
     let fakes = Fakes::start().unwrap();
     let right = headers(&fakes);
     let mut client = Client::connect(&fakes, Service::Apns).await;
@@ -199,7 +199,7 @@ async fn provider_tokens_are_checked() {
 }
 
 #[tokio::test]
-async fn a_provider_token_is_renewed_after_20_minutes_and_before_60() {
+async fn provider_tokens_are_renewed_after_20_to_60_minutes() {
     let fakes = Fakes::start().unwrap();
     let path = format!("/3/device/{}", registered(&fakes));
     let ahead = |clock_ahead_s| {
@@ -222,7 +222,7 @@ async fn a_provider_token_is_renewed_after_20_minutes_and_before_60() {
 }
 
 #[tokio::test]
-async fn a_certificate_takes_the_place_of_a_token() {
+async fn a_certificate_replaces_the_token() {
     let fakes = Fakes::start().unwrap();
     let path = format!("/3/device/{}", registered(&fakes));
     let certificate = fakes.client_certificate().unwrap();

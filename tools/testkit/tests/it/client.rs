@@ -1,4 +1,4 @@
-//! An HTTP/2 client of one connection, trusting the fakes' authority.
+//! An HTTP/2 client with one connection that trusts the fakes' authority.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Client {
         Ok(Self { sender, origin: fakes.origin(service) })
     }
 
-    /// Sends and does not wait yet.
+    /// Sends without waiting for the answer.
     pub(crate) fn send(
         &mut self,
         method: &str,
@@ -106,7 +106,7 @@ impl Client {
     }
 }
 
-/// The same headers with one of them replaced, added, or (without a value) left out.
+/// The same headers with one replaced, added, or (without a value) removed.
 pub(crate) fn with(headers: &Headers, name: &str, value: Option<&str>) -> Headers {
     let mut changed: Headers = headers.iter().filter(|(other, _)| other != name).cloned().collect();
     changed.extend(value.map(|value| (name.to_owned(), value.to_owned())));

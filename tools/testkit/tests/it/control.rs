@@ -1,4 +1,4 @@
-//! The control port, as a test in another language uses it, and HTTP/1.1 where senders speak it.
+//! The control port as used by tests in other languages, and HTTP/1.1 where senders use it.
 
 use bytes::Bytes;
 use http::Request;
@@ -25,7 +25,7 @@ async fn ask(fakes: &Fakes, method: &str, path: &str, body: &str) -> (u16, Value
 }
 
 #[tokio::test]
-async fn a_test_in_another_language_needs_nothing_but_the_port() {
+async fn the_control_port_is_sufficient_for_other_languages() {
     let fakes = Fakes::start().unwrap();
     let (status, info) = ask(&fakes, "GET", "/info", "").await;
     assert_eq!((status, info["credentials"]["apns"]["key_id"].as_str()), (200, Some("DEVKEY0001")));
@@ -55,7 +55,7 @@ async fn a_test_in_another_language_needs_nothing_but_the_port() {
     assert_eq!(received, json!({"received": []}));
 }
 
-/// A request over HTTP/1.1 that is none of FCM's.
+/// An HTTP/1.1 request that is not valid for FCM.
 async fn post_plain(fakes: &Fakes, service: Service) {
     let tcp = TcpStream::connect(fakes.address(service)).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(tls(fakes, None, "http/1.1"));
@@ -67,7 +67,7 @@ async fn post_plain(fakes: &Fakes, service: Service) {
 }
 
 #[tokio::test]
-async fn light_fakes_count_and_keep_nothing() {
+async fn light_fakes_count_requests_without_keeping_them() {
     let fakes = Fakes::start_with(Config { light: true, ..Config::default() }).unwrap();
     post_plain(&fakes, Service::Fcm).await;
     assert_eq!(fakes.counts(Service::Fcm).requests, 1);
@@ -75,7 +75,7 @@ async fn light_fakes_count_and_keep_nothing() {
 }
 
 #[test]
-fn keys_and_the_authority_outlive_a_restart() {
+fn keys_and_authority_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config { folder: Some(folder.path().to_owned()), ..Config::default() };
     let fakes = Fakes::start_with(config()).unwrap();

@@ -1,4 +1,4 @@
-//! FCM's rules and those of its token endpoint, each broken once.
+//! Each of the rules of FCM and its token endpoint, violated once.
 
 use noroshi_testkit::behaviour::Change;
 use noroshi_testkit::tokens::{NewDevices, State};
@@ -50,7 +50,7 @@ fn code(body: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_message_that_keeps_the_rules_is_accepted() {
+async fn a_valid_message_is_accepted() {
     let fakes = Fakes::start().unwrap();
     let (token, headers) = (device(&fakes, State::Registered), access(&fakes).await);
     let mut client = Client::connect(&fakes, Service::Fcm).await;
@@ -76,7 +76,7 @@ async fn a_message_that_keeps_the_rules_is_accepted() {
 }
 
 #[tokio::test]
-async fn messages_are_read_as_strictly_as_google_reads_them() {
+async fn messages_are_checked_as_strictly_as_by_google() {
     let fakes = Fakes::start().unwrap();
     let (token, headers) = (device(&fakes, State::Registered), access(&fakes).await);
     let mut client = Client::connect(&fakes, Service::Fcm).await;
@@ -126,7 +126,7 @@ async fn messages_are_read_as_strictly_as_google_reads_them() {
 }
 
 #[tokio::test]
-async fn devices_have_a_state() {
+async fn device_states_are_reported() {
     let fakes = Fakes::start().unwrap();
     let headers = access(&fakes).await;
     let mut client = Client::connect(&fakes, Service::Fcm).await;
@@ -143,7 +143,7 @@ async fn devices_have_a_state() {
 }
 
 #[tokio::test]
-async fn access_tokens_end() {
+async fn access_tokens_expire() {
     let fakes = Fakes::start().unwrap();
     let (token, headers) = (device(&fakes, State::Registered), access(&fakes).await);
     let message = json!({"message": {"token": token}}).to_string();

@@ -1,7 +1,7 @@
-//! The fakes asked by a client that other people wrote (hyper over h2 and rustls): each rule is broken once, and
-//! each kind of trouble is caused once.
+//! The fakes used through an independent client (hyper over h2 and rustls): each rule is violated once, and
+//! each kind of failure is caused once.
 
-#![allow(clippy::unwrap_used)] // helpers are tests too: what is not there fails the test
+#![allow(clippy::unwrap_used)] // helpers are tests too: a missing value fails the test
 
 mod apns;
 mod client;

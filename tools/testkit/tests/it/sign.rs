@@ -1,4 +1,4 @@
-//! Tokens and payloads as an honest provider makes them, and the wrong ones of tests.
+//! Tokens and payloads of a correct provider, and invalid ones for tests.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,7 +41,7 @@ pub(crate) fn jwt(p8: &str, header: &Value, claims: &Value) -> String {
     es256(&ECDSA_P256_SHA256_FIXED_SIGNING, p8, header, claims)
 }
 
-/// With the signature that RFC 7518 does not want.
+/// With a DER signature, which RFC 7518 does not allow.
 pub(crate) fn jwt_in_der(p8: &str, header: &Value, claims: &Value) -> String {
     es256(&ECDSA_P256_SHA256_ASN1_SIGNING, p8, header, claims)
 }
@@ -89,7 +89,7 @@ fn hkdf<const N: usize>(salt: &[u8], secret: &[u8], info: &[&[u8]]) -> [u8; N] {
     out
 }
 
-/// RFC 8291 for the subscription `keys` of a `push_token`, from a sender's key and salt that never change.
+/// RFC 8291 for the subscription `keys` of a `push_token`, with a fixed sender key and salt.
 pub(crate) fn encrypt(push_token: &Value, plain: &[u8], delimiter: u8) -> Vec<u8> {
     let text = |key: &str| URL_SAFE_NO_PAD.decode(push_token["keys"][key].as_str().unwrap()).unwrap();
     let (receiver, auth) = (text("p256dh"), text("auth"));

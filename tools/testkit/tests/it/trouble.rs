@@ -1,4 +1,4 @@
-//! Trouble on command: scripts, latency, GOAWAY, refused streams, resets, the cap on connections.
+//! Failures on command: scripts, latency, GOAWAY, refused streams, resets, the connection limit.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ impl Scene {
         client.send("POST", &self.path, &self.headers, BODY).await
     }
 
-    /// So many at a time, after the first was authorised.
+    /// Sends this many at a time after the first was authorised.
     async fn burst(&self, client: &mut Client, count: usize) -> Vec<hyper::Result<Answer>> {
         let pushes: Vec<_> =
             (0..count).map(|_| tokio::spawn(client.send("POST", &self.path, &self.headers, BODY))).collect();
@@ -47,7 +47,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn scripts_answer_in_the_services_words() {
+async fn scripted_answers_use_the_services_format() {
     let scene = Scene::new(
         r#"{"service":"apns","next":[{"status":429,"retry_after_s":7},{"status":503},{"status":403,"reason":"ExpiredProviderToken"}],
             "tokens":{}}"#,
@@ -68,7 +68,7 @@ async fn scripts_answer_in_the_services_words() {
 }
 
 #[tokio::test]
-async fn answers_take_the_time_asked_for() {
+async fn answers_have_the_requested_latency() {
     let scene = Scene::new(r#"{"latency":{"fixed_ms":150}}"#);
     let mut client = scene.client().await;
     let start = Instant::now();
@@ -88,10 +88,10 @@ async fn answers_take_the_time_asked_for() {
 }
 
 #[tokio::test]
-async fn one_stream_until_the_first_is_authorised_then_as_many_as_announced() {
+async fn one_stream_until_the_first_authorisation_then_the_announced_limit() {
     let scene = Scene::new(r#"{"streams_max":50,"latency":{"fixed_ms":50}}"#);
     let mut client = scene.client().await;
-    // hyper obeys what the server announced: one after the other, and then all together.
+    // hyper obeys the announced limit: first one at a time, then all together.
     assert!(scene.burst(&mut client, 1).await.iter().all(Result::is_ok));
     assert!(scene.burst(&mut client, 200).await.iter().all(Result::is_ok));
     let connections = scene.fakes.counts(Service::Apns).connections;
@@ -118,7 +118,7 @@ async fn refused_and_reset_streams_differ() {
 }
 
 #[tokio::test]
-async fn go_away_answers_what_came_before_and_nothing_after() {
+async fn go_away_answers_only_earlier_requests() {
     let scene =
         Scene::new(r#"{"service":"apns","latency":{"fixed_ms":100},"next":[{"after":6,"do":"go_away"}]}"#);
     let mut client = scene.client().await;
@@ -130,7 +130,7 @@ async fn go_away_answers_what_came_before_and_nothing_after() {
     assert_eq!(counts.accepted, 6, "{counts:?}");
     let mut client = scene.client().await;
     assert_eq!(scene.push(&mut client).await.unwrap().status, 200);
-    // And at once, for every connection.
+    // At once, for every connection.
     scene.fakes.behave(Change { go_away: true, ..Change::default() }).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while scene.push(&mut client).await.is_ok() {
@@ -139,7 +139,7 @@ async fn go_away_answers_what_came_before_and_nothing_after() {
 }
 
 #[tokio::test]
-async fn a_connection_is_reset_with_what_is_on_it() {
+async fn a_reset_connection_fails_all_its_requests() {
     let scene = Scene::new(r#"{"service":"apns","next":[{"after":1,"do":"disconnect"}]}"#);
     let mut client = scene.client().await;
     scene.push(&mut client).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_connection_is_reset_with_what_is_on_it() {
 }
 
 #[tokio::test]
-async fn a_silent_push_is_processed_and_never_answered() {
+async fn a_silent_push_is_processed_without_an_answer() {
     let scene = Scene::new(r#"{"service":"apns","next":[{"do":"silence"}]}"#);
     let mut client = scene.client().await;
     let silent = tokio::time::timeout(Duration::from_millis(300), scene.push(&mut client)).await;
@@ -184,7 +184,7 @@ async fn too_many_connections_are_reset() {
 }
 
 #[tokio::test]
-async fn handshakes_are_slow_on_command() {
+async fn handshakes_can_be_slowed_down() {
     let scene = Scene::new(r#"{"handshake_ms":200}"#);
     let start = Instant::now();
     scene.client().await;

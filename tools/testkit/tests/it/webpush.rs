@@ -1,4 +1,4 @@
-//! The Web Push service's rules, each broken once.
+//! Each of the Web Push service's rules, violated once.
 
 use noroshi_testkit::tokens::{NewDevices, State};
 use noroshi_testkit::{Fakes, Service};
@@ -38,7 +38,7 @@ fn headers(fakes: &Fakes) -> Headers {
 }
 
 #[tokio::test]
-async fn a_push_that_keeps_the_rules_is_decrypted_and_accepted() {
+async fn a_valid_push_is_decrypted_and_accepted() {
     let fakes = Fakes::start().unwrap();
     let (token, path) = subscribe(&fakes, State::Registered, false);
     let mut client = Client::connect(&fakes, Service::WebPush).await;
@@ -49,7 +49,7 @@ async fn a_push_that_keeps_the_rules_is_decrypted_and_accepted() {
     assert_eq!(received.token, token["endpoint"]);
     assert_eq!(received.payload.as_deref().map(str::as_bytes), Some(PLAIN));
     assert_eq!(received.title.as_deref(), Some("Hello"));
-    // A push without a payload wakes the page up.
+    // A push without a payload only wakes the page.
     let bare = with(&with(&headers(&fakes), "content-encoding", None), "content-type", None);
     assert_eq!(client.post(&path, &bare, "").await.status, 201);
     let receipts = with(&bare, "prefer", Some("respond-async"));
@@ -59,7 +59,7 @@ async fn a_push_that_keeps_the_rules_is_decrypted_and_accepted() {
 }
 
 #[tokio::test]
-async fn headers_are_checked_one_by_one() {
+async fn each_header_is_checked() {
     let fakes = Fakes::start().unwrap();
     let (token, path) = subscribe(&fakes, State::Registered, false);
     let mut client = Client::connect(&fakes, Service::WebPush).await;

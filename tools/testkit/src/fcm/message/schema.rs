@@ -1,4 +1,4 @@
-//! The fields of `google.firebase.fcm.v1.SendMessageRequest` that may be written, as its reference lists them.
+//! The writable fields of `google.firebase.fcm.v1.SendMessageRequest`, as in its reference.
 
 /// The type of a field.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ const ANDROID: &[(&str, Kind)] = &[
     ("bandwidth_constrained_ok", Flag),
     ("restricted_satellite_ok", Flag),
 ];
-/// Without a priority, and with its own kinds of messages.
+/// Without `priority`, and with its own message types.
 const ANDROID_V2: &[(&str, Kind)] = &[
     ("collapse_key", Text),
     ("ttl", Duration),

@@ -1,8 +1,9 @@
-//! All devices of a cell, or of a gateway, lost their connection and come back: attempts while nobody answers, pauses that
-//! grow, admission at each gateway, log-ins that share a read of PostgreSQL, and the directory's script in Redis.
+//! All devices of a cell or a gateway lose their connections and reconnect: attempts during the outage,
+//! growing pauses, admission at each gateway, log-ins that share a read of PostgreSQL, and the directory's
+//! script in Redis.
 //!
-//! Above `PARTIES_MAX` devices several act as one, so that a simulation of a hundred million takes seconds; what is
-//! queued is as much, only in larger pieces.
+//! Above `PARTIES_MAX` devices, several are simulated as one party, so that a hundred million devices take
+//! seconds; the amount of queued work is the same, only in larger pieces.
 
 use std::collections::VecDeque;
 
@@ -15,36 +16,37 @@ use crate::random::Random;
 use crate::sample::Weighted;
 
 const PARTIES_MAX: usize = 20_000;
-/// What the bucket of admission holds (gateway::listener).
+/// Capacity of the admission token bucket (gateway::listener).
 const BURST_S: Seconds = 0.1;
-/// A gateway tells who is over its rate to come back after a moment like this.
-const TOLD_S: f64 = 1.0;
+/// Retry delay that a gateway sends to connections above its rate.
+const RETRY_DELAY_S: f64 = 1.0;
 const CURVE_POINTS: usize = 300;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) devices: u64,
-    /// Nobody answers before.
+    /// All attempts fail before this time.
     pub(crate) outage_s: Seconds,
-    /// All try at the same moment at first, or within their first pause.
+    /// Whether the first attempts are simultaneous; otherwise they are spread over the first pause.
     pub(crate) at_once: bool,
-    /// Devices that are on their way in at a time; others of those that came wait for one to be in.
-    pub(crate) under_way_max: Option<usize>,
+    /// Maximum number of devices that connect at a time; others wait until one has finished.
+    pub(crate) concurrent_max: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comeback {
+pub struct Recovery {
     pub devices: u64,
-    /// From the moment somebody answers again.
+    /// Seconds since connections are accepted again.
     pub half_s: f64,
     pub most_s: f64,
     pub all_s: f64,
     pub log_ins_per_second: f64,
-    /// Attempts a device needed, on average, those during the outage too.
+    /// Mean number of attempts per device, including those during the outage.
     pub attempts: f64,
-    /// Attempts that a gateway told to come back.
-    pub told: f64,
-    /// Seconds since the loss, and the share of devices that is back.
+    /// Attempts that a gateway rejected with a retry delay.
+    #[serde(rename = "told")]
+    pub rejected: f64,
+    /// Seconds since the loss, and the share of devices that have reconnected.
     pub curve: Vec<(f64, f64)>,
 }
 
@@ -52,14 +54,14 @@ enum Event {
     Attempt(u32),
     /// The gateway has verified the token.
     Verified(usize, u32),
-    /// A read of PostgreSQL was answered.
+    /// A read of PostgreSQL has been answered.
     Read(usize, Vec<u32>),
-    /// They are in.
+    /// These parties have reconnected.
     In(Vec<u32>),
 }
 
 struct Gateway {
-    /// When the bucket of admission will be full again.
+    /// When the admission bucket will be full again.
     full_at: Seconds,
     waiting: VecDeque<u32>,
     reads: usize,
@@ -72,32 +74,32 @@ struct Simulation<'a> {
     random: Random,
     events: Events<Event>,
     gateways: Vec<Gateway>,
-    /// Devices that one party stands for.
+    /// Devices per party.
     weight: f64,
     failures: Vec<u32>,
-    under_way: usize,
+    in_progress: usize,
     held: VecDeque<u32>,
     attempts: u64,
-    told: u64,
+    rejected: u64,
     back: Weighted,
 }
 
-pub(crate) fn simulate(parameters: &Parameters, layout: Layout, plan: Plan, seed: u64) -> Comeback {
+pub(crate) fn simulate(parameters: &Parameters, layout: Layout, plan: Plan, seed: u64) -> Recovery {
     let parties = (plan.devices.max(1) as usize).min(PARTIES_MAX);
     let gateways = (0..layout.gateways())
         .map(|_| Gateway { full_at: 0.0, waiting: VecDeque::new(), reads: 0 })
         .collect();
     let mut simulation = Simulation {
         parameters,
-        random: Random::new(seed, "comeback"),
+        random: Random::new(seed, "recovery"),
         events: Events::new(),
         gateways,
         weight: plan.devices.max(1) as f64 / parties as f64,
         failures: vec![0; parties],
-        under_way: 0,
+        in_progress: 0,
         held: VecDeque::new(),
         attempts: 0,
-        told: 0,
+        rejected: 0,
         back: Weighted::new(),
         layout,
         plan,
@@ -137,29 +139,29 @@ impl Simulation<'_> {
             return self.events.put(now + pause, Event::Attempt(party));
         }
         let room =
-            self.plan.under_way_max.is_none_or(|most| (self.under_way as f64 * self.weight) < most as f64);
+            self.plan.concurrent_max.is_none_or(|most| (self.in_progress as f64 * self.weight) < most as f64);
         if !room {
             return self.held.push_back(party);
         }
         self.attempts += 1;
         let number = self.random.below(self.gateways.len());
-        // A token bucket, by the moment at which it would be full.
+        // A token bucket, represented by the time at which it would be full.
         let cost = self.weight / self.parameters.gateway.connects_per_second;
         let gateway = &mut self.gateways[number];
         if gateway.full_at - now + cost > BURST_S.max(cost) {
-            self.told += 1;
-            let told = TOLD_S * (1.0 + self.random.unit() * 0.5);
-            return self.events.put(now + told, Event::Attempt(party));
+            self.rejected += 1;
+            let delay = RETRY_DELAY_S * (1.0 + self.random.unit() * 0.5);
+            return self.events.put(now + delay, Event::Attempt(party));
         }
         gateway.full_at = gateway.full_at.max(now) + cost;
-        self.under_way += 1;
+        self.in_progress += 1;
         let work = self.weight * self.parameters.gateway.cpu_per_log_in_us / 1e6;
         let verified = self.layout.serve(Role::Gateway(number), now + self.layout.one_way(), work);
         self.layout.serve(Role::Client, now, self.weight * self.parameters.device.cpu_per_log_in_us / 1e6);
         self.events.put(verified.end, Event::Verified(number, party));
     }
 
-    /// Full jitter on the upper part of a pause that doubles.
+    /// A doubling pause, of which the upper part is random.
     fn pause(&mut self, party: u32) -> Seconds {
         let figures = &self.parameters.device;
         let failures = &mut self.failures[party as usize];
@@ -169,7 +171,7 @@ impl Simulation<'_> {
         whole * (1.0 - figures.jitter * self.random.unit())
     }
 
-    /// Log-ins that wait at a gateway share a read of PostgreSQL.
+    /// Log-ins waiting at a gateway share a read of PostgreSQL.
     fn read(&mut self, now: Seconds, number: usize) {
         let figures = &self.parameters.postgres;
         let most = (figures.log_in_batch_max / self.weight).floor().max(1.0) as usize;
@@ -183,13 +185,13 @@ impl Simulation<'_> {
         let one_way = self.layout.one_way();
         let read =
             self.layout.serve(Role::Postgres, now + one_way, devices * figures.cpu_per_log_in_us / 1e6);
-        // A party of more devices than fit into one read takes as many reads.
+        // A party with more devices than a read can hold needs several reads.
         let reads = (devices / figures.log_in_batch_max).max(1.0);
         let waits = figures.log_in_batch_ms / 1e3 * reads;
         self.events.put(read.end + waits + one_way, Event::Read(number, parties));
     }
 
-    /// The directory takes them with one script.
+    /// One script adds them to the directory.
     fn take(&mut self, now: Seconds, parties: Vec<u32>) {
         let devices = parties.len() as f64 * self.weight;
         let work = devices * self.parameters.redis.cpu_per_log_in_us / 1e6;
@@ -201,14 +203,14 @@ impl Simulation<'_> {
     fn enter(&mut self, now: Seconds, parties: &[u32]) {
         for _ in parties {
             self.back.add(now, 1);
-            self.under_way -= 1;
+            self.in_progress -= 1;
             if let Some(party) = self.held.pop_front() {
                 self.events.put(now, Event::Attempt(party));
             }
         }
     }
 
-    fn result(mut self) -> Comeback {
+    fn result(mut self) -> Recovery {
         let parties = self.failures.len() as f64;
         let outage = self.plan.outage_s;
         let mut at = |percent| (self.back.percentile(percent) - outage).max(0.0);
@@ -218,14 +220,14 @@ impl Simulation<'_> {
             curve.push((outage, 0.0));
         }
         curve.extend(self.back.curve(CURVE_POINTS));
-        Comeback {
+        Recovery {
             devices: self.plan.devices,
             half_s,
             most_s,
             all_s,
             log_ins_per_second: self.plan.devices as f64 / all_s.max(1e-9),
             attempts: self.attempts as f64 / parties,
-            told: self.told as f64 * self.weight,
+            rejected: self.rejected as f64 * self.weight,
             curve,
         }
     }
@@ -236,15 +238,15 @@ mod tests {
     use super::*;
 
     fn plan(devices: u64) -> Plan {
-        Plan { devices, outage_s: 10.0, at_once: false, under_way_max: None }
+        Plan { devices, outage_s: 10.0, at_once: false, concurrent_max: None }
     }
 
-    fn run(parameters: &Parameters, plan: Plan, gateways: usize) -> Comeback {
+    fn run(parameters: &Parameters, plan: Plan, gateways: usize) -> Recovery {
         simulate(parameters, Layout::machines(parameters, gateways, 1, 1), plan, 3)
     }
 
     #[test]
-    fn everybody_is_back_and_a_seed_decides_all() {
+    fn all_devices_reconnect_and_results_depend_only_on_the_seed() {
         let parameters = Parameters::default();
         let once = run(&parameters, plan(20_000), 3);
         assert_eq!(once, run(&parameters, plan(20_000), 3));
@@ -254,20 +256,20 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_admission_takes_as_long_as_it_has_to() {
+    fn slow_admission_limits_the_recovery_time() {
         let mut parameters = Parameters::default();
         parameters.set("gateway.connects_per_second", 100.0, "test").unwrap();
         let slow = run(&parameters, plan(6_000), 2);
-        // Two gateways let 200 in each second, after the first burst.
+        // Two gateways accept 200 per second in total, after the initial burst.
         assert!(slow.all_s > 5_900.0 / 200.0 * 0.95, "{} s", slow.all_s);
         assert!(slow.all_s < 6_000.0 / 200.0 * 1.5, "{} s", slow.all_s);
-        assert!(slow.told > 0.0);
+        assert!(slow.rejected > 0.0);
         let fast = run(&Parameters::default(), plan(6_000), 2);
         assert!(fast.all_s < slow.all_s);
     }
 
     #[test]
-    fn more_devices_take_no_less_and_more_gateways_no_more() {
+    fn recovery_time_grows_with_devices_and_shrinks_with_gateways() {
         let mut parameters = Parameters::default();
         parameters.set("device.pause_max_s", 2.0, "test").unwrap();
         parameters.set("gateway.connects_per_second", 1_000.0, "test").unwrap();
@@ -280,10 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn parties_of_several_devices_take_as_long_as_single_ones() {
+    fn parties_take_as_long_as_single_devices() {
         let mut parameters = Parameters::default();
         parameters.set("gateway.connects_per_second", 5_000.0, "test").unwrap();
-        // At 10,000 a second, with and without parties.
+        // At 10,000 per second, with and without parties.
         let at_once = |devices| Plan { outage_s: 0.0, ..plan(devices) };
         let single = run(&parameters, at_once(20_000), 2).all_s / 20_000.0;
         let parties = run(&parameters, at_once(200_000), 2).all_s / 200_000.0;
@@ -291,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_on_those_under_way_is_kept() {
+    fn the_limit_of_concurrent_log_ins_is_kept() {
         let parameters = Parameters::default();
-        let plan = Plan { devices: 5_000, outage_s: 0.0, at_once: true, under_way_max: Some(10) };
+        let plan = Plan { devices: 5_000, outage_s: 0.0, at_once: true, concurrent_max: Some(10) };
         let bounded = simulate(&parameters, Layout::one_machine(2, 3, 1), plan, 3);
-        // Ten at a time share reads of some milliseconds each: Little's law.
+        // Ten at a time share reads of a few milliseconds each: Little's law.
         let least_s = 5_000.0 / 10.0 * parameters.postgres.log_in_batch_ms / 1e3;
         assert!(bounded.all_s > least_s, "{} s", bounded.all_s);
     }
