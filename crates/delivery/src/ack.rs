@@ -1,7 +1,7 @@
 //! Confirmations on their way to the store, coalesced.
 //!
-//! A device confirms one notification at a time; the store gets many in one write. The queue is bounded: above the bound
-//! confirmations are dropped and counted, and the devices receive those notifications again, with the same ids.
+//! A device confirms one notification at a time; the store gets many in one write. The queue is bounded: above the
+//! bound confirmations are dropped and counted, and the devices receive those notifications again, with the same ids.
 //!
 //! A backlog read on an open connection waits for the earlier confirmations of its device ([`Acks::settle`]): otherwise
 //! the client would get those notifications as new ones.
@@ -76,7 +76,8 @@ struct Queued {
 }
 
 impl Queued {
-    /// The number of finished writes after which the present confirmations of a device were attempted; `None` if all were.
+    /// The number of finished writes after which the present confirmations of a device were attempted; `None` if all
+    /// were.
     fn settled_at(&self, device: DeviceNum) -> Option<u64> {
         let next = self.writes + 1;
         if self.devices.contains_key(&device) {

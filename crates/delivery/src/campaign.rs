@@ -1,9 +1,9 @@
 //! Campaigns: one message to an audience of any size, at a given time and rate.
 //!
-//! Reading order: [`spec`] (the request), `audience`, [`filter`], [`schedule`], [`template`] (pure decisions), [`upload`]
-//! (the recipients of an uploaded audience), [`trial`] (variants of an experiment), `plan` (everything compiled for
-//! sending), [`progress`] and [`report`] (what operators see), `lifecycle` (the component: create, start, pause, abort).
-//! [`crate::push`] sends campaigns.
+//! Reading order: [`spec`] (the request), `audience`, [`filter`], [`schedule`], [`template`] (pure decisions),
+//! [`upload`] (the recipients of an uploaded audience), [`trial`] (variants of an experiment), `plan` (everything
+//! compiled for sending), [`progress`] and [`report`] (what operators see), `lifecycle` (the component: create, start,
+//! pause, abort). [`crate::push`] sends campaigns.
 
 mod audience;
 mod content;

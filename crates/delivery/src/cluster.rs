@@ -11,12 +11,12 @@
 //!                        └─ lost, joined ─► sweep ─► Directory::keep, Store::recheck ─► Edge::reread
 //! ```
 //!
-//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `own_part`, `inbound`, `question`, `place_history`, `sweep`,
-//! `gap`, `reload`.
+//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `own_part`, `inbound`, `question`, `place_history`,
+//! `sweep`, `gap`, `reload`.
 //!
-//! Invariants: a node sends records in the order in which it queued them; everything that a node hands to its connections
-//! while others exist comes out of the one ordered stream of its bus, so every node hands over stored messages in commit
-//! order; the bus may lose anything, and stored messages are then found in the store.
+//! Invariants: a node sends records in the order in which it queued them; everything that a node hands to its
+//! connections while others exist comes out of the one ordered stream of its bus, so every node hands over stored
+//! messages in commit order; the bus may lose anything, and stored messages are then found in the store.
 
 pub mod wire;
 

@@ -1,7 +1,7 @@
 //! What an app defines for its users besides notifications: experiments and maintenance notices.
 //!
-//! Pure: the request, its rules, its stored form, and what it means for one device at one moment. [`crate::first_call`] keeps
-//! live definitions in memory.
+//! Pure: the request, its rules, its stored form, and what it means for one device at one moment. [`crate::first_call`]
+//! keeps live definitions in memory.
 
 pub mod experiment;
 pub mod notice;

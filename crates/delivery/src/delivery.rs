@@ -49,9 +49,9 @@ impl Drop for AbortOnDrop {
 
 /// Everything that a request or a connection may ask for. Shared as `Arc<Delivery>`.
 ///
-/// A method that changes something is not cancel-safe unless its documentation says so: a commit has effects, such as the
-/// end of a revoked device's connection, and a future that is dropped after the commit skips them. A caller whose client
-/// may leave must complete the future (the API does so for every request that is not safe).
+/// A method that changes something is not cancel-safe unless its documentation says so: a commit has effects, such as
+/// the end of a revoked device's connection, and a future that is dropped after the commit skips them. A caller whose
+/// client may leave must complete the future (the API does so for every request that is not safe).
 pub struct Delivery {
     service: Service,
 }
@@ -79,8 +79,8 @@ impl Delivery {
         self.service.push.attach(services, vault, config);
     }
 
-    /// Puts a queue between the dispatcher and the senders of all nodes. Call it after [`Delivery::attach_push`], on every
-    /// node with the same queue. A second call is ignored.
+    /// Puts a queue between the dispatcher and the senders of all nodes. Call it after [`Delivery::attach_push`], on
+    /// every node with the same queue. A second call is ignored.
     pub fn attach_batches(&self, queue: Arc<dyn BatchQueue>) {
         self.service.push.attach_batches(queue);
     }
@@ -173,8 +173,8 @@ impl Delivery {
         self.service.publisher.publish_as_root(app, request, idempotency).await
     }
 
-    /// The first half of [`Delivery::publish`], for callers that publish several messages in order: decides whether there
-    /// is room, which may read the store. Await it for one message before the next.
+    /// The first half of [`Delivery::publish`], for callers that publish several messages in order: decides whether
+    /// there is room, which may read the store. Await it for one message before the next.
     pub async fn begin_publish(
         &self,
         app: AppId,
@@ -190,8 +190,8 @@ impl Delivery {
         self.service.publisher.begin_publish_as_root(app, request).await
     }
 
-    /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored messages
-    /// keep that order.
+    /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored
+    /// messages keep that order.
     pub async fn finish_publish(&self, begun: Begun) -> Result<Receipt, Error> {
         self.service.publisher.finish_publish(begun).await
     }
@@ -255,8 +255,8 @@ impl Delivery {
         self.service.context.outcomes.record(parts);
     }
 
-    /// A topic's message arrived, and the one after `behind` is missing. No connection gets further stored messages of the
-    /// topic until [`crate::Edge::offered`] reports how far the log was offered.
+    /// A topic's message arrived, and the one after `behind` is missing. No connection gets further stored messages of
+    /// the topic until [`crate::Edge::offered`] reports how far the log was offered.
     pub fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
         self.service.nodes.topic_gap(app, topic, behind);
     }
@@ -295,8 +295,8 @@ impl Delivery {
         self.service.sessions.set_presence(app, device, presence).await
     }
 
-    /// Ends connections of devices, which then connect again: what they learned at login, such as the device's user, has
-    /// changed.
+    /// Ends connections of devices, which then connect again: what they learned at login, such as the device's user,
+    /// has changed.
     pub async fn disconnect(&self, app: AppId, devices: &[DeviceId]) {
         self.service.sessions.close(app, devices, CloseReason::Drain).await;
     }
@@ -308,7 +308,8 @@ impl Delivery {
         self.service.sessions.close_app(app).await;
     }
 
-    /// A connection joins groups of shared subscriptions: it and its fellow members share what is published from now on.
+    /// A connection joins groups of shared subscriptions: it and its fellow members share what is published from now
+    /// on.
     pub async fn join_shares(&self, join: JoinShares) -> Result<(), Error> {
         self.service.shares.join(join).await
     }
@@ -342,8 +343,8 @@ impl Delivery {
         self.service.devices.unsubscribe(app, device, topic).await
     }
 
-    /// Records that the user opened notifications on a device: durable when this returns. Returns how many were not opened
-    /// there before. Confirms nothing.
+    /// Records that the user opened notifications on a device: durable when this returns. Returns how many were not
+    /// opened there before. Confirms nothing.
     pub async fn open(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
         self.service.devices.open(device, ids).await
     }
@@ -359,8 +360,8 @@ impl Delivery {
         self.service.devices.revoke(app, device).await
     }
 
-    /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns the number
-    /// of devices.
+    /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns the
+    /// number of devices.
     pub async fn revoke_user(&self, app: AppId, user: &UserId) -> Result<usize, Error> {
         self.service.devices.revoke_user(app, user).await
     }
@@ -416,8 +417,8 @@ impl Delivery {
         self.service.device_admission.registrations(app, registrations).await
     }
 
-    /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's next
-    /// round waits for the answers of all apps.
+    /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's
+    /// next round waits for the answers of all apps.
     pub async fn admit_relay(&self, app: AppId) -> Result<(), Error> {
         self.service.usage.admit_relay(app).await
     }
@@ -447,7 +448,8 @@ impl Delivery {
         self.service.rules.set(rules);
     }
 
-    /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a denial.
+    /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a
+    /// denial.
     pub fn check_topic(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
         self.service.rules.check(app, holder, action, topic)
     }
@@ -503,14 +505,14 @@ impl Delivery {
         self.service.first_calls.current(app)
     }
 
-    /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before it
-    /// started.
+    /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before
+    /// it started.
     pub async fn reload_definitions(&self) -> Result<(), Error> {
         self.service.first_calls.reload().await
     }
 
-    /// An experiment or a notice was created, changed or archived here. This node knows the change when this returns, the
-    /// others soon after.
+    /// An experiment or a notice was created, changed or archived here. This node knows the change when this returns,
+    /// the others soon after.
     pub async fn definitions_changed(&self) -> Result<(), Error> {
         self.service.first_calls.definitions_changed().await
     }
@@ -572,8 +574,8 @@ impl Delivery {
     }
 
     /// Creates a campaign from a checked request whose experiment was looked up ([`Delivery::with_experiment`]). It
-    /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency key
-    /// created it.
+    /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency
+    /// key created it.
     pub async fn create_campaign(
         &self,
         app: AppId,

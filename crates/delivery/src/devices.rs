@@ -82,8 +82,8 @@ impl Devices {
         Ok(version)
     }
 
-    /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns the number
-    /// of devices.
+    /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns the
+    /// number of devices.
     pub(crate) async fn revoke_user(&self, app: AppId, user: &UserId) -> Result<usize, Error> {
         let devices = self.context.store.revoke_user(app, user, self.context.now()).await?;
         self.freshness.devices_changed(app, &devices);

@@ -1,7 +1,7 @@
 //! The interface to the connections of this node.
 //!
-//! `delivery` owns this trait and the gateway implements it, so neither the API nor the decisions know sockets. Calls hand
-//! work to the shards and return at once.
+//! `delivery` owns this trait and the gateway implements it, so neither the API nor the decisions know sockets. Calls
+//! hand work to the shards and return at once.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ pub struct LocalSession {
 pub trait Edge: Send + Sync {
     /// Writes a message to every session of `target`, subject to the presence rule of `message.when`. Calls for one
     /// recipient or topic arrive in commit order, and are written in that order. The edge reports outcomes through
-    /// [`crate::Delivery::outcomes`]: written, inactive, slow and, for messages that are not stored, offline. Holds no lock
-    /// for long and never blocks: it runs on the store's writer thread.
+    /// [`crate::Delivery::outcomes`]: written, inactive, slow and, for messages that are not stored, offline. Holds no
+    /// lock for long and never blocks: it runs on the store's writer thread.
     fn deliver(&self, message: Arc<Message>, target: &Target);
 
-    /// As [`Edge::deliver`], for one of several nodes: calls `missing` with the index of each named target without a session
-    /// here, and the caller records it.
+    /// As [`Edge::deliver`], for one of several nodes: calls `missing` with the index of each named target without a
+    /// session here, and the caller records it.
     fn deliver_part(&self, message: Arc<Message>, target: &Target, missing: &mut dyn FnMut(usize));
 
     /// Offers a stored message of a topic to the sessions that were not offered it, as far as the shards still know.
@@ -69,8 +69,8 @@ pub trait Edge: Send + Sync {
     /// Returns false if the device has no session here.
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool;
 
-    /// Durable subscriptions were created: an open session receives the topics from now on. One call of its shard for all
-    /// topics.
+    /// Durable subscriptions were created: an open session receives the topics from now on. One call of its shard for
+    /// all topics.
     fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]);
 
     fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic);
@@ -84,8 +84,8 @@ pub trait Edge: Send + Sync {
     /// Ends every session of an app.
     fn close_app(&self, app: AppId, reason: CloseReason);
 
-    /// The topic rules of apps changed: sessions that lost a permission end their subscriptions, some at a time. The default
-    /// is for an edge without sessions.
+    /// The topic rules of apps changed: sessions that lost a permission end their subscriptions, some at a time. The
+    /// default is for an edge without sessions.
     fn rules_changed(&self, apps: &[AppId]) {
         let _ = apps;
     }
@@ -99,7 +99,7 @@ pub trait Edge: Send + Sync {
     /// An accepted message may have reached nobody: every session reads its backlog from the store.
     fn reread_all(&self);
 
-    /// The inboxes of these sessions may have messages behind `since` that were not offered: reads on from there, and skips
-    /// what was offered, as far as the shards still know.
+    /// The inboxes of these sessions may have messages behind `since` that were not offered: reads on from there, and
+    /// skips what was offered, as far as the shards still know.
     fn reread(&self, sessions: &[LocalSession], since: NotificationId);
 }

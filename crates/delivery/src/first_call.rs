@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`shared`], `notices`. Whether data of the device itself is still current is decided by `freshness`.
 //!
-//! How old an answer may be: on the node that changed a definition, not at all; on others, as long as a bus message takes
-//! and, if one was lost, ten seconds.
+//! How old an answer may be: on the node that changed a definition, not at all; on others, as long as a bus message
+//! takes and, if one was lost, ten seconds.
 
 pub mod shared;
 
@@ -82,8 +82,8 @@ impl FirstCalls {
         self.shared.current(app, self.context.now())
     }
 
-    /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before it
-    /// started.
+    /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before
+    /// it started.
     pub(crate) async fn reload(&self) -> Result<(), Error> {
         let tickets = &self.shared.tickets;
         let wanted = tickets.want();
@@ -97,8 +97,8 @@ impl FirstCalls {
         Ok(())
     }
 
-    /// An experiment or a notice was created, changed or archived here. This node knows the change when this returns, the
-    /// others soon after.
+    /// An experiment or a notice was created, changed or archived here. This node knows the change when this returns,
+    /// the others soon after.
     pub(crate) async fn definitions_changed(&self) -> Result<(), Error> {
         let reloaded = self.reload().await;
         self.nodes.send(To::All, Record::DefinitionsChanged);

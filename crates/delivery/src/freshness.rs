@@ -5,8 +5,8 @@
 //!        └───────► announcement ─► Record::Stale
 //! ```
 //!
-//! A reader takes a [`Mark`] before it reads, keeps both, and asks [`Freshness::is_fresh`] before it uses the data again.
-//! A writer reports its change after the commit. This module knows neither what was read nor how it is shown.
+//! A reader takes a [`Mark`] before it reads, keeps both, and asks [`Freshness::is_fresh`] before it uses the data
+//! again. A writer reports its change after the commit. This module knows neither what was read nor how it is shown.
 //!
 //! How old data may be: on the node that wrote, not at all; on others, as long as a bus message takes and, if one was
 //! lost, [`noroshi_types::limits::FIRST_CALL_TTL`].

@@ -23,11 +23,11 @@
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `service`, [`publish`], `ack`, `login`,
 //! `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
-//! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which member
-//! of a group gets a message), [`quota`] (what an app may use), [`metrics`].
+//! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
+//! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
-//! Invariant: `Edge::deliver` for stored messages is called from the store's completion, which runs in commit order. This
-//! alone gives every inbox and every topic its order.
+//! Invariant: `Edge::deliver` for stored messages is called from the store's completion, which runs in commit order.
+//! This alone gives every inbox and every topic its order.
 
 mod ack;
 pub mod campaign;

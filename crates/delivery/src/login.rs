@@ -1,8 +1,8 @@
 //! Logins of devices, in batches.
 //!
-//! One read of the store serves all logins of the last few milliseconds. With other nodes, each device is also registered in
-//! the directory (`directory`). Quotas refuse new devices and subscriptions before the store is asked. The gateway opens and
-//! ends sessions; this component only decides.
+//! One read of the store serves all logins of the last few milliseconds. With other nodes, each device is also
+//! registered in the directory (`directory`). Quotas refuse new devices and subscriptions before the store is asked.
+//! The gateway opens and ends sessions; this component only decides.
 
 mod directory;
 

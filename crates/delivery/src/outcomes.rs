@@ -1,8 +1,8 @@
-//! What becomes of notifications: each call counts it in the metrics and emits it to the event log, so that the two never
-//! disagree.
+//! What becomes of notifications: each call counts it in the metrics and emits it to the event log, so that the two
+//! never disagree.
 //!
-//! The callers record the same outcomes for the trace of a device, in the store. Outcomes of a deleted device, or of one
-//! that changed its user, are only in the trace.
+//! The callers record the same outcomes for the trace of a device, in the store. Outcomes of a deleted device, or of
+//! one that changed its user, are only in the trace.
 //!
 //! Nothing here waits. Without an event log, emitting costs one look at a cell.
 

@@ -1,8 +1,8 @@
 //! From a checked request to an accepted notification that is on its way.
 //!
-//! Two paths, one for each promise. A stored message passes through the store's writer and is handed to the edge in commit
-//! order; so does one that takes a topic's offset, has an idempotency key, or is for push services. A message only for
-//! connected recipients goes to the edge at once and is recorded for the trace.
+//! Two paths, one for each promise. A stored message passes through the store's writer and is handed to the edge in
+//! commit order; so does one that takes a topic's offset, has an idempotency key, or is for push services. A message
+//! only for connected recipients goes to the edge at once and is recorded for the trace.
 //!
 //! The store writes push work in the same commit; this module only wakes the senders.
 
@@ -145,8 +145,8 @@ impl Publisher {
         self.finish_publish(begun).await
     }
 
-    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: decides whether there
-    /// is room, which may read the store. Await it for one message before the next.
+    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: decides whether
+    /// there is room, which may read the store. Await it for one message before the next.
     pub(crate) async fn begin_publish(
         &self,
         app: AppId,
@@ -197,8 +197,8 @@ impl Publisher {
         self.admission.admit(app, request, origin).await
     }
 
-    /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored messages
-    /// keep that order.
+    /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored
+    /// messages keep that order.
     pub(crate) async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
         let Begun { span, app, request, idempotency, campaign, room } = begun;
         let gate = room.gate();
@@ -262,8 +262,8 @@ impl Publisher {
     }
 
     /// Hands over a committed message, on the store's thread. After a panic the message is in the store but may have
-    /// reached nobody: sessions of every node read it from there, and the provider gets the usual answer. A panic in that
-    /// code ends the node (`store`), and devices read the message after the next start.
+    /// reached nobody: sessions of every node read it from there, and the provider gets the usual answer. A panic in
+    /// that code ends the node (`store`), and devices read the message after the next start.
     fn hand_over_stored(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         let handed_over = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(debug_assertions)]
@@ -291,7 +291,8 @@ impl Publisher {
         (accepted, ticket)
     }
 
-    /// Hands the message to this node's connections or, with other nodes, to the outbox. Returns its number in the outbox.
+    /// Hands the message to this node's connections or, with other nodes, to the outbox. Returns its number in the
+    /// outbox.
     fn hand_over(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         if accepted.replayed {
             return None;

@@ -8,15 +8,15 @@
 //!                                       └── retries ── finisher ◄─ settlement ◄─ answers
 //! ```
 //!
-//! Reading order: [`config`], `pipeline` (what the tasks share), `in_flight` (bounds), `sender` with `take` (takes batches), `batch_tasks`, `batch`
-//! (one batch), `recipient` (one push), `answers`, `settlement` with [`retry`] and `token_health` (the meaning of answers), `finisher`,
-//! `collector`, [`credential`].
+//! Reading order: [`config`], `pipeline` (what the tasks share), `in_flight` (bounds), `sender` with `take` (takes
+//! batches), `batch_tasks`, `batch` (one batch), `recipient` (one push), `answers`, `settlement` with [`retry`] and
+//! `token_health` (the meaning of answers), `finisher`, `collector`, [`credential`].
 //!
-//! Several nodes: `leadership` (who walks and dispatches), `lease` (who owns a batch), and, with a queue of the cluster,
-//! `dispatcher` (store → queue), `batch_codec`, `puller` (queue → sender).
+//! Several nodes: `leadership` (who walks and dispatches), `lease` (who owns a batch), and, with a queue of the
+//! cluster, `dispatcher` (store → queue), `batch_codec`, `puller` (queue → sender).
 //!
-//! Invariants: a batch is finished exactly once, or taken again after its lease; a slow recipient delays the end of its own
-//! batch and nothing else; everything in memory is bounded by [`config::Config`].
+//! Invariants: a batch is finished exactly once, or taken again after its lease; a slow recipient delays the end of its
+//! own batch and nothing else; everything in memory is bounded by [`config::Config`].
 
 mod answers;
 mod batch;

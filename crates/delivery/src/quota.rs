@@ -5,15 +5,15 @@
 //!   API, gateway, senders   ──► take · reserve · enter ──► OverQuota, counted in `noroshi_quota_refused_total`
 //! ```
 //!
-//! [`Quotas`] decides what needs no store; `PublishAdmission` and `DeviceAdmission` decide what does, after `Usage` counted
-//! it. The code where a request, a connection or a subscription enters enforces the decision. An app without limits costs
-//! one look at a map. A fan-out is not delayed: a shard charges its deliveries once in each of its turns
+//! [`Quotas`] decides what needs no store; `PublishAdmission` and `DeviceAdmission` decide what does, after `Usage`
+//! counted it. The code where a request, a connection or a subscription enters enforces the decision. An app without
+//! limits costs one look at a map. A fan-out is not delayed: a shard charges its deliveries once in each of its turns
 //! ([`Quotas::delivered`]).
 //!
-//! Rates and connections are limited for each node. `Usage` counts rows of the store every few seconds and adds what this
-//! node wrote since (`counts`). So a single node stays within a limit, and several nodes exceed it at most by what they
-//! add between two counts. Topics are the exception: see `known_topics`. A lowered limit removes nothing; it refuses what
-//! is new.
+//! Rates and connections are limited for each node. `Usage` counts rows of the store every few seconds and adds what
+//! this node wrote since (`counts`). So a single node stays within a limit, and several nodes exceed it at most by what
+//! they add between two counts. Topics are the exception: see `known_topics`. A lowered limit removes nothing; it
+//! refuses what is new.
 
 mod admission;
 mod app;

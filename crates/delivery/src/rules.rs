@@ -8,8 +8,8 @@
 //! `Rules::check` answers at once and never waits. If a rule says `ask` and the cache has no answer, the caller asks
 //! outside its thread. Every failure there denies.
 //!
-//! Invariant: new rules are in place before the edge is notified. A subscription that was checked before is checked again;
-//! a later one is checked by the new rules.
+//! Invariant: new rules are in place before the edge is notified. A subscription that was checked before is checked
+//! again; a later one is checked by the new rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -183,7 +183,8 @@ impl Rules {
         changed
     }
 
-    /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a denial.
+    /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a
+    /// denial.
     pub(crate) fn check(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
         let verdict = self.look_up(app, holder, action, topic);
         if let Verdict::Denied(reason) = verdict {
@@ -217,7 +218,8 @@ impl Rules {
         }
     }
 
-    /// As [`Rules::check`], and asks the webhook if it decides. Cancel-safe: the next caller repeats a dropped question.
+    /// As [`Rules::check`], and asks the webhook if it decides. Cancel-safe: the next caller repeats a dropped
+    /// question.
     pub(crate) async fn ask(
         &self,
         app: &AppRules,

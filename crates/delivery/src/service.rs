@@ -1,7 +1,7 @@
 //! The components of a node: assembled in one place, and their background tasks.
 //!
-//! [`Service::new`] builds each component from those below it. No component names [`crate::Delivery`] or another one that
-//! is built after it. Records of other nodes reach the components above the cluster through [`Handler`].
+//! [`Service::new`] builds each component from those below it. No component names [`crate::Delivery`] or another one
+//! that is built after it. Records of other nodes reach the components above the cluster through [`Handler`].
 //!
 //! At the drain no new work starts: queued confirmations are written, batches in flight get
 //! [`crate::push::Config::drain`], and unfinished ones are sent again after the next start.

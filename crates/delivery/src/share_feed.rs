@@ -1,5 +1,5 @@
-//! What the rest of the node feeds to the leader of shared subscriptions: published messages, confirmations, and changes
-//! of groups.
+//! What the rest of the node feeds to the leader of shared subscriptions: published messages, confirmations, and
+//! changes of groups.
 //!
 //! Filled by publishing, by the cluster and by acknowledgements, on any thread and without waiting. Read by
 //! [`crate::share`] only. The queue is bounded; a message that does not fit is dropped and counted.

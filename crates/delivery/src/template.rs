@@ -1,8 +1,9 @@
 //! Texts with placeholders for a recipient's own values: `"Hello {{name}}"`.
 //!
-//! A template is JSON as the provider wrote it. Placeholders count inside string values, never in keys. A value is inserted
-//! with JSON's own escaping, so it cannot break out of its string. The text around placeholders stays byte for byte. A
-//! placeholder is `{{name}}`, with optional blanks around the name; a name has letters, digits, `_`, `-`, `.`. Pure.
+//! A template is JSON as the provider wrote it. Placeholders count inside string values, never in keys. A value is
+//! inserted with JSON's own escaping, so it cannot break out of its string. The text around placeholders stays byte for
+//! byte. A placeholder is `{{name}}`, with optional blanks around the name; a name has letters, digits, `_`, `-`, `.`.
+//! Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The size of an audience: for a dry run, and for the remaining time of a campaign.
 //!
-//! Walks the audience as the collector does, with the same filter, and writes nothing. A count for a running campaign works
-//! a fifth of the time, so that it does not slow the campaign down.
+//! Walks the audience as the collector does, with the same filter, and writes nothing. A count for a running campaign
+//! works a fifth of the time, so that it does not slow the campaign down.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;

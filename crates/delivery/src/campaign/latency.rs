@@ -1,8 +1,8 @@
-//! Durations as counts in buckets, so that a million answers are some hundred numbers in the store, and sums of sums stay
-//! exact.
+//! Durations as counts in buckets, so that a million answers are some hundred numbers in the store, and sums of sums
+//! stay exact.
 //!
-//! A bucket is one of 32 equal parts of a power of two of microseconds. Reading returns its middle, which is at most 1 part
-//! in 64 (1.6 %) from the truth, and exact below 32 µs. Pure.
+//! A bucket is one of 32 equal parts of a power of two of microseconds. Reading returns its middle, which is at most 1
+//! part in 64 (1.6 %) from the truth, and exact below 32 µs. Pure.
 
 use std::time::Duration;
 

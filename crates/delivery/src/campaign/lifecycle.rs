@@ -1,7 +1,7 @@
 //! The component of campaigns: create, start, pause, resume, abort, delete; and their progress.
 //!
-//! Changes the state in the store, reports each change to the event log, and wakes push work. It neither walks audiences nor
-//! sends: [`crate::push`] does.
+//! Changes the state in the store, reports each change to the event log, and wakes push work. It neither walks
+//! audiences nor sends: [`crate::push`] does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ impl Campaigns {
     }
 
     /// Creates a campaign from a checked request whose experiment was looked up ([`Campaigns::with_experiment`]). It
-    /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency key
-    /// created it.
+    /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency
+    /// key created it.
     pub(crate) async fn create(
         &self,
         app: AppId,

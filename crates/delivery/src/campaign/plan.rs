@@ -120,8 +120,8 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// The variant of a recipient, or [`VariantNum::OF_NONE`] outside the audience of the experiment. `None`: the campaign
-    /// has no experiment.
+    /// The variant of a recipient, or [`VariantNum::OF_NONE`] outside the audience of the experiment. `None`: the
+    /// campaign has no experiment.
     pub(crate) fn draw(&self, recipient: &PushRecipient) -> Option<VariantNum> {
         let PushRecipient { user, id, attributes, .. } = recipient;
         let place = self.experiment.as_ref()?.group.place_of(user.as_ref(), id, attributes);
@@ -215,8 +215,8 @@ impl Plan {
 
     /// When these recipients may be sent, if the campaign has a rate.
     pub(crate) fn turn(&self, recipients: usize) -> Option<Instant> {
-        let bucket = self.pacer.as_ref()?;
-        Some(self.zero + bucket.lock().turn(self.zero.elapsed(), recipients))
+        let pacer = self.pacer.as_ref()?;
+        Some(self.zero + pacer.lock().turn(self.zero.elapsed(), recipients))
     }
 
     /// How far ahead turns are assigned, if the campaign has a rate.

@@ -1,10 +1,11 @@
 //! Statistics of proportions: how certain one is, and whether two differ. Pure.
 //!
-//! One proportion: the score interval of Wilson, "Probable Inference, the Law of Succession, and Statistical Inference",
-//! Journal of the American Statistical Association 22 (1927). Two: the hybrid score interval of Newcombe, "Interval
-//! estimation for the difference between independent proportions: comparison of eleven methods", Statistics in Medicine 17
-//! (1998), method 10, which combines the intervals of the two. Both hold for small counts and for 0 and 1, where the usual
-//! normal interval does not. The p-value is that of the pooled z-test (the chi-square test without correction).
+//! One proportion: the score interval of Wilson, "Probable Inference, the Law of Succession, and Statistical
+//! Inference", Journal of the American Statistical Association 22 (1927). Two: the hybrid score interval of Newcombe,
+//! "Interval estimation for the difference between independent proportions: comparison of eleven methods", Statistics
+//! in Medicine 17 (1998), method 10, which combines the intervals of the two. Both hold for small counts and for 0 and
+//! 1, where the usual normal interval does not. The p-value is that of the pooled z-test (the chi-square test without
+//! correction).
 
 /// The 97.5 % quantile of the normal distribution, for 95 % intervals.
 const Z: f64 = 1.959_963_984_540_054;
@@ -89,8 +90,8 @@ impl Difference {
     }
 }
 
-/// The complementary error function, for x >= 0. Abramowitz and Stegun, "Handbook of Mathematical Functions": the series
-/// 7.1.6 where it needs few terms, otherwise the continued fraction 7.1.14.
+/// The complementary error function, for x >= 0. Abramowitz and Stegun, "Handbook of Mathematical Functions": the
+/// series 7.1.6 where it needs few terms, otherwise the continued fraction 7.1.14.
 fn erfc(x: f64) -> f64 {
     let scale = (-x * x).exp() / std::f64::consts::PI.sqrt();
     if x < 2.0 {
@@ -117,7 +118,8 @@ mod tests {
 
     #[test]
     fn one_proportion_has_wilsons_interval() {
-        // Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I.
+        // Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table
+        // I.
         for (count, of, low, high) in [
             (81, 263, 0.2553, 0.3662),
             (15, 148, 0.0624, 0.1605),

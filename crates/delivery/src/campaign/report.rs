@@ -1,8 +1,8 @@
 //! A comparison of a campaign's variants. Pure.
 //!
 //! All counts are devices. *Targeted* devices are those for which a variant was chosen and which are done, including
-//! held-out ones. *Delivered* is the most certain outcome available (below). Both rates are relative to all targeted devices,
-//! whatever became of them: a comparison of only the reached ones would compare groups that are not random.
+//! held-out ones. *Delivered* is the most certain outcome available (below). Both rates are relative to all targeted
+//! devices, whatever became of them: a comparison of only the reached ones would compare groups that are not random.
 
 use noroshi_store::{Campaign, VariantSums};
 use noroshi_types::{Label, NotificationId, Outcome, When};

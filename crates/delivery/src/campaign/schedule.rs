@@ -1,8 +1,8 @@
 //! When a device is due: at once, or at an hour of its own clock, and never in its quiet hours.
 //!
-//! Pure: the time is an argument, and time zones are built in (`jiff`). A device without a zone, or with an unknown one, uses
-//! UTC. A local time that a clock change skips moves as much later as the clocks were put forward. Of a local time that
-//! occurs twice, the first one that is still ahead counts (RFC 5545 §3.3.5; between the two, the second).
+//! Pure: the time is an argument, and time zones are built in (`jiff`). A device without a zone, or with an unknown
+//! one, uses UTC. A local time that a clock change skips moves as much later as the clocks were put forward. Of a local
+//! time that occurs twice, the first one that is still ahead counts (RFC 5545 §3.3.5; between the two, the second).
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;

@@ -1,7 +1,7 @@
 //! A campaign's request, checked: recipients, message, time and rate.
 //!
-//! The API parses a request into a [`Spec`]; [`Spec::check`] holds every rule that spans fields. The store keeps it as JSON
-//! (`stored`), and every later start reads it back. It never changes after the campaign was created.
+//! The API parses a request into a [`Spec`]; [`Spec::check`] holds every rule that spans fields. The store keeps it as
+//! JSON (`stored`), and every later start reads it back. It never changes after the campaign was created.
 
 use std::collections::BTreeMap;
 
@@ -115,8 +115,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Only uploaded recipients have values of their own. Elsewhere a placeholder without a default would be missing for
-    /// every recipient.
+    /// Only uploaded recipients have values of their own. Elsewhere a placeholder without a default would be missing
+    /// for every recipient.
     fn check_template(&self, text: &JsonText) -> Result<(), Invalid> {
         let template = Template::parse(text.clone())?;
         let missing = template.names().find(|name| !self.variables.contains_key(*name));

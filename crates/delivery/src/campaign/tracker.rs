@@ -1,7 +1,7 @@
 //! What this process remembers of running campaigns: plans, rates, and audience sizes.
 //!
-//! Filled by the collector and the senders ([`crate::push`]), read by `lifecycle` for the progress. Everything can be rebuilt
-//! from the store.
+//! Filled by the collector and the senders ([`crate::push`]), read by `lifecycle` for the progress. Everything can be
+//! rebuilt from the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A campaign that sends the variants of an experiment: which ones, to whom, and what each recipient gets.
 //!
-//! The definition is copied when the campaign is created, whatever happens to the experiment later. A device gets the same
-//! variant at every attempt, unless its user or its attributes changed in between. The experiment decides who gets which
-//! variant ([`crate::definition::Group`]). A recipient outside its audience gets the campaign's own message, and counts for
-//! no variant. Pure.
+//! The definition is copied when the campaign is created, whatever happens to the experiment later. A device gets the
+//! same variant at every attempt, unless its user or its attributes changed in between. The experiment decides who gets
+//! which variant ([`crate::definition::Group`]). A recipient outside its audience gets the campaign's own message, and
+//! counts for no variant. Pure.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ pub struct OwnMessage {
 }
 
 impl Trial {
-    /// Adds the definition that was found, for a campaign to this audience that starts at `starts_at`. The error says what
-    /// does not fit.
+    /// Adds the definition that was found, for a campaign to this audience that starts at `starts_at`. The error says
+    /// what does not fit.
     pub(crate) fn define(
         self,
         found: Option<Definition>,

@@ -1,5 +1,5 @@
-//! Numbers, texts and lists in frames ([`crate::cluster::wire`]): little-endian, texts with a length prefix. A reader checks
-//! every length before it allocates.
+//! Numbers, texts and lists in frames ([`crate::cluster::wire`]): little-endian, texts with a length prefix. A reader
+//! checks every length before it allocates.
 
 /// The bytes do not match the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A text of at most 65,535 bytes: ids, topics, conditions. A longer one, which no rule allows, is written as empty, which
-    /// the reader refuses.
+    /// A text of at most 65,535 bytes: ids, topics, conditions. A longer one, which no rule allows, is written as
+    /// empty, which the reader refuses.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         let (length, text) = u16::try_from(text.len()).map_or((0, ""), |length| (length, text));
         self.raw(&length.to_le_bytes()).raw(text.as_bytes())

@@ -1,9 +1,9 @@
 //! Recent places in the order of commits, by the time at which the store was asked for them.
 //!
-//! "Messages may have been lost since 12:30" becomes "look at everything stored behind this place". A task asks the store
-//! for its place at intervals. The place of a moment is one that was read well before it, since a message reaches the
-//! bus a little after its commit. For moments before the history the clock decides: a notification id begins with its
-//! time ([RFC 9562] §5.7), and the clocks of nodes differ.
+//! "Messages may have been lost since 12:30" becomes "look at everything stored behind this place". A task asks the
+//! store for its place at intervals. The place of a moment is one that was read well before it, since a message reaches
+//! the bus a little after its commit. For moments before the history the clock decides: a notification id begins with
+//! its time ([RFC 9562] §5.7), and the clocks of nodes differ.
 //!
 //! Nobody on this node missed anything before the place that was read when no device had connected yet.
 
@@ -21,8 +21,8 @@ use crate::edge::{Edge, SESSION_PAGES};
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Places that are remembered: a little more than a sweep interval.
 const HISTORY_MAX: usize = 64;
-/// The longest time from a commit to the end of its hand-over. A node that takes longer has lost the message to an outage
-/// of its bus, and reports that itself.
+/// The longest time from a commit to the end of its hand-over. A node that takes longer has lost the message to an
+/// outage of its bus, and reports that itself.
 const HAND_OVER: Duration = Duration::from_secs(3);
 /// How far the clocks of nodes may differ.
 const SKEW: Duration = Duration::from_secs(60);

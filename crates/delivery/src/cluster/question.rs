@@ -1,7 +1,8 @@
 //! Questions to other nodes about their sessions.
 //!
 //! The directory names the nodes. Each node gets one question, all at once, and the caller waits until every answer has
-//! arrived or [`crate::cluster::Config::answer`] has passed. Missing answers are counted, and the caller gets the others.
+//! arrived or [`crate::cluster::Config::answer`] has passed. Missing answers are counted, and the caller gets the
+//! others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,8 @@
 //!
 //! A target that only one node holds is *sole* to it: if that node has no session for it, it counts it as offline. A
 //! target that several nodes hold goes to each of them, and none counts it as offline, since none knows whether another
-//! found it. A target without a holder is looked up on this node, which costs nothing: the directory may have forgotten it.
+//! found it. A target without a holder is looked up on this node, which costs nothing: the directory may have forgotten
+//! it.
 
 use std::sync::Arc;
 

@@ -205,7 +205,8 @@ async fn sweep(peers: &Peers, order: Order) -> Result<(), Failed> {
 /// Compares all sessions with the directory, page by page, until it is dropped.
 pub(crate) async fn audit(peers: &Peers) {
     let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
-    // Pages left in a faster round. It is still slow: a loss affects many nodes at once, perhaps because Redis is overloaded.
+    // Pages left in a faster round. It is still slow: a loss affects many nodes at once, perhaps because Redis is
+    // overloaded.
     let mut soon = 0;
     for page in (0..SESSION_PAGES).cycle() {
         match soon {

@@ -5,12 +5,12 @@
 //!   record = kind (1 byte), length (4 bytes, little-endian), body
 //! ```
 //!
-//! A rolling upgrade mixes versions. A record of an unknown kind is skipped and counted, bytes behind the known end of a
-//! body belong to a newer version and are ignored, and a frame of another version is not read at all. Nothing unreadable is
-//! guessed: the store has it.
+//! A rolling upgrade mixes versions. A record of an unknown kind is skipped and counted, bytes behind the known end of
+//! a body belong to a newer version and are ignored, and a frame of another version is not read at all. Nothing
+//! unreadable is guessed: the store has it.
 //!
-//! Pure: no clock, no IO. Frames come from nodes of the same cell, but are not trusted: every length is checked before an
-//! allocation, and every id by its own rules.
+//! Pure: no clock, no IO. Frames come from nodes of the same cell, but are not trusted: every length is checked before
+//! an allocation, and every id by its own rules.
 
 use std::sync::Arc;
 

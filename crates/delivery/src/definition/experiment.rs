@@ -1,7 +1,8 @@
 //! An experiment: which devices take part, and which variant each of them gets.
 //!
-//! In this order: outside its time, or killed, nobody takes part; a user or device that is named gets the named variant,
-//! regardless of the audience; a device outside the audience does not take part; all others draw ([`Variants`]).
+//! In this order: outside its time, or killed, nobody takes part; a user or device that is named gets the named
+//! variant, regardless of the audience; a device outside the audience does not take part; all others draw
+//! ([`Variants`]).
 
 use std::collections::BTreeMap;
 

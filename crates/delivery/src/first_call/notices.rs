@@ -1,8 +1,9 @@
-//! Publishes maintenance notices to connected devices: the topic `$maintenance` of an app, whose retained message is what
-//! is shown now. Subscribers receive it at their login, and again when a notice begins, changes or ends.
+//! Publishes maintenance notices to connected devices: the topic `$maintenance` of an app, whose retained message is
+//! what is shown now. Subscribers receive it at their login, and again when a notice begins, changes or ends.
 //!
-//! Every node checks whether the retained message is current; one of them, the leader, publishes it. So nothing about past
-//! publishes is stored, and a crash repeats nothing. A notice that is over is archived after its end was published.
+//! Every node checks whether the retained message is current; one of them, the leader, publishes it. So nothing about
+//! past publishes is stored, and a crash repeats nothing. A notice that is over is archived after its end was
+//! published.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Experiments and maintenance notices of all apps, in memory: read in the background, compiled once, and divided into
 //! those that are current and those that are not.
 //!
-//! A caller gets what is current for the app at a moment without a look at the rest. The division is repeated only when a
-//! definition begins, ends or changes. Time is an argument.
+//! A caller gets what is current for the app at a moment without a look at the rest. The division is repeated only when
+//! a definition begins, ends or changes. Time is an argument.
 
 use std::collections::HashMap;
 use std::sync::Arc;

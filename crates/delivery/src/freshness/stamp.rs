@@ -1,8 +1,8 @@
 //! Which devices changed since a moment, without a list of who read what.
 //!
 //! A fixed table of places. A writer stamps the places of the device's names with the next number; what was read before
-//! that number is stale. Two names that share a place cost an unnecessary read, nothing else. Marks are taken before the
-//! read and stamps are set after the commit, so a stamp follows every change that a read may have missed.
+//! that number is stale. Two names that share a place cost an unnecessary read, nothing else. Marks are taken before
+//! the read and stamps are set after the commit, so a stamp follows every change that a read may have missed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

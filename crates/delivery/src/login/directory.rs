@@ -5,8 +5,8 @@
 //! 3. A second look at the store finds messages stored between the two. A sender writes first and looks up the device
 //!    then: one that did not find it here had written before the assignment, so the second look finds the message.
 //!
-//! Each step is one round trip for the whole batch. Topic messages need none of this: every gateway receives all of them,
-//! and the gateway's own stamps close the gap.
+//! Each step is one round trip for the whole batch. Topic messages need none of this: every gateway receives all of
+//! them, and the gateway's own stamps close the gap.
 //!
 //! The node that had the device before is notified, so that its session ends. If the directory does not answer, devices
 //! log in anyway: they receive what this node publishes, a sweep finds the rest, and they are registered when the

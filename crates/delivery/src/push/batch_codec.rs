@@ -4,8 +4,9 @@
 //!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  leased_until  n  n × difference to the previous
 //! ```
 //!
-//! Numbers are LEB128: 500 neighbouring devices take about as many bytes. During an upgrade, nodes of two versions share the
-//! queue: a batch of an unknown version is left to the store. A batch without a variant is written in the older format.
+//! Numbers are LEB128: 500 neighbouring devices take about as many bytes. During an upgrade, nodes of two versions
+//! share the queue: a batch of an unknown version is left to the store. A batch without a variant is written in the
+//! older format.
 
 use bytes::Bytes;
 use noroshi_cluster::batches::Parcel;

@@ -1,9 +1,9 @@
-//! Walks audiences, and packs devices into batches page by page. The cursor moves in the same commit: after a crash a walk
-//! continues exactly behind what was enqueued.
+//! Walks audiences, and packs devices into batches page by page. The cursor moves in the same commit: after a crash a
+//! walk continues exactly behind what was enqueued.
 //!
-//! There are two kinds of walks: notifications to a topic, a condition or everyone with a push section; and campaigns. Each
-//! walk stays a bounded number of batches ahead of the senders. Batches that are due later (an hour of the device's own
-//! clock) do not count, because they wait in the store and not for a sender.
+//! There are two kinds of walks: notifications to a topic, a condition or everyone with a push section; and campaigns.
+//! Each walk stays a bounded number of batches ahead of the senders. Batches that are due later (an hour of the
+//! device's own clock) do not count, because they wait in the store and not for a sender.
 //!
 //! If several nodes share the store, only the leader walks. The others keep their knowledge of campaigns current.
 

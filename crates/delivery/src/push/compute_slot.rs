@@ -1,9 +1,9 @@
 //! Slots for batches that compute.
 //!
-//! A batch that computes for milliseconds keeps its thread from requests that are due, such as those of other apps: tokio
-//! takes a thread from a task only when the task waits. And when a push service fails, hundreds of batches become ready at
-//! once; a request would wait for each of them. So batches share slots: at most [`ComputeSlots::new`]'s number of them
-//! compute at a time, each for a short time slice, and a batch without a slot is in no thread's queue.
+//! A batch that computes for milliseconds keeps its thread from requests that are due, such as those of other apps:
+//! tokio takes a thread from a task only when the task waits. And when a push service fails, hundreds of batches become
+//! ready at once; a request would wait for each of them. So batches share slots: at most [`ComputeSlots::new`]'s number
+//! of them compute at a time, each for a short time slice, and a batch without a slot is in no thread's queue.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};

@@ -8,10 +8,11 @@ use super::retry::Backoff;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Recipients in flight. 32,768 at about 300 B each take 10 MB, and with answers after 300 ms allow 100,000 pushes a
-    /// second.
+    /// Recipients in flight. 32,768 at about 300 B each take 10 MB, and with answers after 300 ms allow 100,000 pushes
+    /// a second.
     pub recipients_max: usize,
-    /// Recipients in flight to one push service of one app: a service that does not answer leaves a quarter to the others.
+    /// Recipients in flight to one push service of one app: a service that does not answer leaves a quarter to the
+    /// others.
     pub recipients_per_service_max: usize,
     /// The part of both that ordinary campaigns may not use, so that an urgent message starts at once.
     pub reserved_percent: usize,
@@ -25,18 +26,18 @@ pub struct Config {
     pub drain: Duration,
     /// Whether this node walks audiences and sends. It accepts push work in any case.
     pub sends: bool,
-    /// Other nodes take batches from the same store: a batch is sent only during its lease, and the leader does what only one
-    /// node may do.
+    /// Other nodes take batches from the same store: a batch is sent only during its lease, and the leader does what
+    /// only one node may do.
     pub shared: bool,
-    /// How long a batch may be on the queue between dispatcher and senders before the store hands it out again. Far above the
-    /// time that `PARCELS_MAX` parcels take; otherwise batches would circulate without being sent.
+    /// How long a batch may be on the queue between dispatcher and senders before the store hands it out again. Far
+    /// above the time that `PARCELS_MAX` parcels take; otherwise batches would circulate without being sent.
     pub queue_lease: Duration,
     /// Whether pushes carry the trace context to push services.
     pub traceparent: bool,
 }
 
-/// Waiting parcels of one lane on the queue between the dispatcher and the senders. 256 × 500 recipients keep a node busy for
-/// more than a second. A campaign with variants retries smaller batches, one for each variant.
+/// Waiting parcels of one lane on the queue between the dispatcher and the senders. 256 × 500 recipients keep a node
+/// busy for more than a second. A campaign with variants retries smaller batches, one for each variant.
 pub(crate) const PARCELS_MAX: u64 = 256;
 
 /// Waiting batches of one walk or campaign. Batches that are due later do not count.

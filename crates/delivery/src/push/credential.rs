@@ -64,8 +64,8 @@ pub(crate) struct Credentials {
     /// Stored credentials that cannot be opened: their pushes wait until an operator acts.
     pub(super) unreadable: Mutex<HashSet<Realm>>,
     unreadable_count: Gauge,
-    /// Held from the read of the store until the pools have the result, so that of two concurrent changes the pools keep
-    /// the later read.
+    /// Held from the read of the store until the pools have the result, so that of two concurrent changes the pools
+    /// keep the later read.
     updating: tokio::sync::Mutex<()>,
     /// What [`Credentials::reload_changed`] last read.
     seen: tokio::sync::Mutex<Sealed>,
@@ -85,8 +85,8 @@ impl Credentials {
         Self { context, nodes, work, outlet, vault, opened, unreadable, unreadable_count, updating, seen }
     }
 
-    /// Opens all credentials and hands them to the pools, once at the start. TestReply that cannot be opened is counted and
-    /// logged, and its pushes wait; the others work.
+    /// Opens all credentials and hands them to the pools, once at the start. TestReply that cannot be opened is counted
+    /// and logged, and its pushes wait; the others work.
     pub(crate) async fn load(&self) -> Result<(), Error> {
         let mut apps: Vec<AppId> = Vec::new();
         for stored in self.context.store.credentials().await? {

@@ -1,8 +1,8 @@
 //! Puts due batches onto the queue of the cluster, where senders of all nodes pull them. Runs on the leader.
 //!
-//! The store remains the source of truth. A batch is taken there under a lease that its parcel names, and whatever the queue
-//! loses is taken again when the lease expires. Few parcels wait at a time, so that urgent batches are pulled soon.
-//! Batches of campaigns with a rate are put when their turn comes.
+//! The store remains the source of truth. A batch is taken there under a lease that its parcel names, and whatever the
+//! queue loses is taken again when the lease expires. Few parcels wait at a time, so that urgent batches are pulled
+//! soon. Batches of campaigns with a rate are put when their turn comes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Push work in flight: recipients in total and for each push service of an app, and batches with their leases.
 //!
-//! The sender adds a batch when it takes it, and each answer removes a recipient. The bounds are checked before a batch is
-//! taken; one take may exceed them by its batches. Each batch is held under a lease ([`BatchLease`]).
+//! The sender adds a batch when it takes it, and each answer removes a recipient. The bounds are checked before a batch
+//! is taken; one take may exceed them by its batches. Each batch is held under a lease ([`BatchLease`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,12 +33,12 @@ pub(crate) struct InFlight {
     senders: Arc<Notify>,
 }
 
-/// The lease of a batch in flight. If nodes share a store, another node takes the batch as soon as its lease expires, so
-/// the owner checks its own clock.
+/// The lease of a batch in flight. If nodes share a store, another node takes the batch as soon as its lease expires,
+/// so the owner checks its own clock.
 #[derive(Debug)]
 pub(crate) struct BatchLease {
-    /// The end of the lease in the store, and by the clock of this process, measured from before the request. Guards only
-    /// itself.
+    /// The end of the lease in the store, and by the clock of this process, measured from before the request. Guards
+    /// only itself.
     lease: Mutex<(Timestamp, Instant)>,
     /// Another node has the batch.
     lost: AtomicBool,
@@ -132,7 +132,8 @@ impl InFlight {
         }
     }
 
-    /// Removes a batch that is finished, or left to the end of its lease. Returns the receipt of the queue it came from.
+    /// Removes a batch that is finished, or left to the end of its lease. Returns the receipt of the queue it came
+    /// from.
     pub(crate) fn end(&self, batch: BatchId) -> Option<Receipt> {
         let held = self.batches.lock().remove(&batch);
         if self.sender_waits.load(Ordering::SeqCst) {
@@ -141,8 +142,8 @@ impl InFlight {
         held.and_then(|held| held.receipt.clone())
     }
 
-    /// Sets whether the sender waits for room. Sequentially consistent with the counts: either the sender sees new room, or
-    /// the answer that makes room sees that the sender waits.
+    /// Sets whether the sender waits for room. Sequentially consistent with the counts: either the sender sees new
+    /// room, or the answer that makes room sees that the sender waits.
     pub(crate) fn set_sender_waits(&self, waits: bool) {
         self.sender_waits.store(waits, Ordering::SeqCst);
     }

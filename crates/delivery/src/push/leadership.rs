@@ -1,9 +1,9 @@
 //! Which of the nodes that share a store does the work that only one may do: walking audiences, starting batches of
 //! campaigns with a rate, putting batches on the queue.
 //!
-//! The store grants the lead for some seconds. The leader renews it long before it ends, and stops by its own clock when it
-//! does. A leader that was suspended may write once more afterwards. The store accepts no page of a walk that another node
-//! has continued, so that costs only the page.
+//! The store grants the lead for some seconds. The leader renews it long before it ends, and stops by its own clock
+//! when it does. A leader that was suspended may write once more afterwards. The store accepts no page of a walk that
+//! another node has continued, so that costs only the page.
 
 use std::time::{Duration, Instant};
 
@@ -54,8 +54,8 @@ impl Leadership {
         }
     }
 
-    /// Asks for the lead until `drain` is true, then gives it up, so that another node leads at once. `leader` shows whether
-    /// this node leads.
+    /// Asks for the lead until `drain` is true, then gives it up, so that another node leads at once. `leader` shows
+    /// whether this node leads.
     pub(crate) async fn run(&self, context: &Context, leader: &Gauge, mut drain: watch::Receiver<bool>) {
         if self.is_only_node {
             return;

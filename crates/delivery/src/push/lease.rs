@@ -1,7 +1,8 @@
-//! Leases of batches: renewed long before they expire, and given back if a batch is not sent. Batches that came by a queue
-//! are also kept there.
+//! Leases of batches: renewed long before they expire, and given back if a batch is not sent. Batches that came by a
+//! queue are also kept there.
 //!
-//! Only the store knows the owner of a batch: each renewal names the lease that the owner knows, and moves that one or none.
+//! Only the store knows the owner of a batch: each renewal names the lease that the owner knows, and moves that one or
+//! none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ const RETURN: Duration = Duration::from_secs(2);
 /// The pause after a failed renewal.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The end of a sender's lease. Odd, while those of the dispatcher are even: a parcel never names the lease of a sender, so
-/// a parcel that is pulled twice claims its batch once.
+/// The end of a sender's lease. Odd, while those of the dispatcher are even: a parcel never names the lease of a
+/// sender, so a parcel that is pulled twice claims its batch once.
 pub(crate) fn until(now: Timestamp, lease: Duration) -> Timestamp {
     Timestamp(now.saturating_add(lease).0 | 1)
 }
@@ -120,8 +121,8 @@ pub(crate) fn give_back(pipeline: &Arc<Pipeline>, lease: Lease, why: Renewal) {
     });
 }
 
-/// Removes parcels from the queue that are finished in the store, or left to it. If that fails, a sender pulls them once
-/// more, in vain.
+/// Removes parcels from the queue that are finished in the store, or left to it. If that fails, a sender pulls them
+/// once more, in vain.
 pub(crate) fn done(pipeline: &Pipeline, receipts: Vec<Receipt>) {
     let Some(queue) = pipeline.queue.get().filter(|_| !receipts.is_empty()).cloned() else { return };
     tokio::spawn(async move {

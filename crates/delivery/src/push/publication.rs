@@ -1,9 +1,9 @@
-//! Publishes a batch of a campaign as ordinary notifications to its devices, so that live delivery, the inbox and fallback
-//! work as for any other notification.
+//! Publishes a batch of a campaign as ordinary notifications to its devices, so that live delivery, the inbox and
+//! fallback work as for any other notification.
 //!
 //! Recipients with the same text share one notification. Its idempotency key contains the batch, the text and the
-//! recipients. So a batch that is sent again after a crash publishes nothing twice, and a recipient that was left out the
-//! first time (its quiet hours have ended since) does not count as served.
+//! recipients. So a batch that is sent again after a crash publishes nothing twice, and a recipient that was left out
+//! the first time (its quiet hours have ended since) does not count as served.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Pulls batches from the queue of the cluster while there is room for their recipients.
 //!
 //! A parcel contains the batch that the dispatcher took, and its lease. Before the sender sends anything it claims that
-//! lease in the store. The claim works once for each parcel, so a parcel that the queue returns twice, or whose batch went
-//! to another node, is sent by nobody else.
+//! lease in the store. The claim works once for each parcel, so a parcel that the queue returns twice, or whose batch
+//! went to another node, is sent by nobody else.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! When to retry: exponential backoff with jitter, never earlier than the push service asks for, and never after the message
-//! has expired. Pure.
+//! When to retry: exponential backoff with jitter, never earlier than the push service asks for, and never after the
+//! message has expired. Pure.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        // A push service that needs more than 5 s asks for it. An attempt every quarter of an hour costs almost nothing, and
-        // notices the end of an outage soon enough.
+        // A push service that needs more than 5 s asks for it. An attempt every quarter of an hour costs almost
+        // nothing, and notices the end of an outage soon enough.
         Self { base: Duration::from_secs(5), max: Duration::from_secs(900) }
     }
 }
 
 impl Backoff {
-    /// When the attempt after `attempt` (the first is 0) is due; `None` if the message has expired by then. `seed` spreads
-    /// simultaneous failures over half the pause.
+    /// When the attempt after `attempt` (the first is 0) is due; `None` if the message has expired by then. `seed`
+    /// spreads simultaneous failures over half the pause.
     pub(crate) fn due_at(
         self,
         now: Timestamp,

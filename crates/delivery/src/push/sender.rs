@@ -1,11 +1,11 @@
 //! Takes batches from the store's queue while there is room for their recipients, and starts a task for each.
 //!
-//! Lanes: urgent work and single notifications may fill every place; ordinary campaigns leave a reserve, in total and for
-//! each push service. So an urgent message starts at the next take, whatever campaigns have in flight. The sender sleeps
-//! until the exact time of the next due batch, or until it is woken.
+//! Lanes: urgent work and single notifications may fill every place; ordinary campaigns leave a reserve, in total and
+//! for each push service. So an urgent message starts at the next take, whatever campaigns have in flight. The sender
+//! sleeps until the exact time of the next due batch, or until it is woken.
 //!
-//! If several nodes share the store, each takes for itself. Campaigns with a rate are sent only by the leader, which counts
-//! their turns. With a queue of the cluster, batches come from there (`puller`) instead.
+//! If several nodes share the store, each takes for itself. Campaigns with a rate are sent only by the leader, which
+//! counts their turns. With a queue of the cluster, batches come from there (`puller`) instead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -205,8 +205,8 @@ impl Sender {
         Ok(if full { Next::Now } else { Next::At(next_due) })
     }
 
-    /// Whether the batch belongs to a campaign with a rate that was unknown when the batch was taken. Only the leader knows
-    /// its turns; from now on this node leaves its batches alone.
+    /// Whether the batch belongs to a campaign with a rate that was unknown when the batch was taken. Only the leader
+    /// knows its turns; from now on this node leaves its batches alone.
     async fn is_held_back(&self, batch: &Batch) -> bool {
         let pipeline = self.pipeline();
         let Work::Campaign(id) = batch.work else { return false };

@@ -57,8 +57,8 @@ impl Settlement {
         }
     }
 
-    /// The variant of the device, drawn by `draw` if no earlier attempt did. Its outcome counts for that variant. `None`: the
-    /// device has no variant, and keeps none.
+    /// The variant of the device, drawn by `draw` if no earlier attempt did. Its outcome counts for that variant.
+    /// `None`: the device has no variant, and keeps none.
     pub(crate) fn variant(
         &mut self,
         device: DeviceNum,
@@ -131,8 +131,8 @@ impl Settlement {
         after: Duration,
         (backoff, now): (Backoff, Timestamp),
     ) {
-        // In whole seconds, and spread by batch: recipients with the same failure stay one row (one for each variant, if the
-        // campaign sends variants).
+        // In whole seconds, and spread by batch: recipients with the same failure stay one row (one for each variant,
+        // if the campaign sends variants).
         let after = Duration::from_secs(after.as_secs() + u64::from(after.subsec_nanos() > 0));
         let seed = retry::seed(batch.id, batch.attempt);
         match backoff.due_at(now, after, batch.attempt, seed, sent.expires_at) {

@@ -9,12 +9,12 @@ use noroshi_types::{AppId, CampaignId, Outcome, PushService, Timestamp};
 use super::pipeline::Pipeline;
 use crate::outcomes::subject;
 
-/// Batches of one take, which is one commit. Small batches (a campaign with variants retries one for each) leave room that
-/// the next take fills.
+/// Batches of one take, which is one commit. Small batches (a campaign with variants retries one for each) leave room
+/// that the next take fills.
 pub(super) const TAKE_MAX: usize = 64;
 
-/// Batches of campaigns with a rate in one take. Few, because the store decides how many of each campaign it returns. Turns
-/// count recipients, so after small batches the next take is earlier.
+/// Batches of campaigns with a rate in one take. Few, because the store decides how many of each campaign it returns.
+/// Turns count recipients, so after small batches the next take is earlier.
 pub(super) const TAKE_LIMITED_MAX: usize = 4;
 
 /// How far ahead the turns of a campaign with a rate are assigned. A pause takes effect after this.

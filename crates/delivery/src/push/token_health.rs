@@ -1,9 +1,9 @@
 //! What answers say about push tokens: which are removed, which are set aside, and when the answers point to a wrong
 //! credential instead.
 //!
-//! A token is removed only on proof. A suspect token is set aside until its device registers it again. If too many tokens
-//! of an (app, service, environment) are suspect at once, the credential or its environment must be wrong: then none is set
-//! aside, and an alarm stays on until the rate is normal again.
+//! A token is removed only on proof. A suspect token is set aside until its device registers it again. If too many
+//! tokens of an (app, service, environment) are suspect at once, the credential or its environment must be wrong: then
+//! none is set aside, and an alarm stays on until the rate is normal again.
 
 use std::collections::HashMap;
 
@@ -63,8 +63,8 @@ struct Window {
 }
 
 impl TokenHealth {
-    /// Counts the answers of one realm in a batch as a whole, so that a first batch of only suspect tokens raises the alarm
-    /// before one of them is set aside.
+    /// Counts the answers of one realm in a batch as a whole, so that a first batch of only suspect tokens raises the
+    /// alarm before one of them is set aside.
     pub(crate) fn count(&self, realm: Realm, answers: u64, suspects: u64, now: Timestamp) -> Rate {
         let minute = now.0 / 60_000;
         let mut realms = self.realms.lock();
@@ -101,8 +101,8 @@ impl Window {
     }
 }
 
-/// Whether the answer "gone" proves that this token is dead: a token that was registered after the service's time is alive
-/// again.
+/// Whether the answer "gone" proves that this token is dead: a token that was registered after the service's time is
+/// alive again.
 pub(crate) fn is_proof(since: Option<Timestamp>, token_at: Timestamp) -> bool {
     since.is_none_or(|since| token_at < since)
 }

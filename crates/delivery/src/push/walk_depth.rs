@@ -1,5 +1,5 @@
-//! How many batches of each walk wait on the queue: the collector stays a bounded number of them ahead of the senders, so
-//! that a pause takes effect soon and the queue stays small.
+//! How many batches of each walk wait on the queue: the collector stays a bounded number of them ahead of the senders,
+//! so that a pause takes effect soon and the queue stays small.
 
 use std::collections::{HashMap, HashSet};
 

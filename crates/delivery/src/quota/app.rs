@@ -23,8 +23,8 @@ const CONNECTION_RETRY: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rate {
     Publishes,
-    /// Messages that a front forwards, which took a token of its own when it accepted them. They have a bucket apart, so
-    /// that forwarded and direct messages do not compete.
+    /// Messages that a front forwards, which took a token of its own when it accepted them. They have a bucket apart,
+    /// so that forwarded and direct messages do not compete.
     Relayed,
 }
 

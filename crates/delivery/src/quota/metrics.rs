@@ -11,8 +11,8 @@ struct RefusedLabels {
     quota: &'static str,
 }
 
-/// `noroshi_quota_refused_total`: a series for each app and quota that refused something. Operators create apps, so their
-/// number is bounded.
+/// `noroshi_quota_refused_total`: a series for each app and quota that refused something. Operators create apps, so
+/// their number is bounded.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     refused: Family<RefusedLabels, Counter>,

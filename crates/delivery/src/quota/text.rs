@@ -1,5 +1,5 @@
-//! Overrides as the store keeps them with the app: a JSON object of names and limits. `"unlimited"` removes a default limit
-//! of the node.
+//! Overrides as the store keeps them with the app: a JSON object of names and limits. `"unlimited"` removes a default
+//! limit of the node.
 
 use std::collections::BTreeMap;
 

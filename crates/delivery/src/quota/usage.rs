@@ -42,9 +42,9 @@ impl Usage {
         }
     }
 
-    /// Counts, unless another caller just did. Awaited by callers that cannot decide without a count: after a start, and
-    /// after a limit was set on a quota that was not counted before. After a failed count it fails at once for a while,
-    /// so that the callers that waited for that count do not each run one that fails.
+    /// Counts, unless another caller just did. Awaited by callers that cannot decide without a count: after a start,
+    /// and after a limit was set on a quota that was not counted before. After a failed count it fails at once for a
+    /// while, so that the callers that waited for that count do not each run one that fails.
     async fn count(&self, app_quotas: &Arc<AppQuotas>) -> Result<(), Error> {
         let _one = app_quotas.counts.counting.lock().await;
         if !app_quotas.counts.is_due() {
@@ -115,8 +115,8 @@ impl Usage {
         Ok(unknown)
     }
 
-    /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's next
-    /// round waits for the answers of all apps.
+    /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's
+    /// next round waits for the answers of all apps.
     pub(crate) async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
         if let Some(app_quotas) = self.quotas.limited(app)
             && !self.counted_soon(&app_quotas).await

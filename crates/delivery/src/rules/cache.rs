@@ -1,7 +1,7 @@
 //! The answers of one app's webhook, each until it expires.
 //!
-//! A cache belongs to one version of the rules of one app. So a change of the rules forgets all answers, and no app evicts
-//! the answers of another.
+//! A cache belongs to one version of the rules of one app. So a change of the rules forgets all answers, and no app
+//! evicts the answers of another.
 
 use noroshi_types::rule::Action;
 use noroshi_types::{DeviceId, Recent, Timestamp, UserId};

@@ -1,7 +1,7 @@
 //! Assigns messages of a group to its members.
 //!
-//! Reads the topic log behind the group's place, sends a copy to the next member with room, and moves the place behind what
-//! was assigned. Messages that are not stored go to a connected member, or are dropped.
+//! Reads the topic log behind the group's place, sends a copy to the next member with room, and moves the place behind
+//! what was assigned. Messages that are not stored go to a connected member, or are dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -53,8 +53,8 @@ pub(super) async fn send(
     Ok(if is_there { Sent::Copy(receipt.id) } else { Sent::NoDevice })
 }
 
-/// Whether an inbox accepted a copy that was sent before, whatever became of it since. The store remembers the key also if
-/// the device had been deleted.
+/// Whether an inbox accepted a copy that was sent before, whatever became of it since. The store remembers the key also
+/// if the device had been deleted.
 async fn was_kept(shares: &Shares, app: AppId, id: NotificationId, now: Timestamp) -> Result<bool, Error> {
     let state = shares.context.store.notification(app, id, now).await?;
     Ok(state.is_none_or(|state| state.counts.iter().any(|(outcome, _)| *outcome == Outcome::Kept)))

@@ -22,10 +22,11 @@ const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(2);
 /// The pause between two looks at all groups, and at the connections of members, if nothing wakes the task.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Groups and members are read when they change, and after this at the latest, since a report of another node may be lost.
+/// Groups and members are read when they change, and after this at the latest, since a report of another node may be
+/// lost.
 const READ: Duration = Duration::from_secs(5);
-/// The leader waits this many times the duration of the last read before the next one, so that a burst of joins causes few
-/// reads.
+/// The leader waits this many times the duration of the last read before the next one, so that a burst of joins causes
+/// few reads.
 const PAUSES: u32 = 4;
 /// The pause between two looks while members have no room. Confirmations on this node wake the task.
 const RETRY: Duration = Duration::from_millis(100);

@@ -16,13 +16,13 @@ use crate::edge::GENERATION_BITS;
 use crate::error::Error;
 use crate::sessions::Connected;
 
-/// Unconfirmed copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a quarter of
-/// its rows, so that copies do not evict each other.
+/// Unconfirmed copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a quarter
+/// of its rows, so that copies do not evict each other.
 const UNCONFIRMED_MAX: u32 = 128;
 /// A member without a connection, whose node did not report its end, is away after this.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// How long the leader keeps a member whose disconnect no node reported, if its session ends with its connection. A node
-/// that still has the connection corrects this.
+/// How long the leader keeps a member whose disconnect no node reported, if its session ends with its connection. A
+/// node that still has the connection corrects this.
 const GRACE: Duration = Duration::from_secs(600);
 /// The longest time of one look at connections, and the number of apps that are looked at concurrently.
 const LOOK_MAX: Duration = Duration::from_secs(2);
@@ -138,8 +138,8 @@ impl Members {
         Ok(has_room)
     }
 
-    /// Looks up who is connected. Marks members that should be connected and are not as away, and ends those whose session
-    /// has ended.
+    /// Looks up who is connected. Marks members that should be connected and are not as away, and ends those whose
+    /// session has ended.
     pub(super) async fn look(&mut self, shares: &Shares, groups: &[Group]) {
         let mut by_app: HashMap<AppId, HashMap<DeviceNum, DeviceId>> = HashMap::new();
         for group in groups {

@@ -1,7 +1,7 @@
 //! Copies that members did not confirm before their connection or session ended, or before they unsubscribed.
 //!
-//! Sends them to other members, cancels them in the first member's inbox, and reports memberships that are over. The leader
-//! runs it at intervals; the deletion of a device runs it once for that device.
+//! Sends them to other members, cancels them in the first member's inbox, and reports memberships that are over. The
+//! leader runs it at intervals; the deletion of a device runs it once for that device.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ const INBOXES: usize = 64;
 const RETRY: Duration = Duration::from_millis(500);
 /// The pause between two looks at what a member that left still confirms.
 const HELD: Duration = Duration::from_secs(5);
-/// How long a member that unsubscribed may subscribe again and keep its copies. Without this pause two members would get
-/// what the leader reassigns at this moment.
+/// How long a member that unsubscribed may subscribe again and keep its copies. Without this pause two members would
+/// get what the leader reassigns at this moment.
 const SETTLED: Duration = Duration::from_secs(1);
 /// How long the deletion of a device waits until the end of its connection is known, and how often it looks.
 const DISCONNECT_MAX: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! A [`Spec`] as the store keeps it. New fields need a default, and no field may change its meaning, because campaigns of
-//! older versions are read back.
+//! A [`Spec`] as the store keeps it. New fields need a default, and no field may change its meaning, because campaigns
+//! of older versions are read back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

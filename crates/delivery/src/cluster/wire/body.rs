@@ -1,7 +1,7 @@
 //! The values inside of records: messages, parts, questions, answers and ids.
 //!
-//! Each `read_` function accepts what its `write_` function wrote, ignores what a newer version appended, and checks ids by
-//! their own rules.
+//! Each `read_` function accepts what its `write_` function wrote, ignores what a newer version appended, and checks
+//! ids by their own rules.
 
 use noroshi_types::{
     AppId, CloseReason, Condition, DeviceId, Message, NotificationId, Presence, Timestamp, Topic,

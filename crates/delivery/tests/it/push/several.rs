@@ -1,5 +1,5 @@
-//! Several nodes that send from one store: each takes batches itself, or all pull from a queue. With a real PostgreSQL; the
-//! nodes are parts of this process, and share one clock.
+//! Several nodes that send from one store: each takes batches itself, or all pull from a queue. With a real PostgreSQL;
+//! the nodes are parts of this process, and share one clock.
 
 #[path = "../../../../store/tests/it/postgres/server.rs"]
 #[allow(dead_code, reason = "the store's tests trouble their server more than these do")]

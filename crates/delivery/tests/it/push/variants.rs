@@ -1,5 +1,5 @@
-//! Campaigns that send the variants of an experiment: every device counts once, for the variant that was drawn, whatever
-//! happens in between. `several` repeats these tests with a queue of the cluster.
+//! Campaigns that send the variants of an experiment: every device counts once, for the variant that was drawn,
+//! whatever happens in between. `several` repeats these tests with a queue of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
