@@ -239,7 +239,7 @@ impl Shard {
             (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
             (Err(error), _) => {
                 // Unread messages stay in the store: the device reconnects to get them.
-                tracing::warn!(%error, "a backlog could not be read");
+                tracing::warn!(%error, "cannot read a backlog");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -261,7 +261,7 @@ impl Shard {
                 shard.write_page(slot, paged);
             }
             Err(error) => {
-                tracing::warn!(%error, "logs could not be read");
+                tracing::warn!(%error, "cannot read logs");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -288,7 +288,7 @@ impl Shard {
                 shard.advance(slot);
             }
             Err(error) => {
-                tracing::warn!(%error, "what a session had in flight could not be read");
+                tracing::warn!(%error, "cannot read the messages in flight of a session");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -453,7 +453,7 @@ impl Shard {
     /// Mail was lost: every session reads behind what it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
-        tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
+        tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
         let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
         let slots: Vec<usize> = self
             .connections
