@@ -199,7 +199,7 @@ impl Gateway {
         let handover = match io.into_handover(bytes) {
             Ok(handover) => handover,
             Err(error) => {
-                tracing::debug!(%error, "a connection could not be taken back");
+                tracing::debug!(%error, "cannot take a connection back");
                 return Ok(());
             }
         };
@@ -212,7 +212,9 @@ impl Gateway {
         let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into(), peer: None };
         let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
         shared.arrive(arrival).map_err(|arrival| {
-            let ArrivalKind::Moved(moved) = arrival.kind else { unreachable!("it was one a line ago") };
+            let ArrivalKind::Moved(moved) = arrival.kind else {
+                unreachable!("it is the arrival made above")
+            };
             Handover { stream: arrival.stream, tls: moved.tls, prefix: moved.bytes.into(), peer }
         })?;
         shared.metrics.taken_back.inc();
@@ -227,7 +229,7 @@ impl Gateway {
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
         let Some(thread) = thread else { return };
         if self.is_stalled(&thread) {
-            tracing::error!("the accepting thread does not answer and is left behind");
+            tracing::error!("the accepting thread does not respond and is abandoned");
         } else if thread.join().is_err() {
             tracing::error!("the accepting thread had panicked");
         }
@@ -241,7 +243,7 @@ impl Gateway {
     /// Moves every device away and admits none, while requests of the API continue. A call during a drain changes its
     /// order. Does not wait: see [`Gateway::drain_report`].
     pub fn drain_devices(&self, order: drain::Order) -> Result<(), Stopping> {
-        tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "devices are moved away");
+        tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "moving devices away");
         self.shared.drain.begin(order, false)?;
         self.wake_all();
         self.drain_report();
@@ -251,7 +253,7 @@ impl Gateway {
     /// Admits devices again. Does nothing if they are admitted.
     pub fn cancel_drain(&self) -> Result<(), Stopping> {
         if self.shared.drain.cancel()? {
-            tracing::info!("devices are let in again");
+            tracing::info!("admitting devices again");
         }
         self.wake_all();
         self.drain_report();
@@ -265,7 +267,7 @@ impl Gateway {
         let progress = progress.map(|progress| (progress.order.rate_per_second, progress.elapsed));
         self.shared.metrics.observe_drain(report.remaining, progress);
         if report.state == drain::State::Drained && self.shared.drain.is_news() {
-            tracing::info!("every device has gone elsewhere; requests of the API go on");
+            tracing::info!("every device has left; the API continues");
         }
         report
     }
@@ -322,10 +324,7 @@ impl Gateway {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // Joining a stalled thread would never return.
             if self.is_stalled(&thread) {
-                tracing::error!(
-                    thread = thread.thread().name(),
-                    "a shard does not answer and is left behind"
-                );
+                tracing::error!(thread = thread.thread().name(), "a shard does not respond and is abandoned");
             } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_as_told_finds_one() {
+    fn a_token_is_there_after_the_reported_wait() {
         let rate = Rate { per_second: 3, burst: 1 };
         let mut bucket = Bucket::full(rate, 0);
         assert_eq!(bucket.wait_ms(rate, 0), 0);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_kept_until_it_is_used() {
+    fn granted_tokens_stay_until_they_are_used() {
         let rate = Rate { per_second: 1, burst: 2 };
         let mut bucket = Bucket::full(rate, 0);
         bucket.grant(5);

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_socket_did_not_take_is_left_in_whole_packets() {
+    fn unsent_packets_stay_whole() {
         let mut batch = Batch::default();
         for (head, shared) in [("ab", "cde"), ("", "fgh"), ("ij", "")] {
             batch.heads.extend_from_slice(head.as_bytes());

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_and_a_topic_are_told_apart_and_the_oldest_forgotten() {
+    fn sessions_and_topics_are_separate_and_the_oldest_entry_is_forgotten() {
         let mut history = OfferHistory::new(true);
         assert!(history.add(of_session(id(0), 7)) && !history.add(of_session(id(0), 7)));
         assert!(history.has(id(0), 7) && !history.has(id(0), 8) && !history.has_topic(id(0)));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_alone_remembers_nothing() {
+    fn a_single_node_records_nothing() {
         let mut history = OfferHistory::new(false);
         let dispatch = Dispatch::for_tests();
         history.note(&dispatch, 1, None);

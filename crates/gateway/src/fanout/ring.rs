@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_in_the_order_of_their_messages() {
+    fn places_are_in_the_order_of_their_messages() {
         let mut ring = ring(64);
         for left in [7, 3, 60] {
             ring.forget(1 << left, Some(DeviceNum(5)));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recount_finds_who_still_waits() {
+    fn a_recount_finds_the_connections_that_still_wait() {
         let mut ring = ring(3);
         ring.recount([0b101, 0b100, 0].into_iter());
         let waiting: Vec<u32> = ring.frames_mut().map(|frame| frame.waiting).collect();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_counted_until_it_goes_on() {
+    fn stalled_mail_is_counted_until_it_continues() {
         let mut stalled = Stalled::default();
         let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3 };
         stalled.push(topic, Keys::from_slice(&[7]));

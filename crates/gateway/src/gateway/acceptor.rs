@@ -114,7 +114,7 @@ impl Acceptor {
                     ) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut self.exhausted, true) {
-                        tracing::warn!(%error, "connections cannot be accepted now");
+                        tracing::warn!(%error, "cannot accept connections now");
                     }
                     // Sleeps, since every attempt of a client would wake a poll.
                     std::thread::sleep(EXHAUSTED_PAUSE);

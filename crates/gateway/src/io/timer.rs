@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_deadline_is_looked_at_once_a_turn() {
+    fn a_far_deadline_fires_once_a_turn_of_the_wheel() {
         let mut wheel = Wheel::new();
         assert_eq!(wheel.arm(7, 10_000), TICKS - 1);
         assert_eq!(fire(&mut wheel, 10_000), [(TICKS - 1, 7)]);

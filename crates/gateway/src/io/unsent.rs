@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_keeps_what_was_begun() {
+    fn discarding_keeps_a_partially_written_frame() {
         let mut unsent = Unsent::new(0);
         unsent.push_begun(Bytes::from_static(b"llo"));
         unsent.push(Bytes::from_static(b"world"));

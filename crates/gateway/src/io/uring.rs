@@ -33,7 +33,7 @@ impl Uring {
         match ring() {
             Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH), joined: Vec::new() }),
             Err(error) => {
-                tracing::info!(%error, "this kernel gives no io_uring: each connection is written to by itself");
+                tracing::info!(%error, "this kernel has no io_uring: writing to each connection separately");
                 None
             }
         }
@@ -64,7 +64,7 @@ impl Uring {
                     io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {}
                     // The kernel may still read what it was given, so nothing may be freed any more.
                     _ => {
-                        tracing::error!(%error, "io_uring does not tell what became of sends");
+                        tracing::error!(%error, "io_uring does not report the results of sends");
                         std::process::abort();
                     }
                 }

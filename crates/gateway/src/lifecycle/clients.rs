@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_as_many_as_it_may_and_others_as_many() {
+    fn each_client_has_its_own_limit() {
         let clients = Arc::new(Clients::new(2));
         let mut seats: Vec<_> = (0..2).filter_map(|_| Seat::take(&clients, network(1))).collect();
         assert_eq!(seats.len(), 2);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_a_second_is_told_and_the_rest_counted() {
+    fn one_line_a_second_is_written_and_the_rest_counted() {
         let log_throttle = LogThrottle::default();
         let take = |now_ms| log_throttle.take(Timestamp(now_ms));
         assert_eq!([take(5_000), take(5_000), take(5_999)], [Some(0), None, None]);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_that_is_still_a_stranger_goes_first() {
+    fn the_oldest_unauthenticated_connection_is_evicted_first() {
         let mut unauthenticated = Unauthenticated::default();
         for slot in 0..5 {
             unauthenticated.insert(slot);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_showed_a_credential_leave_nothing_behind() {
+    fn authenticated_connections_leave_no_entry() {
         let mut unauthenticated = Unauthenticated::default();
         unauthenticated.insert(0); // stays, in front of all
         for slot in 1..10_000 {

@@ -452,5 +452,10 @@ impl CatchUp {
     }
 }
 
+/// The place before an id, in the order of commits.
+fn behind(id: NotificationId) -> NotificationId {
+    noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
+}
+
 #[cfg(test)]
 mod tests;

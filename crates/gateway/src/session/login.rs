@@ -7,8 +7,14 @@
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
+use crate::session::registry::Address;
+use crate::session::registry::Registry;
+use crate::session::registry::Versions;
 use noroshi_auth::Identity;
+use noroshi_delivery::rules::Known;
+use noroshi_store::LoggedIn;
 use noroshi_store::{BacklogPage, Login, Place};
+use noroshi_types::rule::Claims;
 use noroshi_types::{Timestamp, Topic};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -124,4 +130,24 @@ pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
         resume: None,
         now,
     }
+}
+
+/// The session of a device that the store let in. `claims`: those of its token, if the app has topic rules.
+pub(crate) fn session_of(
+    login: &Login,
+    logged_in: &LoggedIn,
+    claims: Option<&Option<Arc<Claims>>>,
+    registry: &Registry,
+    address: Address,
+) -> Arc<Session> {
+    let LoggedIn { num, user, token_version, revoked, revision, .. } = logged_in;
+    let versions =
+        Versions { token_version: *token_version, revision: *revision, revoked_at: revoked.latest() };
+    let device = login.device.clone();
+    let session = Session::new(registry, login.app, device, user.as_ref(), *num, address, versions);
+    session.set_of_jwt(login.user.is_some());
+    if let Some(claims) = claims {
+        session.known.store(Some(Arc::new(Known { user: user.clone(), claims: claims.clone() })));
+    }
+    Arc::new(session)
 }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn its_books_balance() {
+    fn bytes_and_entries_stay_consistent() {
         let bytes_max = 20 * (PLACE_BYTES + 100);
         let mut lot = lot(20, bytes_max);
         let mut random = 1u64;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_goes_around_from_where_it_began_while_places_come_and_go() {
+    fn a_lap_covers_all_places_while_places_are_added_and_removed() {
         let mut recheck = Recheck::new(0);
         recheck.begin(AppId(1));
         assert_eq!(places(&mut recheck, 4, 3), [0, 1, 2]);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_seen_by_who_read_before_it() {
+    fn a_stamp_is_newer_than_an_earlier_read() {
         let stamps = Stamps::new();
         let key: Key = 0xABCD << 32;
         stamps.stamp(key, stamps.next());

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_subscriber_takes_the_entry_along() {
+    fn the_last_subscriber_removes_the_entry() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let topic = Topic::parse("news").expect("topic");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_did_not_come_by_shows() {
+    fn a_missing_message_shows_as_a_gap() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_first_is_where_a_topic_begins() {
+    fn a_topic_begins_at_its_first_read() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_of_an_app_and_leave_with_their_last_connection() {
+    fn a_filter_belongs_to_an_app_and_ends_with_its_last_connection() {
         let mut wildcards = Wildcards::default();
         for (app, filter, slot) in [(1, "a/+", 5), (1, "a/+", 6), (1, "#", 6), (2, "#", 7)] {
             wildcards.add(AppId(app), filter, slot);

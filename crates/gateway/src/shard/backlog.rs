@@ -12,10 +12,9 @@ use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
 use crate::wire::Framing;
-use crate::wire::deflate::{self, DeflateTotals};
 use crate::wire::dispatch::Dispatch;
+use crate::wire::page;
 use noroshi_delivery::Error;
-use noroshi_protocol::{native, sse, ws};
 use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 use std::collections::HashSet;
@@ -240,7 +239,7 @@ impl Shard {
             (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
             (Err(error), _) => {
                 // Unread messages stay in the store: the device reconnects to get them.
-                tracing::warn!(%error, "a backlog could not be read");
+                tracing::warn!(%error, "cannot read a backlog");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -262,7 +261,7 @@ impl Shard {
                 shard.write_page(slot, paged);
             }
             Err(error) => {
-                tracing::warn!(%error, "logs could not be read");
+                tracing::warn!(%error, "cannot read logs");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -289,7 +288,7 @@ impl Shard {
                 shard.advance(slot);
             }
             Err(error) => {
-                tracing::warn!(%error, "what a session had in flight could not be read");
+                tracing::warn!(%error, "cannot read the messages in flight of a session");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -337,28 +336,18 @@ impl Shard {
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let history = self.fanout.history_mut();
         let session = connection.session.as_deref();
         let wants_retained =
             connection.conversation.as_ref().is_none_or(|conversation| conversation.wants_retained());
-        paged.retain(|Paged { message, retained, .. }| {
-            let (id, log) = (message.id, !retained);
-            if log && (catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id)) {
+        paged.retain(|paged| {
+            let (id, retained) = (paged.message.id, paged.retained);
+            let is_settled =
+                catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id);
+            if !retained && is_settled || session.is_some_and(|session| session.holds_back(&paged.message)) {
                 return false;
             }
-            if session.is_some_and(|session| session.holds_back(message)) {
-                return false;
-            }
-            let offered = match message.topic {
-                Some(_) => catch_up.was_live && history.has_topic(message.id),
-                None => history.has(message.id, connection.generation),
-            };
-            let again = catch_up.is_reread() || catch_up.holds(message.id);
-            let wanted = (!offered || again) && (!retained || wants_retained);
-            if wanted && message.topic.is_some() {
-                history.note_page(message, connection.generation);
-            }
-            wanted
+            let is_wanted = !retained || wants_retained;
+            is_wanted && self.fanout.admit_paged(&paged.message, catch_up, connection.generation)
         });
         if is_whole {
             self.begin_topics(slot, &heads);
@@ -405,7 +394,7 @@ impl Shard {
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
-            encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
+            page::encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
             self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
@@ -464,7 +453,7 @@ impl Shard {
     /// Mail was lost: every session reads behind what it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
-        tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
+        tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
         let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
         let slots: Vec<usize> = self
             .connections
@@ -479,32 +468,6 @@ impl Shard {
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_on(after, own_topics);
             self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
-        }
-    }
-}
-
-fn encode(
-    framing: Framing,
-    message: &Message,
-    retained: bool,
-    out: &mut Vec<u8>,
-    totals: &mut DeflateTotals,
-) {
-    match framing {
-        // Without `id:`: a client that resumed behind a retained message would miss those before it.
-        Framing::Events | Framing::GzipEvents if retained => {
-            sse::named("msg", &native::message_json(message), out);
-        }
-        Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
-        Framing::WebSocket | Framing::Stream | Framing::Polling => {
-            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
-        }
-        Framing::Deflated(_) => {
-            let frame = ws::text_frame(&native::message_json(message));
-            let plain_bytes = frame.len();
-            let packed = deflate::packed(framing, frame);
-            totals.add(plain_bytes, packed.len());
-            out.extend_from_slice(&packed);
         }
     }
 }

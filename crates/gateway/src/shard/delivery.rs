@@ -339,7 +339,7 @@ impl Shard {
     /// After a panic while marking: the messages under way are dropped, and what is kept is read again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
-        tracing::error!(shard = self.index, "a delivery panicked; backlogs are read again");
+        tracing::error!(shard = self.index, "a delivery panicked; reading backlogs again");
         for (_, connection) in &mut self.connections {
             connection.marks = Marks::default();
         }

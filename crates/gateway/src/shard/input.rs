@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_head_is_seen_wherever_it_is_cut() {
+    fn the_end_of_a_head_is_found_at_every_cut() {
         for end in ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"] {
             let head = format!("GET / HTTP/1.1{end}").into_bytes();
             for cut in 1..head.len() {

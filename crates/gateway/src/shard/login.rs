@@ -9,30 +9,43 @@
 use crate::lifecycle::origin::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
+use crate::session::login::session_of;
 use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
-use crate::session::registry::{Address, Attached, Registry, Session, Versions};
+use crate::session::registry::{Address, Attached, Registry, Session};
 use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
 use crate::session::verification::Pending;
 use crate::shard::Shard;
+use crate::shard::connection::Opening;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
-use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::ws::Input;
+use noroshi_store::Place;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
+use noroshi_types::UserId;
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
 use std::sync::Arc;
 
 /// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
+
+/// What became of a session that was to be attached.
+enum Attachment {
+    /// `succeeds`: it waits for the end of the session that it displaced.
+    Attached { succeeds: bool },
+    /// A newer session has the device's place.
+    Displaced,
+    /// The device changed after the read.
+    Stale,
+}
 
 impl Shard {
     /// Logs and counts a device that is refused.
@@ -202,90 +215,34 @@ impl Shard {
 
     /// The store let the device in: attaches the session. From here on no message is missed.
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
-        let shared = self.shared.clone();
-        let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(mut opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_mut() else { return };
         let address = Address { shard: self.index, slot, generation };
-        let device = login.device.clone();
-        let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
-        let session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
-        session.set_of_jwt(login.user.is_some());
-        let session = Arc::new(session);
+        let has_rules = self.delivery.rules().of(login.app).is_some();
+        let claims = has_rules.then_some(&opening.claims);
+        let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session that was to be resumed is gone, or another device's by now.
-        if !login.session_topics.is_empty() && !connection.may_resume(&shared.services, &session) {
+        if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
         }
-        if self.delivery.rules().of(login.app).is_some() {
-            let known = Known { user: user.clone(), claims: opening.claims.clone() };
-            session.known.store(Some(Arc::new(known)));
-        }
-        let mut succeeds = false;
-        match registry.attach(&session) {
-            Attached::Displaced => {
-                connection.opening = Some(opening); // the answer carries the request's id
+        let succeeds = match self.attach(slot, &session, asked) {
+            Attachment::Attached { succeeds } => succeeds,
+            Attachment::Displaced => {
+                self.restore_opening(slot, opening); // the answer carries the request's id
                 return self.begin_close(slot, CloseReason::Replaced);
             }
-            Attached::Now(Some(old)) => {
-                let successor = connection.conversation.is_some().then_some(address);
-                succeeds = successor.is_some();
-                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
-                match successor.filter(|_| its_shard.is_gone()) {
-                    // That shard reports nothing any more.
-                    Some(address) => {
-                        shared.mailboxes[usize::from(self.index)].report_predecessor_gone(address)
-                    }
-                    None => its_shard.replace(old.address, successor),
-                }
+            Attachment::Stale => {
+                self.restore_opening(slot, opening);
+                return self.queue_log_in(slot, generation);
             }
-            Attached::Now(None) => {}
-        }
-        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
-            // Subscriptions or tokens changed after the read, so it is stale.
-            registry.detach(&session);
-            connection.opening = Some(opening);
-            return self.queue_log_in(slot, generation);
-        }
-        let own_topics = &login.session_topics;
-        connection.session = Some(session.clone());
-        connection.as_of = noroshi_delivery::id_at(as_of);
-        tracing::debug!(
-            app = session.app.0,
-            device = session.device.as_str(),
-            session = %SessionId(generation),
-            protocol = connection.protocol.as_str(),
-            "a session began"
-        );
-        self.delivery.events().emit(self.now.wall, || {
-            Event::Connected(Box::new(Connected {
-                app: session.app,
-                device: session.num,
-                device_id: session.device.clone(),
-                user,
-                session: SessionId(generation),
-                protocol: connection.protocol.as_str(),
-            }))
-        });
-        connection.phase = Phase::Open;
-        connection.deadline_tick = u32::MAX;
-        let mut missed = behind
-            || shared.stamps.is_newer(session.device_key, asked)
-            || shared.stamps.is_newer(session.user_key, asked)
-            || shared.stamps.is_newer(registry.conditions_key(session.app), asked);
-        for topic in &topics {
-            let key = registry.topic_key(session.app, topic);
-            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
-            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
-            if new {
-                connection.topics.push(kind(index));
-            }
-            missed |= shared.stamps.is_newer(key, asked);
-        }
-        shared.metrics.log_ins.inc();
+        };
+        let LoggedIn { user, topics, page, as_of, kept, .. } = logged_in;
+        self.report_connected(slot, &session, user, as_of);
+        let missed = self.subscribe_log_in(slot, &session, &topics, &login.session_topics, asked) || behind;
+        self.shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
         let has_adapter = self.conversation(slot).is_some();
@@ -323,6 +280,91 @@ impl Shard {
         }
         self.flush_unsent(slot);
         self.arm(slot);
+    }
+
+    /// Puts a session in its device's place.
+    fn attach(&mut self, slot: u32, session: &Arc<Session>, asked: Moment) -> Attachment {
+        let shared = &self.shared;
+        let has_conversation = self.conversation(slot).is_some();
+        let mut succeeds = false;
+        match shared.registry.attach(session) {
+            Attached::Displaced => return Attachment::Displaced,
+            Attached::Now(Some(old)) => {
+                let successor = has_conversation.then_some(session.address);
+                succeeds = successor.is_some();
+                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                match successor.filter(|_| its_shard.is_gone()) {
+                    // That shard reports nothing any more.
+                    Some(address) => self.mailbox().report_predecessor_gone(address),
+                    None => its_shard.replace(old.address, successor),
+                }
+            }
+            Attached::Now(None) => {}
+        }
+        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
+            // Subscriptions or tokens changed after the read.
+            shared.registry.detach(session);
+            return Attachment::Stale;
+        }
+        Attachment::Attached { succeeds }
+    }
+
+    fn restore_opening(&mut self, slot: u32, opening: Box<Opening>) {
+        if let Some(connection) = self.connection(slot) {
+            connection.opening = Some(opening);
+        }
+    }
+
+    /// The session is attached: the connection is open.
+    fn report_connected(&mut self, slot: u32, session: &Arc<Session>, user: Option<UserId>, as_of: Place) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.session = Some(session.clone());
+        connection.as_of = noroshi_delivery::id_at(as_of);
+        connection.phase = Phase::Open;
+        connection.deadline_tick = u32::MAX;
+        let (id, protocol) = (SessionId(session.address.generation), connection.protocol.as_str());
+        tracing::debug!(
+            app = session.app.0,
+            device = session.device.as_str(),
+            session = %id,
+            protocol,
+            "a session began"
+        );
+        self.delivery.events().emit(self.now.wall, || {
+            Event::Connected(Box::new(Connected {
+                app: session.app,
+                device: session.num,
+                device_id: session.device.clone(),
+                user,
+                session: id,
+                protocol,
+            }))
+        });
+    }
+
+    /// Adds the topics of a log-in to the index. Returns whether something may have been sent since the read.
+    fn subscribe_log_in(
+        &mut self,
+        slot: u32,
+        session: &Session,
+        topics: &[Topic],
+        own_topics: &[Topic],
+        asked: Moment,
+    ) -> bool {
+        let (registry, stamps) = (&self.shared.registry, &self.shared.stamps);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
+        let keys = [session.device_key, session.user_key, registry.conditions_key(session.app)];
+        let mut missed = keys.into_iter().any(|key| stamps.is_newer(key, asked));
+        for topic in topics {
+            let key = registry.topic_key(session.app, topic);
+            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
+            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
+            if new {
+                connection.topics.push(kind(index));
+            }
+            missed |= stamps.is_newer(key, asked);
+        }
+        missed
     }
 
     fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_goes_as_it_is() {
+    fn incompressible_frames_stay_plain() {
         let mut state = 1_u32;
         let mut drawn = || {
             state ^= state << 13; // xorshift
@@ -187,7 +187,7 @@ mod tests {
 
     /// RFC 7692 §7.1.2.1: within the window nothing can refer too far back.
     #[test]
-    fn a_message_longer_than_the_clients_window_goes_as_it_is() {
+    fn a_message_longer_than_the_clients_window_stays_plain() {
         for bits in 9..15 {
             let most = 1 << bits;
             let frame = |bytes: usize| ws::text_frame(&words(bytes - 4));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_compressed_once() {
+    fn shared_bytes_are_compressed_once() {
         let dispatch = Dispatch::for_tests();
         let shared = Bytes::from(words(1_000));
         for own in [&b""[..], b"421", b"42184"] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn more_forms_than_there_are_places_go_as_they_are() {
+    fn frames_beyond_the_cache_stay_plain() {
         let dispatch = Dispatch::for_tests();
         let frames: Vec<Bytes> = (0..40).map(|_| ws::text_frame(&words(1_000))).collect();
         let packed = frames.iter().filter(|frame| dispatch.deflated(frame, true).is_some()).count();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_asked_for_by_name() {
+    fn gzip_has_to_be_named() {
         for yes in ["gzip", "br, gzip", "deflate,GZIP;q=0.5", "x-gzip", "gzip; q=1.0, identity"] {
             assert!(is_asked_for(yes), "{yes}");
         }

@@ -1,8 +1,8 @@
 //! Live messages that wait while a connection catches up, or until its conversation has room.
 
+use crate::session::catch_up::behind;
 use std::sync::Arc;
 
-use noroshi_store::Place;
 use noroshi_types::{Message, NotificationId, Topic};
 
 use super::recovery::before;
@@ -20,11 +20,6 @@ pub(crate) enum Hold {
     Held,
     /// No room: if it is kept, it will be read.
     Missed,
-}
-
-/// The place before an id, in the order of commits.
-pub(super) fn behind(id: NotificationId) -> NotificationId {
-    noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
 }
 
 impl CatchUp {

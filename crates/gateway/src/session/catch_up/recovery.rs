@@ -1,13 +1,13 @@
 //! What a connection gets of one topic that it subscribes to, or for which it names a position: the log behind the
 //! position, the retained message, and what was published meanwhile, by offsets.
 
+use crate::session::catch_up::behind;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_store::BacklogPage;
 use noroshi_types::{Message, Position, Topic};
 
-use super::held::behind;
 use super::{CatchUp, Paged, Stage, Step};
 use crate::wire::dispatch::Dispatch;
 
