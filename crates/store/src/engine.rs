@@ -2,7 +2,7 @@
 //! and writing rows. Both engines keep tables with the same names and columns.
 //!
 //! - [`record`] reads columns; [`session`] runs statements whose text is the same for both engines.
-//! - `app`, `credential`, `definition`, `endpoint`, `inbox`, `opened` and `purge` are written once, on a `Session`.
+//! - `app`, `credential`, `definition`, `endpoint`, `inbox`, `opened`, `purge` and `usage` are written once, on a `Session`.
 //! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `cancel`, `device`,
 //!   `login`, `backlog`, `audience`, `topic`, `share`, `cells`.
 //!
@@ -31,3 +31,4 @@ pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod topic;
+pub(crate) mod usage;

@@ -10,8 +10,8 @@ use noroshi_types::{
 use super::record::{Record, invalid};
 use super::session::{self, Session, values};
 use crate::{
-    Attributes, AudienceMember, Device, DeviceChange, Error, PushRecipient, Registration, Revocation,
-    Suspect, ids,
+    Attributes, AudienceMember, Device, DeviceChange, DeviceFilter, Error, PushRecipient, Registration,
+    Revocation, Suspect, ids,
 };
 
 pub(crate) async fn number<S: Session>(
@@ -21,6 +21,21 @@ pub(crate) async fn number<S: Session>(
 ) -> Result<Option<DeviceNum>, S::Error> {
     let sql = "SELECT num FROM devices WHERE app = $1 AND id = $2";
     session::first(session, sql, &values![app, device.as_str()], |row| row.device(0)).await
+}
+
+/// The devices that the filter selects, without their topics, in the order of their numbers.
+pub(crate) async fn list<S: Session>(
+    session: &S,
+    app: AppId,
+    filter: &DeviceFilter,
+) -> Result<Vec<Device>, S::Error> {
+    let by_user = if filter.user.is_some() { "d.\"user\" = $4" } else { "CAST($4 AS TEXT) IS NULL" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 AND {by_user} ORDER BY d.num LIMIT $3"
+    );
+    let after = filter.after.map_or(0, |num| num.0);
+    let values = values![app, after, filter.limit, filter.user.as_ref().map(UserId::as_str)];
+    session.query(&sql, &values, |row| device_of(row)).await
 }
 
 /// What a registration or a change affects beyond the device's own columns.

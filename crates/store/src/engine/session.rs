@@ -18,6 +18,8 @@ pub(crate) trait Session {
     const FOR_KEY_SHARE: &str;
     const FOR_NO_KEY_UPDATE: &str;
     const FOR_UPDATE_SKIP_LOCKED: &str;
+    /// An inner join. The engine reads its left table first, or its planner chooses a good order.
+    const ORDERED_JOIN: &str;
 
     /// The rows of a statement, in its order.
     fn query<T: Send>(

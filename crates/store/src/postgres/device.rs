@@ -20,7 +20,7 @@ use super::{Postgres, endpoint, order, revocation, topic};
 use crate::engine::device::{COLUMNS, check_topics, device_of, draw_id, id_of};
 use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation};
+use crate::{Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, engine};
 
 /// Attempts of a registration whose device another call creates at the same time. After each attempt at least one
 /// more device exists.
@@ -190,14 +190,7 @@ fn add_topics(devices: &mut [Device], topics: &[Row]) {
 }
 
 async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Failed> {
-    let by_user = if filter.user.is_some() { "d.\"user\" = $4" } else { "$4::text IS NULL" };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 AND {by_user} ORDER BY d.num LIMIT $3"
-    );
-    let after = filter.after.map_or(0, |num| num.0 as i64);
-    let user = filter.user.as_ref().map(UserId::as_str);
-    let rows = tx.query(&sql, &[&i64::from(app.0), &after, &(filter.limit as i64), &user]).await?;
-    let mut devices = rows.iter().map(device_of).collect::<Result<Vec<_>, Error>>()?;
+    let mut devices = engine::device::list(tx, app, filter).await?;
     let nums: Vec<_> = devices.iter().map(|device| device.num.0 as i64).collect();
     let sql = "SELECT s.device, t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
                WHERE s.device = ANY($1) AND s.named = 1 ORDER BY s.device, t.name";

@@ -39,6 +39,7 @@ impl Session for Tx {
     const FOR_KEY_SHARE: &str = "FOR KEY SHARE";
     const FOR_NO_KEY_UPDATE: &str = "FOR NO KEY UPDATE";
     const FOR_UPDATE_SKIP_LOCKED: &str = "FOR UPDATE SKIP LOCKED";
+    const ORDERED_JOIN: &str = "JOIN";
 
     async fn query<T: Send>(
         &self,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
+use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic};
 
 use super::Postgres;
-use super::transaction::{Failed, Tx, Values};
-use crate::{CampaignState, DefinitionKind, Error, Subscribing, Usages};
+use super::transaction::Tx;
+use crate::engine::usage;
+use crate::{Error, Subscribing, Usages};
 
 const UNKNOWN_TOPICS: &str = "SELECT u.name FROM unnest($2::text[]) u (name)
     WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = $1 AND t.name = u.name)";
@@ -27,7 +28,8 @@ impl Usages for Postgres {
     async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error> {
         let mut counted = Vec::with_capacity(of.len());
         for quota in of.iter().copied().filter(|quota| Quota::STORED.contains(quota)) {
-            let count = self.read(move |tx: Tx| async move { count(&tx, app, quota, now).await }).await?;
+            let count =
+                self.read(move |tx: Tx| async move { usage::count(&tx, app, quota, now).await }).await?;
             counted.push((quota, count));
         }
         Ok(counted)
@@ -90,44 +92,4 @@ impl Postgres {
         })
         .await
     }
-}
-
-async fn count(tx: &Tx, app: AppId, quota: Quota, now: Timestamp) -> Result<u64, Failed> {
-    let (app, now, everyone) = (i64::from(app.0), now.0 as i64, limits::EVERYONE_TOPIC);
-    let kind = DefinitionKind::Experiment as i64;
-    let states =
-        [CampaignState::Scheduled, CampaignState::Running, CampaignState::Paused].map(|state| state as i64);
-    let states = &states[..];
-    let (sql, values): (&str, Values<'_>) = match quota {
-        Quota::Devices => ("SELECT count(*) FROM devices WHERE app = $1", &[&app]),
-        Quota::Topics => ("SELECT count(*) FROM topics WHERE app = $1 AND name <> $2", &[&app, &everyone]),
-        Quota::InboxRows => {
-            ("SELECT count(*) FROM devices d JOIN inbox i ON i.device = d.num WHERE d.app = $1", &[&app])
-        }
-        Quota::InboxBytes => (
-            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)::bigint
-             FROM devices d JOIN inbox i ON i.device = d.num JOIN notifications n ON n.num = i.num WHERE d.app = $1",
-            &[&app],
-        ),
-        Quota::RetainedBytes => (
-            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)::bigint
-             FROM topics t JOIN notifications n ON n.num = t.retained WHERE t.app = $1",
-            &[&app],
-        ),
-        Quota::Campaigns => {
-            ("SELECT count(*) FROM campaigns WHERE app = $1 AND state = ANY($2::bigint[])", &[&app, &states])
-        }
-        Quota::Endpoints => (
-            "SELECT count(*) FROM devices d JOIN endpoints e ON e.device = d.num
-             WHERE d.app = $1 AND (e.expires_at IS NULL OR e.expires_at > $2)",
-            &[&app, &now],
-        ),
-        Quota::Experiments => (
-            "SELECT count(*) FROM definitions WHERE app = $1 AND kind = $2 AND archived_at IS NULL",
-            &[&app, &kind],
-        ),
-        _ => return Ok(0),
-    };
-    let count: i64 = tx.query_one(sql, values).await?.get(0);
-    Ok(u64::try_from(count).unwrap_or(0))
 }

@@ -3,13 +3,13 @@
 use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserId};
 use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::{Statements, ready};
 use super::writer::Write;
 use super::{Sqlite, endpoint, inbox, number, revocation, subscription};
 use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
 use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration};
+use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, engine};
 
 #[async_trait::async_trait]
 impl Devices for Sqlite {
@@ -128,13 +128,7 @@ pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Opt
 }
 
 fn list(db: &Connection, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Error> {
-    let by_user = if filter.user.is_some() { "d.user = ?4" } else { "?4 IS NULL" };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.num > ?2 AND {by_user} ORDER BY d.num LIMIT ?3"
-    );
-    let after = filter.after.map_or(0, |num| num.0 as i64);
-    let user = filter.user.as_ref().map(UserId::as_str);
-    let mut devices = db.all(&sql, (app.0, after, filter.limit as i64, user), |row| device_of(row))?;
+    let mut devices = ready(engine::device::list(db, app, filter))?;
     for device in &mut devices {
         device.topics = subscription::topics(db, device.num)?;
     }

@@ -120,6 +120,7 @@ impl Session for Connection {
     const FOR_KEY_SHARE: &str = "";
     const FOR_NO_KEY_UPDATE: &str = "";
     const FOR_UPDATE_SKIP_LOCKED: &str = "";
+    const ORDERED_JOIN: &str = "CROSS JOIN";
 
     fn query<T: Send>(
         &self,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
-use rusqlite::Connection;
+use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic};
 
 use super::Sqlite;
-use super::statement::Statements;
+use super::statement::{Statements, ready};
 use crate::engine::record::Record;
-use crate::{CampaignState, DefinitionKind, Error, Subscribing, Usages};
+use crate::engine::usage;
+use crate::{Error, Subscribing, Usages};
 
 #[async_trait::async_trait]
 impl Usages for Sqlite {
@@ -17,7 +17,7 @@ impl Usages for Sqlite {
         // Separate reads: a long read occupies only one reader, and the writer can truncate the log between two
         // reads.
         for quota in of.iter().copied().filter(|quota| Quota::STORED.contains(quota)) {
-            counted.push((quota, self.read(move |db| count(db, app, quota, now)).await?));
+            counted.push((quota, self.read(move |db| ready(usage::count(db, app, quota, now))).await?));
         }
         Ok(counted)
     }
@@ -84,45 +84,4 @@ impl Sqlite {
         })
         .await
     }
-}
-
-fn count(db: &Connection, app: AppId, quota: Quota, now: Timestamp) -> Result<u64, Error> {
-    let sql = match quota {
-        Quota::Devices => "SELECT count(*) FROM devices WHERE app = ?1 AND ?2 = ?2",
-        Quota::Topics => "SELECT count(*) FROM topics WHERE app = ?1 AND name <> ?2",
-        // Devices first: an inbox is found by its device, not by its app.
-        Quota::InboxRows => {
-            "SELECT count(*) FROM devices d CROSS JOIN inbox i ON i.device = d.num WHERE d.app = ?1 AND ?2 = ?2"
-        }
-        Quota::InboxBytes => {
-            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)
-             FROM devices d CROSS JOIN inbox i ON i.device = d.num CROSS JOIN notifications n ON n.num = i.num
-             WHERE d.app = ?1 AND ?2 = ?2"
-        }
-        Quota::RetainedBytes => {
-            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)
-             FROM topics t CROSS JOIN notifications n ON n.num = t.retained WHERE t.app = ?1 AND ?2 = ?2"
-        }
-        Quota::Campaigns => "SELECT count(*) FROM campaigns WHERE app = ?1 AND state IN (?2, ?3, ?4)",
-        Quota::Endpoints => {
-            "SELECT count(*) FROM devices d CROSS JOIN endpoints e ON e.device = d.num
-             WHERE d.app = ?1 AND (e.expires_at IS NULL OR e.expires_at > ?2)"
-        }
-        Quota::Experiments => {
-            "SELECT count(*) FROM definitions WHERE app = ?1 AND kind = ?2 AND archived_at IS NULL"
-        }
-        _ => return Ok(0),
-    };
-    let count = match quota {
-        Quota::Topics => db.int(sql, (app.0, limits::EVERYONE_TOPIC))?,
-        Quota::Campaigns => {
-            let [scheduled, running, paused] =
-                [CampaignState::Scheduled, CampaignState::Running, CampaignState::Paused]
-                    .map(|state| state as u8);
-            db.int(sql, (app.0, scheduled, running, paused))?
-        }
-        Quota::Experiments => db.int(sql, (app.0, DefinitionKind::Experiment as u8))?,
-        _ => db.int(sql, (app.0, now.0 as i64))?,
-    };
-    Ok(u64::try_from(count).unwrap_or(0))
 }
