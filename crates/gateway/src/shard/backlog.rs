@@ -103,7 +103,7 @@ impl Shard {
                     self.sessions.reads.push((slot, connection.generation));
                     return;
                 }
-                Step::Page(rest) => return self.write_page_to_talk(slot, rest),
+                Step::Page(rest) => return self.write_page_to_adapter(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
                 Step::Recovered { topic, complete, is_resumed, index, reached } => {
                     if reached != Reached::default() {
@@ -141,7 +141,7 @@ impl Shard {
         let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
             None if connection.conversation.is_some() => {
-                let released = self.release_to_talk(slot, dispatch);
+                let released = self.release_to_adapter(slot, dispatch);
                 let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
                 if let Some(catch_up) = catch_up.filter(|_| !released) {
                     catch_up.put_back(dispatch);
@@ -389,7 +389,7 @@ impl Shard {
             return self.advance(slot);
         }
         if connection.conversation.is_some() {
-            return self.write_page_to_talk(slot, paged);
+            return self.write_page_to_adapter(slot, paged);
         }
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();

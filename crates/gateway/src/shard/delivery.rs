@@ -480,7 +480,7 @@ impl Shard {
     }
 
     /// Offers a held message. False if there is no room: it stays first.
-    pub(crate) fn release_to_talk(&mut self, slot: u32, dispatch: &Arc<Dispatch>) -> bool {
+    pub(crate) fn release_to_adapter(&mut self, slot: u32, dispatch: &Arc<Dispatch>) -> bool {
         let mut batch = Batch::default();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
         let Some(session) = connection.session.clone() else { return true };
@@ -511,7 +511,7 @@ impl Shard {
     }
 
     /// Writes a page of the backlog, as far as there is room.
-    pub(crate) fn write_page_to_talk(&mut self, slot: u32, paged: Vec<Paged>) {
+    pub(crate) fn write_page_to_adapter(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);

@@ -245,12 +245,12 @@ impl Shard {
         self.shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
-        let talks = self.conversation(slot).is_some();
+        let has_adapter = self.conversation(slot).is_some();
         let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let complete = page.heads.iter().all(|head| head.complete);
         let (permitted, asks_gzip) = (std::mem::take(&mut opening.permitted), opening.asks_gzip);
         let begun = Begun { session, topics, complete, kept, as_of, permitted, asks_gzip };
-        if !talks {
+        if !has_adapter {
             self.begin_conversation(slot, &begun);
         }
         let resumed = login.resume.is_some();
@@ -263,7 +263,7 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             connection.catch_up = Some(Box::new(catch_up));
         }
-        if talks {
+        if has_adapter {
             match succeeds {
                 true => self.sessions.successions.insert(slot, generation, begun, page),
                 false => self.begin_session(slot, &begun, page),
