@@ -6,6 +6,7 @@
 //! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session and
 //! its [`catch_up`].
 
+pub(crate) mod attachment;
 pub(crate) mod catch_up;
 pub(crate) mod gate;
 pub(crate) mod login;

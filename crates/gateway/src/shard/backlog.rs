@@ -36,12 +36,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
-            connection.topics.push(kind(index));
+            connection.attachment.topics.push(kind(index));
         } else if since.is_none() {
             return; // subscribed already
         }
         let number = self.sessions.reads.next_recovery();
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.recover(number, index, topic, since, new);
     }
 
@@ -58,11 +58,11 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
-            connection.topics.push(kind(index));
+            connection.attachment.topics.push(kind(index));
         }
         if retained {
             let number = self.sessions.reads.next_recovery();
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.copy_retained(number, index, topic);
         }
     }
@@ -72,7 +72,7 @@ impl Shard {
         let named: HashSet<u32> = keys.iter().filter_map(|key| self.sessions.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let mut left = Vec::new();
-        connection.topics.retain(|subscription| {
+        connection.attachment.topics.retain(|subscription| {
             let stays = !named.contains(&subscription.index());
             left.extend((!stays).then_some(subscription.index()));
             stays
@@ -80,7 +80,7 @@ impl Shard {
         if left.is_empty() {
             return;
         }
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.forget_topics(&named);
         }
         for index in left {
@@ -96,7 +96,7 @@ impl Shard {
             if connection.phase != Phase::Open || connection.is_behind() {
                 return;
             }
-            let Some(catch_up) = &mut connection.catch_up else { return };
+            let Some(catch_up) = &mut connection.attachment.catch_up else { return };
             match catch_up.step() {
                 Step::Wait => return,
                 Step::Read => {
@@ -114,7 +114,7 @@ impl Shard {
                     }
                 }
                 Step::Done => {
-                    connection.catch_up = None;
+                    connection.attachment.catch_up = None;
                     let confirmed =
                         connection.conversation.as_mut().map(|conversation| conversation.handle_caught_up());
                     self.confirm(slot, confirmed.unwrap_or_default());
@@ -127,11 +127,12 @@ impl Shard {
     /// Writes a message that was held, unless the pages contained it or it has expired.
     fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(session) = connection.session.clone() else { return };
+        let Some(session) = connection.attachment.session.clone() else { return };
         let message = &dispatch.message;
-        let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
+        let logged =
+            connection.attachment.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
-        let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
+        let fresh = connection.attachment.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
         if late || logged || !fresh || self.fanout.history().is_known(dispatch, connection.received()) {
             return;
         }
@@ -142,7 +143,8 @@ impl Shard {
             Some(outcome) => outcome,
             None if connection.conversation.is_some() => {
                 let released = self.release_to_adapter(slot, dispatch);
-                let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
+                let catch_up =
+                    self.connection(slot).and_then(|connection| connection.attachment.catch_up.as_mut());
                 if let Some(catch_up) = catch_up.filter(|_| !released) {
                     catch_up.put_back(dispatch);
                 }
@@ -179,7 +181,9 @@ impl Shard {
                 continue;
             };
             let offered = connection.offered_to(self.fanout.offered());
-            let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
+            let (Some(session), Some(catch_up)) =
+                (&connection.attachment.session, &mut connection.attachment.catch_up)
+            else {
                 continue;
             };
             let wild =
@@ -256,7 +260,7 @@ impl Shard {
                 let to = messages.last().map(|message| Place::of(message.id));
                 messages.retain(|message| shard.hears_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.catch_up else { return };
+                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
                 let paged = catch_up.take_log(messages, to, next);
                 shard.write_page(slot, paged);
             }
@@ -280,7 +284,7 @@ impl Shard {
         self.guard(Some(slot), |shard| match result {
             Ok(messages) => {
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.catch_up else { return };
+                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
                 let found = catch_up.take_again(&messages);
                 if let Some(conversation) = &mut connection.conversation {
                     conversation.handle_outstanding(&found);
@@ -330,13 +334,14 @@ impl Shard {
         let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
         let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(catch_up) = &mut connection.catch_up else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
         let heads = page.heads.clone();
         let mut paged = catch_up.take_page(page);
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
-        connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let session = connection.session.as_deref();
+        connection.attachment.watermark =
+            highest.map_or(connection.attachment.watermark, |id| connection.attachment.watermark.max(id));
+        let session = connection.attachment.session.as_deref();
         let wants_retained =
             connection.conversation.as_ref().is_none_or(|conversation| conversation.wants_retained());
         paged.retain(|paged| {
@@ -358,7 +363,8 @@ impl Shard {
     /// The page covers topics that had no subscriber here before: the next message of each reveals a gap.
     fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
         let registry = &self.shared.registry;
-        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let session =
+            self.connections.get(slot as usize).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
         for head in heads {
             if let Some(index) = self.sessions.topics.find(registry.topic_key(app, &head.topic)) {
@@ -369,7 +375,7 @@ impl Shard {
 
     fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(catch_up) = &mut connection.catch_up else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
@@ -384,14 +390,16 @@ impl Shard {
 
     fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = connection.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again()) {
+        if let Some(catch_up) =
+            connection.attachment.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again())
+        {
             catch_up.defer(paged);
             return self.advance(slot);
         }
         if connection.conversation.is_some() {
             return self.write_page_to_adapter(slot, paged);
         }
-        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
             page::encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
@@ -400,7 +408,7 @@ impl Shard {
         }
         self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.page_bytes = bytes.len();
         }
         if !bytes.is_empty() {
@@ -416,9 +424,9 @@ impl Shard {
             if connection.generation != *generation || connection.phase != Phase::Open {
                 continue;
             }
-            let own_topics = self.sessions.topics.own(&connection.topics);
-            let after = connection.watermark.max(since);
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+            let after = connection.attachment.watermark.max(since);
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_again(after, own_topics);
             self.advance(*slot);
         }
@@ -428,10 +436,11 @@ impl Shard {
     /// does so at its end, since its pages left them out.
     pub(crate) fn read_held_back(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.phase != Phase::Open || connection.catch_up.is_some() {
+        if connection.phase != Phase::Open || connection.attachment.catch_up.is_some() {
             return;
         }
-        let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
+        let session =
+            connection.attachment.session.as_ref().filter(|session| session.presence() == Presence::Active);
         if let Some(after) = session.and_then(|session| session.take_held()) {
             self.reread_backlog(slot, Some(after));
         }
@@ -441,11 +450,11 @@ impl Shard {
     /// messages that the device has not confirmed are sent once more with the same ids.
     pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.topics);
+        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
         let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.reread(after, own_topics, offered);
         self.advance(slot);
     }
@@ -454,7 +463,9 @@ impl Shard {
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
         tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
-        let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
+        let open = |connection: &Connection| {
+            connection.phase == Phase::Open && connection.attachment.session.is_some()
+        };
         let slots: Vec<usize> = self
             .connections
             .iter()
@@ -463,9 +474,9 @@ impl Shard {
             .collect();
         for slot in slots {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = self.sessions.topics.own(&connection.topics);
-            let after = connection.watermark.max(offered);
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+            let after = connection.attachment.watermark.max(offered);
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_on(after, own_topics);
             self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
         }

@@ -38,7 +38,7 @@ use std::sync::Arc;
 type Answer = Result<Identity, Refused>;
 
 /// What became of a session that was to be attached.
-enum Attachment {
+enum Attaching {
     /// `succeeds`: it waits for the end of the session that it displaced.
     Attached { succeeds: bool },
     /// A newer session has the device's place.
@@ -86,18 +86,18 @@ impl Shard {
         }
         let Some(connection) = self.connection(slot) else { return };
         // The permit of an earlier session on this connection.
-        connection.permit = None;
+        connection.attachment.permit = None;
         let registry = &shared.registry;
         // A device that reconnects before its old connection is found broken takes the place of that.
         let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
         match delivery.quotas().enter(identity.app, replaces) {
-            Ok(permit) => connection.permit = permit,
+            Ok(permit) => connection.attachment.permit = permit,
             Err(over) => return self.refuse_over_quota(slot, &over),
         }
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
-        connection.expires_at = identity.expires_at;
+        connection.attachment.expires_at = identity.expires_at;
         let mut identity = identity;
         let opening = connection.opening();
         opening.claims = identity.claims.take();
@@ -229,12 +229,12 @@ impl Shard {
             return self.queue_log_in(slot, generation);
         }
         let succeeds = match self.attach(slot, &session, asked) {
-            Attachment::Attached { succeeds } => succeeds,
-            Attachment::Displaced => {
+            Attaching::Attached { succeeds } => succeeds,
+            Attaching::Displaced => {
                 self.restore_opening(slot, opening); // the answer carries the request's id
                 return self.begin_close(slot, CloseReason::Replaced);
             }
-            Attachment::Stale => {
+            Attaching::Stale => {
                 self.restore_opening(slot, opening);
                 return self.queue_log_in(slot, generation);
             }
@@ -261,7 +261,7 @@ impl Shard {
             catch_up.hear_from(noroshi_delivery::id_at(as_of));
         }
         if let Some(connection) = self.connection(slot) {
-            connection.catch_up = Some(Box::new(catch_up));
+            connection.attachment.catch_up = Some(Box::new(catch_up));
         }
         if has_adapter {
             match succeeds {
@@ -283,12 +283,12 @@ impl Shard {
     }
 
     /// Puts a session in its device's place.
-    fn attach(&mut self, slot: u32, session: &Arc<Session>, asked: Moment) -> Attachment {
+    fn attach(&mut self, slot: u32, session: &Arc<Session>, asked: Moment) -> Attaching {
         let shared = &self.shared;
         let has_conversation = self.conversation(slot).is_some();
         let mut succeeds = false;
         match shared.registry.attach(session) {
-            Attached::Displaced => return Attachment::Displaced,
+            Attached::Displaced => return Attaching::Displaced,
             Attached::Now(Some(old)) => {
                 let successor = has_conversation.then_some(session.address);
                 succeeds = successor.is_some();
@@ -304,9 +304,9 @@ impl Shard {
         if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
             // Subscriptions or tokens changed after the read.
             shared.registry.detach(session);
-            return Attachment::Stale;
+            return Attaching::Stale;
         }
-        Attachment::Attached { succeeds }
+        Attaching::Attached { succeeds }
     }
 
     fn restore_opening(&mut self, slot: u32, opening: Box<Opening>) {
@@ -318,8 +318,8 @@ impl Shard {
     /// The session is attached: the connection is open.
     fn report_connected(&mut self, slot: u32, session: &Arc<Session>, user: Option<UserId>, as_of: Place) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        connection.session = Some(session.clone());
-        connection.as_of = noroshi_delivery::id_at(as_of);
+        connection.attachment.session = Some(session.clone());
+        connection.attachment.as_of = noroshi_delivery::id_at(as_of);
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
         let (id, protocol) = (SessionId(session.address.generation), connection.protocol.as_str());
@@ -360,7 +360,7 @@ impl Shard {
             let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
             let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
             if new {
-                connection.topics.push(kind(index));
+                connection.attachment.topics.push(kind(index));
             }
             missed |= stamps.is_newer(key, asked);
         }
@@ -381,7 +381,8 @@ impl Shard {
             return;
         }
         // It asks for a session and has none yet.
-        if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
+        if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
+        {
             return self.report_predecessor_gone(slot);
         }
         if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
@@ -466,7 +467,7 @@ impl Shard {
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
-        if connection.session.is_none() && connection.protocol != Protocol::Xmpp {
+        if connection.attachment.session.is_none() && connection.protocol != Protocol::Xmpp {
             connection.phase = Phase::LoggingIn;
             connection.deadline_tick = deadline;
         }
@@ -507,7 +508,7 @@ impl Shard {
 
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
     pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
         let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
         let name = self.shared.auth.app_name(session.app);
         let credential =
@@ -541,7 +542,7 @@ impl Shard {
 
     /// Returns whether the claims changed.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
         let Some(session) = session else { return Ok(false) };
         renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
         if !self.sessions.renewals.apply(slot, number) {
@@ -550,7 +551,7 @@ impl Shard {
         let is_of_jwt = identity.user.is_some();
         let has_other_claims = renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
-            connection.expires_at = identity.expires_at;
+            connection.attachment.expires_at = identity.expires_at;
         }
         self.arm(slot);
         Ok(has_other_claims)
