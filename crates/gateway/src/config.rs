@@ -1,5 +1,7 @@
-//! What a gateway is told at its start. Every default is `types::limits`'s, where its reason stands;
-//! `node` fills this from the configuration file and checks it.
+//! Configuration of the gateway. Defaults are those of `types::limits`, with their reasons; `node` fills this from the
+//! configuration file and validates it.
+//!
+//! May use [`crate::io::tls`] and [`crate::wire`].
 
 use crate::wire::Speaks;
 use std::net::SocketAddr;
@@ -18,13 +20,13 @@ pub mod xmpp;
 #[derive(Debug, Clone)]
 pub struct Listener {
     pub speaks: Speaks,
-    /// Port 0 lets the kernel choose; `Bound::local_addrs` tells.
+    /// Port 0 lets the kernel choose; `Bound::local_addrs` returns the choice.
     pub address: SocketAddr,
-    /// Plain where there is none.
+    /// Plaintext without.
     pub tls: Option<tls::Acceptor>,
 }
 
-/// What both layers of Socket.IO keep to.
+/// Configuration of both layers of Socket.IO.
 #[derive(Debug, Clone, Default)]
 pub struct SocketIo {
     pub engine: engine_io::Config,
@@ -32,7 +34,7 @@ pub struct SocketIo {
 }
 
 impl SocketIo {
-    /// What the conformance suites expect of a server that they may not configure.
+    /// What the conformance suites expect of a server that they cannot configure.
     pub fn conformance() -> Self {
         let mut it = Self::default();
         (it.engine.ping_interval_ms, it.engine.ping_timeout_ms) = (300, 200);
@@ -47,9 +49,9 @@ impl SocketIo {
 /// Server Reference of MQTT 5 (§4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// `host:port`, or several with spaces between.
+    /// `host:port`, or several separated by spaces.
     pub servers: Box<str>,
-    /// For good: 0x9D rather than 0x9C.
+    /// Permanently: 0x9D rather than 0x9C.
     pub moved: bool,
 }
 
@@ -58,29 +60,29 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Event loops, each one thread: one per core.
     pub shards: usize,
-    /// Lets devices in; without, every connection is handed over.
+    /// Admits devices; without, every connection is handed over.
     pub devices: bool,
     /// A request to a host directly under this domain names the app of that name.
     pub app_domain: Option<String>,
-    /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
+    /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in production.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
-    /// Where clients of MQTT go when this node is drained or has no room; none: they are told to go.
+    /// Where MQTT clients go when this node is drained or full; without, they are only closed.
     pub mqtt_redirect: Option<Redirect>,
     pub socket_io: SocketIo,
     pub xmpp: xmpp::Config,
-    /// Of a client's publication; as much as a provider may send.
+    /// Bytes of a client's publication; as many as a provider may send.
     pub publish_bytes_max: usize,
-    /// Whose devices clients without a token are, where MQTT lets them in; they may publish. For the
-    /// conformance suites; never in service.
+    /// The app whose devices MQTT clients without a token are, where those are admitted; they may publish. For the
+    /// conformance suites; never in production.
     pub anonymous_app: Option<String>,
-    /// Open sockets; above it a connection is told to come back.
+    /// Open sockets; above it a client is told to reconnect later.
     pub connections_max: usize,
-    /// Of them, those that have not shown a credential; 0: a quarter of the above.
+    /// Those of them without a credential; 0: a quarter of the above.
     pub unauthenticated_max: usize,
     /// Open sockets of one client network; 0: no limit.
     pub connections_per_client: u32,
-    /// Whose forwarding header is believed.
+    /// Proxies whose forwarding header is trusted.
     pub proxies: TrustedProxies,
     pub connects_per_second: u32,
     pub head: http::Limits,
@@ -100,17 +102,17 @@ pub struct Config {
     /// Unsent bytes above which a connection is closed as a slow consumer.
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
-    /// Bytes of sessions without a connection, of MQTT and of XMPP each.
+    /// Bytes of parked sessions, for MQTT and for XMPP each.
     pub parked_sessions_bytes: usize,
-    /// How long a peer may be silent before TCP asks whether it is still there (`listener`).
+    /// How long a peer may be silent before TCP probes it (`listener`).
     pub tcp_keepalive: Duration,
-    /// Whether frames are submitted together where the build (feature `io-uring`) and the kernel can.
+    /// Whether frames are submitted together, if the build (feature `io-uring`) and the kernel support it.
     pub io_uring: bool,
-    /// Requests whose deliveries wait for one shard; publishing is refused from half of it on.
+    /// Requests whose deliveries may wait for one shard; publishing is refused from half of it on.
     pub mailbox_items: usize,
     /// Whether connections that begin with the preface of HTTP/2 are handed over, rather than refused.
     pub http2: bool,
-    /// Whether WebSockets may compress their messages (RFC 7692), if their clients ask for it.
+    /// Whether WebSockets may compress their messages (RFC 7692) if their clients offer it.
     pub websocket_deflate: bool,
     /// How long a peer may take to answer a close.
     pub close_linger: Duration,
@@ -153,8 +155,8 @@ impl Default for Config {
             parked_sessions_bytes: limits::PARKED_SESSIONS_BYTES,
             tcp_keepalive: limits::TCP_KEEPALIVE,
             io_uring: true,
-            // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by the number of
-            // deliveries long before (`mailbox`); a usual item names some hundreds.
+            // 16,384 × (a pointer and at most 10,000 addresses of 16 B) is bounded earlier by the number of deliveries
+            // (`mailbox`); a usual item names some hundreds.
             mailbox_items: 16_384,
             http2: false,
             websocket_deflate: false,
@@ -164,11 +166,11 @@ impl Default for Config {
     }
 }
 
-/// A TLS handshake under way holds some tens of KiB: 16,384 of them half a GiB.
+/// A TLS handshake holds some tens of KiB: 16,384 of them half a GiB.
 const UNAUTHENTICATED_DEFAULT_MAX: usize = 16_384;
 
 impl Config {
-    /// Connections that have not shown a credential.
+    /// Limit of connections without a credential.
     pub(crate) fn unauthenticated_limit(&self) -> usize {
         match self.unauthenticated_max {
             0 => (self.connections_max / 4).clamp(1, UNAUTHENTICATED_DEFAULT_MAX),

@@ -180,6 +180,21 @@ impl Fanout {
         }
     }
 
+    /// Whether a connection needs a message of a page: it was not offered before, or has to be written with the page.
+    /// Records that the message goes out.
+    pub(crate) fn admit_paged(&mut self, message: &Message, catch_up: &CatchUp, generation: u64) -> bool {
+        let id = message.id;
+        let was_offered = match message.topic {
+            Some(_) => catch_up.was_live && self.history.has_topic(id),
+            None => self.history.has(id, generation),
+        };
+        let is_needed = !was_offered || catch_up.is_reread() || catch_up.holds(id);
+        if is_needed && message.topic.is_some() {
+            self.history.note_page(message, generation);
+        }
+        is_needed
+    }
+
     // -- marking -----------------------------------------------------------------------------------
 
     /// Puts a message under way; there is a place. The caller marks it at its recipients and then ends the marking

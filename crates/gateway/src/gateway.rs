@@ -1,7 +1,8 @@
-//! Building, starting and holding the gateway. What `delivery` asks of it is in `edge`.
+//! Builds, starts and holds the gateway: the top of the crate, which its users see.
 //!
-//! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
-//! one clear error; [`Bound::start`] starts the shards and the accepting thread.
+//! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is one clear error;
+//! [`Bound::start`] starts the shards and the accepting thread ([`acceptor`]). `edge` is what `delivery` calls;
+//! [`bridge`] is for HTTP/2 streams of the API.
 
 use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};
@@ -42,7 +43,7 @@ mod edge;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator has to choose another address or end whoever has it.
+    /// The operator has to choose another address, or end the process that has it.
     #[error("cannot listen on {address}: {source}")]
     Listen { speaks: Speaks, address: SocketAddr, source: io::Error },
     /// The host has no descriptors or threads left.
@@ -50,7 +51,7 @@ pub enum Error {
     Start(io::Error),
 }
 
-/// Ports that are taken, and nothing more.
+/// Ports that are taken; nothing runs yet.
 pub struct Bound {
     config: Config,
     listening: Vec<Listening>,
@@ -136,7 +137,7 @@ impl Bound {
     }
 }
 
-/// Of the thread.
+/// The name of a shard's thread.
 fn shard_name(index: impl std::fmt::Display) -> String {
     format!("shard-{index}")
 }
@@ -172,7 +173,7 @@ impl Gateway {
         &self.local_addrs
     }
 
-    /// Open sockets of the gateway; those handed over are not among them.
+    /// Open sockets of the gateway, without those handed over.
     pub fn connections(&self) -> usize {
         self.shared.connections()
     }
@@ -192,13 +193,13 @@ impl Gateway {
         self.shared.registry.sessions_count()
     }
 
-    /// A connection that the API served until now, and whose next request is a gateway's (browsers and proxies
-    /// reuse connections): `bytes` begin with that request. Gives it back where there is no room.
+    /// Takes back a connection that the API served until now and whose next request is the gateway's (browsers and
+    /// proxies reuse connections). `bytes` begin with that request. Returns the connection if there is no room.
     pub fn take_back(&self, io: Io, bytes: Vec<u8>) -> Result<(), Handover> {
         let handover = match io.into_handover(bytes) {
             Ok(handover) => handover,
             Err(error) => {
-                tracing::debug!(%error, "a connection could not be taken back");
+                tracing::debug!(%error, "cannot take a connection back");
                 return Ok(());
             }
         };
@@ -211,14 +212,16 @@ impl Gateway {
         let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into(), peer: None };
         let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
         shared.arrive(arrival).map_err(|arrival| {
-            let ArrivalKind::Moved(moved) = arrival.kind else { unreachable!("it was one a line ago") };
+            let ArrivalKind::Moved(moved) = arrival.kind else {
+                unreachable!("it is the arrival made above")
+            };
             Handover { stream: arrival.stream, tls: moved.tls, prefix: moved.bytes.into(), peer }
         })?;
         shared.metrics.taken_back.inc();
         Ok(())
     }
 
-    /// Takes no more connections; those that are open stay.
+    /// Stops accepting connections; open ones stay.
     pub fn stop_accepting(&self) {
         self.shared.accepting.store(false, Ordering::SeqCst);
         // Fails only when it is awake already.
@@ -226,7 +229,7 @@ impl Gateway {
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
         let Some(thread) = thread else { return };
         if self.is_stalled(&thread) {
-            tracing::error!("the accepting thread does not answer and is left behind");
+            tracing::error!("the accepting thread does not respond and is abandoned");
         } else if thread.join().is_err() {
             tracing::error!("the accepting thread had panicked");
         }
@@ -237,43 +240,43 @@ impl Gateway {
         !thread.is_finished() && self.given_up.lock().iter().any(|given_up| given_up == name)
     }
 
-    /// Moves every device away and lets none in, while requests of the API go on. Called while that is
-    /// under way it changes how. Does not wait: see [`Gateway::drain_report`].
+    /// Moves every device away and admits none, while requests of the API continue. A call during a drain changes its
+    /// order. Does not wait: see [`Gateway::drain_report`].
     pub fn drain_devices(&self, order: drain::Order) -> Result<(), Stopping> {
-        tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "devices are moved away");
+        tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "moving devices away");
         self.shared.drain.begin(order, false)?;
         self.wake_all();
         self.drain_report();
         Ok(())
     }
 
-    /// Lets devices in again. Does nothing where they are let in.
+    /// Admits devices again. Does nothing if they are admitted.
     pub fn cancel_drain(&self) -> Result<(), Stopping> {
         if self.shared.drain.cancel()? {
-            tracing::info!("devices are let in again");
+            tracing::info!("admitting devices again");
         }
         self.wake_all();
         self.drain_report();
         Ok(())
     }
 
-    /// How far it is; metrics say the same from here on.
+    /// The progress of a drain; updates its metrics.
     pub fn drain_report(&self) -> drain::Report {
         let report = self.shared.drain.report(self.drain_remaining());
         let progress = report.progress.as_ref();
         let progress = progress.map(|progress| (progress.order.rate_per_second, progress.elapsed));
         self.shared.metrics.observe_drain(report.remaining, progress);
         if report.state == drain::State::Drained && self.shared.drain.is_news() {
-            tracing::info!("every device has gone elsewhere; requests of the API go on");
+            tracing::info!("every device has left; the API continues");
         }
         report
     }
 
-    /// The end: accepts nothing any more and moves every connection away. Blocks until all are gone or
-    /// the deadline has passed, when the rest is told at once. True if all went in time.
+    /// The end: accepts nothing any more and moves every connection away. Blocks until all are gone, or the deadline
+    /// has passed and the rest is closed at once. True if all left in time.
     pub fn drain(&self, order: drain::Order) -> bool {
         let until = order.deadline.map(|deadline| Instant::now() + deadline);
-        // A second call goes on with what the first one ordered.
+        // A second call continues with the order of the first.
         let _ = self.shared.drain.begin(order, true);
         self.stop_accepting();
         self.wake_all();
@@ -297,7 +300,7 @@ impl Gateway {
         }
     }
 
-    /// An operator's drain is about devices; the end is about every socket.
+    /// An operator's drain concerns devices; the end concerns every socket.
     fn drain_remaining(&self) -> usize {
         match self.shared.drain.is_ending() {
             true => self.connections(),
@@ -311,7 +314,7 @@ impl Gateway {
         }
     }
 
-    /// Ends all threads; what is still connected is closed. A second call does nothing.
+    /// Ends all threads and closes what is still connected. A second call does nothing.
     pub fn stop(&self) {
         self.stop_accepting();
         for mailbox in &self.shared.mailboxes {
@@ -319,19 +322,16 @@ impl Gateway {
             mailbox.wake();
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // One that stalls would be waited for without end.
+            // Joining a stalled thread would never return.
             if self.is_stalled(&thread) {
-                tracing::error!(
-                    thread = thread.thread().name(),
-                    "a shard does not answer and is left behind"
-                );
+                tracing::error!(thread = thread.thread().name(), "a shard does not respond and is abandoned");
             } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }
         }
     }
 
-    /// A thread of the gateway failed for good. If it is a shard, nothing goes there any more and nobody waits for it.
+    /// A thread of the gateway failed for good. A shard gets nothing more, and nobody waits for it.
     pub fn give_up(&self, thread: &str) {
         for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
             if shard_name(index) == thread {
@@ -341,7 +341,7 @@ impl Gateway {
         self.given_up.lock().push(thread.to_owned());
     }
 
-    /// Writes the gauges that are not kept up to date by themselves: called before metrics are shown.
+    /// Updates the gauges that are not kept current: called before metrics are shown.
     pub fn observe(&self) {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));

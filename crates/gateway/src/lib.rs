@@ -1,24 +1,42 @@
-//! Connections that cost almost nothing: listeners, transports, shards and the conversation.
+//! Connections that cost almost nothing: listeners, transports, event loops, sessions and protocols.
+//!
+//! Modules are layers. Each uses only those below it; `crates/node/tests/it/module_layers.rs` checks that.
 //!
 //! ```text
-//!   listener ──least loaded──► shard (one thread, one epoll, no task and no lock per connection)
-//!                                │ input: head ─ route ─┬─ websocket, sse ────────────────┐
-//!                                │                      ├─ talk: mqtt, socket_io, xmpp
-//!                                │                      └─ handover ──► API, same port (bridge: HTTP/2 streams from there)
-//!                                │ login ─(batched)─► delivery ─► catch_up ─► open
-//!   delivery ─ Edge ─ registry ──► mailbox ─► fanout ─► one write a connection
+//!   gateway     builds and holds everything; accepts sockets; what `delivery` and the API call
+//!   shard       one event loop a core: owns one value of each layer below and passes down what an operation needs
+//!   lifecycle   admission, drain, and when clients reconnect
+//!   protocol    one adapter a protocol, without IO: bytes in, effects out
+//!   fanout      mail, the messages under way, and the order of delivery
+//!   session     registry, log-ins, topic rules, topic index, catch-up
+//!   metrics     what is counted
+//!   config      what `node` configures
+//!   io          sockets, TLS, timers, io_uring
+//!   wire, rate  encodings of messages, compression; token buckets
 //! ```
 //!
-//! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `bridge`, `clients`, `unauthenticated`, `input`, `route`, `refusal`, `websocket`, `deflate`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
-//! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
-//! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
-//! `recent`, `ring`, `uring`, `tail`.
+//! Life of a connection:
 //!
-//! Invariants: a session lives and dies on one shard, and so does its connection (but one that polls may
-//! move to its session's before it is answered); while it is idle it owns no buffer, no timer of its own and
-//! no channel; a disconnect writes nothing anywhere (but one row of an MQTT session with wildcards that
-//! outlasts it); no shard waits for anyone.
+//! ```text
+//!   listener ─► shard with the fewest ─► request head ─┬─► WebSocket, event stream, MQTT, XMPP, Engine.IO
+//!                                                      └─► API on the same port (HTTP/2 streams return by the bridge)
+//!   token ─► verification ─► log-in (batched read of the store) ─► session attached ─► catch-up ─► live ─► close
+//! ```
+//!
+//! Life of a message: `delivery` → [`gateway`]'s edge → registry → mailbox of a shard → marked at its recipients → one
+//! write for each connection.
+//!
+//! Reading order: [`config`], [`gateway`], `shard` and `shard::connection`. Then along a connection's life: `io::listener`,
+//! `gateway::acceptor`, `shard::admission`, `shard::input`, `shard::route`, `protocol`, `shard::conversations`,
+//! `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`, `shard::close`, [`drain`]. Then along a
+//! message's: `gateway::edge`, `session::registry`, `session::stamp`, `fanout::mail`, `fanout`, `shard::delivery`, `wire`.
+//!
+//! Invariants:
+//! - A session lives and ends on one shard, and so does its connection. (A connection that polls may move to its session's
+//!   shard before it is answered.)
+//! - An idle connection owns no buffer, no timer of its own and no channel.
+//! - A disconnect writes nothing to the store, except one row of an MQTT session that outlasts it and has wildcards.
+//! - No shard waits for anything but events.
 
 pub mod config;
 pub mod gateway;

@@ -1,4 +1,7 @@
-//! What the gateway counts. Counters of a label are looked up once, at the start.
+//! Metrics of the gateway. Counters of a label are looked up once, at the start.
+//!
+//! May use [`crate::wire`]. Every layer above counts through [`Metrics`]; a shard collects a turn's counts in a
+//! [`Tally`].
 
 use crate::wire::deflate::DeflateTotals;
 use std::time::Duration;
@@ -94,7 +97,7 @@ impl Metrics {
         registry.register("connections_accepted", "Sockets accepted", m.accepted.clone());
         registry.register(
             "connections_refused",
-            "Sockets told to come back, by rate or for lack of room",
+            "Sockets refused for now, by rate or for lack of capacity",
             m.admission_refused.clone(),
         );
         registry.register(
@@ -102,10 +105,10 @@ impl Metrics {
             "TLS handshakes that failed",
             m.handshake_failures.clone(),
         );
-        registry.register("connections_handed_over", "Sockets that went to the API", m.handed_over.clone());
+        registry.register("connections_handed_over", "Sockets handed over to the API", m.handed_over.clone());
         registry.register(
             "connections_taken_back",
-            "Sockets that came back from the API, since their next request was the gateway's",
+            "Sockets taken back from the API, since their next request was the gateway's",
             m.taken_back.clone(),
         );
         registry.register(
@@ -115,12 +118,12 @@ impl Metrics {
         );
         registry.register(
             "connections_evicted",
-            "Connections without a credential that made room for others",
+            "Connections without a credential that were evicted",
             m.evicted.clone(),
         );
         registry.register(
             "connections_refused_client",
-            "Connections refused since their client has as many as it may",
+            "Connections refused because their client has reached its limit",
             m.refused_client.clone(),
         );
         registry.register(
@@ -128,52 +131,64 @@ impl Metrics {
             "POSTs of Engine.IO whose bodies did not arrive in time",
             m.body_timeouts.clone(),
         );
-        registry.register("log_ins", "Log-ins that succeeded", m.log_ins.clone());
-        registry.register("log_ins_refused", "Log-ins that were refused", m.log_ins_refused.clone());
+        registry.register("log_ins", "Successful log-ins", m.log_ins.clone());
+        registry.register("log_ins_refused", "Refused log-ins", m.log_ins_refused.clone());
         registry.register(
             "log_in_batches",
-            "Reads that log-ins were batched into: log_ins divided by it is the batch size",
+            "Batched reads for log-ins: log_ins divided by it is the batch size",
             m.log_in_batches.clone(),
         );
         registry.register(
             "backlog_reads",
-            "Further reads of backlogs and topic logs",
+            "Reads of backlogs and topic logs after the log-in",
             m.backlog_reads.clone(),
         );
-        registry.register("written_seconds", "From accepted to written", m.written_seconds.clone());
+        registry.register(
+            "written_seconds",
+            "Time from accepting a notification to writing it",
+            m.written_seconds.clone(),
+        );
         registry.register("frames_received", "Frames received from clients", m.frames_in.clone());
         registry.register("messages_written", "Notifications written to connections", m.messages.clone());
         registry.register("bytes_written", "Bytes written to connections", m.bytes_out.clone());
         registry.register(
             "websocket_deflate_plain_bytes",
-            "Notifications to connections with permessage-deflate, with their frames, before compression",
+            "Bytes of framed notifications to connections with permessage-deflate, before compression",
             m.deflate_plain_bytes.clone(),
         );
         registry.register(
             "websocket_deflate_sent_bytes",
-            "The same after compression; some go as they are",
+            "The same after compression; some are not compressed",
             m.deflate_sent_bytes.clone(),
         );
         registry.register("slow_drops", "Notifications dropped at slow connections", m.slow_drops.clone());
-        registry.register("mailbox_items", "Deliveries that wait for shards", m.mailbox_items.clone());
+        registry.register(
+            "mailbox_items",
+            "Deliveries that wait in mailboxes of shards",
+            m.mailbox_items.clone(),
+        );
         registry.register("mailbox_full", "Deliveries that found a full mailbox", m.mailbox_full.clone());
         let help = "Deliveries for a shard that panicked or stalled; the node is about to exit";
         registry.register("mailbox_gone", help, m.mailbox_gone.clone());
-        registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
+        registry.register(
+            "resyncs",
+            "Times a shard read the backlogs of its sessions again",
+            m.resyncs.clone(),
+        );
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
         registry.register(
             "sessions_suspended_bytes",
-            "Memory of sessions without a connection, by protocol; gateway.parked_sessions is the limit of each",
+            "Memory of parked sessions, by protocol; gateway.parked_sessions is the limit of each",
             m.parked_bytes.clone(),
         );
         registry.register(
             "sessions_suspended_evicted",
-            "Sessions without a connection that had to make room for others, by protocol",
+            "Parked sessions that were evicted, by protocol",
             m.parked_evicted.clone(),
         );
         registry.register(
             "mqtt_sessions_suspended",
-            "Sessions of MQTT without a connection that this node remembers",
+            "Parked sessions of MQTT on this node",
             m.mqtt_suspended.clone(),
         );
         registry.register(
@@ -183,7 +198,7 @@ impl Metrics {
         );
         registry.register(
             "mqtt_retained_topics_scanned",
-            "Topics looked at for what they retain, for new filters with wildcards",
+            "Topics scanned for retained messages, for new filters with wildcards",
             m.retained_topics_scanned.clone(),
         );
         registry.register(
@@ -198,18 +213,18 @@ impl Metrics {
         );
         registry.register(
             "drain_active",
-            "1 while devices are moved away, and after that until they are let in again",
+            "1 while devices are moved away, and then until they are admitted again",
             m.drain_active.clone(),
         );
         registry.register(
             "drain_remaining",
-            "Connections that a drain still has to move; divided by drain_rate: the seconds it takes",
+            "Connections that a drain still has to close; divided by drain_rate: the remaining seconds",
             m.drain_remaining.clone(),
         );
-        registry.register("drain_moved", "Connections that drains told to leave", m.drain_moved.clone());
+        registry.register("drain_moved", "Connections that drains closed", m.drain_moved.clone());
         registry.register(
             "drain_rate",
-            "Connections a second that the drain under way tells to leave; 0 is no drain",
+            "Connections a second that the drain under way closes; 0 without a drain",
             m.drain_rate.clone(),
         );
         registry.register_with_unit(
@@ -299,7 +314,7 @@ impl Metrics {
         &self.by_protocol[protocol as usize][framing.index()]
     }
 
-    /// Sockets of devices: those that have said what they speak.
+    /// Sockets of devices whose protocol is known.
     pub(crate) fn device_connections(&self) -> usize {
         let of_devices = Protocol::ALL.into_iter().filter(|protocol| *protocol != Protocol::Http);
         let gauges = of_devices.flat_map(|protocol| &self.by_protocol[protocol as usize]);
@@ -335,7 +350,7 @@ impl Metrics {
         self.parked_bytes.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Sessions without a connection had to make room.
+    /// Parked sessions were evicted.
     pub(crate) fn count_evicted(&self, protocol: Protocol, count: usize) {
         if count > 0 {
             let labels = ProtocolLabels { protocol: protocol.as_str() };
@@ -363,7 +378,7 @@ fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     }
 }
 
-/// Counted for a turn and added to the metrics at its end.
+/// Counts of one turn, added to the metrics at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) frames_in: u64,
@@ -374,7 +389,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the counts to the metrics, and begins anew.
+    /// Adds the counts to the metrics and resets them.
     pub(crate) fn settle(&mut self, metrics: &Metrics) {
         let tally = std::mem::take(self);
         for (counter, count) in [

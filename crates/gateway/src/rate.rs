@@ -1,12 +1,14 @@
 //! Token buckets: new connections of the node, and frames of one connection.
+//!
+//! May use nothing of this crate. The caller passes the time.
 
 /// Refills at a steady rate up to a burst. Eight bytes: one lives in every connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bucket {
     /// Thousandths of a token, so that slow rates refill too.
     millitokens: u32,
-    /// Milliseconds of the owner's clock, wrapped: after 49 days of silence a bucket may be found
-    /// less full than it is.
+    /// Milliseconds of the owner's clock, which wraps: after 49 days of silence a bucket may be found less full than it
+    /// is.
     refilled_ms: u32,
 }
 
@@ -21,13 +23,13 @@ impl Bucket {
         Self { millitokens: rate.burst.saturating_mul(1_000), refilled_ms: now_ms }
     }
 
-    /// False if there is none left.
+    /// Takes a token. False if there is none.
     pub(crate) fn take(&mut self, rate: Rate, now_ms: u32) -> bool {
         let elapsed_ms = u64::from(now_ms.wrapping_sub(self.refilled_ms));
         // A token a second is a thousandth of a token a millisecond.
         let refill = elapsed_ms.saturating_mul(u64::from(rate.per_second));
         let full = u64::from(rate.burst).saturating_mul(1_000).min(u64::from(u32::MAX));
-        // What was granted stays above the burst until it is used.
+        // Granted tokens stay above the burst until they are used.
         let had = u64::from(self.millitokens);
         let level = had.max(had.saturating_add(refill).min(full));
         self.refilled_ms = now_ms;
@@ -36,7 +38,7 @@ impl Bucket {
         taken.is_some()
     }
 
-    /// How long until there is one; 0 if there is.
+    /// How long until there is a token; 0 if there is one.
     pub(crate) fn wait_ms(&self, rate: Rate, now_ms: u32) -> u64 {
         let refill =
             u64::from(now_ms.wrapping_sub(self.refilled_ms)).saturating_mul(u64::from(rate.per_second));
@@ -44,7 +46,7 @@ impl Bucket {
         missing.div_ceil(u64::from(rate.per_second.max(1)))
     }
 
-    /// Adds tokens, above the burst too: who is sent a thousand notifications may confirm each.
+    /// Adds tokens, also above the burst: a device that is sent a thousand notifications may confirm each.
     pub(crate) fn grant(&mut self, tokens: u32) {
         self.millitokens = self.millitokens.saturating_add(tokens.saturating_mul(1_000));
     }
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_as_told_finds_one() {
+    fn a_token_is_there_after_the_reported_wait() {
         let rate = Rate { per_second: 3, burst: 1 };
         let mut bucket = Bucket::full(rate, 0);
         assert_eq!(bucket.wait_ms(rate, 0), 0);
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_kept_until_it_is_used() {
+    fn granted_tokens_stay_until_they_are_used() {
         let rate = Rate { per_second: 1, burst: 2 };
         let mut bucket = Bucket::full(rate, 0);
         bucket.grant(5);

@@ -6,6 +6,7 @@
 //! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session and
 //! its [`catch_up`].
 
+pub(crate) mod attachment;
 pub(crate) mod catch_up;
 pub(crate) mod gate;
 pub(crate) mod login;
@@ -34,7 +35,7 @@ use topic_index::TopicIndex;
 use verification::Verifications;
 use wildcard::Wildcards;
 
-/// The sessions of one shard, beside what its connections own.
+/// The sessions of one shard, without what its connections own.
 #[derive(Default)]
 pub(crate) struct Sessions {
     pub(crate) topics: TopicIndex,

@@ -266,7 +266,7 @@ impl Shard {
         // connections that wait for a message, which are counted anew.
         if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
             self.shared.metrics.panics.inc();
-            tracing::error!(shard = self.index, slot, "a handler panicked; its connection is closed");
+            tracing::error!(shard = self.index, slot, "a handler panicked; closing its connection");
             if let Some(slot) = slot {
                 self.abort(slot, CloseReason::Internal);
             }

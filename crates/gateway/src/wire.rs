@@ -1,9 +1,12 @@
-//! Bytes on the wire: what connections speak, compression, and a message in every encoding.
+//! Bytes on the wire: protocols and framings, compression, and a message in every encoding.
+//!
+//! May use nothing of this crate. Pure: no sockets, no sessions.
 
 pub(crate) mod deflate;
 pub(crate) mod dispatch;
 pub(crate) mod framing;
 pub(crate) mod gzip;
+pub(crate) mod page;
 
 pub use framing::Speaks;
 pub(crate) use framing::{Framing, Protocol};

@@ -1,4 +1,4 @@
-//! What the gateway is told about XMPP, besides what a conversation has to know itself.
+//! Configuration of XMPP, beyond what a conversation itself needs.
 
 use noroshi_protocol::xmpp;
 
@@ -10,15 +10,15 @@ pub struct Config {
     pub protocol: xmpp::Config,
     /// The certificate of STARTTLS; without one it is not offered.
     pub starttls: Option<tls::Acceptor>,
-    /// Where a drain sends clients, `host:port`; none: they are told that the node leaves.
+    /// Where a drain sends clients, `host:port`; without, they are only closed.
     pub redirect: Option<Box<str>>,
-    /// Conformance only: accounts that log in with a password and may talk to each other.
+    /// For conformance suites: accounts that log in with a password and may talk to each other.
     pub accounts: Vec<Account>,
     /// The app whose devices the accounts are.
     pub accounts_app: Box<str>,
 }
 
-/// Shows no password.
+/// Does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     pub name: Box<str>,

@@ -1,16 +1,10 @@
-//! Messages to connections that keep a conversation of their own ([`crate::protocol::conversation`]): what
-//! [`crate::fanout::marks`] and [`crate::shard::backlog`] do with encoded frames, with a conversation asked about each.
+//! Packets of a conversation on their way to one socket.
 //!
-//! What is written is a small head, which is the connection's own, and a rest that all of its protocol
-//! share, both in one `writev`, or with what other connections get in one call (`uring`). A conversation counts what it gives out (packet ids, windows), so a message
-//! is offered only where it will be sent: whether the socket is behind is looked at before.
+//! A packet is a small head of the connection's own and a rest that all connections of the protocol share; all packets
+//! of a batch leave in one `writev`, or together with those of other connections (`uring`). The shard fills a batch
+//! with what the conversation returns for each message, and writes it.
 //!
-//! A conversation may have no room until something is confirmed. Live messages wait then in the
-//! connection's [`CatchUp`], which reads on from the store if they become too many; what is left of a page
-//! waits there too. [`Shard::make_room`] goes on.
-//!
-//! Invariants: nothing ordered overtakes a message that waits for room. Between [`Shard::offer_marked`] and
-//! [`Shard::write_outbound`] nothing else is sent to the connection.
+//! Invariant: what the socket does not take is kept in whole packets, so that unsent packets can be discarded.
 
 use std::io::{self, IoSlice};
 
@@ -21,10 +15,10 @@ use smallvec::SmallVec;
 use crate::io::socket::Socket;
 use crate::wire::deflate::DeflateTotals;
 
-/// What is prepared before the socket is asked: about what it takes at once.
+/// Bytes prepared before the socket is asked: about what it takes at once.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
 
-/// What is copied into one piece to be sent with others'. More, which is rare, has a call of its own.
+/// Bytes that may be copied into one piece to be sent together with others. More, which is rare, has a call of its own.
 #[cfg(feature = "io-uring")]
 const JOINED_BYTES: usize = 4 << 10;
 
@@ -34,7 +28,7 @@ pub(crate) struct Batch {
     pub(crate) heads: Vec<u8>,
     /// Where each packet's head ends, and its rest.
     pub(crate) packets: SmallVec<[(usize, Bytes); 8]>,
-    /// Of the rests.
+    /// Bytes of all rests.
     shared_bytes: usize,
     pub(crate) totals: DeflateTotals,
 }
@@ -58,7 +52,7 @@ impl Batch {
         })
     }
 
-    /// Adds all of it, in the order in which it is sent.
+    /// Appends all packets in order.
     #[cfg(feature = "io-uring")]
     fn join(&self, to: &mut Vec<u8>) {
         for (head, shared) in self.heads() {
@@ -101,8 +95,8 @@ impl Batch {
         self.clear();
     }
 
-    /// The packets that were not `taken` whole, and how much of each was. One chunk a packet, so that what was not begun
-    /// can be dropped whole.
+    /// The packets that were not `taken` as a whole, and how much of each was. One chunk a packet, so that a packet
+    /// that is not partially written can be discarded.
     fn left(&self, mut taken: usize) -> impl Iterator<Item = (Bytes, usize)> {
         self.heads().filter_map(move |(head, shared)| {
             let len = head.len() + shared.len();
@@ -122,7 +116,7 @@ impl Batch {
     }
 }
 
-/// What a connection is to be written, and what its conversation says of it.
+/// What a connection is to be written, and what its conversation reports about it.
 #[derive(Default)]
 pub(crate) struct Outbound {
     pub(crate) batch: Batch,
@@ -133,7 +127,7 @@ pub(crate) struct Outbound {
 
 #[cfg(feature = "io-uring")]
 impl Outbound {
-    /// Adds what is to be written, if that is not too much to be copied.
+    /// Appends what has to be written, if that is not too much to be copied.
     pub(crate) fn join(&self, to: &mut Vec<u8>) {
         if !self.failed && self.batch.bytes() <= JOINED_BYTES {
             self.batch.join(to);
@@ -146,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_socket_did_not_take_is_left_in_whole_packets() {
+    fn unsent_packets_stay_whole() {
         let mut batch = Batch::default();
         for (head, shared) in [("ab", "cde"), ("", "fgh"), ("ij", "")] {
             batch.heads.extend_from_slice(head.as_bytes());

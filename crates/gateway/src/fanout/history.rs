@@ -1,11 +1,11 @@
-//! What a shard of one of several nodes offered its sessions lately.
+//! What a shard of one of several nodes offered its sessions recently.
 //!
-//! Messages between nodes may get lost, so backlogs are read again from before the loss
-//! ([`crate::shard::backlog`]), and topics offered again. Most of what that brings had been heard already: it is
-//! remembered here, as one number for a session and a message, or for a topic's message, which all who hear the topic were
-//! offered at once. The memory is bounded; what it has forgotten is heard twice, with the same id.
+//! Messages between nodes may get lost, so backlogs are read again from before the loss (`shard::backlog`), and topics
+//! are offered again. Most of these messages had been received already: they are recorded here, as one number for a
+//! session and a message, or for a topic's message, which all its subscribers were offered at once. The memory is
+//! bounded; a message that it has forgotten is received twice, with the same id.
 //!
-//! Invariant: what is noted was marked at its connection or is held for it, so it will be written.
+//! Invariant: a recorded message was marked at its connection or is held for it, so it will be written.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -22,7 +22,7 @@ const REMEMBERED: usize = 1 << 18;
 
 #[derive(Default)]
 pub(crate) struct OfferHistory {
-    /// There are other nodes.
+    /// Whether there are other nodes.
     is_kept: bool,
     seen: HashSet<u64, BuildHasherDefault<KeyHasher>>,
     /// Oldest first.
@@ -34,21 +34,21 @@ impl OfferHistory {
         Self { is_kept, ..Self::default() }
     }
 
-    /// A message was offered to a session; those of a topic are noted by [`OfferHistory::note_topic`].
+    /// A message was offered to a session; those of a topic are recorded by [`OfferHistory::note_topic`].
     pub(crate) fn note(&mut self, dispatch: &Dispatch, generation: u64, topic: Option<u32>) {
         if self.is_kept && topic.is_none() && dispatch.is_stored() {
             self.add(of_session(dispatch.message.id, generation));
         }
     }
 
-    /// A page brought a topic's message to one session: offered again, it is left out there.
+    /// A page brought a topic's message to one session, which is left out if the message is offered again.
     pub(crate) fn note_page(&mut self, message: &Message, generation: u64) {
         if self.is_kept {
             self.add(of_session(message.id, generation));
         }
     }
 
-    /// A topic's message is offered to all who hear it. False if that was so before.
+    /// A topic's message is offered to all its subscribers. False if it was before.
     pub(crate) fn note_topic(&mut self, message: &Message) -> bool {
         !self.is_kept || message.when != When::Stored || self.add(of_topic(message.id))
     }
@@ -83,7 +83,7 @@ impl OfferHistory {
     }
 }
 
-/// The second half of an id is a hash: no two of one store's have the same.
+/// The second half of an id is a hash: no two ids of one store share it.
 fn of_topic(id: NotificationId) -> u64 {
     id.0.as_u64_pair().1
 }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_and_a_topic_are_told_apart_and_the_oldest_forgotten() {
+    fn sessions_and_topics_are_separate_and_the_oldest_entry_is_forgotten() {
         let mut history = OfferHistory::new(true);
         assert!(history.add(of_session(id(0), 7)) && !history.add(of_session(id(0), 7)));
         assert!(history.has(id(0), 7) && !history.has(id(0), 8) && !history.has_topic(id(0)));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_alone_remembers_nothing() {
+    fn a_single_node_records_nothing() {
         let mut history = OfferHistory::new(false);
         let dispatch = Dispatch::for_tests();
         history.note(&dispatch, 1, None);

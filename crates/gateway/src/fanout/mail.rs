@@ -1,4 +1,4 @@
-//! What a shard does for its sessions, in the order in which it came.
+//! Mail: what a shard does for its sessions, in the order in which it arrives.
 
 use crate::session::registry::{Address, Key};
 use crate::wire::dispatch::Dispatch;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 pub(crate) enum Undelivered {
     /// The mailbox is full: the shard reads from the store what it missed.
     Full,
-    /// The shard ended or does not answer.
+    /// The shard ended or is stuck.
     Gone,
 }
 
-/// What is done in the order in which it came.
+/// Handled in the order in which it arrives.
 pub(crate) enum Mail {
     Direct {
         dispatch: Arc<Dispatch>,
         to: Vec<Address>,
     },
-    /// `deliveries`: how many it is for, estimated.
+    /// `deliveries`: an estimate of the number of recipients.
     Topic {
         dispatch: Arc<Dispatch>,
         key: Key,
@@ -46,13 +46,13 @@ pub(crate) enum Mail {
         key: Key,
         position: Position,
     },
-    /// Of another account, where accounts may talk to each other.
+    /// From another account, where accounts may talk to each other.
     Stanza {
         to: Address,
         stanza: Bytes,
     },
-    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
-    /// idle.
+    /// Inboxes may have messages behind `since` that were not offered. None: messages that were held back while the
+    /// devices were idle.
     Reread {
         to: Vec<Address>,
         since: Option<NotificationId>,
@@ -79,6 +79,6 @@ pub(crate) struct Audience {
     pub(crate) condition: Condition,
     /// In the order of `Condition::topics`.
     pub(crate) topics: Vec<(Topic, Key)>,
-    /// Of the topic that every connection of the app hears.
+    /// Of the topic that every connection of the app receives.
     pub(crate) everyone: Key,
 }

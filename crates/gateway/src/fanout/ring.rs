@@ -1,10 +1,10 @@
-//! The messages under way on a shard: 64 places, and one bit each in what a connection waits for
+//! The messages under way on a shard: 64 places, and one bit each in the marks of a connection
 //! ([`crate::fanout::marks`]).
 //!
-//! Pure bookkeeping: who is marked and what is written is decided elsewhere.
+//! Pure bookkeeping: recipients and writes are decided elsewhere.
 //!
-//! Invariants: `Frame::waiting` is the number of connections with the frame's bit; a place is taken
-//! until its frame is taken out, which is possible once nobody waits for it.
+//! Invariants: `Frame::waiting` is the number of connections with the frame's bit; a place is taken until its frame is
+//! removed, which is possible once no connection waits for it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::session::outcome::Outcomes;
 use crate::wire::dispatch::Dispatch;
 
-/// One bit each of `Connection::pending`.
+/// One bit each of a connection's marks.
 const PLACES: u32 = u64::BITS;
 /// Places that messages of topics and conditions leave to direct ones.
 const DIRECT_PLACES: u32 = 8;
@@ -104,7 +104,7 @@ pub(crate) struct Ring {
     frames: Vec<Option<Frame>>,
     /// The places that are taken, one bit each.
     taken: u64,
-    /// Where a free place is looked for first, so that they go round: the oldest come next.
+    /// Where the search for a free place begins, so that places are used in turn and the oldest comes next.
     cursor: u32,
     numbered: u64,
 }
@@ -122,7 +122,7 @@ impl Ring {
         self.taken.count_ones() < PLACES - DIRECT_PLACES
     }
 
-    /// Puts a frame into a free place; there is one.
+    /// Puts a frame into a free place; there has to be one.
     pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
         let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
         let place = (self.cursor + free) % PLACES;
@@ -155,7 +155,7 @@ impl Ring {
         self.frames.iter_mut().flatten()
     }
 
-    /// Takes a frame out if nobody waits for it.
+    /// Removes a frame if no connection waits for it.
     pub(crate) fn take_ended(&mut self, place: usize) -> Option<Frame> {
         let ended = self.frames[place].take_if(|frame| frame.waiting == 0)?;
         self.taken &= !(1 << place);
@@ -167,12 +167,12 @@ impl Ring {
         places(self.taken)
     }
 
-    /// The places of `bits` in the order in which their messages came.
+    /// The places of `bits` in the order in which their messages arrived.
     pub(crate) fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
         let cursor = self.cursor as usize;
         let mut ordered: SmallVec<[usize; 8]> =
             places(bits.rotate_right(self.cursor)).map(|place| (place + cursor) % PLACES as usize).collect();
-        // They are, unless a later message took a place that an earlier one's neighbour had left.
+        // They are in order, unless a later message took a place that an earlier one had left.
         let number = |place: &usize| self.frame(*place).map_or(0, |frame| frame.number);
         if !ordered.is_sorted_by_key(number) {
             ordered.sort_unstable_by_key(number);
@@ -180,7 +180,7 @@ impl Ring {
         ordered
     }
 
-    /// One connection less for each of `bits`, which it will never get.
+    /// One connection less for each of `bits`: it will never get them.
     pub(crate) fn forget(&mut self, bits: u64, device: Option<DeviceNum>) {
         for place in places(bits) {
             if let Some(frame) = self.frame_mut(place) {
@@ -192,7 +192,7 @@ impl Ring {
         }
     }
 
-    /// Counts anew who waits, by the bits of every connection.
+    /// Counts anew which connections wait, by the bits of every connection.
     pub(crate) fn recount(&mut self, pending: impl Iterator<Item = u64>) {
         self.frames_mut().for_each(|frame| frame.waiting = 0);
         for place in pending.flat_map(places) {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_in_the_order_of_their_messages() {
+    fn places_are_in_the_order_of_their_messages() {
         let mut ring = ring(64);
         for left in [7, 3, 60] {
             ring.forget(1 << left, Some(DeviceNum(5)));
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(frame.offline, [DeviceNum(5)]);
         }
         assert!(ring.take_ended(8).is_none(), "somebody waits");
-        // Round from where the last was put: 3, 7, 60.
+        // In turn from where the last was put: 3, 7, 60.
         assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), 0)), [3, 7, 60]);
         let bits = [2, 3, 7, 60, 61].into_iter().map(|place| 1 << place).sum();
         assert_eq!(ring.in_order(bits)[..], [2, 61, 3, 7, 60]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recount_finds_who_still_waits() {
+    fn a_recount_finds_the_connections_that_still_wait() {
         let mut ring = ring(3);
         ring.recount([0b101, 0b100, 0].into_iter());
         let waiting: Vec<u32> = ring.frames_mut().map(|frame| frame.waiting).collect();

@@ -1,9 +1,9 @@
-//! Direct messages past messages of topics that have no place yet.
+//! Lets direct messages pass messages of topics that have no place yet.
 //!
-//! A message keeps its place among the 64 under way ([`crate::fanout::ring`]) until it was written to its whole audience.
-//! Messages of topics and conditions may take all places but a few; one more waits here, in the order of the mailbox, and
-//! the mail behind it is looked at: a direct message continues for every connection that nothing here may be for. So a hot
-//! topic that is more than the sockets take delays the direct messages of its own audience only.
+//! A message keeps its place among the 64 under way ([`crate::fanout::ring`]) until it was written to its whole
+//! audience. Messages of topics and conditions may take all places but a few. The next ones wait here, in the order of
+//! the mailbox, and the mail behind them is examined: a direct message continues for every connection that nothing here
+//! may be for. So a hot topic that exceeds what the sockets take delays the direct messages of its own audience only.
 //!
 //! Invariant: each connection gets its messages in the order of the mailbox.
 
@@ -17,10 +17,10 @@ use crate::fanout::mail::Mail;
 use crate::session::registry::{Address, Key, KeyMap};
 use crate::session::topic_index::{Subscription, TopicIndex};
 
-/// Mails that wait here; more stay in the mailbox, and direct messages behind them too.
+/// Mails that may wait here; more stay in the mailbox, with the direct messages behind them.
 const STALLED_MAX: usize = 1_024;
 
-/// Of topics. Not their places in the index: one that nobody is_subscribed yet has none.
+/// Keys of topics, and not their places in the index: a topic without a subscriber has none.
 type Keys = SmallVec<[Key; 2]>;
 
 /// Mail that waits for a place.
@@ -28,7 +28,7 @@ type Keys = SmallVec<[Key; 2]>;
 pub(crate) struct Stalled {
     /// Each with the topics that it may be for.
     mail: VecDeque<(Mail, Keys)>,
-    /// How many of them may be for the connections of a topic, or for one connection by name. None is 0.
+    /// How many of them may be for the subscribers of a topic, or for one connection by name. Zero has no entry.
     by_topic: KeyMap<u32>,
     by_slot: HashMap<u32, u32>,
 }
@@ -38,7 +38,7 @@ impl Stalled {
         self.mail.is_empty()
     }
 
-    /// Everything that waits, which will not be written.
+    /// All mail that waits, which will not be written.
     pub(crate) fn into_mail(self) -> impl Iterator<Item = Mail> {
         self.mail.into_iter().map(|(mail, _)| mail)
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_counted_until_it_goes_on() {
+    fn stalled_mail_is_counted_until_it_continues() {
         let mut stalled = Stalled::default();
         let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3 };
         stalled.push(topic, Keys::from_slice(&[7]));

@@ -1,4 +1,12 @@
-//! Accepting: one thread takes sockets from all listeners and gives each to the least loaded shard.
+//! Accepting: one thread takes sockets from all listeners and gives each to the shard with the fewest.
+//!
+//! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays where it began for
+//! days; one accepting thread is never the bottleneck.
+//!
+//! Over the rate of connects, a plaintext connection's request is still read: a device gets `503` with its own delay,
+//! the API serves its requests. A TLS connection waits in the kernel's queue for its turn, since an answer would cost
+//! the handshake that has to be put off; if that queue is full, TCP retries after one, three and seven seconds. Where
+//! all connections are in use, the oldest without a credential is evicted; where there is none, a device gets `503`.
 
 use crate::gateway::Error;
 use crate::io::listener::Listening;
@@ -20,14 +28,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Sockets taken from one listener before the next is looked at.
+/// Sockets taken from one listener before the next one's turn.
 const ACCEPTS_PER_TURN: usize = 256;
 
-/// How long accepting rests when there is no descriptor left: 20 tries a second, however many knock.
+/// How long accepting pauses without free descriptors: 20 attempts a second, however many clients connect.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
-/// Sockets over `Config::connections_max`: newcomers whose requests may be the API's, and refused ones that wait
-/// for their peers' ends. They must not take the descriptors that are kept back for everything else.
+/// Sockets over `Config::connections_max`: newcomers whose requests may be for the API, and refused ones that wait for
+/// their peers' ends. They must not take the descriptors that are reserved for everything else.
 pub const OVER_MAX: usize = 64;
 
 /// The accepting thread.
@@ -38,7 +46,7 @@ pub(crate) struct Acceptor {
     bucket: Bucket,
     rate: Rate,
     started: Instant,
-    /// No descriptor is left: said once, not at every try.
+    /// No descriptor is left: logged once, not at every attempt.
     exhausted: bool,
 }
 
@@ -53,7 +61,7 @@ impl Acceptor {
             listeners.push((listener, tls, speaks));
         }
         let per_second = shared.config.connects_per_second;
-        // A tenth of a second's worth may come at once, and never less than a few.
+        // A tenth of a second's worth may arrive at once, and never less than a few.
         let rate = Rate { per_second, burst: (per_second / 10).max(32) };
         Ok(Self {
             shared,
@@ -66,7 +74,7 @@ impl Acceptor {
         })
     }
 
-    /// Runs until no more connections are wanted.
+    /// Runs until the gateway stops accepting.
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut events = Events::with_capacity(64);
         let mut patience = None;
@@ -79,12 +87,12 @@ impl Acceptor {
                 std::thread::sleep(EXHAUSTED_PAUSE);
             }
             pulse.working();
-            // Edge-triggered: each listener is emptied, or looked at again.
+            // Edge-triggered: each listener is emptied, or tried again.
             patience = (0..self.listeners.len()).filter_map(|index| self.accept_some(index)).min();
         }
     }
 
-    /// Accepts from one listener; how soon it has to be looked at again, if it was not emptied.
+    /// Accepts from one listener. Returns when to try again, if it was not emptied.
     fn accept_some(&mut self, index: usize) -> Option<Duration> {
         for _ in 0..ACCEPTS_PER_TURN {
             if self.listeners[index].1.is_some()
@@ -98,7 +106,7 @@ impl Acceptor {
                     self.admit(stream.into(), peer.ip(), index);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // Gone before it was taken.
+                // Gone before it was accepted.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -106,9 +114,9 @@ impl Acceptor {
                     ) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut self.exhausted, true) {
-                        tracing::warn!(%error, "connections cannot be accepted now");
+                        tracing::warn!(%error, "cannot accept connections now");
                     }
-                    // Asleep, since every knock would wake a poll.
+                    // Sleeps, since every attempt of a client would wake a poll.
                     std::thread::sleep(EXHAUSTED_PAUSE);
                     return Some(Duration::ZERO);
                 }
@@ -136,9 +144,9 @@ impl Acceptor {
             None if within_rate => ArrivalKind::Plain(*speaks),
             None => ArrivalKind::OverRate(*speaks),
         };
-        // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
+        // Frames are small and urgent; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
-        // Where it is full, a stranger makes room ([`crate::lifecycle::unauthenticated`]).
+        // If it is full, a connection without a credential is evicted ([`crate::lifecycle::unauthenticated`]).
         let arrival = Arrival { stream, kind, seat };
         let arrived = match shared.most_unauthenticated().filter(|_| connections >= max) {
             Some(shard) => shard.arrive(arrival),
@@ -175,7 +183,7 @@ impl Acceptor {
             return;
         }
         let seat = Seat::take_anyway(&self.shared.clients, ClientNetwork::NONE);
-        // Closed before its request was read the peer would see a reset instead of the answer.
+        // If it were closed before its request was read, the peer would see a reset instead of the answer.
         let _ = self.shared.arrive(Arrival { stream, kind: ArrivalKind::Refused, seat });
     }
 }

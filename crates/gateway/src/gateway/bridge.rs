@@ -1,4 +1,4 @@
-//! HTTP/2 streams that the API passes to the gateway.
+//! HTTP/2 streams that the API passes to the gateway ([`crate::io::bridge`]).
 
 use crate::gateway::Gateway;
 use crate::gateway::acceptor::OVER_MAX;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// What the kernel holds for a slow client before the shard's own limits apply: as much as those allow.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
-/// Held as long as the API has its end.
+/// Held while the API has its end of the pair.
 pub struct Bridge(Arc<Shared>);
 
 impl Drop for Bridge {
@@ -24,7 +24,7 @@ impl Drop for Bridge {
 }
 
 impl Gateway {
-    /// Opens a connection for a request of this peer. The shard reads `head` first. Returns the other end, or none where
+    /// Opens a connection for a request of this peer. The shard reads `head` first. Returns the other end; none if
     /// there is no room.
     pub fn bridge(&self, peer: SocketAddr, head: Vec<u8>) -> Option<(UnixStream, Bridge)> {
         let shared = &self.shared;
@@ -38,7 +38,7 @@ impl Gateway {
         let (ours, theirs) = pair()
             .inspect_err(|error| tracing::warn!(%error, "cannot create a socket pair for an HTTP/2 stream"))
             .ok()?;
-        // A socket is a socket: nothing that is done to it here asks for TCP.
+        // Nothing that the gateway does with it requires TCP.
         let stream = TcpStream::from(OwnedFd::from(ours));
         let moved = Moved { tls: None, origin: Origin::Admitted, bytes: head, peer: Some(peer) };
         let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };

@@ -1,7 +1,7 @@
-//! What `delivery` asks of the gateway: finding the sessions a message is for and handing it to their
-//! shards, one item each. Nothing here waits: it runs on the store's writer and on the API's threads.
+//! What `delivery` calls: finds the sessions of a message and queues it for their shards, one item each. Nothing here
+//! waits: it runs on the store's writer and on the API's threads.
 //!
-//! Invariant: what is kept is stamped before anyone is looked for ([`crate::session::stamp`]).
+//! Invariant: a kept message is stamped before sessions are looked for ([`crate::session::stamp`]).
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ impl Edge for Gateway {
         let device_key = registry.device_key(app, device);
         self.stamp_change(device_key);
         if reason == CloseReason::Revoked {
-            // Nobody may come back for what it left, here or under another credential.
+            // Nobody may resume what it left, here or with another credential.
             self.shared.services.of::<xmpp::Service>().forget(device_key);
             let left = self.shared.services.of::<mqtt::Service>().sessions.take(device_key);
             self.shared
@@ -225,7 +225,7 @@ impl Gateway {
         }
     }
 
-    /// Stamps keys of what is kept, before anyone is looked for.
+    /// Stamps the keys of a kept message, before sessions are looked for.
     fn stamp(&self, message: &Message, keys: &[Key]) {
         if message.when == When::Stored {
             let moment = self.shared.stamps.next();
@@ -250,7 +250,7 @@ impl Gateway {
             let mut reached = false;
             sessions(*key, &mut |session| {
                 let shard = usize::from(session.address.shard);
-                // The connections of a shard that is gone are closed, or as good as that.
+                // The connections of a shard that is gone are closed, or as good as closed.
                 if !(is_one_gone && self.shared.mailboxes[shard].is_gone()) {
                     to[shard].push(session.address);
                     reached = true;
@@ -279,13 +279,13 @@ impl Gateway {
         self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
     }
 
-    /// What the connections of some topics are for each shard: they are spread evenly.
+    /// The recipients of some topics for each shard: they are spread evenly.
     fn deliveries(&self, keys: impl Iterator<Item = Key>) -> usize {
         let sessions: u64 = keys.map(|key| self.shared.registry.topic_sessions(key)).sum();
         usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
     }
 
-    /// Tells a device's session of a change, and whoever logs in with it now.
+    /// Notifies a device's session of a change, and a log-in of the device under way.
     fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
         let device_key = self.shared.registry.device_key(app, device);
         self.stamp_change(device_key);

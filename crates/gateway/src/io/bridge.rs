@@ -1,10 +1,10 @@
-//! HTTP/2 streams whose requests the gateway serves. The API passes each one to a shard as an HTTP/1.1 connection over a
-//! socket pair ([`Gateway::bridge`]). The shard serves it like any other connection, but keeps the address of its peer
-//! separately ([`Shard::peer`]).
+//! Counts HTTP/2 streams whose requests the gateway serves. The API passes each one to a shard as an HTTP/1.1
+//! connection over a socket pair (`Gateway::bridge`). The shard serves it like any other connection, but keeps the
+//! address of its peer separately ([`Peers`]).
 //!
-//! A bridged stream counts as one of its client's connections and takes three descriptors of the devices' share: both ends
-//! of the pair, and the HTTP/2 connection, which the API does not count meanwhile. It takes from the rate of connects if it
-//! opens a session ([`Shard::limit_bridged`]).
+//! A bridged stream counts as one of its client's connections and takes three descriptors of the devices' share: both
+//! ends of the pair, and the HTTP/2 connection, which the API does not count meanwhile. It takes from the rate of
+//! connects if it opens a session.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 
 use crate::rate::{Bucket, Rate};
 
-/// Of an open stream, besides the shard's own.
+/// Descriptors of an open stream in addition to the shard's own.
 const DESCRIPTORS: usize = 2;
 
-/// How many there are, and how fast they come.
+/// How many streams are open, and at which rate they open.
 pub(crate) struct Bridges {
     pub(crate) open: AtomicUsize,
     openings: Mutex<Option<Bucket>>,

@@ -1,8 +1,8 @@
-//! A connection that turned out to speak plain HTTP goes to the API, with everything read so far.
+//! Hands connections with requests for the API over to it, with everything read so far, and takes them back.
 //!
-//! The gateway reads a request head to know what a connection wants. What is not a gateway path is
-//! handed to the callback given at the start; [`Handover::into_io`] makes it a stream that begins
-//! with the bytes already read. The only file of this crate that touches tokio.
+//! The gateway reads a request head to know what a connection wants. A request that is not the gateway's is passed to
+//! the callback given at the start; [`Handover::into_io`] makes a stream that begins with the bytes already read. The
+//! only file of this crate that uses tokio's sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::task::coop::poll_proceed;
 
 use crate::io::tls::TlsSession;
 
-/// An accepted connection that the API shall serve.
+/// An accepted connection for the API.
 pub struct Handover {
     /// Non-blocking.
     pub stream: std::net::TcpStream,
@@ -35,7 +35,7 @@ impl Handover {
 }
 
 impl Io {
-    /// The way back; `read`: what the API read and did not answer.
+    /// The way back. `read`: what the API read and did not answer.
     pub(crate) fn into_handover(self, read: Vec<u8>) -> io::Result<Handover> {
         let Io { stream, tls, prefix } = self;
         let stream = stream.into_std()?;
@@ -45,16 +45,16 @@ impl Io {
     }
 }
 
-/// The handed-over connection as a tokio stream. Under TLS, too, it takes part in tokio's cooperative scheduling: a peer
-/// that sends without pause cannot keep a worker to itself.
+/// The connection as a tokio stream. It takes part in tokio's cooperative scheduling also under TLS: a peer that sends
+/// without pause cannot occupy a worker.
 pub struct Io {
     stream: TcpStream,
     tls: Option<Box<TlsSession>>,
-    /// What is read first; empty afterwards.
+    /// Read first; empty afterwards.
     prefix: Bytes,
 }
 
-/// tokio's socket as the blocking-style one that TLS is written against: not ready is `WouldBlock`.
+/// tokio's socket as the non-blocking one that TLS expects: `WouldBlock` if it is not ready.
 struct Ready<'a>(&'a TcpStream);
 
 impl io::Read for Ready<'_> {
@@ -91,9 +91,9 @@ impl AsyncRead for Io {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // The peer may wait for the rest of our flight before it says more.
+                    // The peer may wait for the rest of our flight before it sends more.
                     if !tls.flush(&mut Ready(&io.stream))? && io.stream.poll_write_ready(cx)?.is_ready() {
-                        continue; // it takes more by now
+                        continue; // the socket takes more by now
                     }
                     ready!(io.stream.poll_read_ready(cx))?
                 }

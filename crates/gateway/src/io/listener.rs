@@ -1,17 +1,8 @@
-//! Accepting: one thread takes sockets from all listeners and gives each to the least loaded shard.
+//! A listening socket and the TCP options that its connections inherit. The accepting thread is in `gateway::acceptor`.
 //!
-//! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays
-//! where it began for days; one thread that accepts is never the bottleneck.
-//!
-//! Over the rate a plain connection's request is read: a device is answered `503` with a delay that is
-//! not the same for all, the API serves its own. A TLS one waits in the kernel's queue for its turn,
-//! since an answer would cost the handshake that is to be put off; where that queue is full, TCP tries
-//! again after a second, then three, then seven. Where all connections are in use the oldest without a credential
-//! makes room; where none can, a device is answered `503`.
-//!
-//! TCP itself finds peers that vanished without a word, whatever they speak: the kernel probes a silent connection
-//! after `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the
-//! same time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
+//! TCP itself finds peers that vanished, whatever they speak: the kernel probes a silent connection after
+//! `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the same
+//! time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
 
 use std::io::{self};
 use std::net::{SocketAddr, TcpListener};
@@ -30,7 +21,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// Unanswered probes after which the peer is gone: with [`PROBE_INTERVAL`], one minute.
 const PROBES: u32 = 4;
 
-/// A socket that listens, and how its connections are read.
+/// A listening socket, and what its connections speak.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<tls::Acceptor>,
@@ -45,13 +36,13 @@ impl Listening {
         keepalive: Duration,
     ) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // A restart does not wait for the old connections' TIME_WAIT.
+        // A restart does not wait for the TIME_WAIT of old connections.
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         let probes =
             TcpKeepalive::new().with_time(keepalive).with_interval(PROBE_INTERVAL).with_retries(PROBES);
         socket.set_tcp_keepalive(&probes)?;
-        // Without it unacknowledged data is sent again for a quarter of an hour, and no probe goes out meanwhile.
+        // Otherwise unacknowledged data is retransmitted for a quarter of an hour, and no probe is sent meanwhile.
         socket.set_tcp_user_timeout(Some(keepalive + PROBE_INTERVAL * PROBES))?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;

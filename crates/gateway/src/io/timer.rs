@@ -1,27 +1,24 @@
-//! One coarse timer wheel for all connections of a shard: four bytes a connection, no allocation of
-//! its own for any.
+//! One coarse timer wheel for all connections of a shard: four bytes a connection and no allocation.
 //!
-//! A connection has at most one entry that counts, at the tick it remembers (`Connection::timer`).
-//! To move a deadline back nothing is done: the entry fires, the connection looks at its deadlines
-//! and arms itself again. To move it forward a second entry is put; the first one finds that it no
-//! longer counts. An entry that fires for a connection that took over the slot finds nothing due.
+//! A connection has at most one entry that counts, at the tick it stores (`Connection::timer`). To move a deadline
+//! back, nothing is done: the entry fires, the connection checks its deadlines and arms itself again. To move it
+//! forward, a second entry is added; the first one finds that it no longer counts. An entry that fires for a connection
+//! that took over the slot finds nothing due.
 
-//!
-//! Every deadline in service is counted in seconds, so the wheel's tick is a hundredth of it or less. Heartbeats
-//! that are shorter than a few ticks, which only the conformance suites ask for, are kept by [`Precise`].
+//! Deadlines are seconds long in service, so a tick is at most a hundredth of one. [`Precise`] keeps heartbeats of a
+//! few ticks, which only the conformance suites use.
 
 use noroshi_types::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// A deadline is met up to one tick late. A shard with many connections wakes up for each tick, so a finer one
-/// costs CPU time while nothing happens.
+/// A deadline is met up to one tick late. A shard with many connections wakes up for each tick, so a finer one would
+/// cost CPU time while nothing happens.
 pub(crate) const TICK_MS: u64 = 100;
-/// A turn of the wheel takes 410 seconds, more than a ping's interval; a later deadline goes round more than
-/// once.
+/// A turn of the wheel takes 410 seconds, more than a ping interval; a later deadline takes several turns.
 const TICKS: u32 = 4_096;
 
-/// Slots of connections, by the tick at which they want to be looked at.
+/// Slots of connections, by the tick at which they are due.
 pub(crate) struct Wheel {
     buckets: Vec<Vec<u32>>,
     /// Everything before this tick has fired.
@@ -33,7 +30,7 @@ impl Wheel {
         Self { buckets: vec![Vec::new(); TICKS as usize], next_tick: 0 }
     }
 
-    /// Arms for `tick` or the last tick of this turn if that is earlier; returns which.
+    /// Arms for `tick`, or for the last tick of this turn if that is earlier. Returns the tick.
     pub(crate) fn arm(&mut self, slot: u32, tick: u32) -> u32 {
         let tick = tick.clamp(self.next_tick, self.next_tick + TICKS - 1);
         self.buckets[(tick % TICKS) as usize].push(slot);
@@ -47,7 +44,7 @@ impl Wheel {
         u32::try_from(quiet.count()).unwrap_or(limit)
     }
 
-    /// The slots of the next tick that is due, if one is.
+    /// The slots of the next tick that is due.
     pub(crate) fn take_due(&mut self, now_tick: u32) -> Option<(u32, Vec<u32>)> {
         if self.next_tick > now_tick {
             return None;
@@ -59,8 +56,8 @@ impl Wheel {
 }
 
 /// Deadlines to the millisecond. Empty, and without memory, unless a protocol's heartbeat is shorter than
-/// `socket_io::SPREAD_FROM_MS`. At most one deadline for each slot; one that is met for a connection that took over
-/// the slot finds nothing due.
+/// `socket_io::SPREAD_FROM_MS`. At most one deadline for each slot; one that fires for a connection that took over the
+/// slot finds nothing due.
 #[derive(Default)]
 pub(crate) struct Precise {
     due: BTreeSet<(u64, u32)>,
@@ -81,7 +78,7 @@ impl Precise {
         self.due.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// A slot whose deadline is met; the deadline is gone then.
+    /// A slot whose deadline is due; removes the deadline.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u32> {
         let (_, slot) = self.due.first().filter(|(at_ms, _)| *at_ms <= now_ms).copied()?;
         self.due.pop_first();
@@ -94,12 +91,12 @@ pub(crate) fn ticks(time: std::time::Duration) -> u32 {
     u32::try_from(time.as_millis().div_ceil(u128::from(TICK_MS))).unwrap_or(u32::MAX).max(1)
 }
 
-/// The time, asked once a turn.
+/// The time, read once a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     /// Since the shard's start.
     pub(crate) ms: u64,
-    /// Of [`TICK_MS`] since the shard's start, from 1: 0 is no tick.
+    /// Ticks of [`TICK_MS`] since the shard's start, from 1: 0 is no tick.
     pub(crate) tick: u32,
     pub(crate) wall: Timestamp,
 }
@@ -117,7 +114,7 @@ impl Now {
     }
 }
 
-/// Numbers for spreading things out: not for secrets (splitmix64).
+/// Random numbers to spread things out; not for secrets (splitmix64).
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
@@ -169,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_deadline_is_looked_at_once_a_turn() {
+    fn a_far_deadline_fires_once_a_turn_of_the_wheel() {
         let mut wheel = Wheel::new();
         assert_eq!(wheel.arm(7, 10_000), TICKS - 1);
         assert_eq!(fire(&mut wheel, 10_000), [(TICKS - 1, 7)]);

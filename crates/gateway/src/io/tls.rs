@@ -1,11 +1,10 @@
-//! TLS by rustls behind one small type, so that what is inside can change without anyone else.
+//! TLS by rustls behind one small type, so that the library can change without its callers.
 //!
-//! [`TlsSession`] has non-blocking reads and writes over whatever socket it is given; it owns no
-//! socket. [`Acceptor`] holds the certificate in use and swaps it on reload: open connections keep
-//! what they began with, and tickets given out before stay good, so that a renewed certificate does
-//! not make every device sign in again at full price.
+//! [`TlsSession`] reads and writes without blocking over the socket it is passed; it owns none. [`Acceptor`] holds the
+//! certificate in use and swaps it on reload: open connections keep theirs, and earlier tickets stay valid, so that a
+//! renewed certificate does not force every device into a full handshake.
 //!
-//! Invariant: early data (0-RTT) is never accepted: it can be replayed.
+//! Invariant: early data (0-RTT) is never accepted, since it can be replayed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ mod session;
 
 pub use session::TlsSession;
 
-/// Why a certificate cannot be used; the files are named.
+/// Why a certificate cannot be used; names the files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the certificate file {path} cannot be read: {reason}")]
@@ -34,15 +33,15 @@ pub enum Error {
     Pair(rustls::Error),
 }
 
-/// The certificate in use; clones share it.
+/// The certificate in use, shared by clones.
 #[derive(Clone)]
 pub struct Acceptor {
     in_use: Arc<ArcSwap<ByProtocol>>,
     http2: bool,
 }
 
-/// The same certificate for listeners that name different protocols (RFC 7301): what is meant for one must not
-/// be led to another.
+/// The same certificate for listeners of different protocols (RFC 7301): a connection to one must not be redirected to
+/// another.
 struct ByProtocol {
     http: Arc<ServerConfig>,
     mqtt: Arc<ServerConfig>,
@@ -74,7 +73,7 @@ impl Acceptor {
         Ok(Self { in_use: Arc::new(ArcSwap::from_pointee(by_protocol)), http2: false })
     }
 
-    /// Offers HTTP/2 where HTTP is spoken.
+    /// Offers HTTP/2 on HTTP listeners.
     #[must_use]
     pub fn with_http2(self) -> Self {
         let http = ServerConfig::clone(&self.in_use.load().mqtt);
@@ -88,8 +87,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// A session with the certificate in use now, for a connection that did not come by a listener of
-    /// the gateway.
+    /// A session with the current certificate, for a connection that did not arrive by a listener of the gateway.
     pub fn session(&self) -> Result<TlsSession, rustls::Error> {
         TlsSession::new(self.config(Speaks::Http))
     }
@@ -128,8 +126,7 @@ fn server_config(
         .with_single_cert(chain, private_key)
         .map_err(Error::Pair)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Resumption without state here: a reconnect storm costs no signature, and nothing is remembered
-    // of those who do not come back.
+    // Stateless resumption: a reconnect storm costs no signature, and nothing is stored for clients that do not return.
     config.ticketer = ticketer;
     config.send_tls13_tickets = 1;
     config.session_storage = Arc::new(NoServerSessionStorage {});

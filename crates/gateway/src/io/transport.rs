@@ -1,6 +1,6 @@
-//! The bytes of one connection: a socket, plain or under TLS.
+//! The transport of one connection: a socket in plaintext or under TLS.
 //!
-//! A session that polls has none: it hears and speaks through other connections ([`crate::protocol::polling`]).
+//! A polling session has none: it receives and sends through other connections.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -12,8 +12,8 @@ use crate::io::tls::TlsSession;
 
 pub(crate) enum Transport {
     Plain(TcpStream),
-    /// None: no socket. Nothing comes by itself, and nothing that is written is taken. (A variant of its own
-    /// would cost every connection eight bytes.)
+    /// None: no socket. It receives nothing and takes nothing. (A variant of its own would cost every connection eight
+    /// bytes.)
     Tls(Option<Box<Tls>>),
 }
 
@@ -21,15 +21,15 @@ pub(crate) enum Transport {
 pub(crate) struct Tls {
     stream: TcpStream,
     session: TlsSession,
-    /// In the shard's list of handshakes that go on in a later turn.
+    /// In the shard's list of handshakes that continue in a later turn.
     waits: bool,
 }
 
-/// What a read brought.
+/// What a read returned.
 pub(crate) struct Received {
     /// 0 is the end.
     pub(crate) bytes: usize,
-    /// The socket had no more then: what comes next is a new event, except for the end itself.
+    /// The socket was empty then: further bytes are a new event, except for the end itself.
     pub(crate) drained: bool,
 }
 
@@ -45,7 +45,7 @@ impl Transport {
         }
     }
 
-    /// What follows is under TLS (STARTTLS). The socket gets another descriptor, to be registered anew: its own
+    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, to be registered: its own
     /// cannot be moved out of here.
     pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
         let stream = self.stream().ok_or(io::ErrorKind::NotConnected)?;
@@ -66,7 +66,7 @@ impl Transport {
         }
     }
 
-    /// The socket, where what is written to it are the bytes that are sent.
+    /// The descriptor, if bytes written to it are sent as they are.
     #[cfg(feature = "io-uring")]
     pub(crate) fn plain(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self {
@@ -83,7 +83,7 @@ impl Transport {
         matches!(self, Transport::Tls(Some(tls)) if tls.session.is_handshaking())
     }
 
-    /// The handshake has to wait. True if it did not wait already.
+    /// Defers the handshake. True if it was not deferred already.
     pub(crate) fn wait(&mut self) -> bool {
         match self {
             Transport::Plain(_) | Transport::Tls(None) => false,
@@ -106,7 +106,7 @@ impl Transport {
         }
     }
 
-    /// Writes all slices, or as far as the socket takes them: then it will tell when it takes more.
+    /// Writes all slices, or as far as the socket takes them: then an event reports when it takes more.
     pub(crate) fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
         let mut rest = slices;
         let mut written = 0;
@@ -131,7 +131,7 @@ impl Transport {
         Ok(written)
     }
 
-    /// Sends ciphertext that waits. True when none does.
+    /// Sends pending ciphertext. True when none is left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         match self {
             Transport::Plain(_) | Transport::Tls(None) => Ok(true),
@@ -139,13 +139,13 @@ impl Transport {
         }
     }
 
-    /// Nothing more will be written.
+    /// Ends the write side.
     pub(crate) fn end(&mut self) {
         if let Transport::Tls(Some(tls)) = self {
             tls.session.close(&mut tls.stream);
         }
         if let Some(stream) = self.stream() {
-            // A peer that is gone already has ended it by itself.
+            // A peer that is gone has ended it already.
             let _ = stream.shutdown(Shutdown::Write);
         }
     }

@@ -1,5 +1,4 @@
-//! What the kernel did not take of one connection: allocated when a socket is full, freed when it
-//! drained.
+//! Bytes that the kernel did not take of one connection: allocated when its socket is full, freed when they are sent.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::io::transport::Transport;
 
-/// Slices of one write: the kernel takes 1,024 (IOV_MAX), a full socket takes far fewer.
+/// Slices of one write: the kernel takes 1,024 (IOV_MAX), a full socket far fewer.
 const SLICES: usize = 64;
 
 /// Unsent bytes, in order. Every chunk ends at the end of a frame.
@@ -18,7 +17,7 @@ pub(crate) struct Unsent {
     chunks: VecDeque<Bytes>,
     /// The sum of the chunks' lengths.
     bytes: usize,
-    /// The first chunk lacks its beginning: it was sent.
+    /// The first chunk lacks its beginning, which was sent.
     begun: bool,
     /// When bytes were last taken.
     pub(crate) taken_tick: u32,
@@ -50,7 +49,7 @@ impl Unsent {
         self.push(chunk);
     }
 
-    /// Writes as much as the socket takes; how much that was.
+    /// Writes as much as the socket takes. Returns how much.
     pub(crate) fn write_to(&mut self, transport: &mut Transport, now_tick: u32) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
@@ -71,7 +70,7 @@ impl Unsent {
         Ok(total)
     }
 
-    /// Drops everything but the frame that was begun, so that a last word can follow.
+    /// Discards queued frames except a partially written one, so that a close frame can follow.
     pub(crate) fn cut(&mut self) {
         self.chunks.truncate(usize::from(self.begun));
         self.bytes = self.chunks.iter().map(Bytes::len).sum();
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_keeps_what_was_begun() {
+    fn discarding_keeps_a_partially_written_frame() {
         let mut unsent = Unsent::new(0);
         unsent.push_begun(Bytes::from_static(b"llo"));
         unsent.push(Bytes::from_static(b"world"));

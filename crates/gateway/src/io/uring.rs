@@ -1,17 +1,11 @@
-//! Many sends with one system call: the frames of a slice are submitted to the kernel together
-//! (io_uring), and each connection then goes on as if it had been written to by itself.
+//! Many sends with one system call (io_uring): the frames of many connections are submitted to the kernel together.
 //!
-//! Only connections without TLS that have nothing unsent take part, and of those of the native protocol only
-//! where one message is to be got: one message to a whole topic, which is where a call each costs most. A burst
-//! is one `writev` a connection already, many times cheaper a message. What a conversation made ([`crate::protocol::conversation`])
-//! is its connection's own and is copied into one piece. Sends do not wait ([`libc::MSG_DONTWAIT`]), so all are
-//! done when the call returns.
+//! Sends do not wait ([`libc::MSG_DONTWAIT`]), so all are done when the call returns. Part of the feature `io-uring`;
+//! where the kernel has no ring that sends (before 5.6, or disabled, as in many containers), every connection is
+//! written to separately. What is sent together is decided in `shard::uring`.
 //!
-//! Part of the feature `io-uring`; where the kernel gives no ring, or none that sends (before 5.6, or
-//! switched off: containers often do), every connection is written to by itself.
-//!
-//! Measured by turns with the plain way on 15,000 connections: a sixth less CPU a delivery, of a message to
-//! all and of requests to 150 alike.
+//! Measured on 15,000 connections, interleaved with separate writes: a sixth less CPU a delivery, for a message to all
+//! and for requests to 150 alike.
 //!
 //! Invariant: [`Uring::send_all`] returns after the kernel is done with every slice it was given.
 
@@ -22,37 +16,37 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use io_uring::{IoUring, Probe, opcode, types};
 
-/// Sends of one call. Twice as many save no more, and delay what the kernel does behind them.
+/// Sends of one call. Twice as many save no more, and delay what the kernel does next.
 pub(crate) const BATCH: usize = 64;
 
 pub(crate) struct Uring {
     ring: IoUring,
     /// Of each send: bytes taken, or an error's number below 0.
     pub(crate) results: Vec<i32>,
-    /// What conversations made for their connections, one behind the other.
+    /// Packets of conversations, one behind the other.
     pub(crate) joined: Vec<u8>,
 }
 
 impl Uring {
-    /// For the thread that calls; none where the kernel gives none.
+    /// For the calling thread; none where the kernel has none.
     pub(crate) fn new() -> Option<Self> {
         match ring() {
             Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH), joined: Vec::new() }),
             Err(error) => {
-                tracing::info!(%error, "this kernel gives no io_uring: each connection is written to by itself");
+                tracing::info!(%error, "this kernel has no io_uring: writing to each connection separately");
                 None
             }
         }
     }
 
-    /// Sends all, at most [`BATCH`]; what became of each is in `results`.
+    /// Sends all, at most [`BATCH`]; `results` has the result of each.
     pub(crate) fn send_all(&mut self, sends: &[(BorrowedFd<'_>, &[u8])]) {
         assert!(sends.len() <= BATCH, "checked before the kernel is told of any");
         self.results.clear();
         self.results.resize(sends.len(), 0);
         let mut queue = self.ring.submission();
         for (index, (fd, bytes)) in sends.iter().enumerate() {
-            // A longer frame is taken in part, as by any write.
+            // A longer frame is sent in part, as by any write.
             let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let send = opcode::Send::new(types::Fd(fd.as_raw_fd()), bytes.as_ptr(), len)
                 .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
@@ -68,9 +62,9 @@ impl Uring {
             if let Err(error) = self.ring.submit_and_wait(open) {
                 match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {}
-                    // The kernel may still read what it was given: nothing may be freed any more.
+                    // The kernel may still read what it was given, so nothing may be freed any more.
                     _ => {
-                        tracing::error!(%error, "io_uring does not tell what became of sends");
+                        tracing::error!(%error, "io_uring does not report the results of sends");
                         std::process::abort();
                     }
                 }
@@ -90,7 +84,7 @@ fn ring() -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_single_issuer().setup_coop_taskrun().setup_defer_taskrun();
     let ring = builder.build(BATCH as u32).or_else(|_| IoUring::new(BATCH as u32))?;
-    // Linux 5.1 to 5.5 give one that cannot, nor tell so.
+    // Linux 5.1 to 5.5 have rings that cannot send, and do not report it.
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     match probe.is_supported(opcode::Send::CODE) {
@@ -99,11 +93,11 @@ fn ring() -> io::Result<IoUring> {
     }
 }
 
-/// How much a send took. None where a write by itself has to tell what is wrong: with the socket, or
-/// only with sending this way.
+/// How much a send took. None where a separate write has to find out what is wrong: the socket, or only this way of
+/// sending.
 pub(crate) fn taken(result: i32) -> Option<usize> {
     match result {
-        // It will tell when it takes more.
+        // An event reports when it takes more.
         full if full == -libc::EAGAIN => Some(0),
         count => usize::try_from(count).ok(),
     }
@@ -128,7 +122,7 @@ mod tests {
         let Some(mut uring) = Uring::new() else { return }; // this kernel gives none
         let (whole, gone, full) = (pair(), pair(), pair());
         drop(gone.1);
-        // The first write to a closed peer is taken, the answer to it resets the connection.
+        // The first write to a closed peer is taken; its answer resets the connection.
         let large = vec![7; 64 << 20];
         for _ in 0..50 {
             uring.send_all(&[(gone.0.as_fd(), b"x"), (whole.0.as_fd(), b"hello"), (full.0.as_fd(), &large)]);

@@ -1,9 +1,9 @@
-//! How many connections each client network has, for the limit of `Config::connections_per_client`.
+//! How many connections each client network has, for the limit `Config::connections_per_client`.
 //!
-//! The counts are here and not at the connections: a connection that is idle costs eight bytes for its network,
-//! in a list beside the slab. Without a limit nothing is counted.
+//! The counts are here and not in the connections: an idle connection costs eight bytes for its network, in a list next
+//! to the slab. Without a limit nothing is counted.
 //!
-//! Each lock guards one part of the counts; nothing waits and no other lock is taken under it.
+//! Each lock guards one part of the counts; nothing is awaited and no other lock is taken under it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -31,7 +31,7 @@ impl Clients {
         &self.parts[(self.hashes.hash_one(network) % PARTS as u64) as usize]
     }
 
-    /// False, and nothing counted, if the network has as many as it may.
+    /// False, and nothing counted, if the network has reached its limit.
     fn enter(&self, network: ClientNetwork, max: u32) -> bool {
         if self.max == 0 || network == ClientNetwork::NONE {
             return true;
@@ -52,7 +52,7 @@ impl Clients {
         *count -= 1;
         if *count == 0 {
             part.remove(&network);
-            // After a storm of many clients.
+            // A storm of many clients made it large.
             if part.capacity() > 1_024 && part.len() * 8 < part.capacity() {
                 part.shrink_to_fit();
             }
@@ -61,27 +61,27 @@ impl Clients {
 }
 
 /// The place of one socket in the count of its client, while the socket is on its way to a shard. Dropping it frees the
-/// place; [`Shard::seat`] hands the place over to the connection.
+/// place; [`Seats::put`] hands it over to the connection.
 pub(crate) struct Seat {
     clients: Arc<Clients>,
     network: ClientNetwork,
 }
 
 impl Seat {
-    /// None if the client has as many connections as it may.
+    /// None if the client has reached its limit.
     pub(crate) fn take(clients: &Arc<Clients>, network: ClientNetwork) -> Option<Self> {
         let seat = || Self { clients: clients.clone(), network };
         clients.enter(network, clients.max).then(seat)
     }
 
-    /// Counts a socket even over the limit: one of a trusted proxy, whose request names the client later, or one that only
-    /// moves.
+    /// Counts a socket even over the limit: one of a trusted proxy, whose request names the client later, or one that
+    /// only moves.
     pub(crate) fn take_anyway(clients: &Arc<Clients>, network: ClientNetwork) -> Self {
         clients.enter(network, u32::MAX);
         Self { clients: clients.clone(), network }
     }
 
-    /// Leaves the place to a slot, until [`Shard::free_seat`] frees it.
+    /// Leaves the place to a slot, until [`Seats::free`] frees it.
     fn keep(mut self) -> ClientNetwork {
         std::mem::replace(&mut self.network, ClientNetwork::NONE)
     }
@@ -106,7 +106,7 @@ impl Seats {
         self.0[index] = seat.keep();
     }
 
-    /// For whom the connection counts.
+    /// The client that the connection counts for.
     pub(crate) fn client(&self, slot: u32) -> ClientNetwork {
         self.0.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
     }
@@ -125,7 +125,7 @@ impl Seats {
         self.put(to, seat);
     }
 
-    /// From here on the connection counts for this client. False if that has as many as it may.
+    /// Counts the connection for another client. False if that has reached its limit.
     pub(crate) fn reassign(&mut self, slot: u32, network: ClientNetwork, clients: &Arc<Clients>) -> bool {
         self.free(slot, clients);
         let seat = Seat::take(clients, network);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_as_many_as_it_may_and_others_as_many() {
+    fn each_client_has_its_own_limit() {
         let clients = Arc::new(Clients::new(2));
         let mut seats: Vec<_> = (0..2).filter_map(|_| Seat::take(&clients, network(1))).collect();
         assert_eq!(seats.len(), 2);

@@ -1,36 +1,35 @@
-//! Moving devices away at a chosen rate, drop by drop: because an operator wants the node empty, or
-//! because it ends.
+//! Moves devices away at a chosen rate: because an operator wants the node empty, or because it ends.
 //!
-//! One allowance for all shards: a shard with few connections leaves its part of the rate to the
-//! others. A shard looks at its connections one after the other (`Round`) and never at more than a
-//! slice of them in a turn, so a drain of hundreds of thousands delays no delivery.
+//! All shards share one allowance: a shard with few connections leaves its part of the rate to the others. A shard
+//! visits its connections in turn ([`Round`]) and never more than a bounded number in a turn, so a drain of hundreds of
+//! thousands delays no delivery.
 //!
-//! An operator's drain keeps accepting: requests of the API work, devices are told when to come back
-//! (`Shard::refuse`), and `Drain::cancel` is all it takes to serve them again. The end of the node
-//! takes over from it and cannot be cancelled.
+//! During an operator's drain the node still accepts connections: requests of the API work, devices are told when to
+//! reconnect, and `Drain::cancel` is enough to serve them again. The end of the node takes over from it and cannot be
+//! cancelled.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-/// How often a shard asks whether it may move more.
+/// How often a shard asks whether it may close more.
 const STEP_MS: u64 = 20;
-/// The same for one that has nothing to move: who logs in during a drain was already on the way.
+/// The same for a shard without connections to close: devices that log in during a drain were already on the way.
 const IDLE_STEP_MS: u64 = 200;
-/// Connections moved in one turn of a shard: some microseconds each.
+/// Connections closed in one turn of a shard: some microseconds each.
 pub(crate) const MOVES_PER_TURN: usize = 512;
-/// Places looked at in one turn of a shard; many are empty when a drain is nearly done.
+/// Slots visited in one turn of a shard; many are empty when a drain is nearly done.
 const PLACES_PER_TURN: usize = 16_384;
 
-/// How devices are to be moved.
+/// How devices are moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Connections told to leave a second; at least 1.
+    /// Connections closed a second; at least 1.
     pub rate_per_second: u32,
-    /// They are told to come back within this time, each at another moment.
+    /// Each is told to reconnect at another moment within this time.
     pub spread: Duration,
-    /// After this time the rest is told at once; none: the rate holds to the last.
+    /// After this time the rest is closed at once; none: the rate applies to the last.
     pub deadline: Option<Duration>,
 }
 
@@ -38,44 +37,44 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Serving,
-    /// Devices are being moved away; none is let in.
+    /// Devices are being moved away; none is admitted.
     Draining,
-    /// No device is connected and none is let in.
+    /// No device is connected and none is admitted.
     Drained,
-    /// The node ends: nobody can cancel that.
+    /// The node ends, which cannot be cancelled.
     Stopping,
 }
 
-/// How far a drain is.
+/// Progress of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub state: State,
-    /// Connections still to be moved, those that were told but have not left among them.
+    /// Connections that are still open, including those that were closed but have not left.
     pub remaining: usize,
     pub progress: Option<Progress>,
 }
 
-/// Of the drain under way.
+/// The drain under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub order: Order,
-    /// Connections told to leave since it began.
+    /// Connections closed since it began.
     pub moved: u64,
-    /// When it began; a change of the order does not begin it anew.
+    /// When it began; a change of the order does not restart it.
     pub began_at: SystemTime,
     pub elapsed: Duration,
-    /// When the rest is told at once.
+    /// When the rest is closed at once.
     pub deadline_at: Option<SystemTime>,
 }
 
-/// The node ends, so there is nothing left to order or to cancel.
+/// The node ends, so a drain can be neither ordered nor cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the node is stopping")]
 pub struct Stopping;
 
-/// What every shard sees of it.
+/// What all shards share of a drain.
 pub(crate) struct Drain {
-    /// A copy of what `active` says, to be looked at without its lock.
+    /// A copy of the state of `active`, to be read without its lock.
     phase: AtomicU8,
     spread_ms: AtomicU32,
     /// Held for some instructions by each shard once in `STEP_MS`; no other lock is taken under it.
@@ -90,13 +89,13 @@ struct ActiveDrain {
     order: Order,
     began: Instant,
     until: Option<Instant>,
-    /// The same two by the clock on the wall, for reports alone: read once, so that they stay what they were.
+    /// The same two by the wall clock, for reports: read once, so that they do not change.
     began_at: SystemTime,
     deadline_at: Option<SystemTime>,
     ending: bool,
     allowance: Allowance,
     moved: u64,
-    /// That it is done was told.
+    /// Its completion was reported.
     told: bool,
 }
 
@@ -140,7 +139,7 @@ impl Drain {
         Self { phase: AtomicU8::new(SERVING), spread_ms: AtomicU32::new(0), active: Mutex::new(None) }
     }
 
-    /// Begins, or changes the order of the one under way. True if it began.
+    /// Begins a drain, or changes the order of the one under way. True if it began.
     pub(crate) fn begin(&self, order: Order, ending: bool) -> Result<bool, Stopping> {
         let mut active = self.active.lock();
         let (now, now_at) = (Instant::now(), SystemTime::now());
@@ -177,7 +176,7 @@ impl Drain {
         Ok(began)
     }
 
-    /// Lets devices in again. False if there was nothing to cancel.
+    /// Admits devices again. False if there was nothing to cancel.
     pub(crate) fn cancel(&self) -> Result<bool, Stopping> {
         let mut active = self.active.lock();
         if active.as_ref().is_some_and(|active| active.ending) {
@@ -187,7 +186,7 @@ impl Drain {
         Ok(active.take().is_some())
     }
 
-    /// No device is let in.
+    /// No device is admitted.
     pub(crate) fn is_active(&self) -> bool {
         self.phase.load(Ordering::SeqCst) != SERVING
     }
@@ -218,7 +217,7 @@ impl Drain {
         Report { state, remaining, progress }
     }
 
-    /// True the first time it is asked after a drain is done.
+    /// True the first time after a drain is complete.
     pub(crate) fn is_news(&self) -> bool {
         self.active
             .lock()
@@ -226,7 +225,7 @@ impl Drain {
             .is_some_and(|active| !active.ending && !std::mem::replace(&mut active.told, true))
     }
 
-    /// How many connections may be told to leave now.
+    /// How many connections may be closed now.
     fn allowed(&self) -> usize {
         let mut active = self.active.lock();
         let Some(active) = &mut *active else { return 0 };
@@ -244,28 +243,28 @@ impl Drain {
         let (wanted, now_ms) = (wanted as u64, active.now_ms());
         let taken = if active.is_over_time() { wanted } else { active.allowance.take(now_ms, wanted) };
         active.moved += taken;
-        // No more than was wanted, which was one.
+        // At most what was wanted, which was a `usize`.
         usize::try_from(taken).unwrap_or(usize::MAX)
     }
 }
 
-/// Where a shard is in going through its connections.
+/// Where a shard is on its way through its connections.
 #[derive(Default)]
 pub(crate) struct Round {
     next: usize,
-    /// Places looked at since one was found.
+    /// Slots visited since the last connection was found.
     barren: usize,
-    /// When to go on, by the shard's clock.
+    /// When to continue, by the shard's clock.
     due_ms: u64,
 }
 
 impl Round {
-    /// How long the loop sleeps at most.
+    /// How long the loop may sleep.
     pub(crate) fn patience_ms(&self, now_ms: u64) -> u64 {
         self.due_ms.saturating_sub(now_ms)
     }
 
-    /// The places of the next connections to move away, as many as the drain allows by now.
+    /// The slots of the next connections to close, as many as the drain allows now.
     pub(crate) fn next(
         &mut self,
         drain: &Drain,
@@ -280,13 +279,12 @@ impl Round {
         let wanted = drain.allowed().min(MOVES_PER_TURN);
         let mut found = self.look(places, wanted, |place| is_movable(place, ending));
         self.schedule(now_ms, places, found.len(), wanted);
-        // Another shard may have been faster; what is left behind is found in the next round.
+        // Another shard may have been faster; the rest is found in the next round.
         found.truncate(drain.take(found.len()));
         found
     }
 
-    /// The next connections to be moved: at most `wanted`, and no more places looked at than a turn
-    /// allows.
+    /// The next connections to close: at most `wanted`, and at most as many slots visited as a turn allows.
     fn look(&mut self, places: usize, wanted: usize, is_movable: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut found = Vec::new();
         for _ in 0..places.min(PLACES_PER_TURN) {
@@ -304,7 +302,7 @@ impl Round {
         found
     }
 
-    /// Says when to go on: at once if the turn's slice was all that held it up.
+    /// Sets when to continue: at once if only the turn's bound ended it.
     fn schedule(&mut self, now_ms: u64, places: usize, found: usize, wanted: usize) {
         let wait_ms = match found < wanted {
             true if self.barren >= places => IDLE_STEP_MS,

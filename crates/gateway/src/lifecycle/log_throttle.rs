@@ -1,8 +1,8 @@
-//! A line of the log that others could make come as often as they like: at most one a second, which says how many
-//! were kept back since the one before it. The metrics count all.
+//! Limits a log line that clients can trigger at will to one a second, which reports how many were suppressed since the
+//! last one. The metrics count all.
 //!
-//! One value for the whole node, read and written by every shard without a lock: two at the same moment may both
-//! be told.
+//! One value for the whole node, read and written by every shard without a lock: two lines at the same moment may both
+//! be written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +17,9 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// How many were kept back, if this one is to be told.
+    /// How many were suppressed, if this one may be written.
     pub(crate) fn take(&self, now: Timestamp) -> Option<u64> {
-        // A clock that was set back silences nothing.
+        // A clock that was set back suppresses nothing.
         if now.0.abs_diff(self.told_ms.load(Ordering::Relaxed)) < INTERVAL_MS {
             self.kept_back.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_a_second_is_told_and_the_rest_counted() {
+    fn one_line_a_second_is_written_and_the_rest_counted() {
         let log_throttle = LogThrottle::default();
         let take = |now_ms| log_throttle.take(Timestamp(now_ms));
         assert_eq!([take(5_000), take(5_000), take(5_999)], [Some(0), None, None]);

@@ -1,11 +1,11 @@
-//! When a client shall come back, by why its connection ended.
+//! After which time a client shall reconnect, by the reason of its close.
 
 use noroshi_types::CloseReason;
 
 use crate::io::timer::Jitter;
 
-/// Later for what would hurt if all came at once. `retry_after_s`: what a log-in that is refused for earlier failures has
-/// to wait; 0 for all others. `spread_ms`: over which a drain spreads its clients.
+/// Later for reasons that would hurt if all clients reconnected at once. `retry_after_s`: how long a client has to wait
+/// whose log-in is refused for earlier failures; 0 for all others. `spread_ms`: over which a drain spreads its clients.
 pub(crate) fn after_ms(reason: CloseReason, retry_after_s: u32, spread_ms: u32, jitter: &mut Jitter) -> u64 {
     match reason {
         CloseReason::RateLimited if retry_after_s > 0 => {

@@ -1,16 +1,16 @@
-//! Refusals in HTTP, in the form of the API's own: a problem with a stable code, and the request's id.
+//! Refusals in HTTP in the format of the API: a problem document with a stable code, and the request's id.
 //!
-//! Each is the last word on its connection. Every code is in `protocol::http::REFUSALS`, from which the
-//! API's page of errors is made.
+//! Each closes its connection. Every code is in `protocol::http::REFUSALS`, from which the API's page of errors is
+//! generated.
 
 use noroshi_protocol::http::{self, Head};
 
-/// An id of this node, for a request that has none.
+/// An id of this node, for a request without one.
 pub(crate) fn drawn_id(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The client's own id where it may be logged, as the API takes it.
+/// The client's own id, if it may be logged, with the API's rules.
 pub(crate) fn request_id<'a>(head: &Head<'a>) -> Option<&'a str> {
     let (id, token) = (head.header("x-request-id")?, head.query_value("token"));
     let of_query = token.iter().map(|token| token.as_bytes());

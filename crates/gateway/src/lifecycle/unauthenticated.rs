@@ -1,17 +1,17 @@
 //! Connections that have not shown a valid credential yet: in the TLS handshake, before their request's head, before
-//! their token, and until their token is verified. Their number is bounded, and the oldest makes room for the newest, so
-//! that unauthenticated cannot use up the descriptors of devices: a device shows its token within a round trip or two.
+//! their token, and until their token is verified. Their number is bounded, and the oldest is evicted for the newest,
+//! so that they cannot use up the descriptors of devices: a device shows its token within a round trip or two.
 //!
-//! A refused connection that is only waited for is a stranger too. One that shows a valid token is no stranger any
-//! more, whatever becomes of its log-in. A session that polls is a stranger of its own; the connections of its requests
-//! are unauthenticated as long as it is.
+//! A refused connection whose end is awaited counts too. A connection with a valid token does not count any more,
+//! whatever becomes of its log-in. A polling session counts on its own; the connections of its requests count as long
+//! as it does.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Of a shard, oldest first.
+/// Of one shard, oldest first.
 #[derive(Default)]
 pub(crate) struct Unauthenticated {
-    /// Each slot with its number. Those that are no unauthenticated any more stay here until they are passed.
+    /// Each slot with its number. Entries of connections that no longer count stay until they are passed.
     order: VecDeque<(u32, u64)>,
     numbers: HashMap<u32, u64>,
     last: u64,
@@ -22,7 +22,7 @@ impl Unauthenticated {
         self.last += 1;
         self.numbers.insert(slot, self.last);
         self.order.push_back((slot, self.last));
-        // What was passed over costs no more than what is there.
+        // Passed entries never exceed the others by much.
         if self.order.len() > 2 * self.numbers.len() + 64 {
             let numbers = &self.numbers;
             self.order.retain(|(slot, number)| numbers.get(slot) == Some(number));
@@ -41,7 +41,7 @@ impl Unauthenticated {
         self.numbers.len()
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest.
     pub(crate) fn take_oldest(&mut self) -> Option<u32> {
         loop {
             let (slot, number) = self.order.pop_front()?;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_that_is_still_a_stranger_goes_first() {
+    fn the_oldest_unauthenticated_connection_is_evicted_first() {
         let mut unauthenticated = Unauthenticated::default();
         for slot in 0..5 {
             unauthenticated.insert(slot);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_showed_a_credential_leave_nothing_behind() {
+    fn authenticated_connections_leave_no_entry() {
         let mut unauthenticated = Unauthenticated::default();
         unauthenticated.insert(0); // stays, in front of all
         for slot in 1..10_000 {

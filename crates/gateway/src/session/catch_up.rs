@@ -1,21 +1,21 @@
-//! From the store to live, without a gap, a repetition or a change of order: what one connection
-//! still has to catch up with. Pure: [`crate::shard::backlog`] reads and writes.
+//! What one connection still has to catch up with, from the store to live delivery, without a gap, a duplicate or a
+//! change of order. Pure: the shard reads and writes (`shard::backlog`).
 //!
-//! A session that logged in is attached before anything of its backlog is written, so whatever is
-//! committed from then on comes by live. While the backlog is being read, page by page and each only
-//! when the socket took the last, live messages are *held*. The last page is a read that began after
-//! the attaching, or one before which no stamp moved ([`crate::session::stamp`]): together with what is held
-//! it is everything. Ids tell the order of commits, so what is held and not above the connection's
-//! watermark (the highest id the pages brought) was in a page and is dropped; the rest follows in
-//! order, and the connection is live. If more comes than may be held, the backlog is read on instead.
+//! A session is attached before anything of its backlog is written, so everything committed from then on also arrives
+//! live. While the backlog is read, page by page and each only when the socket took the last one, live messages are
+//! *held*. The last page is a read that began after the session was attached, or one before which no stamp changed
+//! ([`crate::session::stamp`]): together with the held messages it is complete. Ids have the order of commits, so a
+//! held message up to the connection's watermark (the highest id of the pages) was in a page and is dropped; the others
+//! follow in order, and the connection is live. If more messages arrive than may be held, the backlog is read further
+//! instead.
 //!
-//! A subscription made on an open connection does the same for one topic by offsets: into the index
-//! first, then the read, then what was held above the last offset read. A message that the read
-//! brought but whose mail is still on its way is skipped by the index ([`crate::session::topic_index`]).
+//! A subscription on an open connection does the same for one topic by offsets: first the index, then the read, then
+//! the held messages above the last offset. The index skips a message that the read brought before its mail arrived
+//! ([`crate::session::topic_index`]).
 //!
-//! Here are the stages of the whole and the pages of the backlog. Each other part has a module: [`held`] what waits live,
-//! [`recovery`] one topic, [`in_flight`] what an MQTT session had in flight, [`logs`] and [`ended`] what filters with
-//! wildcards read, [`confirmed`] what must not come once more.
+//! This file has the stages and the pages of the backlog. [`held`] has the live messages that wait, [`recovery`] one
+//! topic, [`in_flight`] what an MQTT session had in flight, [`logs`] and [`ended`] what filters with wildcards read,
+//! [`confirmed`] what must not be sent again.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -42,16 +42,16 @@ use recovery::Recovery;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// To be read when the socket took what was written.
+    /// Read when the socket took the output so far.
     Wanted,
-    /// In the queue or out.
+    /// Queued or under way.
     Reading,
-    /// All was written; what is held follows when the socket took it.
+    /// Everything is written; held messages follow when the socket took it.
     Read,
     Done,
 }
 
-/// A reading of the backlog from its beginning or behind a message, on a connection that passed over some of it.
+/// Another read of the backlog, from its beginning or behind a message, on a connection that passed over some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reread {
     No,
@@ -59,69 +59,70 @@ enum Reread {
     Reading,
 }
 
-/// Exists only until it is done: an idle connection owns none.
+/// Exists only until the connection has caught up: an idle connection owns none.
 pub(crate) struct CatchUp {
     stage: Stage,
     after: Option<NotificationId>,
     own_topics: Vec<Topic>,
-    /// By id; each is written at its place.
+    /// By id; each is written at its place in the order.
     retained: VecDeque<Arc<Message>>,
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
-    /// What was passed over is read once more.
+    /// Another read of what was passed over.
     reread: Reread,
-    /// Up to where pages brought everything.
+    /// Pages brought everything up to here.
     paged: Option<NotificationId>,
-    /// Where the next reading begins, if that is before `after`.
+    /// Where the next read begins, if that is before `after`.
     back_to: Option<NotificationId>,
-    /// Pages begin before this for what recoveries hold; of the rest they bring nothing new up to here.
+    /// Pages begin before this for the messages that recoveries hold; of the others they bring nothing new up to here.
     brought_to: Option<NotificationId>,
-    /// What only this connection hears, its own topics and by wildcards, it heard up to here, wherever pages begin.
+    /// The connection received everything up to here that only it receives (its own topics, and what filters with
+    /// wildcards match), wherever pages begin.
     heard: Option<NotificationId>,
-    /// It was live before, and nothing was missed since: of topics it was offered what its shard was.
+    /// The connection was live before and missed nothing since: it was offered the same topic messages as its shard.
     pub(crate) was_live: bool,
-    /// One at a time, once the backlog is done.
+    /// One at a time, after the backlog.
     recoveries: VecDeque<Recovery>,
-    /// Of the last page written: allowed to be unsent besides the usual.
+    /// Bytes of the last page: they may be unsent in addition to the usual limit.
     pub(crate) page_bytes: usize,
-    /// Of a page, where the conversation had no room for more ([`crate::fanout::batch`]).
+    /// The rest of a page for which the conversation had no room ([`crate::fanout::batch`]).
     rest: Vec<Paged>,
-    /// Nothing goes on before the client confirms.
+    /// Nothing continues before the client confirms.
     pub(crate) waits_for_room: bool,
-    /// The logs of the app's topics are read from here, behind the backlog: for filters with wildcards.
+    /// The logs of the app's topics are read from here, after the backlog: for filters with wildcards.
     log: Option<Place>,
     reads_log: bool,
-    /// Up to where they brought everything.
+    /// Logs brought everything up to here.
     logged_to: Place,
-    /// What was accepted up to here cannot come by live.
+    /// Messages accepted up to here do not arrive live.
     as_of: Place,
-    /// What that brought behind `as_of`.
+    /// Messages behind `as_of` that logs brought.
     logged: HashSet<NotificationId>,
     /// Read before everything else.
     outstanding: Outstanding,
     sent_by_name: SentByName,
-    /// Pages brought everything up to here; and where the read stands that is out, if it is the last.
+    /// Pages brought everything up to here; and the place of the read under way, if it is the last.
     covered: Place,
     asked_at: Place,
-    /// Of filters with wildcards: what their logs do not have to bring.
+    /// What the logs need not bring for filters with wildcards.
     ended: EndedNames,
-    /// And what they left out, and have to bring after all.
+    /// What the logs left out and still have to bring.
     gaps: Gaps,
-    /// Where the read began that is out for it.
+    /// Where the read for gaps began that is under way.
     reads_gaps: Option<Place>,
-    /// What reads that began before they were written may bring once more.
+    /// Messages that earlier reads may bring once more.
     confirmed: Confirmed,
-    /// Reads of what topics retain, each with its filters. Nothing overtakes what they bring.
+    /// Reads of retained messages, each with its filters. Nothing overtakes their results.
     retained_reads: VecDeque<Vec<Box<str>>>,
 }
 
-/// What is to be done next.
+/// What the connection does next.
 pub(crate) enum Step {
     Wait,
-    /// What was left of a page.
+    /// The rest of a page.
     Page(Vec<Paged>),
-    /// Ask for a turn; then [`CatchUp::begin_read`] says what for.
+    /// Request a turn; then [`CatchUp::begin_read`] returns the read.
     Read,
     Release(Arc<Dispatch>),
     Recovered {
@@ -134,7 +135,7 @@ pub(crate) enum Step {
     Done,
 }
 
-/// What the store is to be asked.
+/// A read of the store.
 pub(crate) enum Read {
     /// Own topics are read behind `heard`, if that is later.
     Backlog {
@@ -163,14 +164,14 @@ pub(crate) struct Paged {
     pub(crate) by: Brought,
 }
 
-/// Which read brought a message.
+/// Which read returned a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Brought {
-    /// Of a backlog or of one topic.
+    /// A read of the backlog or of one topic.
     Page,
-    /// Of the logs of all topics.
+    /// A read of the logs of all topics.
     Log,
-    /// By its id.
+    /// A read by id.
     ById,
 }
 
@@ -225,22 +226,22 @@ impl CatchUp {
         Self { own_topics, missed, ..Self::new(Stage::Reading, resume) }
     }
 
-    /// Its own topics it hears from here on, wherever pages begin.
+    /// The connection receives its own topics from here on, wherever pages begin.
     pub(crate) fn hear_from(&mut self, place: NotificationId) {
         self.heard = Some(place);
     }
 
-    /// A read of the backlog that begins now brings everything up to here, if it is the last.
+    /// A read of the backlog that begins now is complete up to here, if it is the last.
     pub(crate) fn ask_at(&mut self, place: Place) {
         self.asked_at = place;
     }
 
-    /// Of a connection that is live, for topics that it begins to hear.
+    /// For a live connection that subscribes to topics.
     pub(crate) fn live() -> Self {
         Self::new(Stage::Done, None)
     }
 
-    /// Mail was lost: the backlog is read on behind `after`.
+    /// Mail was lost: the backlog is read behind `after`.
     pub(crate) fn read_on(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
@@ -255,15 +256,15 @@ impl CatchUp {
         }
     }
 
-    /// What the connection passed over it wants now: the backlog is read once more, behind `after` or from its
-    /// beginning. A connection that is live was offered everything up to `offered`.
+    /// The connection wants what it passed over: the backlog is read again, behind `after` or from its beginning. A
+    /// live connection was offered everything up to `offered`.
     pub(crate) fn reread(
         &mut self,
         after: Option<NotificationId>,
         own_topics: Vec<Topic>,
         offered: NotificationId,
     ) {
-        // What is held was offered to nobody yet, and goes out only if pages do not reach beyond it.
+        // Held messages were not offered yet, and are released only if pages do not reach beyond them.
         let covered = match self.has_all_pages() {
             true => Some(self.before_held().map_or(offered, |before| before.min(offered))),
             false => self.after,
@@ -278,13 +279,13 @@ impl CatchUp {
         self.own_topics = own_topics;
     }
 
-    /// Whether a page brings what was offered before, and passed over.
+    /// Whether a page brings messages that were offered before and passed over.
     pub(crate) fn is_reread(&self) -> bool {
         self.reread == Reread::Reading
     }
 
-    /// What topics retain is being read for new filters: live messages wait for it. A connection that is live was
-    /// offered everything up to `offered`.
+    /// Retained messages are read for new filters: live messages wait for them. A live connection was offered
+    /// everything up to `offered`.
     pub(crate) fn await_retained(
         &mut self,
         filters: Vec<Box<str>>,
@@ -304,14 +305,14 @@ impl CatchUp {
         self.rest.extend(messages.into_iter().map(|message| Paged::page(message, true)));
     }
 
-    /// The topics and filters that retained messages were not read for yet.
+    /// Topics and filters whose retained messages were not read yet.
     pub(crate) fn retained_due(&self) -> Vec<Box<str>> {
         let topics = self.recoveries.iter().filter(|recovery| recovery.retained_due);
         let topics = topics.map(|recovery| recovery.topic.as_str().into());
         topics.chain(self.retained_reads.iter().flatten().cloned()).collect()
     }
 
-    /// The backlog may have something behind `after` that was never offered.
+    /// The backlog may have messages behind `after` that were never offered.
     pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
@@ -319,7 +320,7 @@ impl CatchUp {
             self.own_topics = own_topics;
             self.was_live = true;
         } else {
-            // What it wrote of held messages may stand behind what was lost.
+            // Held messages that were written may lie behind the lost ones.
             self.missed = true;
             self.back_to = Some(self.back_to.map_or(after, |back_to| back_to.min(after)));
             self.heard = self.heard.map(|heard| heard.min(after));
@@ -368,8 +369,8 @@ impl CatchUp {
         Step::Done
     }
 
-    /// The turn came: what to ask. What cannot be held from here on is missed by this read too. A connection with
-    /// filters with wildcards heard by them what was accepted up to `wild`.
+    /// The read whose turn it is. Messages that cannot be held from here on are missed by this read too. `wild`: up to
+    /// where a connection with wildcard filters received what they match.
     pub(crate) fn begin_read(&mut self, wild: Option<Place>) -> Option<Read> {
         if let Outstanding::Reading(owed) = &self.outstanding {
             let mut ids: Vec<NotificationId> = owed.iter().map(|owed| owed.id).collect();
@@ -407,7 +408,7 @@ impl CatchUp {
         })
     }
 
-    /// A page of the backlog: what is to be written, in order.
+    /// A page of the backlog. Returns what has to be written, in order.
     pub(crate) fn take_page(&mut self, page: BacklogPage) -> Vec<Paged> {
         let mut retained = Vec::from(std::mem::take(&mut self.retained));
         retained.extend(page.retained);
@@ -439,16 +440,21 @@ impl CatchUp {
         paged
     }
 
-    /// Nothing has to be read of the backlog any more, as far as is known.
+    /// Nothing of the backlog has to be read any more, as far as is known.
     fn has_all_pages(&self) -> bool {
         let reads_pages = self.stage == Stage::Reading && !self.reads_log;
         self.stage == Stage::Done || !self.missed && !reads_pages && self.stage != Stage::Wanted
     }
 
-    /// The last page was taken, and nothing came since that is neither in the pages nor held.
+    /// The last page was taken, and nothing arrived since that is neither in the pages nor held.
     pub(crate) fn is_whole(&self) -> bool {
         self.stage == Stage::Read && !self.missed
     }
+}
+
+/// The place before an id, in the order of commits.
+fn behind(id: NotificationId) -> NotificationId {
+    noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
 }
 
 #[cfg(test)]

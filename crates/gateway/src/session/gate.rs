@@ -267,7 +267,7 @@ pub(crate) async fn end_durable(delivery: &Delivery, holder: &Holder, topics: &[
     let failed = failed.rfind(|error| !matches!(error, StoreError::NotFound));
     delivery.device_changed(holder.app, &holder.device);
     if let Some(error) = &failed {
-        tracing::warn!(%error, "subscriptions that topic rules deny could not be ended");
+        tracing::warn!(%error, "cannot end subscriptions that topic rules deny");
     }
     failed.is_none()
 }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_dropped_or_panics_answers_too() {
+    fn a_dropped_or_panicked_question_still_answers() {
         let told = RefCell::new(Vec::new());
         let answering = |number| {
             Answering::new(number, AppId(1), |it: Permitted| told.borrow_mut().push((it.number, it.failed)))

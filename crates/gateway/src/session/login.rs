@@ -7,8 +7,14 @@
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
+use crate::session::registry::Address;
+use crate::session::registry::Registry;
+use crate::session::registry::Versions;
 use noroshi_auth::Identity;
+use noroshi_delivery::rules::Known;
+use noroshi_store::LoggedIn;
 use noroshi_store::{BacklogPage, Login, Place};
+use noroshi_types::rule::Claims;
 use noroshi_types::{Timestamp, Topic};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,24 +23,24 @@ use std::time::Duration;
 use crate::session::permission::Permissions;
 use crate::session::registry::Session;
 
-/// Batches out at once: readers of the store work side by side.
+/// Batches under way at once: readers of the store work in parallel.
 pub(crate) const BATCHES_MAX: usize = 8;
 pub(crate) const BATCH_MAX: usize = 256;
 pub(crate) const LINGER_MS: u64 = 5;
-/// The store answers in milliseconds or is beyond help.
+/// The store answers within milliseconds or not at all.
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A session that is attached, as its conversation is told.
+/// A session that is attached, as its protocol gets it.
 pub(crate) struct Begun {
     pub(crate) session: Arc<Session>,
     /// Durable ones, without `$everyone`.
     pub(crate) topics: Vec<Topic>,
-    /// Nothing behind the place to resume from is lost, as far as its topics go.
+    /// No message of its topics is lost behind the place to resume from.
     pub(crate) complete: bool,
-    /// What the protocol kept of an earlier connection.
+    /// What the protocol stored for an earlier connection.
     pub(crate) kept: Option<Vec<u8>>,
     pub(crate) as_of: Place,
-    /// What a webhook allowed for the log-in.
+    /// What a webhook permitted for the log-in.
     pub(crate) permitted: Permissions,
     /// The client asked for an event stream under gzip.
     pub(crate) asks_gzip: bool,
@@ -110,7 +116,7 @@ impl LogIns {
     }
 }
 
-/// What the store is asked of who brought a valid token.
+/// The log-in of a valid token.
 pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
     Login {
         app: identity.app,
@@ -124,4 +130,24 @@ pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
         resume: None,
         now,
     }
+}
+
+/// The session of a device that the store let in. `claims`: those of its token, if the app has topic rules.
+pub(crate) fn session_of(
+    login: &Login,
+    logged_in: &LoggedIn,
+    claims: Option<&Option<Arc<Claims>>>,
+    registry: &Registry,
+    address: Address,
+) -> Arc<Session> {
+    let LoggedIn { num, user, token_version, revoked, revision, .. } = logged_in;
+    let versions =
+        Versions { token_version: *token_version, revision: *revision, revoked_at: revoked.latest() };
+    let device = login.device.clone();
+    let session = Session::new(registry, login.app, device, user.as_ref(), *num, address, versions);
+    session.set_of_jwt(login.user.is_some());
+    if let Some(claims) = claims {
+        session.known.store(Some(Arc::new(Known { user: user.clone(), claims: claims.clone() })));
+    }
+    Arc::new(session)
 }

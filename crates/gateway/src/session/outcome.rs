@@ -1,4 +1,4 @@
-//! What became of messages on this shard, collected for a turn and told in one call.
+//! Outcomes of messages on this shard, collected for a turn and reported in one call.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 #[derive(Default)]
 pub(crate) struct Outcomes {
     parts: Vec<OutcomePart>,
-    /// Of messages written one by one: backlogs and what was held.
+    /// Of messages written one by one: pages and held messages.
     single: HashMap<(NotificationId, Outcome), Vec<DeviceNum>>,
     /// Messages written for each app, in runs.
     written: Vec<(AppId, u64)>,
@@ -29,7 +29,7 @@ impl Outcomes {
         }
     }
 
-    /// All devices of one fan-out that had the same outcome; `unknown` more whose numbers are not known.
+    /// All devices of one fan-out with the same outcome, and `unknown` more whose numbers are not known.
     pub(crate) fn many(
         &mut self,
         id: NotificationId,
@@ -45,7 +45,7 @@ impl Outcomes {
         }
     }
 
-    /// Tells what was collected.
+    /// Reports what was collected.
     pub(crate) fn report(&mut self, delivery: &Delivery, at: Timestamp) {
         for ((id, outcome), devices) in std::mem::take(&mut self.single) {
             self.many(id, outcome, devices, 0, at);

@@ -2,7 +2,7 @@
 //!
 //! A device has at most one entry. A [`Lot`] bounds the number of its entries and their bytes. A full lot evicts the
 //! oldest entry of the app that holds the most bytes, so no app evicts an entry of an app that holds less than itself.
-//! The protocols decide what an entry is and what follows from its end ([`crate::protocol::mqtt::session`], [`crate::protocol::xmpp`]).
+//! The protocols decide what an entry is and what follows from its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn its_books_balance() {
+    fn bytes_and_entries_stay_consistent() {
         let bytes_max = 20 * (PLACE_BYTES + 100);
         let mut lot = lot(20, bytes_max);
         let mut random = 1u64;

@@ -1,18 +1,17 @@
-//! After a change of topic rules, the subscriptions of connections are checked again, and those that lost permission
-//! end.
+//! After a change of topic rules, subscriptions of connections are checked again, and those without permission end.
 //!
-//! A shard goes around its connections, a bounded number of topics a turn. After a change, the shard visits every
-//! connection once, from its present position. A change that comes meanwhile begins its own app's lap anew and delays no
-//! other.
+//! A shard visits its connections in turn, a bounded number of topics a turn. After a change it visits every connection
+//! once, from its current position. A change meanwhile starts a lap of its own app again and delays no other app.
 //!
-//! Native clients and Socket.IO go on and are told each topic with the reason. MQTT and XMPP have no word of the server's
-//! that ends a subscription and that all clients know, so their connections end as not authorized, and the log-in that
-//! follows has what is left. What the new rules leave to a webhook stays until the next subscription or log-in: a change
-//! of rules must not become a storm of questions.
+//! Native clients and Socket.IO clients stay connected and are notified of each topic with the reason. MQTT and XMPP
+//! have no message by which a server ends a subscription and that all clients know, so their connections close as not
+//! authorized, and the next log-in has the remaining topics. Subscriptions that the new rules leave to a webhook stay
+//! until the next subscription or log-in, so that a change of rules does not become a storm of webhook calls.
 //!
 //! A session that kept too little of its token for the new rules logs in again ([`CloseReason::RulesChanged`]). Such
-//! sessions end at a steady rate, the apps in turn, so that a change does not become a storm of log-ins and a large app
-//! does not hold up a small one. Until then they hear what they heard, and anything they ask for ends them at once.
+//! sessions close at a steady rate, the apps in turn, so that a change does not become a storm of log-ins and a large
+//! app does not delay a small one. Until then they receive what they received before, and any request closes them at
+//! once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +19,7 @@ use noroshi_types::AppId;
 
 use crate::rate::{Bucket, Rate};
 
-/// Sessions of one shard that are told to log in again. Log-ins cost some tens of microseconds each.
+/// Sessions of one shard that are closed to log in again. Log-ins cost some tens of microseconds each.
 const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 
 /// Connections of one shard that are checked again.
@@ -69,7 +68,7 @@ impl Returning {
     }
 }
 
-/// How far around the shard is for one app.
+/// How far one app's lap is.
 #[derive(Debug, Clone, Copy)]
 struct Lap {
     began_at: usize,
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_goes_around_from_where_it_began_while_places_come_and_go() {
+    fn a_lap_covers_all_places_while_places_are_added_and_removed() {
         let mut recheck = Recheck::new(0);
         recheck.begin(AppId(1));
         assert_eq!(places(&mut recheck, 4, 3), [0, 1, 2]);

@@ -1,17 +1,17 @@
-//! Who is connected to this node: device → session, user → sessions, and how many hear a topic.
+//! Who is connected to this node: device to session, user to sessions, and how many connections subscribe to a topic.
 //!
-//! Attaching puts a session in its device's place and returns the one it displaced; of two the one
-//! with the higher generation stays, whichever comes second. Detaching is *remove if the generation
-//! is still mine*, one step under one lock. The race this decides: a device reconnects, its new
-//! connection attaches on one shard, and only then does another shard find the old socket broken.
-//! Removed by device alone, the old one would take the new one's entry away and the device would be
-//! offline while connected. `tests::an_old_end_never_erases_a_new_session` proves it.
+//! Attaching puts a session in its device's place and returns the one it displaced; of two sessions the one with the
+//! higher generation stays, in whatever order they attach. Detaching removes a session only if its generation is still
+//! there, in one step under one lock. This decides a race: a device reconnects, its new connection attaches on one
+//! shard, and only then another shard finds the old socket broken. If the old session were removed by its device, it
+//! would remove the new one's entry, and the device would be offline while connected.
+//! `tests::an_old_end_never_erases_a_new_session` proves it.
 //!
-//! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot meet, ids are
-//! not stored twice, and nobody can choose ids that collide. Of several nodes all call devices and users
-//! by the same keys, those of the directory that they share.
+//! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot collide, ids are not stored twice,
+//! and nobody can choose ids that collide. Several nodes use the same keys for devices and users, those of the
+//! directory that they share.
 //!
-//! Locks: one of the parts at a time, nothing else is locked or awaited under it.
+//! Locks: one part at a time; nothing else is locked or awaited under it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -31,7 +31,7 @@ use noroshi_types::{
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Lock parts of each map: more than there are threads that ask at once.
+/// Lock parts of each map: more than there are threads.
 const PARTS: usize = SESSION_PAGES;
 
 /// A hashed (app, id).
@@ -56,7 +56,7 @@ impl std::hash::Hasher for KeyHasher {
 
 pub(crate) type KeyMap<V> = HashMap<Key, V, std::hash::BuildHasherDefault<KeyHasher>>;
 
-/// Where a session's connection is. The generation tells it from a later one in the same slot.
+/// Where a session's connection is. The generation distinguishes it from a later one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) shard: u16,
@@ -65,7 +65,7 @@ pub(crate) struct Address {
 }
 
 /// Whose session it is: the device's record, its user and the version of its tokens. They differ as soon as the device
-/// was deleted and made again, was given to another user, or had its tokens revoked.
+/// was deleted and created again, was given to another user, or had its tokens revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) num: DeviceNum,
@@ -74,7 +74,7 @@ pub(crate) struct Holder {
     pub(crate) token_version: u32,
 }
 
-/// What the node knows of a session; its connection and the maps share it.
+/// What the node knows about a session. Its connection and the maps share it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) device: DeviceId,
@@ -84,22 +84,22 @@ pub(crate) struct Session {
     pub(crate) app: AppId,
     pub(crate) num: DeviceNum,
     pub(crate) address: Address,
-    /// Of the device when it logged in: tokens below it are revoked.
+    /// The device's at its log-in: tokens below it are revoked.
     pub(crate) token_version: u32,
-    /// When app JWTs of the device or its user were revoked last: its second and one more; 0: never.
+    /// When app JWTs of the device or its user were last revoked: the second plus one; 0 for never.
     revoked_s: u32,
     presence: AtomicU8,
-    /// From which message on some were held back because the device was idle: its id's milliseconds; 0: none.
+    /// The milliseconds of the first message id that was held back because the device was idle; 0 for none.
     held_from: AtomicU64,
-    /// Of the device when it logged in: grows with its user, tokens and subscriptions.
+    /// The device's at its log-in: grows with changes of its user, tokens and subscriptions.
     pub(crate) revision: u64,
-    /// What topic rules have to know. None where the app had no rules when the session began.
+    /// What topic rules need to know. None if the app had no rules when the session began.
     pub(crate) known: ArcSwapOption<Known>,
-    /// Its present token is an app JWT, which has claims.
+    /// Its current token is an app JWT, which has claims.
     is_of_jwt: AtomicBool,
 }
 
-/// What a log-in read of its device that later changes are compared with.
+/// What a log-in read of its device, to compare later changes with.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Versions {
     pub(crate) token_version: u32,
@@ -124,27 +124,28 @@ impl Session {
         }
     }
 
-    /// True if the device is in use now and messages were held back before: its inbox is to be read on.
+    /// True if the device is active now and messages were held back before: its inbox has to be read.
     pub(crate) fn set_presence(&self, presence: Presence) -> bool {
         self.presence.store(u8::from(presence == Presence::Active), Ordering::SeqCst);
         presence == Presence::Active && self.held_from.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a kept message stays in the inbox until the device is in use (RFC 8030 §5.3). Presence may change on
-    /// another thread: either that one finds the mark, or this one (the connection's) finds the device in use.
+    /// Whether a kept message stays in the inbox until the device is active (RFC 8030 §5.3). Presence may change on
+    /// another thread: either that thread finds the mark, or this one (the connection's) finds the device active.
     pub(crate) fn holds_back(&self, message: &Message) -> bool {
         let waits = message.waits_for_use && message.when == When::Stored && message.topic.is_none();
         if !waits || self.presence() == Presence::Active {
             return false;
         }
-        // RFC 9562 §5.7: the time is in the upper 48 bits. The first one stays, but for an older one of another node.
+        // RFC 9562 §5.7: the time is in the upper 48 bits. The first one stays, except for an older one of another
+        // node.
         let from = (u128::from_be_bytes(*message.id.as_bytes()) >> 80).max(1) as u64;
         let earlier = |held: u64| if held == 0 { from } else { held.min(from) };
         let _ = self.held_from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| Some(earlier(held)));
         self.presence.load(Ordering::SeqCst) == 0 || self.take_held().is_none()
     }
 
-    /// Behind which message those lie that were held back.
+    /// The id behind which the messages lie that were held back.
     pub(crate) fn take_held(&self) -> Option<NotificationId> {
         let from = self.held_from.swap(0, Ordering::SeqCst);
         // The greatest id (version 7) of the millisecond before.
@@ -155,30 +156,30 @@ impl Session {
 
 /// What becomes of a session that attaches.
 pub(crate) enum Attached {
-    /// It stands; the session it displaced, if any, has to be told.
+    /// It is attached; the session it displaced has to be closed.
     Now(Option<Arc<Session>>),
-    /// A newer one was there first.
+    /// A newer one is attached.
     Displaced,
 }
 
-/// The sessions of one user: nearly always one, and then no more than a pointer.
+/// The sessions of one user: nearly always one, which is only a pointer.
 enum OfUser {
     One(Arc<Session>),
-    /// By generation, so that a user with very many devices does not slow their ends down.
+    /// By generation, so that a user with very many devices does not slow down their ends.
     Many(Box<HashMap<u64, Arc<Session>>>),
 }
 
-/// Sessions know their keys: the tables hold pointers only.
+/// Sessions contain their keys: the tables hold pointers only.
 type Devices = HashTable<Arc<Session>>;
 type Users = HashTable<OfUser>;
 
 pub(crate) struct Registry {
     hash_keys: (u64, u64),
-    /// Of devices and users, where there are other nodes.
+    /// Of devices and users, if there are other nodes.
     session_keys: Option<Keys>,
     devices: Vec<Mutex<Devices>>,
     users: Vec<Mutex<Users>>,
-    /// Connections that hear a topic, summed over shards. An entry lives while a shard holds it.
+    /// Connections that subscribe to a topic, over all shards. An entry exists while a shard holds it.
     topics: Vec<Mutex<KeyMap<Arc<AtomicU64>>>>,
 }
 
@@ -192,7 +193,7 @@ impl Registry {
         Self { hash_keys, session_keys, devices: parts(), users: parts(), topics: parts() }
     }
 
-    /// `kind` keeps a user, a device and a topic of the same name apart.
+    /// `kind` separates a user, a device and a topic of the same name.
     fn key(&self, kind: u8, app: AppId, id: &str) -> Key {
         let mut hasher = SipHasher13::new_with_keys(self.hash_keys.0, self.hash_keys.1);
         (kind, app, id).hash(&mut hasher);
@@ -255,7 +256,7 @@ impl Registry {
         Attached::Now(displaced)
     }
 
-    /// Removes a session if it is still the device's.
+    /// Removes a session if it is still its device's.
     pub(crate) fn detach(&self, session: &Session) {
         {
             let mut devices = part(&self.devices, session.device_key).lock();
@@ -271,7 +272,7 @@ impl Registry {
         self.forget_user(session);
     }
 
-    /// Removes whatever session a device has.
+    /// Removes the session of a device.
     pub(crate) fn detach_device(&self, device_key: Key) -> Option<Arc<Session>> {
         let session = {
             let mut devices = part(&self.devices, device_key).lock();
@@ -309,12 +310,12 @@ impl Registry {
         true
     }
 
-    /// The counter of a topic's connections, for a shard that begins to have some.
+    /// The counter of a topic's connections, for a shard that gets its first one.
     pub(crate) fn topic_counter(&self, topic_key: Key) -> Arc<AtomicU64> {
         part(&self.topics, topic_key).lock().entry(topic_key).or_default().clone()
     }
 
-    /// A shard has none any more.
+    /// A shard has no connection of a topic any more.
     pub(crate) fn release_topic_counter(&self, topic_key: Key, counter: Arc<AtomicU64>) {
         let mut topics = part(&self.topics, topic_key).lock();
         drop(counter);
@@ -328,7 +329,7 @@ impl Registry {
         part(&self.topics, topic_key).lock().get(&topic_key).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// The devices of an app that have a session, found by looking at all.
+    /// The devices of an app that have a session; visits all sessions.
     pub(crate) fn devices_of(&self, app: AppId) -> Vec<DeviceId> {
         let mut devices = Vec::new();
         for part in &self.devices {
@@ -344,7 +345,7 @@ impl Registry {
         self.session_keys.is_some()
     }
 
-    /// Removes a device's session if it is of a generation below `below`.
+    /// Removes a device's session if its generation is below `below`.
     pub(crate) fn detach_older(&self, device_key: Key, below: u64) -> Option<Arc<Session>> {
         let session = {
             let mut devices = part(&self.devices, device_key).lock();
@@ -387,7 +388,7 @@ impl OfUser {
         }
     }
 
-    /// True if that was the last one; then it is still there.
+    /// True if that was the last one, which stays.
     fn remove(&mut self, generation: u64) -> bool {
         let sessions = match self {
             OfUser::One(session) => return session.address.generation == generation,
@@ -423,11 +424,11 @@ fn user_hash(user: &OfUser) -> u64 {
     user.any().map_or(0, |session| low(session.user_key))
 }
 
-/// Kept in a map however few are in it.
+/// Capacity that a map keeps however few entries it has.
 const PLACES_KEPT: usize = 8;
 
-/// Gives memory back after a mass disconnect. Each time at least seven eighths of the places were free,
-/// so what is moved is paid for by what was removed.
+/// Gives memory back after a mass disconnect. At least seven eighths of the capacity was free each time, so the
+/// removals pay for the moves.
 pub(crate) fn shrink<V>(map: &mut KeyMap<V>) {
     if map.capacity() > PLACES_KEPT && map.len() * 8 < map.capacity() {
         map.shrink_to(map.len() * 2);
@@ -494,7 +495,7 @@ impl Session {
     }
 }
 
-/// Topics named twice count once.
+/// Removes duplicates.
 pub(crate) fn distinct(topics: Vec<Topic>) -> Vec<Topic> {
     let mut seen = HashSet::with_capacity(topics.len());
     topics.into_iter().filter(|topic| seen.insert(topic.clone())).collect()

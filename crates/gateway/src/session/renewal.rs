@@ -21,7 +21,7 @@ pub(crate) enum NotRenewed {
     OtherDevice,
     #[error("the new token was revoked")]
     Revoked,
-    #[error("the new token is for another user: connect with it")]
+    #[error("the new token is for another user: reconnect with it")]
     OtherUser,
 }
 

@@ -1,20 +1,20 @@
-//! When something was last sent to a user, device or topic: what closes the gap between the read of
-//! a log-in and its attaching, at one load for each key.
+//! When something was last sent to a user, device or topic. Stamps close the gap between the read of a log-in and its
+//! attaching, at one load for each key.
 //!
-//! The sender of a kept message first stamps the keys it names, then looks for sessions. A log-in
-//! takes the number of the present before its read is sent, attaches when the answer is there, and
-//! then looks at the stamps. A message whose sender looked before the log-in attached has left a stamp
-//! that the log-in sees: newer than its read, and the backlog is read once more; older, and it was
-//! committed before the read, which holds it. A message whose sender looked later finds the session.
+//! The sender of a kept message first stamps the keys it names, then looks for sessions. A log-in takes the current
+//! number before its read is sent, attaches after the answer, and then looks at the stamps. A message whose sender
+//! looked before the log-in attached has left a stamp that the log-in sees: if it is newer than the read, the backlog
+//! is read once more; if it is older, the message was committed before the read, which contains it. A message whose
+//! sender looked later finds the session.
 //!
-//! Stamps share 65,536 places: a collision costs a read that finds nothing. No memory grows.
+//! Stamps share 65,536 places: a collision costs a read that finds nothing. The memory does not grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::session::registry::Key;
 
-/// 65,536 × 8 B = 512 KiB. At 20,000 kept messages a second and log-ins of 10 ms one log-in in 300
-/// reads once more for another's sake.
+/// 65,536 × 8 B = 512 KiB. At 20,000 kept messages a second and log-ins of 10 ms, one log-in in 300 reads once more
+/// because of a collision.
 const PLACES: usize = 1 << 16;
 
 pub(crate) struct Stamps {
@@ -35,7 +35,7 @@ impl Stamps {
         Moment(self.present.load(Ordering::SeqCst))
     }
 
-    /// A new moment, with which the keys of one message are stamped.
+    /// A new moment, for the keys of one message.
     pub(crate) fn next(&self) -> Moment {
         Moment(self.present.fetch_add(1, Ordering::SeqCst) + 1)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_seen_by_who_read_before_it() {
+    fn a_stamp_is_newer_than_an_earlier_read() {
         let stamps = Stamps::new();
         let key: Key = 0xABCD << 32;
         stamps.stamp(key, stamps.next());

@@ -1,8 +1,8 @@
-//! Which connections of one shard hear which topic: a topic message comes to each shard once and is
-//! filtered here.
+//! Which connections of one shard subscribe to which topic. A topic message reaches each shard once and is filtered
+//! here.
 //!
-//! Invariant: an entry exists while a connection is in it; the node-wide counter of a topic is the
-//! sum of its entries' sizes.
+//! Invariant: an entry exists while a connection is in it; the node-wide counter of a topic is the sum of its entries'
+//! sizes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use slab::Slab;
 use crate::session::catch_up::Reached;
 use crate::session::registry::{Key, KeyMap, Registry, shrink};
 
-/// How a message that comes by stands to those before it.
+/// How an arriving message relates to those before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// The next, as far as is known.
     Next,
-    /// One or more between it and this position did not come by.
+    /// At least one message between this position and the arriving one is missing.
     Gap { behind: Position },
-    /// Later ones came by before.
+    /// Later messages arrived before.
     Late,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct Entry {
     key: Key,
     pub(crate) topic: Topic,
     pub(crate) subscribers: HashSet<u32>,
-    /// Connections that got messages from the log, and which: the same ones may still come by.
+    /// Connections that got messages from the log, and which: the same ones may still arrive.
     skips: HashMap<u32, Reached>,
-    /// Up to where everything kept came by or was read.
+    /// Everything kept up to here arrived or was read.
     last: Option<Position>,
     counter: Arc<AtomicU64>,
 }
@@ -68,7 +68,7 @@ impl TopicIndex {
         entry.is_some_and(|entry| entry.subscribers.contains(&slot))
     }
 
-    /// Adds a connection; the entry's index, and whether it was not there.
+    /// Adds a connection. Returns the entry's index, and whether the connection is new there.
     pub(crate) fn subscribe(
         &mut self,
         registry: &Registry,
@@ -113,11 +113,10 @@ impl TopicIndex {
         }
     }
 
-    /// A message comes by. Where it shows a gap, this and those behind it show it until the gap is closed
-    /// ([`TopicIndex::reach`]).
+    /// A message arrives. If it shows a gap, so do those behind it until the gap is closed ([`TopicIndex::reach`]).
     pub(crate) fn pass(&mut self, index: u32, position: Position) -> Pass {
         let Some(entry) = self.entries.get_mut(index as usize) else { return Pass::Next };
-        // A log that began anew, or for the first time, begins with 1.
+        // A log that began again, or for the first time, begins with 1.
         let anew = Position { offset: 0, ..position };
         match entry.last.map(|last| if last.epoch == position.epoch { last } else { anew }) {
             Some(last) if position.offset <= last.offset => return Pass::Late,
@@ -137,7 +136,7 @@ impl TopicIndex {
         }
     }
 
-    /// The first that is_subscribed a topic here read it up to `position`, and nothing came by since.
+    /// The first subscriber here read the topic up to `position`, and nothing arrived since.
     pub(crate) fn begin(&mut self, index: u32, position: Position) {
         if let Some(entry) = self.entries.get_mut(index as usize) {
             entry.last.get_or_insert(position);
@@ -151,8 +150,8 @@ impl TopicIndex {
         }
     }
 
-    /// The slots that shall not get the message at `position`, since they got it from the log. Skips
-    /// that it has passed are forgotten: offsets come in order.
+    /// The slots that do not get the message at `position`, since they got it from the log. Forgets those that it has
+    /// passed: offsets arrive in order.
     pub(crate) fn take_skips(&mut self, index: u32, position: Position) -> HashSet<u32> {
         let Some(entry) = self.entries.get_mut(index as usize) else { return HashSet::new() };
         let ahead = |reached: &Option<Position>| {
@@ -160,7 +159,7 @@ impl TopicIndex {
         };
         entry.skips.retain(|_, Reached { last, retained_at }| ahead(last) || ahead(retained_at));
         if entry.skips.is_empty() {
-            entry.skips = HashMap::new(); // after a storm of recoveries it was large
+            entry.skips = HashMap::new(); // a storm of recoveries made it large
         }
         let has = |reached: &Reached| ahead(&reached.last) || reached.retained_at == Some(position);
         let having = entry.skips.iter().filter(|(_, reached)| has(reached));
@@ -168,7 +167,7 @@ impl TopicIndex {
     }
 }
 
-/// A topic of the shard's index, and whether the subscription is this connection's own.
+/// A topic of the shard's index, and whether the subscription is for the connection's session only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Subscription(u32);
 
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_subscriber_takes_the_entry_along() {
+    fn the_last_subscriber_removes_the_entry() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let topic = Topic::parse("news").expect("topic");
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_did_not_come_by_shows() {
+    fn a_missing_message_shows_as_a_gap() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_first_is_where_a_topic_begins() {
+    fn a_topic_begins_at_its_first_read() {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);

@@ -10,11 +10,11 @@ use noroshi_types::CloseReason;
 
 use crate::session::operation::Operation;
 
-/// Verifications that one shard has out: the pool's whole queue and answers that the shard has not handled yet. The pool
-/// shares its queue among apps; a smaller bound here would let one app take the room of the others.
+/// Verifications of one shard under way: the pool's whole queue, and results that the shard has not handled yet. Apps
+/// share the pool's queue; a smaller bound here would let one app take the places of the others.
 pub(crate) const VERIFYING_MAX: usize = noroshi_auth::VERIFICATIONS_MAX + 1_024;
 
-/// What ends the connection of a log-in that is refused.
+/// The close reason of a log-in that is refused.
 pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
     match refused {
         Refused::Expired => CloseReason::Expired,

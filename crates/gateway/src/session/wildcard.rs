@@ -1,8 +1,8 @@
-//! Topic filters with wildcards that connections of one shard subscribe to. A topic message is compared with
-//! the filters of its app, each distinct one once, however many connections have it.
+//! Topic filters with wildcards of one shard's connections. A topic message is compared with the filters of its app,
+//! each distinct one once, however many connections have it.
 //!
-//! Filters are few where topics are many: a connection has at most some tens
-//! (`mqtt::WILDCARDS_MAX`), and devices of one app share them.
+//! Filters are few where topics are many: a connection has at most some tens (`mqtt::WILDCARDS_MAX`), and devices of
+//! one app share them.
 
 use hashbrown::{HashMap, HashSet};
 use noroshi_protocol::mqtt::filter_matches;
@@ -35,7 +35,7 @@ impl Wildcards {
         }
     }
 
-    /// Adds the connections that hear a topic by a wildcard.
+    /// Adds the connections whose filters match a topic.
     pub(crate) fn matching(&self, app: AppId, name: &str, slots: &mut Vec<u32>) {
         let Some(filters) = self.by_app.get(&app) else { return };
         for (_, subscribers) in filters.iter().filter(|(filter, _)| filter_matches(filter, name)) {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_of_an_app_and_leave_with_their_last_connection() {
+    fn a_filter_belongs_to_an_app_and_ends_with_its_last_connection() {
         let mut wildcards = Wildcards::default();
         for (app, filter, slot) in [(1, "a/+", 5), (1, "a/+", 6), (1, "#", 6), (2, "#", 7)] {
             wildcards.add(AppId(app), filter, slot);

@@ -45,7 +45,7 @@ impl Shard {
             ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
                 Ok(session) => tls = Some(session),
                 Err(error) => {
-                    tracing::error!(%error, "a TLS session could not be made");
+                    tracing::error!(%error, "cannot create a TLS session");
                     self.mailbox().left();
                     return;
                 }
@@ -60,7 +60,7 @@ impl Shard {
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key());
         if let Err(error) = self.io.register(&mut stream, slot_of(token)) {
-            tracing::warn!(%error, "a socket could not be registered");
+            tracing::warn!(%error, "cannot register a socket");
             self.mailbox().left();
             return;
         }

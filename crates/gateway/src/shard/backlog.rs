@@ -12,10 +12,9 @@ use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
 use crate::wire::Framing;
-use crate::wire::deflate::{self, DeflateTotals};
 use crate::wire::dispatch::Dispatch;
+use crate::wire::page;
 use noroshi_delivery::Error;
-use noroshi_protocol::{native, sse, ws};
 use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 use std::collections::HashSet;
@@ -37,12 +36,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
-            connection.topics.push(kind(index));
+            connection.attachment.topics.push(kind(index));
         } else if since.is_none() {
             return; // subscribed already
         }
         let number = self.sessions.reads.next_recovery();
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.recover(number, index, topic, since, new);
     }
 
@@ -59,11 +58,11 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
-            connection.topics.push(kind(index));
+            connection.attachment.topics.push(kind(index));
         }
         if retained {
             let number = self.sessions.reads.next_recovery();
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.copy_retained(number, index, topic);
         }
     }
@@ -73,7 +72,7 @@ impl Shard {
         let named: HashSet<u32> = keys.iter().filter_map(|key| self.sessions.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let mut left = Vec::new();
-        connection.topics.retain(|subscription| {
+        connection.attachment.topics.retain(|subscription| {
             let stays = !named.contains(&subscription.index());
             left.extend((!stays).then_some(subscription.index()));
             stays
@@ -81,7 +80,7 @@ impl Shard {
         if left.is_empty() {
             return;
         }
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.forget_topics(&named);
         }
         for index in left {
@@ -97,7 +96,7 @@ impl Shard {
             if connection.phase != Phase::Open || connection.is_behind() {
                 return;
             }
-            let Some(catch_up) = &mut connection.catch_up else { return };
+            let Some(catch_up) = &mut connection.attachment.catch_up else { return };
             match catch_up.step() {
                 Step::Wait => return,
                 Step::Read => {
@@ -115,7 +114,7 @@ impl Shard {
                     }
                 }
                 Step::Done => {
-                    connection.catch_up = None;
+                    connection.attachment.catch_up = None;
                     let confirmed =
                         connection.conversation.as_mut().map(|conversation| conversation.handle_caught_up());
                     self.confirm(slot, confirmed.unwrap_or_default());
@@ -128,11 +127,12 @@ impl Shard {
     /// Writes a message that was held, unless the pages contained it or it has expired.
     fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(session) = connection.session.clone() else { return };
+        let Some(session) = connection.attachment.session.clone() else { return };
         let message = &dispatch.message;
-        let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
+        let logged =
+            connection.attachment.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
-        let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
+        let fresh = connection.attachment.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
         if late || logged || !fresh || self.fanout.history().is_known(dispatch, connection.received()) {
             return;
         }
@@ -143,7 +143,8 @@ impl Shard {
             Some(outcome) => outcome,
             None if connection.conversation.is_some() => {
                 let released = self.release_to_adapter(slot, dispatch);
-                let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
+                let catch_up =
+                    self.connection(slot).and_then(|connection| connection.attachment.catch_up.as_mut());
                 if let Some(catch_up) = catch_up.filter(|_| !released) {
                     catch_up.put_back(dispatch);
                 }
@@ -180,7 +181,9 @@ impl Shard {
                 continue;
             };
             let offered = connection.offered_to(self.fanout.offered());
-            let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
+            let (Some(session), Some(catch_up)) =
+                (&connection.attachment.session, &mut connection.attachment.catch_up)
+            else {
                 continue;
             };
             let wild =
@@ -240,7 +243,7 @@ impl Shard {
             (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
             (Err(error), _) => {
                 // Unread messages stay in the store: the device reconnects to get them.
-                tracing::warn!(%error, "a backlog could not be read");
+                tracing::warn!(%error, "cannot read a backlog");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -257,12 +260,12 @@ impl Shard {
                 let to = messages.last().map(|message| Place::of(message.id));
                 messages.retain(|message| shard.hears_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.catch_up else { return };
+                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
                 let paged = catch_up.take_log(messages, to, next);
                 shard.write_page(slot, paged);
             }
             Err(error) => {
-                tracing::warn!(%error, "logs could not be read");
+                tracing::warn!(%error, "cannot read logs");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -281,7 +284,7 @@ impl Shard {
         self.guard(Some(slot), |shard| match result {
             Ok(messages) => {
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.catch_up else { return };
+                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
                 let found = catch_up.take_again(&messages);
                 if let Some(conversation) = &mut connection.conversation {
                     conversation.handle_outstanding(&found);
@@ -289,7 +292,7 @@ impl Shard {
                 shard.advance(slot);
             }
             Err(error) => {
-                tracing::warn!(%error, "what a session had in flight could not be read");
+                tracing::warn!(%error, "cannot read the messages in flight of a session");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
@@ -331,34 +334,25 @@ impl Shard {
         let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
         let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(catch_up) = &mut connection.catch_up else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
         let heads = page.heads.clone();
         let mut paged = catch_up.take_page(page);
         let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
-        connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let history = self.fanout.history_mut();
-        let session = connection.session.as_deref();
+        connection.attachment.watermark =
+            highest.map_or(connection.attachment.watermark, |id| connection.attachment.watermark.max(id));
+        let session = connection.attachment.session.as_deref();
         let wants_retained =
             connection.conversation.as_ref().is_none_or(|conversation| conversation.wants_retained());
-        paged.retain(|Paged { message, retained, .. }| {
-            let (id, log) = (message.id, !retained);
-            if log && (catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id)) {
+        paged.retain(|paged| {
+            let (id, retained) = (paged.message.id, paged.retained);
+            let is_settled =
+                catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id);
+            if !retained && is_settled || session.is_some_and(|session| session.holds_back(&paged.message)) {
                 return false;
             }
-            if session.is_some_and(|session| session.holds_back(message)) {
-                return false;
-            }
-            let offered = match message.topic {
-                Some(_) => catch_up.was_live && history.has_topic(message.id),
-                None => history.has(message.id, connection.generation),
-            };
-            let again = catch_up.is_reread() || catch_up.holds(message.id);
-            let wanted = (!offered || again) && (!retained || wants_retained);
-            if wanted && message.topic.is_some() {
-                history.note_page(message, connection.generation);
-            }
-            wanted
+            let is_wanted = !retained || wants_retained;
+            is_wanted && self.fanout.admit_paged(&paged.message, catch_up, connection.generation)
         });
         if is_whole {
             self.begin_topics(slot, &heads);
@@ -369,7 +363,8 @@ impl Shard {
     /// The page covers topics that had no subscriber here before: the next message of each reveals a gap.
     fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
         let registry = &self.shared.registry;
-        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let session =
+            self.connections.get(slot as usize).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
         for head in heads {
             if let Some(index) = self.sessions.topics.find(registry.topic_key(app, &head.topic)) {
@@ -380,7 +375,7 @@ impl Shard {
 
     fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(catch_up) = &mut connection.catch_up else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
@@ -395,23 +390,25 @@ impl Shard {
 
     fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = connection.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again()) {
+        if let Some(catch_up) =
+            connection.attachment.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again())
+        {
             catch_up.defer(paged);
             return self.advance(slot);
         }
         if connection.conversation.is_some() {
             return self.write_page_to_adapter(slot, paged);
         }
-        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
-            encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
+            page::encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
             self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
         self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.page_bytes = bytes.len();
         }
         if !bytes.is_empty() {
@@ -427,9 +424,9 @@ impl Shard {
             if connection.generation != *generation || connection.phase != Phase::Open {
                 continue;
             }
-            let own_topics = self.sessions.topics.own(&connection.topics);
-            let after = connection.watermark.max(since);
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+            let after = connection.attachment.watermark.max(since);
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_again(after, own_topics);
             self.advance(*slot);
         }
@@ -439,10 +436,11 @@ impl Shard {
     /// does so at its end, since its pages left them out.
     pub(crate) fn read_held_back(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.phase != Phase::Open || connection.catch_up.is_some() {
+        if connection.phase != Phase::Open || connection.attachment.catch_up.is_some() {
             return;
         }
-        let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
+        let session =
+            connection.attachment.session.as_ref().filter(|session| session.presence() == Presence::Active);
         if let Some(after) = session.and_then(|session| session.take_held()) {
             self.reread_backlog(slot, Some(after));
         }
@@ -452,11 +450,11 @@ impl Shard {
     /// messages that the device has not confirmed are sent once more with the same ids.
     pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.topics);
+        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
         let offered = Place::of(connection.offered_to(self.fanout.offered()));
         let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.reread(after, own_topics, offered);
         self.advance(slot);
     }
@@ -464,8 +462,10 @@ impl Shard {
     /// Mail was lost: every session reads behind what it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
-        tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
-        let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
+        tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
+        let open = |connection: &Connection| {
+            connection.phase == Phase::Open && connection.attachment.session.is_some()
+        };
         let slots: Vec<usize> = self
             .connections
             .iter()
@@ -474,37 +474,11 @@ impl Shard {
             .collect();
         for slot in slots {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = self.sessions.topics.own(&connection.topics);
-            let after = connection.watermark.max(offered);
-            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+            let after = connection.attachment.watermark.max(offered);
+            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
             catch_up.read_on(after, own_topics);
             self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
-        }
-    }
-}
-
-fn encode(
-    framing: Framing,
-    message: &Message,
-    retained: bool,
-    out: &mut Vec<u8>,
-    totals: &mut DeflateTotals,
-) {
-    match framing {
-        // Without `id:`: a client that resumed behind a retained message would miss those before it.
-        Framing::Events | Framing::GzipEvents if retained => {
-            sse::named("msg", &native::message_json(message), out);
-        }
-        Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
-        Framing::WebSocket | Framing::Stream | Framing::Polling => {
-            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
-        }
-        Framing::Deflated(_) => {
-            let frame = ws::text_frame(&native::message_json(message));
-            let plain_bytes = frame.len();
-            let packed = deflate::packed(framing, frame);
-            totals.add(plain_bytes, packed.len());
-            out.extend_from_slice(&packed);
         }
     }
 }

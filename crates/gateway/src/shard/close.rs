@@ -97,7 +97,7 @@ impl Shard {
         self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
-        connection.permit = None;
+        connection.attachment.permit = None;
         self.end_session_of(slot);
     }
 
@@ -106,9 +106,9 @@ impl Shard {
         self.sessions.end(slot);
         self.conversations.requests.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        connection.catch_up = None;
-        let topics = std::mem::take(&mut connection.topics);
-        if let Some(session) = connection.session.take() {
+        connection.attachment.catch_up = None;
+        let topics = std::mem::take(&mut connection.attachment.topics);
+        if let Some(session) = connection.attachment.session.take() {
             tracing::debug!(
                 app = session.app.0,
                 device = session.device.as_str(),
@@ -131,7 +131,7 @@ impl Shard {
                 connection.close_reason,
                 Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)
             );
-            connection.leaving = moves.then_some(session.num);
+            connection.attachment.leaving = moves.then_some(session.num);
         }
         for subscription in topics {
             self.sessions.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);

@@ -5,22 +5,19 @@ use crate::fanout::marks::Marks;
 use crate::fanout::{Received, Recipient};
 use crate::lifecycle::origin::Origin;
 use crate::session::phase::{Phase, Ping};
-use crate::session::topic_index::Subscription;
 use crate::wire::{Framing, Protocol};
 use std::sync::Arc;
 
-use noroshi_delivery::quota::Permit;
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
 use noroshi_types::rule::Claims;
-use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
-use smallvec::SmallVec;
+use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use crate::io::socket::Socket;
 use crate::protocol::registry::Conversation;
 use crate::protocol::services::Services;
 use crate::rate::Bucket;
-use crate::session::catch_up::CatchUp;
+use crate::session::attachment::Attachment;
 use crate::session::permission::Permissions;
 use crate::session::registry::Session;
 
@@ -52,44 +49,37 @@ pub(crate) struct Opening {
 }
 
 pub(crate) struct Connection {
+    // -- io, wire, rate ----------------------------------------------------------------------------
     pub(crate) socket: Socket,
-    /// Unique on the node. Drawn anew when a log-in begins, so of two log-ins of a device the later one has the
-    /// greater.
-    pub(crate) generation: u64,
-    pub(crate) opening: Option<Box<Opening>>,
-    pub(crate) session: Option<Arc<Session>>,
-    /// Counts for the app's quota of connections, from the log-in on.
-    pub(crate) permit: Option<Permit>,
     pub(crate) decoder: Decoder,
-    /// The adapter of its protocol, if that has state of its own.
-    pub(crate) conversation: Option<Box<Conversation>>,
-    pub(crate) catch_up: Option<Box<CatchUp>>,
-    /// Most devices have `$everyone` and few more: those fit inside.
-    pub(crate) topics: SmallVec<[Subscription; 4]>,
-    /// Pages brought every message up to here; the same ones may still arrive live.
-    pub(crate) watermark: NotificationId,
-    /// Messages accepted up to here existed when the log-in was read: a page brought them, or they had been confirmed.
-    pub(crate) as_of: NotificationId,
-    /// The device of the session that ended, while its confirmations still count.
-    pub(crate) leaving: Option<DeviceNum>,
-    pub(crate) expires_at: Timestamp,
+    pub(crate) protocol: Protocol,
+    pub(crate) framing: Framing,
+    /// The allowance of frames.
     pub(crate) frames: Bucket,
     /// The tick of the timer wheel that counts; 0 for none.
     pub(crate) timer: u32,
-    /// When this phase times out.
-    pub(crate) deadline_tick: u32,
+    // -- session -----------------------------------------------------------------------------------
+    /// Unique on the node. Drawn anew when a log-in begins, so of two log-ins of a device the later one has the greater.
+    pub(crate) generation: u64,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) attachment: Attachment,
+    pub(crate) phase: Phase,
+    // -- fan-out -----------------------------------------------------------------------------------
+    pub(crate) marks: Marks,
+    // -- protocol ----------------------------------------------------------------------------------
+    /// The adapter of its protocol, if that has state of its own.
+    pub(crate) conversation: Option<Box<Conversation>>,
     /// When the protocol's next timeout is due.
     pub(crate) ping_tick: u32,
-    pub(crate) phase: Phase,
-    pub(crate) protocol: Protocol,
-    pub(crate) framing: Framing,
+    pub(crate) ping: Ping,
+    // -- lifecycle ---------------------------------------------------------------------------------
+    pub(crate) origin: Origin,
+    /// When this phase times out.
+    pub(crate) deadline_tick: u32,
     /// Decided once; recorded when the connection is removed.
     pub(crate) close_reason: Option<CloseReason>,
-    pub(crate) ping: Ping,
-    pub(crate) marks: Marks,
     /// The write side has ended.
     pub(crate) ended: bool,
-    pub(crate) origin: Origin,
 }
 
 // 1.2 KiB is the whole budget of an idle WebSocket; with its session, its entries in maps and the allocator's overhead
@@ -101,30 +91,23 @@ impl Connection {
     pub(crate) fn new(socket: Socket, generation: u64, frames: Bucket) -> Self {
         Self {
             socket,
-            generation,
-            opening: None,
-            session: None,
-            permit: None,
             decoder: Decoder::new(),
-            conversation: None,
-            catch_up: None,
-            topics: SmallVec::new(),
-            watermark: NotificationId::from_bytes([0; 16]),
-            as_of: NotificationId::from_bytes([0; 16]),
-            leaving: None,
-            expires_at: Timestamp(u64::MAX),
-            frames,
-            timer: 0,
-            deadline_tick: u32::MAX,
-            ping_tick: u32::MAX,
-            phase: Phase::Head,
             protocol: Protocol::Http,
             framing: Framing::Stream,
-            close_reason: None,
-            ping: Ping::None,
+            frames,
+            timer: 0,
+            generation,
+            opening: None,
+            attachment: Attachment::default(),
+            phase: Phase::Head,
             marks: Marks::default(),
-            ended: false,
+            conversation: None,
+            ping_tick: u32::MAX,
+            ping: Ping::None,
             origin: Origin::Admitted,
+            deadline_tick: u32::MAX,
+            close_reason: None,
+            ended: false,
         }
     }
 
@@ -144,7 +127,11 @@ impl Connection {
     }
 
     pub(crate) fn received(&self) -> Received {
-        Received { watermark: self.watermark, as_of: self.as_of, generation: self.generation }
+        Received {
+            watermark: self.attachment.watermark,
+            as_of: self.attachment.as_of,
+            generation: self.generation,
+        }
     }
 
     /// The connection as the recipient of a message.
@@ -152,8 +139,8 @@ impl Connection {
         let received = self.received();
         Recipient {
             slot,
-            session: self.session.as_deref().filter(|_| self.phase == Phase::Open),
-            catch_up: self.catch_up.as_deref_mut(),
+            session: self.attachment.session.as_deref().filter(|_| self.phase == Phase::Open),
+            catch_up: self.attachment.catch_up.as_deref_mut(),
             marks: &mut self.marks,
             received,
         }
@@ -161,7 +148,7 @@ impl Connection {
 
     /// The last message that was offered to the shard's sessions, or that existed when this one logged in.
     pub(crate) fn offered_to(&self, offered: NotificationId) -> NotificationId {
-        self.as_of.max(offered)
+        self.attachment.as_of.max(offered)
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {

@@ -160,20 +160,20 @@ impl Shard {
             delivery: &self.delivery,
             now: *now,
             facts,
-            session: connection.session.as_ref(),
+            session: connection.attachment.session.as_ref(),
             timers: Timers {
                 timeout_tick: &mut connection.ping_tick,
                 deadline_tick: &mut connection.deadline_tick,
                 ping: &mut connection.ping,
             },
             progress: Progress {
-                catch_up: &mut connection.catch_up,
-                subscriptions: &connection.topics,
+                catch_up: &mut connection.attachment.catch_up,
+                subscriptions: &connection.attachment.topics,
                 topics: &self.sessions.topics,
                 fanout,
                 marks: connection.marks,
                 offered,
-                watermark: connection.watermark,
+                watermark: connection.attachment.watermark,
             },
             peers: Peers { network: &**shared, has_mail: !receivers.mail.is_empty() || fanout.has_stalled() },
             requests: &mut self.conversations.requests,
@@ -226,13 +226,14 @@ impl Shard {
             Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
             Effect::Confirm(ids) => self.confirm(slot, ids),
             Effect::SetPresence(presence) => {
-                let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
+                let session =
+                    self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
                 if session.is_some_and(|session| session.set_presence(presence)) {
                     self.read_held_back(slot);
                 }
             }
             Effect::RenewToken { token, request } => {
-                if self.connection(slot).is_some_and(|connection| connection.session.is_some()) {
+                if self.connection(slot).is_some_and(|connection| connection.attachment.session.is_some()) {
                     self.renew(slot, &token, request);
                 }
             }
@@ -449,7 +450,7 @@ impl Shard {
     }
 
     fn app_of(&self, slot: u32) -> Option<AppId> {
-        Some(self.connections.get(slot as usize)?.session.as_ref()?.app)
+        Some(self.connections.get(slot as usize)?.attachment.session.as_ref()?.app)
     }
 
     /// A log-in is expected on an open connection; the adapter knows until when.
@@ -458,9 +459,9 @@ impl Shard {
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = u32::MAX;
         connection.opening = None;
-        connection.permit = None;
+        connection.attachment.permit = None;
         // The next session has received nothing from the store yet, and has another token.
-        connection.watermark = NotificationId::from_bytes([0; 16]);
-        connection.expires_at = Timestamp(u64::MAX);
+        connection.attachment.watermark = NotificationId::from_bytes([0; 16]);
+        connection.attachment.expires_at = Timestamp(u64::MAX);
     }
 }

@@ -65,9 +65,9 @@ impl Shard {
             let (connections, topics) = (&self.connections, &self.sessions.topics);
             let admitted = self.fanout.admit(mail.ok()?, |stalled, to| {
                 let connection = connections.get(to.slot as usize);
-                connection
-                    .filter(|connection| connection.generation == to.generation)
-                    .is_some_and(|connection| stalled.may_concern(to.slot, &connection.topics, topics))
+                connection.filter(|connection| connection.generation == to.generation).is_some_and(
+                    |connection| stalled.may_concern(to.slot, &connection.attachment.topics, topics),
+                )
             });
             if admitted.is_some() {
                 return admitted;
@@ -93,7 +93,9 @@ impl Shard {
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
-                    if let Some(session) = self.at(to.slot, to.generation).and_then(|it| it.session.clone()) {
+                    if let Some(session) =
+                        self.at(to.slot, to.generation).and_then(|it| it.attachment.session.clone())
+                    {
                         for (topic, key) in topics {
                             if !self.rules().may_receive(&session, &topic) {
                                 continue;
@@ -326,7 +328,7 @@ impl Shard {
     pub(crate) fn take_marked(&mut self, slot: u32) -> Option<(DeviceNum, u64)> {
         let connection = self.connections.get_mut(slot as usize)?;
         let (device, is_alive) =
-            (connection.session.as_ref().map(|session| session.num), connection.is_alive());
+            (connection.attachment.session.as_ref().map(|session| session.num), connection.is_alive());
         self.fanout.take_marks(&mut connection.marks, device, is_alive)
     }
 
@@ -339,7 +341,7 @@ impl Shard {
     /// After a panic while marking: the messages under way are dropped, and what is kept is read again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
-        tracing::error!(shard = self.index, "a delivery panicked; backlogs are read again");
+        tracing::error!(shard = self.index, "a delivery panicked; reading backlogs again");
         for (_, connection) in &mut self.connections {
             connection.marks = Marks::default();
         }
@@ -359,10 +361,12 @@ impl Shard {
             let Some(frame) = self.fanout.frame_mut(*place) else { continue };
             frame.end_wait();
             let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
-            let Some(device) = connection.session.as_ref().map(|session| session.num) else { continue };
+            let Some(device) = connection.attachment.session.as_ref().map(|session| session.num) else {
+                continue;
+            };
             let dispatch = frame.dispatch().clone();
             // Ordered messages wait behind one that waits for room.
-            if let Some(catch_up) = &mut connection.catch_up {
+            if let Some(catch_up) = &mut connection.attachment.catch_up {
                 match catch_up.hold(&dispatch, None) {
                     Hold::Held => continue,
                     Hold::Missed => {
@@ -461,8 +465,8 @@ impl Shard {
     /// A live message has no room: from here on the connection receives messages from its catch-up, when there is room.
     fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.topics);
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.park(dispatch, own_topics);
     }
 
@@ -471,10 +475,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize).filter(|_| !ids.is_empty()) else {
             return;
         };
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.confirm(&ids);
         }
-        if let Some(session) = &connection.session {
+        if let Some(session) = &connection.attachment.session {
             self.delivery.ack(session.num, ids);
         }
     }
@@ -483,7 +487,7 @@ impl Shard {
     pub(crate) fn release_to_adapter(&mut self, slot: u32, dispatch: &Arc<Dispatch>) -> bool {
         let mut batch = Batch::default();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
-        let Some(session) = connection.session.clone() else { return true };
+        let Some(session) = connection.attachment.session.clone() else { return true };
         let message = &dispatch.message;
         match offer(&self.shared.config, self.now.wall, connection, dispatch, Cause::Published, &mut batch) {
             Fate::Written { confirmed } => {
@@ -513,7 +517,7 @@ impl Shard {
     /// Writes a page of the backlog, as far as there is room.
     pub(crate) fn write_page_to_adapter(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);
         let mut paged = paged.into_iter();
         let mut rest = Vec::new();
@@ -538,7 +542,7 @@ impl Shard {
         rest.extend(paged);
         self.tally.messages_out[connection.protocol as usize] += u64::from(written);
         grant(connection, written);
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.page_bytes = batch.bytes();
             catch_up.keep_rest(rest);
         }
@@ -557,7 +561,7 @@ impl Shard {
     /// A confirmation made room: what waited is offered again.
     pub(crate) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = &mut connection.catch_up {
+        if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.waits_for_room = false;
             self.advance(slot);
         }

@@ -304,7 +304,7 @@ impl Shard {
         self.tally.frames_in += 1;
         let (shared, now_ms) = (&self.shared, self.now.ms32());
         let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
-        let has_session = connection.session.is_some();
+        let has_session = connection.attachment.session.is_some();
         let own_rate =
             connection.conversation.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
         let rate = own_rate.unwrap_or_else(|| shared.frame_rate());
@@ -325,10 +325,11 @@ impl Shard {
     pub(crate) fn handle_deflated(&mut self, slot: u32, message: Deflated<'_>, message_bytes_max: usize) {
         let slot = self.moved_to(slot);
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        if !connection.is_alive() && connection.leaving.is_none() {
+        if !connection.is_alive() && connection.attachment.leaving.is_none() {
             return;
         }
-        let is_unauthenticated = connection.session.is_none() && connection.protocol != Protocol::Echo;
+        let is_unauthenticated =
+            connection.attachment.session.is_none() && connection.protocol != Protocol::Echo;
         let most =
             if is_unauthenticated { message_bytes_max.min(limits::EARLY_BYTES) } else { message_bytes_max };
         if !self.take_frame(slot) {
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_head_is_seen_wherever_it_is_cut() {
+    fn the_end_of_a_head_is_found_at_every_cut() {
         for end in ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"] {
             let head = format!("GET / HTTP/1.1{end}").into_bytes();
             for cut in 1..head.len() {

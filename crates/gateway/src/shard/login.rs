@@ -9,30 +9,43 @@
 use crate::lifecycle::origin::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
+use crate::session::login::session_of;
 use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
-use crate::session::registry::{Address, Attached, Registry, Session, Versions};
+use crate::session::registry::{Address, Attached, Registry, Session};
 use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
 use crate::session::verification::Pending;
 use crate::shard::Shard;
+use crate::shard::connection::Opening;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
-use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::ws::Input;
+use noroshi_store::Place;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
+use noroshi_types::UserId;
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
 use std::sync::Arc;
 
 /// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
+
+/// What became of a session that was to be attached.
+enum Attaching {
+    /// `succeeds`: it waits for the end of the session that it displaced.
+    Attached { succeeds: bool },
+    /// A newer session has the device's place.
+    Displaced,
+    /// The device changed after the read.
+    Stale,
+}
 
 impl Shard {
     /// Logs and counts a device that is refused.
@@ -73,18 +86,18 @@ impl Shard {
         }
         let Some(connection) = self.connection(slot) else { return };
         // The permit of an earlier session on this connection.
-        connection.permit = None;
+        connection.attachment.permit = None;
         let registry = &shared.registry;
         // A device that reconnects before its old connection is found broken takes the place of that.
         let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
         match delivery.quotas().enter(identity.app, replaces) {
-            Ok(permit) => connection.permit = permit,
+            Ok(permit) => connection.attachment.permit = permit,
             Err(over) => return self.refuse_over_quota(slot, &over),
         }
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
-        connection.expires_at = identity.expires_at;
+        connection.attachment.expires_at = identity.expires_at;
         let mut identity = identity;
         let opening = connection.opening();
         opening.claims = identity.claims.take();
@@ -202,90 +215,34 @@ impl Shard {
 
     /// The store let the device in: attaches the session. From here on no message is missed.
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
-        let shared = self.shared.clone();
-        let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(mut opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_mut() else { return };
         let address = Address { shard: self.index, slot, generation };
-        let device = login.device.clone();
-        let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
-        let session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
-        session.set_of_jwt(login.user.is_some());
-        let session = Arc::new(session);
+        let has_rules = self.delivery.rules().of(login.app).is_some();
+        let claims = has_rules.then_some(&opening.claims);
+        let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session that was to be resumed is gone, or another device's by now.
-        if !login.session_topics.is_empty() && !connection.may_resume(&shared.services, &session) {
+        if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
         }
-        if self.delivery.rules().of(login.app).is_some() {
-            let known = Known { user: user.clone(), claims: opening.claims.clone() };
-            session.known.store(Some(Arc::new(known)));
-        }
-        let mut succeeds = false;
-        match registry.attach(&session) {
-            Attached::Displaced => {
-                connection.opening = Some(opening); // the answer carries the request's id
+        let succeeds = match self.attach(slot, &session, asked) {
+            Attaching::Attached { succeeds } => succeeds,
+            Attaching::Displaced => {
+                self.restore_opening(slot, opening); // the answer carries the request's id
                 return self.begin_close(slot, CloseReason::Replaced);
             }
-            Attached::Now(Some(old)) => {
-                let successor = connection.conversation.is_some().then_some(address);
-                succeeds = successor.is_some();
-                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
-                match successor.filter(|_| its_shard.is_gone()) {
-                    // That shard reports nothing any more.
-                    Some(address) => {
-                        shared.mailboxes[usize::from(self.index)].report_predecessor_gone(address)
-                    }
-                    None => its_shard.replace(old.address, successor),
-                }
+            Attaching::Stale => {
+                self.restore_opening(slot, opening);
+                return self.queue_log_in(slot, generation);
             }
-            Attached::Now(None) => {}
-        }
-        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
-            // Subscriptions or tokens changed after the read, so it is stale.
-            registry.detach(&session);
-            connection.opening = Some(opening);
-            return self.queue_log_in(slot, generation);
-        }
-        let own_topics = &login.session_topics;
-        connection.session = Some(session.clone());
-        connection.as_of = noroshi_delivery::id_at(as_of);
-        tracing::debug!(
-            app = session.app.0,
-            device = session.device.as_str(),
-            session = %SessionId(generation),
-            protocol = connection.protocol.as_str(),
-            "a session began"
-        );
-        self.delivery.events().emit(self.now.wall, || {
-            Event::Connected(Box::new(Connected {
-                app: session.app,
-                device: session.num,
-                device_id: session.device.clone(),
-                user,
-                session: SessionId(generation),
-                protocol: connection.protocol.as_str(),
-            }))
-        });
-        connection.phase = Phase::Open;
-        connection.deadline_tick = u32::MAX;
-        let mut missed = behind
-            || shared.stamps.is_newer(session.device_key, asked)
-            || shared.stamps.is_newer(session.user_key, asked)
-            || shared.stamps.is_newer(registry.conditions_key(session.app), asked);
-        for topic in &topics {
-            let key = registry.topic_key(session.app, topic);
-            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
-            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
-            if new {
-                connection.topics.push(kind(index));
-            }
-            missed |= shared.stamps.is_newer(key, asked);
-        }
-        shared.metrics.log_ins.inc();
+        };
+        let LoggedIn { user, topics, page, as_of, kept, .. } = logged_in;
+        self.report_connected(slot, &session, user, as_of);
+        let missed = self.subscribe_log_in(slot, &session, &topics, &login.session_topics, asked) || behind;
+        self.shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
         let has_adapter = self.conversation(slot).is_some();
@@ -304,7 +261,7 @@ impl Shard {
             catch_up.hear_from(noroshi_delivery::id_at(as_of));
         }
         if let Some(connection) = self.connection(slot) {
-            connection.catch_up = Some(Box::new(catch_up));
+            connection.attachment.catch_up = Some(Box::new(catch_up));
         }
         if has_adapter {
             match succeeds {
@@ -325,6 +282,91 @@ impl Shard {
         self.arm(slot);
     }
 
+    /// Puts a session in its device's place.
+    fn attach(&mut self, slot: u32, session: &Arc<Session>, asked: Moment) -> Attaching {
+        let shared = &self.shared;
+        let has_conversation = self.conversation(slot).is_some();
+        let mut succeeds = false;
+        match shared.registry.attach(session) {
+            Attached::Displaced => return Attaching::Displaced,
+            Attached::Now(Some(old)) => {
+                let successor = has_conversation.then_some(session.address);
+                succeeds = successor.is_some();
+                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                match successor.filter(|_| its_shard.is_gone()) {
+                    // That shard reports nothing any more.
+                    Some(address) => self.mailbox().report_predecessor_gone(address),
+                    None => its_shard.replace(old.address, successor),
+                }
+            }
+            Attached::Now(None) => {}
+        }
+        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
+            // Subscriptions or tokens changed after the read.
+            shared.registry.detach(session);
+            return Attaching::Stale;
+        }
+        Attaching::Attached { succeeds }
+    }
+
+    fn restore_opening(&mut self, slot: u32, opening: Box<Opening>) {
+        if let Some(connection) = self.connection(slot) {
+            connection.opening = Some(opening);
+        }
+    }
+
+    /// The session is attached: the connection is open.
+    fn report_connected(&mut self, slot: u32, session: &Arc<Session>, user: Option<UserId>, as_of: Place) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.attachment.session = Some(session.clone());
+        connection.attachment.as_of = noroshi_delivery::id_at(as_of);
+        connection.phase = Phase::Open;
+        connection.deadline_tick = u32::MAX;
+        let (id, protocol) = (SessionId(session.address.generation), connection.protocol.as_str());
+        tracing::debug!(
+            app = session.app.0,
+            device = session.device.as_str(),
+            session = %id,
+            protocol,
+            "a session began"
+        );
+        self.delivery.events().emit(self.now.wall, || {
+            Event::Connected(Box::new(Connected {
+                app: session.app,
+                device: session.num,
+                device_id: session.device.clone(),
+                user,
+                session: id,
+                protocol,
+            }))
+        });
+    }
+
+    /// Adds the topics of a log-in to the index. Returns whether something may have been sent since the read.
+    fn subscribe_log_in(
+        &mut self,
+        slot: u32,
+        session: &Session,
+        topics: &[Topic],
+        own_topics: &[Topic],
+        asked: Moment,
+    ) -> bool {
+        let (registry, stamps) = (&self.shared.registry, &self.shared.stamps);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
+        let keys = [session.device_key, session.user_key, registry.conditions_key(session.app)];
+        let mut missed = keys.into_iter().any(|key| stamps.is_newer(key, asked));
+        for topic in topics {
+            let key = registry.topic_key(session.app, topic);
+            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
+            let (index, new) = self.sessions.topics.subscribe(registry, key, topic, slot);
+            if new {
+                connection.attachment.topics.push(kind(index));
+            }
+            missed |= stamps.is_newer(key, asked);
+        }
+        missed
+    }
+
     fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
         for (topic, reason, text) in denied {
             let notice = TopicNotice { code: "topic_forbidden", topic, reason, text };
@@ -339,7 +381,8 @@ impl Shard {
             return;
         }
         // It asks for a session and has none yet.
-        if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
+        if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
+        {
             return self.report_predecessor_gone(slot);
         }
         if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
@@ -424,7 +467,7 @@ impl Shard {
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
-        if connection.session.is_none() && connection.protocol != Protocol::Xmpp {
+        if connection.attachment.session.is_none() && connection.protocol != Protocol::Xmpp {
             connection.phase = Phase::LoggingIn;
             connection.deadline_tick = deadline;
         }
@@ -465,7 +508,7 @@ impl Shard {
 
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
     pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
         let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
         let name = self.shared.auth.app_name(session.app);
         let credential =
@@ -499,7 +542,7 @@ impl Shard {
 
     /// Returns whether the claims changed.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
         let Some(session) = session else { return Ok(false) };
         renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
         if !self.sessions.renewals.apply(slot, number) {
@@ -508,7 +551,7 @@ impl Shard {
         let is_of_jwt = identity.user.is_some();
         let has_other_claims = renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
-            connection.expires_at = identity.expires_at;
+            connection.attachment.expires_at = identity.expires_at;
         }
         self.arm(slot);
         Ok(has_other_claims)

@@ -313,7 +313,7 @@ impl Mailbox {
             // A shard has no more than REPLIES requests open, so this is a defect. A lost reply would be worse: a
             // connection would wait for it forever.
             Err(TrySendError::Full(reply)) => {
-                tracing::error!("more answers than a shard asks for at once: they wait in a list");
+                tracing::error!("more replies than a shard has requests: they wait in a list");
                 self.overflow.lock().push(reply);
             }
         }
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_for_each_kind_by_itself() {
+    fn each_kind_of_delivery_has_its_own_bound() {
         let poll = mio::Poll::new().expect("a poll");
         let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
         let has_room = || (mailbox.has_room_for_direct(), mailbox.has_room_for_topics());
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
+    fn a_gone_shard_gets_nothing_and_blocks_nobody() {
         let poll = mio::Poll::new().expect("a poll");
         let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));

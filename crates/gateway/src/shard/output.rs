@@ -99,7 +99,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
         // While it catches up, a whole page may be unsent too.
-        let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
+        let page_bytes = connection.attachment.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
         match connection.unsent_bytes() {
             0 => {}
             bytes if bounded && bytes > limit + page_bytes => {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_what_a_connection_is_for() {
+    fn a_head_selects_the_route() {
         check("GET /v1/connect?token=t2 HTTP/1.1", false, "websocket t1");
         check("GET /v1/events?topics=a,b,a HTTP/1.1", false, "sse t1 a+b");
         check("GET /v1/events HTTP/1.1", false, "sse t1 ");

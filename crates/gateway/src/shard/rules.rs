@@ -40,7 +40,9 @@ impl Shard {
     }
 
     fn try_op(&mut self, slot: u32, op: Op) {
-        let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
+        let Some(session) = self.connection(slot).and_then(|it| it.attachment.session.clone()) else {
+            return;
+        };
         match self.rules().decide(&session, op, self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.perform(slot, op, decided),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
@@ -167,12 +169,13 @@ impl Shard {
         for _ in 0..PLACES_PER_TURN {
             let Some(place) = recheck.next_place(self.connections.capacity()) else { break };
             let Some(connection) = self.connections.get(place) else { continue };
-            let app = connection.session.as_ref().map(|session| session.app);
+            let app = connection.attachment.session.as_ref().map(|session| session.app);
             let Some(app) = app.filter(|app| recheck.concerns(*app)) else { continue };
             if connection.phase != Phase::Open {
                 continue;
             }
-            let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
+            let (slot, generation, topics) =
+                (place as u32, connection.generation, connection.attachment.topics.len());
             let cost = topics + self.client_filters(slot).len();
             self.guard(Some(slot), |shard| {
                 if shard.recheck_session(slot) == Err(Undecidable) {
@@ -194,7 +197,7 @@ impl Shard {
 
     /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
-        let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
+        let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app) else { return };
         if !self.delivery.rules().are_current(app, rules) {
             self.recheck_now(slot);
@@ -210,9 +213,10 @@ impl Shard {
 
     fn recheck_session(&mut self, slot: u32) -> Result<(), Undecidable> {
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
-        let Some(session) = connection.session.clone() else { return Ok(()) };
+        let Some(session) = connection.attachment.session.clone() else { return Ok(()) };
         let filters = self.client_filters(slot);
-        let lost = self.rules().lost(&session, &connection.topics, &self.sessions.topics, &filters)?;
+        let lost =
+            self.rules().lost(&session, &connection.attachment.topics, &self.sessions.topics, &filters)?;
         let Some(Lost { topics, durable, holder }) = lost else { return Ok(()) };
         let protocol = connection.protocol;
         let keys: Vec<_> =

@@ -41,8 +41,8 @@ impl Shard {
         let (now, stall) = (self.now, self.shared.config.send_stall);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let mut due = connection.deadline_tick.min(connection.ping_tick);
-        if connection.session.is_some() {
-            let left = connection.expires_at.saturating_since(now.wall);
+        if connection.attachment.session.is_some() {
+            let left = connection.attachment.expires_at.saturating_since(now.wall);
             due = due.min(now.tick_after(left));
         }
         if let Some(blocked_since) = connection.socket.blocked_since() {
@@ -73,7 +73,7 @@ impl Shard {
         connection.timer = 0;
         let blocked_since = connection.socket.blocked_since();
         let stalled = blocked_since.is_some_and(|since| now.tick.saturating_sub(since) > ticks(stall));
-        let expired = connection.session.is_some() && connection.expires_at <= now.wall;
+        let expired = connection.attachment.session.is_some() && connection.attachment.expires_at <= now.wall;
         let over = connection.deadline_tick <= now.tick;
         match connection.phase {
             Phase::Dead => return,

@@ -124,6 +124,6 @@ impl Shard {
 
 /// The descriptor of a connection that can be sent something now.
 fn free_socket(connection: &Connection) -> Option<BorrowedFd<'_>> {
-    let is_recipient = connection.is_alive() && connection.session.is_some();
+    let is_recipient = connection.is_alive() && connection.attachment.session.is_some();
     connection.socket.idle_descriptor().filter(|_| is_recipient)
 }

@@ -1,16 +1,16 @@
 //! Compressed messages on WebSockets (RFC 7692), without a compressor for each connection.
 //!
-//! Each message is compressed from an empty window, so what many connections get is compressed once, whoever gets it
-//! ([`crate::wire::dispatch::Dispatch::deflated`]): a whole frame where all get the same, or the rest behind a head of the connection's
-//! own, which then stands in a stored block before it (RFC 7692 §7.2.3.5 allows any number of blocks):
+//! Each message is compressed from an empty window, so a message to many connections is compressed once
+//! ([`crate::wire::dispatch::Dispatch::deflated`]): a whole frame where all get the same, or the rest behind a head of
+//! the connection's own, which precedes it in a stored block (RFC 7692 §7.2.3.5 allows any number of blocks):
 //! ```text
 //!   │ header │ 42 17 │ ["notification",{…}] │      │ header' │ stored: 42 17 │ ["notification",{…}] compressed │
 //!   └─ its own ──────┴──────── shared ──────┘  ──► └─ its own ───────────────┴────────── shared ────────────────┘
 //! ```
-//! A message goes as it is where it is short, where compressing saves nothing, and where it is longer than the window that the
-//! client wants the server to keep to: then nothing in it refers further back than that.
+//! A message stays as it is if it is short, if compression saves nothing, or if it is longer than the window that the
+//! client allows the server: within that window nothing can refer too far back.
 //!
-//! The compressor is one for each thread, [`crate::wire::gzip`] has the same.
+//! Each thread has one compressor, also for [`crate::wire::gzip`].
 
 use std::cell::RefCell;
 
@@ -23,7 +23,7 @@ use noroshi_types::limits;
 
 use crate::wire::Framing;
 
-/// What a sync flush adds, and a stored block's head, with room to spare.
+/// What a sync flush and the head of a stored block add, with a reserve.
 pub(crate) const OVERHEAD_BYTES: usize = 64;
 
 thread_local! {
@@ -31,7 +31,7 @@ thread_local! {
     static DEFLATER: RefCell<Option<Box<Compress>>> = const { RefCell::new(None) };
 }
 
-/// What compression did to messages of connections that agreed on it, as they were written.
+/// Bytes before and after compression, of messages written to connections that agreed on it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeflateTotals {
     pub(crate) plain_bytes: u64,
@@ -57,7 +57,7 @@ pub(crate) fn deflate(plain: &[u8]) -> Vec<u8> {
         let deflater = deflater.get_or_insert_with(|| Box::new(Compress::new(Compression::fast(), false)));
         deflater.reset();
         let mut out = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);
-        // A call that leaves room has written all, the flush too.
+        // A call that leaves room has written everything, including the flush.
         loop {
             let rest = &plain[usize::try_from(deflater.total_in()).unwrap_or(plain.len()).min(plain.len())..];
             let compressed = deflater.compress_vec(rest, &mut out, FlushCompress::Sync);
@@ -70,14 +70,14 @@ pub(crate) fn deflate(plain: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What many connections get, compressed: made once, kept with its plain form, by whose place it is found.
+/// The compressed form of what many connections get, made once, and its plain form, by whose address it is found.
 pub(crate) struct Compressed {
     plain: Bytes,
     packed: Option<Bytes>,
 }
 
 impl Compressed {
-    /// Of a whole frame, or of what stands behind heads.
+    /// Of a whole frame, or of the rest behind heads.
     pub(crate) fn of(plain: &Bytes, is_frame: bool) -> Self {
         let packed = if is_frame { pack_frame(plain) } else { pack_payload(plain).map(Bytes::from) };
         Self { plain: plain.clone(), packed }
@@ -110,13 +110,13 @@ fn pack_frame(plain: &[u8]) -> Option<Bytes> {
     Some(frame.into())
 }
 
-/// Whether a frame is worth compressing, and may be for a client with such a window.
+/// Whether a frame is worth compressing, and may be compressed for a client with such a window.
 pub(crate) fn pays(frame_bytes: usize, window_bits: u8) -> bool {
     frame_bytes >= limits::DEFLATE_BYTES_MIN
         && (window_bits >= WINDOW_BITS_MAX || frame_bytes <= 1 << window_bits)
 }
 
-/// The frame of a message that one connection gets.
+/// The frame for one connection.
 pub(crate) fn packed(framing: Framing, frame: Bytes) -> Bytes {
     match framing {
         Framing::Deflated(window_bits) if pays(frame.len(), window_bits) => {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::wire::dispatch::Dispatch;
 
-    /// What a frame says that a client reads, and whether it is compressed.
+    /// The message that a client reads from a frame, and whether it was compressed.
     fn read(frame: &[u8]) -> (Vec<u8>, bool) {
         let (mut said, mut inflater) = (Vec::new(), Inflater::default());
         let terms = ws::Terms { role: ws::Role::Client, deflates: true, message_bytes_max: 1 << 20 };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_goes_as_it_is() {
+    fn incompressible_frames_stay_plain() {
         let mut state = 1_u32;
         let mut drawn = || {
             state ^= state << 13; // xorshift
@@ -187,7 +187,7 @@ mod tests {
 
     /// RFC 7692 §7.1.2.1: within the window nothing can refer too far back.
     #[test]
-    fn a_message_longer_than_the_clients_window_goes_as_it_is() {
+    fn a_message_longer_than_the_clients_window_stays_plain() {
         for bits in 9..15 {
             let most = 1 << bits;
             let frame = |bytes: usize| ws::text_frame(&words(bytes - 4));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_compressed_once() {
+    fn shared_bytes_are_compressed_once() {
         let dispatch = Dispatch::for_tests();
         let shared = Bytes::from(words(1_000));
         for own in [&b""[..], b"421", b"42184"] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn more_forms_than_there_are_places_go_as_they_are() {
+    fn frames_beyond_the_cache_stay_plain() {
         let dispatch = Dispatch::for_tests();
         let frames: Vec<Bytes> = (0..40).map(|_| ws::text_frame(&words(1_000))).collect();
         let packed = frames.iter().filter(|frame| dispatch.deflated(frame, true).is_some()).count();

@@ -1,4 +1,7 @@
 //! A message on its way to this node's connections, encoded once for each protocol.
+//!
+//! Owns the message and its encodings; it does not know its recipients. All shards share it: the first that needs an
+//! encoding makes it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,13 +16,14 @@ use crate::wire::Framing;
 use crate::wire::deflate::{self, Compressed};
 use crate::wire::gzip::Packed;
 
-/// Frames and parts of frames that are kept compressed: native, two of XMPP, four each of Socket.IO and MQTT, and one to spare.
+/// Frames and parts of frames that are kept compressed: one native, two of XMPP, four each of Socket.IO and MQTT, and a
+/// spare one.
 const COMPRESSED_MAX: usize = 12;
 
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
-    /// A topic's message that may have been lost before: pages of a backlog that reach further may not have it.
+    /// A topic's message that may have been lost before: pages of a backlog that reach further may not contain it.
     pub(crate) is_reoffered: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
@@ -27,9 +31,9 @@ pub(crate) struct Dispatch {
     gzip: OnceLock<Box<Packed>>,
     mqtt: OnceLock<Box<Outgoing>>,
     socket_io: OnceLock<Box<SocketIo>>,
-    /// By framing, and whether it waited for the device.
+    /// By framing, and by whether it waited for the device.
     xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
-    /// What is compressed of the above for WebSockets, in the order in which it was asked for.
+    /// Compressed forms of the above for WebSockets, in the order of first use.
     deflated: OnceLock<Box<[OnceLock<Compressed>; COMPRESSED_MAX]>>,
 }
 
@@ -59,7 +63,7 @@ impl Dispatch {
         })
     }
 
-    /// Whether pages of a backlog that reach up to `watermark` brought it.
+    /// Whether pages of a backlog that reach up to `watermark` contain it.
     pub(crate) fn is_paged(&self, watermark: NotificationId) -> bool {
         !self.is_reoffered && self.is_ordered() && self.message.id <= watermark
     }
@@ -80,8 +84,7 @@ impl Dispatch {
         }
     }
 
-    /// What connections share, compressed: a whole frame of a WebSocket, or what stands behind heads. `None` where that is
-    /// not shorter.
+    /// The compressed form of a whole frame of a WebSocket, or of the rest behind heads. `None` if it is not shorter.
     pub(crate) fn deflated(&self, shared: &Bytes, is_frame: bool) -> Option<&Bytes> {
         let compressed = self.deflated.get_or_init(Box::default);
         let mut compressed =
@@ -89,8 +92,8 @@ impl Dispatch {
         compressed.find(|one| one.is_of(shared))?.packed()
     }
 
-    /// Compresses the frame that `heads[begin..]` and `shared` make, where that pays: changes the head in place and returns what
-    /// follows it.
+    /// Compresses the frame of `heads[begin..]` and `shared` if that saves something: changes the head in place and
+    /// returns what follows it.
     pub(crate) fn pack(&self, window_bits: u8, heads: &mut Vec<u8>, begin: usize, shared: Bytes) -> Bytes {
         let frame_bytes = heads.len() - begin + shared.len();
         if !deflate::pays(frame_bytes, window_bits) {
@@ -116,17 +119,17 @@ impl Dispatch {
         packed
     }
 
-    /// What all event streams under gzip share.
+    /// The piece for all event streams under gzip.
     pub(crate) fn gzip(&self) -> &Packed {
         self.gzip.get_or_init(|| Box::new(Packed::of(self.encoded(Framing::Events))))
     }
 
-    /// What all connections of MQTT share.
+    /// The part that all connections of MQTT share.
     pub(crate) fn mqtt(&self) -> &Outgoing {
         self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
     }
 
-    /// What all connections of Socket.IO share that learn in this way where they are.
+    /// The part that all connections of Socket.IO share with this way of confirmation.
     pub(crate) fn socket_io(&self, variant: Variant) -> &Notification {
         let variants = self.socket_io.get_or_init(Box::default);
         let place = match variant {
@@ -165,8 +168,8 @@ impl Dispatch {
         self.message.when == When::Stored
     }
 
-    /// Whether its id tells its place in the order of commits. Only what names users or devices and
-    /// is not kept gets its id elsewhere.
+    /// Whether its id is its place in the order of commits. Only a message that names users or devices and is not kept
+    /// has another id.
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_stored() || self.message.topic.is_some()
     }

@@ -1,18 +1,19 @@
-//! What a connection speaks, and how its bytes are put on the wire.
+//! The two axes of what a connection speaks: the protocol, and the framing of its bytes. [`Speaks`] is what a listener
+//! expects.
 
 use noroshi_protocol::ws::Upgrade;
 use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Not known yet, or not one of ours.
+    /// Not known yet, or the API's.
     Http,
     Native,
     Mqtt,
     SocketIo,
     Xmpp,
-    /// The conformance suite's.
+    /// Of the conformance suite.
     Echo,
     #[cfg(test)]
     Line,
@@ -44,21 +45,20 @@ impl Protocol {
     }
 }
 
-/// How its bytes are put on the wire: the other axis.
+/// How bytes are framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// As they are.
+    /// Unframed.
     Stream,
     WebSocket,
-    /// The same where permessage-deflate was agreed on ([`crate::wire::deflate`]), with the bits of the window that the client lets
-    /// the server have: 8 to 15.
+    /// A WebSocket with permessage-deflate ([`crate::wire::deflate`]), and the bits of the window that the client
+    /// allows the server: 8 to 15.
     Deflated(u8),
     /// Server-sent events.
     Events,
-    /// The same under gzip ([`crate::wire::gzip`]).
+    /// Server-sent events under gzip ([`crate::wire::gzip`]).
     GzipEvents,
-    /// HTTP requests, one after the other, that stand for a stream; and of a session that speaks by them, which
-    /// has no socket of its own ([`crate::protocol::polling`]).
+    /// HTTP requests in sequence that replace a stream; also of a session that uses them and has no socket of its own.
     Polling,
 }
 
@@ -72,7 +72,7 @@ impl Framing {
         Framing::Polling,
     ];
 
-    /// The place in [`Framing::ALL`].
+    /// The index in [`Framing::ALL`].
     pub(crate) fn index(self) -> usize {
         match self {
             Framing::Stream => 0,
@@ -111,7 +111,7 @@ impl Framing {
 /// What the connections of a listener speak from their first byte on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
-    /// The request says what else: WebSocket, event streams, the API.
+    /// The request selects WebSocket, event streams or the API.
     Http,
     Mqtt,
     Xmpp,

@@ -1,11 +1,11 @@
-//! Event streams under gzip (RFC 1952), for clients that ask for it, without a compressor for each.
+//! Event streams under gzip (RFC 1952) for clients that request it, without a compressor for each.
 //!
-//! Each piece is deflated by itself, from an empty window, and ends with a sync flush (RFC 1951 §3.2.4): it begins and ends
-//! at a byte and refers to nothing before it, so any sequence of pieces is one valid stream. A message is compressed once
-//! for all its streams. What a stream has of its own is its checksum and length, eight bytes: those of a piece are added
-//! to them in constant time ([`Trailer::add`]).
+//! Each piece is deflated from an empty window and ends with a sync flush (RFC 1951 §3.2.4): it begins and ends at a
+//! byte and refers to nothing before it, so any sequence of pieces is a valid stream. A message is compressed once for
+//! all its streams. A stream's own state is its checksum and length, eight bytes: those of a piece are added in
+//! constant time ([`Trailer::add`]).
 //!
-//! The price is the ratio: what messages have in common is not found. Pages of a backlog are one piece.
+//! The price is the ratio: redundancy between messages is not used. A page of a backlog is one piece.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ use crate::wire::deflate::deflate;
 pub(crate) const HEAD: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
 /// A last block without content (RFC 1951 §3.2.6).
 const LAST_BLOCK: [u8; 2] = [0x03, 0x00];
-/// A piece, compressed.
+/// A compressed piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Packed {
     pub(crate) bytes: Bytes,
-    /// Of what was compressed.
+    /// Of the plain bytes.
     crc: u32,
     len: u32,
-    /// Moves a checksum behind so many bytes.
+    /// Moves a checksum by so many bytes.
     shift: u32,
 }
 
@@ -37,7 +37,7 @@ impl Packed {
     }
 }
 
-/// What a stream has to say of itself at its end (RFC 1952 §2.3.1).
+/// The end of a stream (RFC 1952 §2.3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Trailer {
     crc: u32,
@@ -46,13 +46,13 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The stream goes on with a piece.
+    /// Adds a piece.
     pub(crate) fn add(&mut self, piece: &Packed) {
         self.crc = multiply(piece.shift, self.crc) ^ piece.crc;
         self.len = self.len.wrapping_add(piece.len);
     }
 
-    /// The end of the stream.
+    /// The last bytes of the stream.
     pub(crate) fn end(self) -> [u8; 10] {
         let mut end = [0; 10];
         end[..2].copy_from_slice(&LAST_BLOCK);
@@ -130,7 +130,7 @@ fn shift(bytes: usize) -> u32 {
     product
 }
 
-/// Whether an `Accept-Encoding` names gzip (RFC 9110 §12.5.3). `*` does not: streams are compressed on request.
+/// Whether an `Accept-Encoding` names gzip (RFC 9110 §12.5.3). `*` does not: streams are compressed only on request.
 pub(crate) fn is_asked_for(accept: &str) -> bool {
     accept.split(',').any(|item| {
         let mut parts = item.split(';').map(str::trim);
@@ -169,7 +169,7 @@ mod tests {
                 stream.extend_from_slice(&packed[*at].bytes);
                 trailer.add(&packed[*at]);
                 expected.extend_from_slice(pieces[*at]);
-                // Each piece can be read when it has arrived.
+                // Each piece can be read as soon as it arrives.
                 let mut so_far = vec![0; expected.len()];
                 let mut reader = flate2::read::GzDecoder::new(&stream[..]);
                 reader.read_exact(&mut so_far).expect("it is all there");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_asked_for_by_name() {
+    fn gzip_has_to_be_named() {
         for yes in ["gzip", "br, gzip", "deflate,GZIP;q=0.5", "x-gzip", "gzip; q=1.0, identity"] {
             assert!(is_asked_for(yes), "{yes}");
         }

@@ -51,7 +51,7 @@ async fn the_server_closes_the_connection_of_a_client_that_ignores_the_close_fra
 
 /// What the peer has not taken is not cut off by that: its time is `close_linger`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_close_frame_that_is_not_written_yet_has_its_time() {
+async fn an_unwritten_close_frame_gets_its_time() {
     let node = Node::start(Config { close_linger: Duration::from_secs(3_600), ..plain() }).await;
     node.device("d1", "u1", &[]).await;
     let mut socket = node.bare("d1").await;

@@ -70,7 +70,7 @@ async fn heard(client: &mut Client, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_lost_between_nodes_is_heard_once_and_nothing_else_again() {
+async fn messages_lost_between_nodes_are_delivered_once_and_others_not_again() {
     let pair = Pair::start().await;
     pair.b.device("d1", "u1", &["news"]).await;
     let mut client = pair.b.connect("d1").await;
@@ -92,7 +92,7 @@ async fn what_was_lost_between_nodes_is_heard_once_and_nothing_else_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_message_whose_loss_nothing_shows_is_heard_when_the_next_one_comes() {
+async fn a_lost_topic_message_is_delivered_with_the_next_one() {
     let pair = Pair::start().await;
     pair.b.device("d1", "u1", &["news"]).await;
     let mut client = pair.b.connect("d1").await;
@@ -116,7 +116,7 @@ async fn a_topic_message_whose_loss_nothing_shows_is_heard_when_the_next_one_com
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_message_after_a_log_in_shows_what_was_lost_before_it() {
+async fn the_first_message_after_a_log_in_reveals_earlier_losses() {
     let pair = Pair::start().await;
     pair.b.device("d1", "u1", &["news", "new"]).await;
     pair.a.publish(topic("news"), When::Stored, "1").await;
@@ -150,7 +150,7 @@ async fn a_gap_holds_up_nothing_that_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_confirmed_elsewhere_is_not_offered_here() {
+async fn messages_confirmed_at_another_node_are_not_offered() {
     let pair = Pair::start().await;
     let num = pair.b.device("d1", "u1", &["news"]).await;
     let mut client = pair.a.connect("d1").await;
@@ -173,7 +173,7 @@ async fn what_was_confirmed_elsewhere_is_not_offered_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_connects_elsewhere_is_heard_of_there_and_ends_here() {
+async fn a_device_that_connects_to_another_node_is_closed_here() {
     let pair = Pair::start().await;
     pair.b.device("d1", "u1", &[]).await;
     let mut old = pair.a.connect("d1").await;

@@ -161,7 +161,7 @@ fn long(bytes: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_agreed_on_where_it_is_switched_on_and_asked_for() {
+async fn compression_needs_configuration_and_an_offer() {
     let (on, off) = (Node::start(deflating()).await, Node::start(plain()).await);
     for path in ["/v1/connect", "/mqtt", "/xmpp", "/socket.io/?EIO=4&transport=websocket"] {
         let agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
@@ -175,7 +175,7 @@ async fn it_is_agreed_on_where_it_is_switched_on_and_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broadcast_is_compressed_for_those_who_agreed() {
+async fn a_broadcast_is_compressed_for_clients_that_agreed() {
     let node = Node::start(deflating()).await;
     for device in ["d1", "d2", "d3", "d4"] {
         node.device(device, "u1", &["news"]).await;
@@ -209,7 +209,7 @@ async fn a_broadcast_is_compressed_for_those_who_agreed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waited_comes_compressed_and_what_is_confirmed_compressed_counts() {
+async fn backlogs_and_confirmations_are_compressed() {
     let node = Node::start(deflating()).await;
     node.device("d1", "u1", &["news"]).await;
     let mut ids = Vec::new();
@@ -236,7 +236,7 @@ async fn what_waited_comes_compressed_and_what_is_confirmed_compressed_counts() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn socket_io_has_its_own_heads_before_what_is_shared() {
+async fn socket_io_heads_precede_the_shared_part() {
     let node = Node::start(deflating()).await;
     let mut peers = Vec::new();
     for (device, auth) in [("d1", ""), ("d2", ""), ("d3", r#","offsets":true"#)] {
@@ -263,7 +263,7 @@ async fn socket_io_has_its_own_heads_before_what_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_polled_goes_on_compressed() {
+async fn an_upgraded_session_is_compressed() {
     let node = Node::start(deflating()).await;
     node.device("d1", "u1", &[]).await;
     let mut http = TcpStream::connect(node.address()).await.expect("connected");
@@ -326,7 +326,7 @@ async fn whoever_breaks_the_rules_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retained_message_comes_compressed() {
+async fn a_retained_message_is_compressed() {
     let node = Node::start(deflating()).await;
     node.device("d1", "u1", &[]).await;
     let mut request = crate::node::request(topic("news"), When::Stored, &long(400));

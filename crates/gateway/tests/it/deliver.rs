@@ -19,7 +19,7 @@ fn id(device: &str) -> DeviceId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_target_reaches_its_own() {
+async fn each_target_reaches_its_recipients() {
     let node = Node::start(plain()).await;
     node.device("a", "u1", &["news"]).await;
     node.device("b", "u1", &["sport"]).await;
@@ -40,7 +40,7 @@ async fn each_target_reaches_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenants_do_not_hear_each_other() {
+async fn tenants_are_separate() {
     let node = Node::start(plain()).await;
     node.device("a", "u1", &["news"]).await;
     let mut a = node.connect("a").await;
@@ -88,7 +88,7 @@ async fn counted(node: &Node, id: NotificationId, outcome: Outcome, count: u64) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_became_of_it_is_told() {
+async fn outcomes_are_reported() {
     let node = Node::start(plain()).await;
     for (device, user) in [("a", "u1"), ("b", "u2"), ("c", "u3")] {
         node.device(device, user, &["news"]).await;
@@ -131,7 +131,7 @@ async fn subscriptions_of_a_connection_and_durable_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_hears_a_limited_number_of_topics() {
+async fn a_device_has_a_limited_number_of_topics() {
     let node = Node::start(plain()).await;
     node.device("a", "u1", &[]).await;
     let mut a = node.connect("a").await;
@@ -165,7 +165,7 @@ async fn a_burst_to_one_topic_keeps_its_order_and_direct_messages_theirs() {
 
 /// RFC 8030 §5.3: what is not urgent leaves an idle device alone, and is there when it is in use again.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_use_is_not_heard_while_idle() {
+async fn an_idle_device_does_not_get_messages_that_wait_for_use() {
     let node = Node::start(plain()).await;
     node.device("a", "u1", &[]).await;
     let mut a = node.connect("a").await;

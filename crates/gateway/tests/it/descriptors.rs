@@ -53,8 +53,8 @@ fn fill_gaps() -> Vec<std::fs::File> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_open_connections_that_take_all_descriptors_stop_nobody_who_is_connected() {
-    if !alone("descriptors::half_open_connections_that_take_all_descriptors_stop_nobody_who_is_connected") {
+async fn half_open_connections_that_take_all_descriptors_do_not_disturb_others() {
+    if !alone("descriptors::half_open_connections_that_take_all_descriptors_do_not_disturb_others") {
         return;
     }
     const HOGS: usize = 400;

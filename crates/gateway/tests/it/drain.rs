@@ -161,7 +161,7 @@ async fn a_node_without_devices_hands_on_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_device_confirms_as_it_leaves_still_counts() {
+async fn confirmations_during_a_drain_count() {
     let node = Arc::new(Node::start(plain()).await);
     node.device("d1", "u1", &["news"]).await;
     let mut client = node.connect("d1").await;

@@ -52,7 +52,7 @@ async fn a_preface_is_handed_over_wherever_it_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_preface_is_refused_as_it_is_where_http2_is_off() {
+async fn other_bytes_are_refused_as_without_http2() {
     for (config, sent) in [(with_http2(), &b"PRI * HTTP/2.0\r\n\r\nSX\r\n\r\n"[..]), (plain(), &PREFACE[..])]
     {
         let node = Node::start(config).await;
@@ -111,7 +111,7 @@ async fn reading_under_tls_lets_other_work_of_the_task_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bridged_event_stream_hears_and_ends_with_either_side() {
+async fn a_bridged_event_stream_receives_and_ends_with_either_side() {
     let node = Node::start(with_http2()).await;
     node.device("d1", "u1", &[]).await;
     let (mut stream, held) = bridge(&node, peer(1), &events(&node.token("d1"))).expect("room");
@@ -137,7 +137,7 @@ async fn a_bridged_event_stream_hears_and_ends_with_either_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_token_is_answered_on_its_stream() {
+async fn a_stream_without_a_token_is_answered() {
     let node = Node::start(with_http2()).await;
     let (mut stream, _held) = bridge(&node, peer(1), &events("wrong")).expect("room");
     let mut answer = String::new();
@@ -181,7 +181,7 @@ async fn a_stream_takes_three_descriptors_of_the_devices() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_come_no_faster_than_connections_may() {
+async fn the_rate_of_connects_limits_streams() {
     let node = Node::start(Config { connects_per_second: 1, ..with_http2() }).await;
     node.device("d1", "u1", &[]).await;
     let mut statuses = Vec::new();

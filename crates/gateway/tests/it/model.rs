@@ -518,26 +518,26 @@ async fn check(speaks: Speaks) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mqtt_devices_receive_what_they_are_owed() {
+async fn mqtt_devices_receive_every_message_they_are_due() {
     check(Speaks::Mqtt).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_receive_what_they_are_owed() {
+async fn groups_receive_every_message_they_are_due() {
     check(Speaks::Shared).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn native_devices_receive_what_they_are_owed() {
+async fn native_devices_receive_every_message_they_are_due() {
     check(Speaks::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn socket_io_devices_receive_what_they_are_owed() {
+async fn socket_io_devices_receive_every_message_they_are_due() {
     check(Speaks::SocketIo).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn xmpp_devices_receive_what_they_are_owed() {
+async fn xmpp_devices_receive_every_message_they_are_due() {
     check(Speaks::Xmpp).await;
 }

@@ -202,7 +202,7 @@ fn describe(packet: Packet<'_>) -> Said {
 }
 
 #[tokio::test]
-async fn an_inbox_and_topics_are_heard_and_confirmed() {
+async fn inbox_and_topic_messages_are_received_and_confirmed() {
     let node = node().await;
     node.device("d1", "u1", &["news"]).await;
     node.publish(user("u1"), When::Stored, "\"kept\"").await;
@@ -230,7 +230,7 @@ async fn an_inbox_and_topics_are_heard_and_confirmed() {
 }
 
 #[tokio::test]
-async fn wildcards_match_now_and_what_is_retained() {
+async fn wildcards_match_live_and_retained_messages() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     node.publish_request(retained("a/1", "1")).await;
@@ -249,7 +249,7 @@ async fn wildcards_match_now_and_what_is_retained() {
 }
 
 #[tokio::test]
-async fn what_was_published_before_a_subscription_is_not_heard() {
+async fn messages_before_a_subscription_are_not_delivered() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
@@ -296,7 +296,7 @@ async fn clients_publish_where_the_app_allows_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_follow_is_told_apart_by_why() {
+async fn renewals_are_refused_with_their_reasons() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
@@ -318,7 +318,7 @@ async fn a_token_that_does_not_follow_is_told_apart_by_why() {
 }
 
 #[tokio::test]
-async fn who_comes_without_a_token_is_refused_and_counted() {
+async fn a_client_without_a_token_is_refused_and_counted() {
     let node = node().await;
     assert_eq!(Client::come_without_token(&node, "c").await, "connack 0x86 false");
     assert_eq!(node.metric("noroshi_log_ins_refused_total"), 1);
@@ -338,7 +338,7 @@ async fn who_comes_without_a_token_is_refused_and_counted() {
 
 /// The client vanishes before it is told that what it published exactly once was received, and sends it again.
 #[tokio::test]
-async fn what_is_published_exactly_once_is_not_published_again() {
+async fn exactly_once_publications_are_not_repeated() {
     const COUNT: u16 = 50;
     let node = node().await;
     node.device("d1", "u1", &["open/x"]).await;
@@ -377,7 +377,7 @@ async fn what_is_published_exactly_once_is_not_published_again() {
 }
 
 #[tokio::test]
-async fn no_more_is_in_flight_than_the_client_takes() {
+async fn in_flight_messages_stay_within_the_clients_limit() {
     const COUNT: usize = 300;
     let node = node().await;
     node.device("d1", "u1", &["news"]).await;
@@ -415,7 +415,7 @@ async fn no_more_is_in_flight_than_the_client_takes() {
 
 /// Messages of a page that waited for room were confirmed by then: they had been sent before the page was read.
 #[tokio::test]
-async fn what_was_confirmed_while_a_page_waited_does_not_come_again() {
+async fn messages_confirmed_while_a_page_waits_are_not_redelivered() {
     let node = node().await;
     node.device("d1", "u1", &["t"]).await;
     let asked = Asked { receive_maximum: 4, ..Asked::lasting("d1") };
@@ -448,7 +448,7 @@ async fn what_was_confirmed_while_a_page_waited_does_not_come_again() {
 
 /// A name that ends leaves what it brought to no filter with wildcards, which reads logs from before that.
 #[tokio::test]
-async fn what_came_by_a_name_that_ended_does_not_come_again() {
+async fn messages_of_an_ended_name_are_not_redelivered() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let asked = Asked { receive_maximum: 1, ..Asked::lasting("d1") };
@@ -536,7 +536,7 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
 
 /// What a client confirmed is written together with others', some milliseconds later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_is_read_behind_what_was_confirmed_before() {
+async fn a_backlog_is_read_behind_the_confirmed_messages() {
     let node = node().await;
     let device = node.device("d1", "u1", &[]).await;
     let id = node.publish(user("u1"), When::Stored, "1").await;
@@ -589,7 +589,7 @@ async fn nothing_is_lost_behind_a_wildcard() {
 
 /// Written to together with others, who hear everything: what it lacks it lacks in whole messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_read_among_others_gets_whole_packets_in_order() {
+async fn a_slow_reader_among_others_gets_whole_packets_in_order() {
     const COUNT: usize = 2_500;
     let hour = Duration::from_secs(3_600);
     let node = node_with(Config { shards: 1, send_stall: hour, ..config() }).await;
@@ -636,7 +636,7 @@ async fn who_does_not_read_among_others_gets_whole_packets_in_order() {
 
 /// What a topic retains is read while others publish to it.
 #[tokio::test]
-async fn what_is_retained_and_heard_comes_once() {
+async fn a_retained_message_that_is_also_live_arrives_once() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     node.device("d2", "u2", &[]).await;
@@ -682,7 +682,7 @@ fn retained(name: &str, data: &str) -> noroshi_types::Request {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_where_it_was() {
+async fn a_session_resumes_where_it_was() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let mut client = Client::connect(&node, Asked::lasting("d1")).await;
@@ -718,7 +718,7 @@ async fn a_session_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn protocols_take_over_from_each_other() {
+async fn a_log_in_with_another_protocol_takes_over() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let mut native = node.connect("d1").await;
@@ -761,7 +761,7 @@ async fn a_will_is_published_unless_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_drain_tells_to_go_elsewhere() {
+async fn a_drain_asks_to_use_another_server() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
@@ -775,7 +775,7 @@ async fn a_drain_tells_to_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_drain_tells_where_the_server_has_moved_to() {
+async fn a_drain_reports_that_the_server_moved() {
     let mut config = config();
     config.mqtt_redirect = Some(noroshi_gateway::Redirect { servers: "a:1883 b:1883".into(), moved: true });
     let node = Node::start(config).await;

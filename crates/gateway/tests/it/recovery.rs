@@ -95,7 +95,7 @@ async fn check_log_ins(topics: &[&str], target: Target) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_backlog_comes_in_pages_in_order() {
+async fn a_long_backlog_arrives_in_pages_in_order() {
     let node = Arc::new(Node::start(plain()).await);
     node.device("d1", "u1", &["news"]).await;
     for n in 0..450 {
@@ -164,7 +164,7 @@ async fn a_position_of_another_epoch_is_not_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retained_message_comes_at_each_log_in_and_subscription() {
+async fn a_retained_message_arrives_at_each_log_in_and_subscription() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &["news"]).await;
     node.device("d2", "u2", &[]).await;
@@ -185,7 +185,7 @@ async fn a_retained_message_comes_at_each_log_in_and_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_confirmed_comes_again_with_the_same_id() {
+async fn unconfirmed_messages_are_redelivered_with_the_same_id() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let id = node.publish(user("u1"), When::Stored, "1").await.to_string();

@@ -120,7 +120,7 @@ fn read_until(stream: &mut Secure, end: &str) -> String {
 
 /// The API read the beginning of a request; the rest of its record waits in the TLS session, with the first frames.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secure_connection_comes_back_wherever_reading_stopped() {
+async fn a_tls_connection_is_taken_back_wherever_reading_stopped() {
     let folder = tempfile::tempdir().expect("a folder");
     let (certificate, key, trusted) = certificate(folder.path());
     let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
@@ -159,7 +159,7 @@ async fn a_secure_connection_comes_back_wherever_reading_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secure_stream_hears_and_others_go_to_the_api() {
+async fn a_tls_event_stream_receives_and_other_requests_reach_the_api() {
     let folder = tempfile::tempdir().expect("a folder");
     let (certificate, key, trusted) = certificate(folder.path());
     let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
@@ -273,7 +273,7 @@ async fn a_storm_of_handshakes_is_worked_off_and_messages_pass_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_back_costs_no_signature_even_after_a_reload() {
+async fn a_resumed_connection_needs_no_signature_even_after_a_reload() {
     let folder = tempfile::tempdir().expect("a folder");
     let (certificate_file, key_file, trusted) = certificate(folder.path());
     let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::node::{Node, plain, user};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_logs_in_hears_and_confirms() {
+async fn a_device_logs_in_receives_and_confirms() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.connect("d1").await;
@@ -30,7 +30,7 @@ async fn a_device_logs_in_hears_and_confirms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_may_come_in_the_first_frame_with_others_behind_it() {
+async fn the_first_frame_may_carry_the_token_and_others_follow() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.open("/v1/connect").await;
@@ -44,7 +44,7 @@ async fn a_token_may_come_in_the_first_frame_with_others_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_tokens_are_told_in_frames() {
+async fn wrong_tokens_are_refused_in_frames() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.open("/v1/connect?token=nd1.garbage").await;
@@ -145,7 +145,7 @@ async fn the_end_of_an_app_ends_its_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_frames_are_told_and_bounded() {
+async fn bad_frames_are_reported_and_bounded() {
     let node = Node::start(Config { frames_burst: 20, frames_per_second: 1, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.connect("d1").await;
@@ -190,7 +190,7 @@ async fn a_silent_peer_is_pinged_and_then_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_says_good_bye_is_answered_and_recorded_once() {
+async fn a_client_that_closes_is_answered_and_recorded_once() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.connect("d1").await;

@@ -54,7 +54,7 @@ async fn kernel_bytes(node: &Node, client: &TcpStream) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zero_window_loses_what_is_not_kept_and_then_its_connection_and_nothing_that_is_kept() {
+async fn a_zero_window_loses_unkept_messages_then_its_connection_and_no_kept_message() {
     let node = Node::start(plain()).await;
     node.device("slow", "u1", &["news"]).await;
     node.device("quick", "u2", &["news"]).await;

@@ -50,7 +50,7 @@ async fn settled_commits(node: &Node) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_that_leave_at_once_write_nothing_and_leave_nothing() {
+async fn a_thousand_disconnects_at_once_write_nothing_and_leak_nothing() {
     const COUNT: usize = 1_000;
     let node = Arc::new(Node::start(plain()).await);
     node.crowd("d", COUNT, &["news"]).await;
@@ -128,7 +128,7 @@ async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_the_connect_rate_each_is_told_its_own_time_the_api_answers_and_tls_waits() {
+async fn over_the_connect_rate_each_device_gets_its_own_delay_the_api_answers_and_tls_waits() {
     let folder = tempfile::tempdir().expect("a folder");
     let (certificate_file, key_file, _) = certificate(folder.path());
     let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
@@ -172,7 +172,7 @@ async fn over_the_connect_rate_each_is_told_its_own_time_the_api_answers_and_tls
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_all_connections_are_in_use_the_oldest_stranger_makes_room() {
+async fn at_capacity_the_oldest_unauthenticated_connection_is_evicted() {
     const MAX: usize = 10;
     let node = Node::start(Config { connections_max: MAX, unauthenticated_max: MAX, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
@@ -199,7 +199,7 @@ async fn where_all_connections_are_in_use_the_oldest_stranger_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_devices_have_all_connections_a_further_one_is_told_and_the_api_is_reached() {
+async fn with_all_connections_in_use_a_device_is_refused_and_the_api_is_reachable() {
     const MAX: usize = 4;
     let node = Node::start(Config { connections_max: MAX, ..plain() }).await;
     let mut clients = Vec::new();
@@ -223,7 +223,7 @@ async fn where_devices_have_all_connections_a_further_one_is_told_and_the_api_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_have_their_part_and_a_client_its_own() {
+async fn unauthenticated_connections_and_clients_have_limits() {
     let node = Node::start(Config { shards: 1, unauthenticated_max: 5, ..plain() }).await;
     let mut sockets = Vec::new();
     for _ in 0..20 {
@@ -249,7 +249,7 @@ async fn strangers_have_their_part_and_a_client_its_own() {
 
 /// Each of the clients that a trusted proxy names has its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_trusted_proxy_clients_are_told_apart() {
+async fn a_trusted_proxy_names_its_clients() {
     let proxies = noroshi_auth::TrustedProxies {
         networks: vec!["127.0.0.0/8".parse().expect("a network")],
         ..Default::default()

@@ -82,7 +82,7 @@ fn bearer(node: &Node, device: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_hears_messages_and_resumes_behind_the_last() {
+async fn an_event_stream_receives_messages_and_resumes_behind_the_last() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut stream = Stream::open(&node, "/v1/events?topics=news", &bearer(&node, "d1")).await;
@@ -192,7 +192,7 @@ async fn a_retained_message_on_a_stream_is_no_place_to_resume_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_else_goes_to_the_api_with_what_was_read() {
+async fn other_requests_reach_the_api_with_the_bytes_read() {
     let node = Node::start(plain()).await;
     let request = "POST /v1/notifications HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
     let mut client = TcpStream::connect(node.address()).await.expect("connected");
@@ -230,7 +230,7 @@ async fn handed_over(node: &Node) -> (TcpStream, noroshi_gateway::Io) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_request_on_an_api_connection_comes_back() {
+async fn an_api_connection_is_taken_back_for_a_gateway_request() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let (socket, io) = handed_over(&node).await;
@@ -409,7 +409,7 @@ impl Compressed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_compressed_for_who_asks() {
+async fn an_event_stream_is_compressed_on_request() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &["news"]).await;
     node.device("d2", "u2", &["news"]).await;

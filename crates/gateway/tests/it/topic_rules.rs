@@ -155,7 +155,7 @@ fn connected(node: &Node, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_log_in_is_decided_again_by_rules_that_changed() {
+async fn changed_rules_decide_a_log_in_again() {
     let (node, mut hook) = (node().await, Hook::start().await);
     let asks = || json!({ "subscribe": [rule("room/+", "ask")] });
     set_rules(&node, asks(), Some(&hook)).await;
@@ -269,7 +269,7 @@ async fn rules_for_publishing_decide_about_wills_and_client_publish_does_not() {
 }
 
 #[tokio::test]
-async fn sessions_that_rules_can_decide_stay_and_the_others_come_back() {
+async fn sessions_stay_if_the_rules_can_decide_and_log_in_again_otherwise() {
     let node = node().await;
     node.crowd("c", 1, &["other"]).await;
     node.device("d1", "u1", &["user/u1/a", "user/u2/a"]).await;
@@ -317,7 +317,7 @@ async fn a_session_of_mqtt_keeps_a_filter_that_the_webhook_allows_again() {
 }
 
 #[tokio::test]
-async fn a_rule_server_ends_what_an_mqtt_client_made_and_keeps_what_an_api_key_made() {
+async fn a_rule_server_ends_subscriptions_of_mqtt_clients_and_keeps_those_of_api_keys() {
     let node = node().await;
     node.device("d1", "u1", &["alerts/of-the-server"]).await;
     let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
@@ -378,7 +378,7 @@ async fn a_token_with_fewer_claims_ends_what_they_allowed() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_webhook_is_bounded_by_all_that_it_holds() {
+async fn operations_that_wait_for_a_webhook_are_bounded_by_their_bytes() {
     let (node, mut hook) = (node_with(crate::xmpp::config()).await, Hook::start().await);
     set_rules(&node, json!({ "subscribe": [rule("room/+", "ask"), rule("open/#", "anyone")] }), Some(&hook))
         .await;
@@ -424,7 +424,7 @@ async fn a_session_that_has_to_log_in_again_publishes_no_will() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_socket_io_session_waits_for_the_webhook_of_the_one_before() {
+async fn a_socket_io_session_does_not_wait_for_a_webhook_of_its_predecessor() {
     let (node, mut hook) = (node().await, Hook::start().await);
     set_rules(&node, json!({ "subscribe": [rule("room/+", "ask"), rule("open", "anyone")] }), Some(&hook))
         .await;
@@ -459,7 +459,7 @@ async fn heard(client: &mut Client) -> String {
 
 /// MQTT 5 §4.7.2: wildcards at the front do not match them, in filters and in rules.
 #[tokio::test]
-async fn names_with_a_dollar_are_open_by_a_rule_alone() {
+async fn names_with_a_dollar_need_a_rule() {
     let node = node().await;
     let all = ["#".to_owned(), "+/state".to_owned()];
     let settings = AppSettings { client_publish: all.to_vec(), ..AppSettings::default() };
@@ -549,7 +549,7 @@ async fn names_with_a_dollar_are_open_by_a_rule_alone() {
 
 /// XEP-0060 §4.1, §8.1: to a device a topic is what the rules say, and so it is to whoever has no right to it.
 #[tokio::test]
-async fn what_a_device_is_to_a_node_is_what_the_rules_say() {
+async fn affiliations_follow_the_rules() {
     let node = node_with(crate::xmpp::config()).await;
     let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };
     node.auth.update_app(node.app, settings).await.expect("updated");

@@ -90,7 +90,7 @@ fn long_ack() -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_before_a_verification_ends_is_bounded_by_its_bytes() {
+async fn early_frames_are_bounded_during_a_verification() {
     let node = Node::start(plain()).await;
     let signer = Signer::of(&node).await;
     let _hold = Hold::begin().await;
@@ -102,7 +102,7 @@ async fn what_comes_before_a_verification_ends_is_bounded_by_its_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_before_a_verification_ends_is_carried_out_in_order_behind_it() {
+async fn early_frames_are_handled_in_order_after_a_verification() {
     let node = Node::start(plain()).await;
     let signer = Signer::of(&node).await;
     let hold = Hold::begin().await;

@@ -171,7 +171,7 @@ pub(crate) fn pubsub(kind: &str, inside: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_comes_when_the_device_is_there() {
+async fn waiting_messages_arrive_when_the_device_is_available() {
     let node = Node::start(config()).await;
     node.device("d1", "u1", &["news"]).await;
     let kept = node.publish(user("u1"), When::Stored, "1").await;
@@ -210,7 +210,7 @@ async fn what_waits_comes_when_the_device_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_where_it_broke() {
+async fn a_session_resumes_where_it_broke() {
     let node = Node::start(config()).await;
     node.device("d1", "u1", &[]).await;
     let (mut peer, id) = Peer::managed(&node, "d1").await;
@@ -328,7 +328,7 @@ async fn topics_are_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_publishes_is_published_in_its_order() {
+async fn a_client_publishes_in_order() {
     let node = Node::start(config()).await;
     let settings = AppSettings { client_publish: vec!["#".to_owned()], ..AppSettings::default() };
     node.auth.update_app(node.app, settings).await.expect("updated");
@@ -363,7 +363,7 @@ async fn what_a_client_publishes_is_published_in_its_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
+async fn a_wrong_token_is_refused_and_a_token_is_for_its_device() {
     let node = Node::start(config()).await;
     node.device("d1", "u1", &[]).await;
     let mut peer = Peer::dial(&node, 1).await;
@@ -398,7 +398,7 @@ async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_says_where_to_go() {
+async fn a_drain_redirects_clients() {
     let mut config = config();
     config.xmpp.redirect = Some("next.example.org:5222".into());
     let node = Node::start(config).await;
@@ -530,7 +530,7 @@ async fn accounts_talk_to_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_answer_may_come_back() {
+async fn a_client_that_does_not_answer_may_resume() {
     let mut config = config();
     config.ping_interval = Duration::from_secs(1);
     config.ping_timeout = Duration::from_millis(500);

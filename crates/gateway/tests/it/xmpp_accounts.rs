@@ -79,7 +79,7 @@ async fn a_roster_is_kept_and_pushed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contacts_see_each_other_come_and_go() {
+async fn contacts_see_each_others_presence() {
     let node = node().await;
     let mut romeo = there(&node, "romeo", "r").await;
     let mut juliet = there(&node, "juliet", "r").await;
@@ -132,7 +132,7 @@ async fn an_account_has_several_resources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_that_is_not_let_in_is_counted() {
+async fn a_refused_account_is_counted() {
     let node = node().await;
     // Whoever proves something is answered alike whether there is such an account or not.
     for (count, name) in [(1, "romeo"), (2, "nobody")] {
@@ -162,7 +162,7 @@ async fn an_account_that_is_not_let_in_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_is_resumed_and_there_again() {
+async fn a_resumed_resource_is_available_again() {
     let node = node().await;
     let mut romeo = there(&node, "romeo", "r").await;
     let mut other = there(&node, "romeo", "other").await;
@@ -206,7 +206,7 @@ async fn an_account_that_goes_leaves_nothing() {
 
 /// RFC 6121 §8.5.1, XEP-0030 §8: neither silence nor an answer tells one from the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_does_not_learn_who_has_an_account() {
+async fn an_outsider_does_not_learn_which_accounts_exist() {
     let node = node().await;
     let mut romeo = there(&node, "romeo", "r").await;
     // She has something to ask for, and is not there.
@@ -341,7 +341,7 @@ async fn copies_that_are_not_taken_end_their_session_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suite_may_say_more_than_a_device() {
+async fn a_conformance_suite_may_send_more_than_a_device() {
     let mut config = config();
     config.xmpp.accounts = vec![Account { name: "romeo".into(), password: "p".into() }];
     (config.conformance, config.frames_per_second, config.frames_burst) = (true, 1, 20);
@@ -446,7 +446,7 @@ async fn an_account_makes_a_node_that_others_subscribe_to() {
 
 /// XEP-0357.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_that_is_away_has_its_push_service_told() {
+async fn the_push_service_of_an_absent_account_is_notified() {
     let node = node().await;
     let mut service = there(&node, "romeo", "push").await;
     let mut sender = there(&node, "romeo", "r").await;

@@ -1,5 +1,5 @@
-//! Buffers that all TLS sessions of a thread share: each uses them for the length of one call and
-//! leaves nothing in them, so a session owns no buffer while nothing is under way.
+//! Buffers that all TLS sessions of a thread share. Each session uses them for the length of one call and leaves
+//! nothing in them, so it owns no buffer while it is idle.
 
 use std::cell::Cell;
 
@@ -8,8 +8,8 @@ use rustls::unbuffered::{EncodeError, EncodeTlsData, EncryptError, InsufficientS
 
 /// What one record can carry (RFC 8446 §5.1).
 pub(super) const RECORD_PLAINTEXT_MAX: usize = 16 << 10;
-/// The longest record that is not refused unread: its header, and what TLS 1.2 may add to the
-/// plaintext (RFC 5246 §6.2.3; TLS 1.3 adds 256 at most).
+/// The longest record that is read: its header, and what TLS 1.2 may add to the plaintext (RFC 5246 §6.2.3; TLS 1.3
+/// adds 256 at most).
 pub(super) const RECORD_BYTES_MAX: usize = 5 + RECORD_PLAINTEXT_MAX + 2_048;
 /// As much as a shard reads at once.
 pub(super) const INCOMING_BYTES: usize = 64 << 10;
@@ -21,7 +21,7 @@ thread_local! {
 pub(super) struct Scratch {
     /// Ciphertext that was read; decrypted where it lies.
     pub(super) incoming: Vec<u8>,
-    /// Plaintext of several slices, to be one record.
+    /// Plaintext of several slices, for one record.
     pub(super) gathered: Vec<u8>,
     pub(super) outgoing: Outgoing,
 }
@@ -33,7 +33,7 @@ pub(super) struct Outgoing {
     filled: usize,
 }
 
-/// Lends the thread's buffers. A panic inside costs them; the next call makes new ones.
+/// Lends the thread's buffers. A panic inside loses them; the next call makes new ones.
 pub(super) fn with_scratch<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
     let mut scratch = SCRATCH.take().unwrap_or_else(|| {
         Box::new(Scratch {
@@ -57,7 +57,7 @@ impl Outgoing {
         self.filled = 0;
     }
 
-    /// Adds what the handshake has to say, or an alert.
+    /// Adds handshake messages, or an alert.
     pub(super) fn encode(
         &mut self,
         data: &mut EncodeTlsData<'_, ServerConnectionData>,
@@ -83,8 +83,8 @@ impl Outgoing {
         self.fill(|room| fitting(traffic.queue_close_notify(room)))
     }
 
-    /// Writes into the room that is left, and into more if that was not enough: only a certificate
-    /// chain longer than a record ever needs it.
+    /// Writes into the free room, and into more if that is not enough: only a certificate chain longer than a record
+    /// needs that.
     fn fill<E>(
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, E>,

@@ -1,13 +1,13 @@
-//! The TLS state of one connection, without a buffer of its own while nothing is under way.
+//! The TLS state of one connection, without a buffer of its own while it is idle.
 //!
-//! rustls' unbuffered interface is given ciphertext in the thread's scratch. What outlives a call is
-//! allocated when it exists and freed when it is done: the beginning of a record whose rest has not
-//! come, plaintext that the caller had no room for, and ciphertext that the socket did not take.
-//! Each is at most a record long, but for the server's own flight of a handshake.
+//! rustls' unbuffered interface gets ciphertext in the thread's scratch. What outlives a call is allocated when it
+//! exists and freed when it is done: the beginning of an incomplete record, plaintext that the caller had no room for,
+//! and ciphertext that the socket did not take. Each is at most a record long, except for the server's flight of a
+//! handshake.
 //!
-//! Invariants: plaintext is accepted only while no ciphertext waits, so the tail queue sees the truth
-//! about a slow peer. Between two calls `incomplete` holds nothing that rustls could process: it is
-//! the same bytes, at the same place, that it saw before.
+//! Invariants: plaintext is accepted only while no ciphertext is pending, so the unsent bytes reveal a slow peer.
+//! Between two calls `incomplete` holds nothing that rustls could process: the same bytes, at the same place, that it
+//! saw before.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -24,21 +24,20 @@ use super::scratch::{
 /// The TLS state of one connection.
 pub struct TlsSession {
     tls: UnbufferedServerConnection,
-    /// A record, or a handshake message in several, whose end has not come. Shorter than
-    /// `RECORD_BYTES_MAX`.
+    /// An incomplete record, or handshake message in several. Shorter than `RECORD_BYTES_MAX`.
     incomplete: Vec<u8>,
     /// Decrypted, but more than the reader had room for.
     unread: Bytes,
     /// What the socket did not take.
     unsent: Bytes,
     input: Input,
-    /// `close_notify` was said.
+    /// `close_notify` was sent.
     ended: bool,
-    /// The last read took all that the socket had.
+    /// The last read emptied the socket.
     drained: bool,
 }
 
-// An idle TLS 1.3 connection has 5 KiB in all; rustls allocates about 2 KiB besides this.
+// An idle TLS 1.3 connection has 5 KiB in all; rustls allocates about 2 KiB in addition.
 const _: () = assert!(size_of::<TlsSession>() <= 1_280);
 
 /// Whether more can be read.
@@ -77,15 +76,15 @@ impl TlsSession {
         self.tls.is_handshaking()
     }
 
-    /// Whether the last read left nothing behind, neither in the socket nor here.
+    /// Whether the last read left nothing, neither in the socket nor here.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained && self.unread.is_empty() && matches!(self.input, Input::Open)
     }
 
-    /// Plaintext into `into`; 0 is the end. Sends what the handshake has to say on the way.
+    /// Reads plaintext into `into`; 0 is the end. Sends handshake messages on the way.
     ///
-    /// `Interrupted` if what was read brought no plaintext: records may be empty, and whoever sends them
-    /// without an end must not keep the caller, who goes on when it likes.
+    /// `Interrupted` if the bytes read contained no plaintext: records may be empty, and a peer that sends them
+    /// endlessly must not keep the caller, which continues when it likes.
     pub fn read(&mut self, io: &mut (impl Read + Write), into: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
             return match self.input {
@@ -120,7 +119,7 @@ impl TlsSession {
         })
     }
 
-    /// True when no ciphertext waits.
+    /// True when no ciphertext is pending.
     pub fn flush(&mut self, io: &mut impl Write) -> io::Result<bool> {
         let count = write_some(io, &self.unsent)?;
         self.unsent.advance(count);
@@ -131,15 +130,14 @@ impl TlsSession {
         Ok(true)
     }
 
-    /// Says that nothing more will be written (RFC 8446 §6.1). What the socket does not take of it is
-    /// left for [`TlsSession::flush`].
+    /// Sends `close_notify` (RFC 8446 §6.1). What the socket does not take is left for [`TlsSession::flush`].
     pub fn close(&mut self, io: &mut impl Write) {
-        // In a handshake, and after an alert, there is nothing to be said.
+        // There is nothing to send in a handshake, and after an alert.
         let can_say = !self.ended && !self.is_handshaking() && !matches!(self.input, Input::Failed(_));
         self.ended = true;
         if can_say {
             with_scratch(|Scratch { outgoing, .. }| {
-                // The transport's own end follows and says the same.
+                // The transport's own end follows and means the same.
                 let _ = self.with_traffic(outgoing, Outgoing::close_notify);
                 let _ = self.send(io, outgoing.filled());
             });
@@ -154,12 +152,11 @@ impl TlsSession {
     ) -> io::Result<usize> {
         let held = self.incomplete.len();
         incoming[..held].copy_from_slice(&self.incomplete);
-        // Plaintext is shorter than its record: into a large buffer all of it goes.
+        // Plaintext is shorter than its record, so into a large buffer all of it fits.
         let room = into.len().clamp(RECORD_BYTES_MAX, INCOMING_BYTES);
         let count = io.read(&mut incoming[held..room])?;
         if count == 0 {
-            // A transport that ends without close_notify is an end all the same: every message
-            // inside has its own length.
+            // A transport that ends without close_notify has ended too: every message inside has its own length.
             self.input = Input::Ended;
             return Ok(0);
         }
@@ -171,9 +168,9 @@ impl TlsSession {
         self.keep(&incoming[done..filled]);
         let Plaintext { filled: delivered, rest, .. } = plaintext;
         self.unread = rest.into();
-        // An alert, if it was an error: tried, not awaited.
+        // An alert, if it was an error: attempted, not awaited.
         let sent = self.send(io, outgoing.filled());
-        // A socket that cannot be written to any more may still have had something to say.
+        // A socket that cannot be written to any more may still have had input.
         if delivered > 0 {
             return Ok(delivered);
         }
@@ -184,7 +181,7 @@ impl TlsSession {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Hands `incoming` to rustls; the length of what was done with it.
+    /// Passes `incoming` to rustls. Returns the length of what was processed.
     fn process(
         &mut self,
         incoming: &mut [u8],
@@ -231,7 +228,7 @@ impl TlsSession {
         }
     }
 
-    /// What rustls has to say about an error, if anything. It looks at no input before that is said.
+    /// Encodes the alert of an error, if there is one. rustls processes no input before that.
     fn encode_alert(&mut self, outgoing: &mut Outgoing) {
         while self.tls.wants_write() {
             let status = self.tls.process_tls_records(&mut []);
@@ -262,7 +259,7 @@ impl TlsSession {
                     outgoing.encode(&mut data).map_err(io::Error::other)?;
                 }
                 ConnectionState::TransmitTlsData(data) => data.done(),
-                // Nobody answers before being asked.
+                // Nothing is sent before the handshake is complete.
                 ConnectionState::BlockedHandshake => return Err(io::ErrorKind::NotConnected.into()),
                 _ => return Err(io::ErrorKind::BrokenPipe.into()),
             }
@@ -290,7 +287,7 @@ impl TlsSession {
         }
     }
 
-    /// Writes ciphertext behind what waits; keeps what the socket does not take.
+    /// Writes ciphertext behind pending ciphertext; keeps what the socket does not take.
     fn send(&mut self, io: &mut impl Write, ciphertext: &[u8]) -> io::Result<()> {
         if self.unsent.is_empty() {
             let count = write_some(io, ciphertext)?;
@@ -312,7 +309,7 @@ impl Plaintext<'_> {
     }
 }
 
-/// As much as goes into one record; copied together only if it is several slices.
+/// As much as fits into one record; copied together only if it is several slices.
 fn first_record<'a>(slices: &'a [IoSlice<'_>], gathered: &'a mut Vec<u8>) -> &'a [u8] {
     let mut slices = slices.iter().skip_while(|slice| slice.is_empty()).peekable();
     let Some(first) = slices.next() else { return &[] };
@@ -328,7 +325,7 @@ fn first_record<'a>(slices: &'a [IoSlice<'_>], gathered: &'a mut Vec<u8>) -> &'a
     gathered
 }
 
-/// Writes as far as the socket takes it; how far that was.
+/// Writes as far as the socket takes it. Returns how far.
 fn write_some(io: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     while written < bytes.len() {

@@ -7,7 +7,7 @@ fn order(rate_per_second: u32) -> Order {
 }
 
 #[test]
-fn who_has_connections_gets_the_whole_rate() {
+fn a_shard_with_connections_gets_the_whole_rate() {
     let mut allowance = Allowance { per_second: 40, refilled_ms: 0, thousandths: 0 };
     let mut moved = 0;
     for now_ms in (0..=1_000).step_by(20) {
@@ -18,7 +18,7 @@ fn who_has_connections_gets_the_whole_rate() {
 }
 
 #[test]
-fn what_was_not_used_lasts_for_a_second() {
+fn unused_allowance_lasts_for_a_second() {
     let mut allowance = Allowance { per_second: 10, refilled_ms: 0, thousandths: 0 };
     assert_eq!(allowance.take(99, 5), 0);
     assert_eq!(allowance.take(100, 5), 1);
@@ -29,7 +29,7 @@ fn what_was_not_used_lasts_for_a_second() {
 }
 
 #[test]
-fn every_place_is_looked_at_and_never_too_many_in_a_turn() {
+fn every_slot_is_visited_and_a_turn_is_bounded() {
     let places = 3 * PLACES_PER_TURN + 5;
     let (mut round, mut found, mut turns) = (Round::default(), Vec::new(), 0);
     while found.len() < 2 {
@@ -50,7 +50,7 @@ fn every_place_is_looked_at_and_never_too_many_in_a_turn() {
 }
 
 #[test]
-fn a_shard_goes_on_at_once_only_while_it_finds_something() {
+fn a_shard_continues_at_once_only_while_it_finds_connections() {
     let check = |round: &mut Round, places, wanted, movable: bool, wait_ms| {
         let found = round.look(places, wanted, |_| movable).len();
         round.schedule(1_000, places, found, wanted);
@@ -86,7 +86,7 @@ fn an_order_is_changed_cancelled_and_overruled_by_the_end() {
 }
 
 #[test]
-fn its_times_stay_what_they_were() {
+fn the_times_of_a_drain_do_not_change() {
     let drain = Drain::new();
     drain.begin(Order { deadline: Some(Duration::ZERO), ..order(10) }, false).expect("not stopping");
     let first = drain.report(3).progress.expect("it drains");
@@ -101,7 +101,7 @@ fn its_times_stay_what_they_were() {
 }
 
 #[test]
-fn that_it_is_done_is_told_once() {
+fn completion_is_reported_once() {
     let drain = Drain::new();
     assert!(!drain.is_news());
     drain.begin(order(10), false).expect("not stopping");

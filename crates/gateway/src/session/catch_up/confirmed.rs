@@ -1,5 +1,5 @@
-//! What a connection confirmed while it catches up: reads that began before a confirmation was written may bring the message
-//! once more.
+//! What a connection confirmed while it catches up. A read that began before the confirmation was written may bring the
+//! message once more.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,8 @@ use super::CatchUp;
 /// 512 × 16 B, twice: 16 KiB for a connection that catches up.
 pub(super) const CONFIRMED_MIN: usize = 512;
 
-/// What a connection confirmed lately: at least the last [`CONFIRMED_MIN`], at most twice as many.
-///
-/// A confirmation is written some milliseconds later, so that is far more than reads can miss.
+/// The last confirmations: at least [`CONFIRMED_MIN`], at most twice as many. A confirmation is written within some
+/// milliseconds, so that is far more than reads can miss.
 #[derive(Default)]
 pub(super) struct Confirmed {
     last: HashSet<NotificationId>,
@@ -35,13 +34,13 @@ impl Confirmed {
 }
 
 impl CatchUp {
-    /// The client has these. What was read of them before does not go out any more.
+    /// The client has these messages: reads that still bring them are ignored.
     pub(crate) fn confirm(&mut self, ids: &[NotificationId]) {
         self.confirmed.add(ids);
         self.rest.retain(|paged| paged.retained || !ids.contains(&paged.message.id));
     }
 
-    /// Whether the client confirmed it lately.
+    /// Whether the client confirmed it recently.
     pub(crate) fn is_confirmed(&self, id: NotificationId) -> bool {
         self.confirmed.has(id)
     }

@@ -1,11 +1,11 @@
-//! Topics that a session stopped hearing by their names while filters with wildcards go on matching them. What it was
-//! sent by the name is left out of the logs that are read for the filters. What the name was still to bring, and logs
-//! left out for that, they bring after all.
+//! Topics that a session unsubscribed from by name while its filters with wildcards still match them. Messages that
+//! were sent by the name are left out of the logs that are read for the filters. Messages that the name had not brought
+//! yet, and that the logs left out, are read from the logs after all.
 
 use noroshi_store::Place;
 use noroshi_types::{Message, Topic};
 
-/// Of a topic the name brought everything behind one place and up to another.
+/// The name brought everything of a topic behind one place and up to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     topic: Topic,
@@ -13,7 +13,7 @@ pub(crate) struct Ended {
     up_to: Place,
 }
 
-/// At most [`Ended::MAX`]; beyond them messages come again.
+/// At most [`Ended::MAX`]; beyond that messages are sent again.
 #[derive(Debug, Default)]
 pub(crate) struct EndedNames(Vec<Ended>);
 
@@ -39,7 +39,7 @@ impl EndedNames {
         self.0.iter().any(brings)
     }
 
-    /// Those that reach further than the place from which logs are read on.
+    /// Those that reach further than the place behind which logs are read.
     pub(crate) fn behind(&self, since: Place) -> Vec<Ended> {
         self.0.iter().filter(|one| one.up_to > since).cloned().collect()
     }
@@ -49,7 +49,7 @@ impl EndedNames {
     }
 }
 
-/// Of a topic, or of all where there are too many: what stands behind one place and up to another.
+/// A range of places of one topic, or of all topics where there are too many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gap {
     topic: Option<Topic>,
@@ -63,7 +63,7 @@ impl Gap {
     }
 }
 
-/// What logs are to bring after all. At most [`Ended::MAX`]; beyond them messages come again.
+/// What logs still have to bring. At most [`Ended::MAX`]; beyond that messages are sent again.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps(Vec<Gap>);
 
@@ -82,7 +82,7 @@ impl Gaps {
         }
     }
 
-    /// Where the first begins.
+    /// Where the first one begins.
     pub(crate) fn begin(&self) -> Option<Place> {
         self.0.iter().map(|gap| gap.behind).min()
     }
@@ -108,7 +108,7 @@ impl Gaps {
         });
     }
 
-    /// Of a topic the client has everything up to `place`.
+    /// The client has everything of a topic up to `place`.
     pub(super) fn begin_behind(&mut self, topic: &Topic, place: Place) {
         for gap in self.0.iter_mut().filter(|gap| gap.topic.as_ref() == Some(topic)) {
             gap.behind = gap.behind.max(place);

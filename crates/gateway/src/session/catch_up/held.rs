@@ -1,8 +1,8 @@
-//! Live messages that wait while a connection catches up, or that its conversation has no room for.
+//! Live messages that wait while a connection catches up, or until its conversation has room.
 
+use crate::session::catch_up::behind;
 use std::sync::Arc;
 
-use noroshi_store::Place;
 use noroshi_types::{Message, NotificationId, Topic};
 
 use super::recovery::before;
@@ -15,16 +15,11 @@ pub(super) const HELD_MAX: usize = 64;
 /// What became of a live message at a connection that catches up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It is none of those that wait.
+    /// It does not have to wait.
     Not,
     Held,
-    /// No room: if it is kept it will be read.
+    /// No room: if it is kept, it will be read.
     Missed,
-}
-
-/// The place right before an id, in the order of commits.
-pub(super) fn behind(id: NotificationId) -> NotificationId {
-    noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
 }
 
 impl CatchUp {
@@ -40,7 +35,7 @@ impl CatchUp {
         }
     }
 
-    /// One that was taken to be let out has no room.
+    /// A message that was to be released has no room.
     pub(crate) fn put_back(&mut self, dispatch: &Arc<Dispatch>) {
         self.waits_for_room = true;
         if let Some(recovery) = self.recoveries.front_mut().filter(|_| self.stage == Stage::Done) {
@@ -53,12 +48,12 @@ impl CatchUp {
         }
     }
 
-    /// The place right before the first of those that are held.
+    /// The place before the first held message.
     pub(super) fn before_held(&self) -> Option<NotificationId> {
         self.held.iter().map(|dispatch| dispatch.message.id).min().map(behind)
     }
 
-    /// What is left of a page has no room.
+    /// The rest of a page has no room.
     pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
         self.waits_for_room |= !rest.is_empty();
         self.rest.splice(0..0, rest);
@@ -77,7 +72,7 @@ impl CatchUp {
             }
             None => return Hold::Not,
         };
-        // While the held ones go out, none may follow one that was missed: it is read first.
+        // While held messages are released, none may follow a missed one, which is read first.
         if held.len() < HELD_MAX && !(*missed && releasing) {
             held.push_back(dispatch.clone());
             return Hold::Held;
@@ -87,8 +82,8 @@ impl CatchUp {
         Hold::Missed
     }
 
-    /// Whether a message waits here: a page that brings it must be written with it, for it is not let out any
-    /// more then. One that is offered again is let out all the same.
+    /// Whether a message is held here: a page that brings it has to be written with it, since it is not released
+    /// afterwards. One that is offered again is released nevertheless.
     pub(crate) fn holds(&self, id: NotificationId) -> bool {
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
         self.held
@@ -97,7 +92,7 @@ impl CatchUp {
             .any(|dispatch| !dispatch.is_reoffered && dispatch.message.id == id)
     }
 
-    /// Remembers that a held message goes out. False if a read brought it.
+    /// Records that a held message is released. False if a read brought it.
     pub(crate) fn pass(&mut self, message: &Message) -> bool {
         let Some(place) = message.topic.as_ref().filter(|_| self.stage == Stage::Done) else {
             self.after = self.after.max(Some(message.id));

@@ -1,4 +1,4 @@
-//! What a session had in flight when it resumed: it is read by id and sent before everything else, and pages, logs and held
+//! What a session had in flight when it resumed. It is read by id and sent before everything else; pages, logs and held
 //! messages leave it out.
 
 use std::collections::{HashMap, HashSet};
@@ -14,17 +14,17 @@ use super::{Brought, CatchUp, Paged};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outstanding {
     Wanted(Vec<Owed>),
-    /// In the queue or out.
+    /// Queued or under way.
     Reading(Vec<Owed>),
     /// These were found.
     Read(HashSet<Owed>),
 }
 
-/// Up to where names brought what was in flight.
+/// Up to where names brought the messages in flight.
 #[derive(Default)]
 pub(super) struct SentByName {
     to: HashMap<Topic, Place>,
-    /// Names that ended before that was known, and behind which places they were heard.
+    /// Names that ended before that was known, and the places behind which they were received.
     ended: Vec<(Topic, Place)>,
 }
 
@@ -39,7 +39,7 @@ impl SentByName {
 }
 
 impl CatchUp {
-    /// What the session had in flight is sent before everything else.
+    /// Sends what the session had in flight before everything else.
     pub(crate) fn send_again(&mut self, owed: Vec<Owed>) {
         if !owed.is_empty() {
             self.outstanding = Outstanding::Wanted(owed);
@@ -51,17 +51,17 @@ impl CatchUp {
         !matches!(self.outstanding, Outstanding::Read(_))
     }
 
-    /// A message was in flight when the session went on: it is sent again, or was.
+    /// Whether a message was in flight when the session resumed: it is or was sent again.
     pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
         matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&Owed { id, retained: false }))
     }
 
-    /// A page that has to wait for what was in flight.
+    /// A page waits for the messages in flight.
     pub(crate) fn defer(&mut self, page: Vec<Paged>) {
         self.rest.extend(page);
     }
 
-    /// What of the messages in flight is still there; returned is which they are.
+    /// The messages in flight that still exist. Returns which they are.
     pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
         let Outstanding::Reading(owed) = &self.outstanding else { return HashSet::new() };
         let by_id: HashMap<NotificationId, &Arc<Message>> =
@@ -79,7 +79,7 @@ impl CatchUp {
         found
     }
 
-    /// A name brings its topic's messages in order: what was in flight tells that those before it were sent too.
+    /// A name brings its topic's messages in order, so those before a message in flight were sent too.
     fn note_sent_by_name(&mut self, again: &[Paged]) {
         for Paged { message, .. } in again.iter().filter(|paged| !paged.retained) {
             let Some(place) = &message.topic else { continue };
@@ -93,7 +93,7 @@ impl CatchUp {
         }
     }
 
-    /// Messages the client is owed that no log would bring again, and that the connection did not send.
+    /// Messages that the client still has to get, that no log would bring again, and that the connection did not send.
     pub(crate) fn unsent(&self) -> Vec<Owed> {
         let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::ById);
         let rest = rest.map(Paged::owed);

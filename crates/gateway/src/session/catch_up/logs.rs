@@ -1,5 +1,5 @@
-//! What filters with wildcards read from the logs of an app's topics, and up to where a connection was sent it. A filter has
-//! no position in a topic: a place in the order of commits stands for it.
+//! What filters with wildcards read from the logs of an app's topics, and up to where a connection was sent it. A
+//! filter has no position in a topic; a place in the order of commits takes its role.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use noroshi_types::{Message, NotificationId, Topic};
 use super::{Brought, CatchUp, EndedNames, Gaps, Paged, Stage};
 
 impl CatchUp {
-    /// What logs hold behind `since` is read too before what is held goes out.
+    /// Reads logs behind `since` too before held messages are released.
     pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
         (self.log, self.as_of) = (Some(since), as_of);
         self.logged_to = self.logged_to.max(since);
     }
 
-    /// Where the read of logs begins whose turn came. What names left out is read before anything else.
+    /// Where the next read of logs begins. Gaps are read before anything else.
     pub(super) fn begin_log(&mut self) -> Option<Place> {
         self.reads_gaps = self.gaps.begin();
         self.reads_gaps.or(self.log)
     }
 
-    /// A page of that, which reached `to`, with what is this connection's: what is to be written.
+    /// A page of logs up to `to`, with the messages of this connection. Returns what has to be written.
     pub(crate) fn take_log(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -31,7 +31,7 @@ impl CatchUp {
         (self.reads_log, self.stage) = (false, Stage::Read);
         let mut messages = messages;
         let by = match self.reads_gaps.take() {
-            // No place says that it was not sent: it is owed by its id until it is.
+            // No place shows that it was not sent, so its id does until it is.
             Some(since) => {
                 messages.retain(|message| self.gaps.has(message));
                 self.gaps.close(since, next);
@@ -56,17 +56,17 @@ impl CatchUp {
         self.logged.contains(&id) || self.is_sent_again(id)
     }
 
-    /// The first filter with wildcards was made while pages are being read: they reach further than what is held, and
-    /// leave out what is heard by a wildcard alone. What was accepted up to `since` it does not match.
+    /// The first filter with wildcards is added while pages are read. Pages reach further than held messages, and leave
+    /// out what only a wildcard matches. The filter does not match messages accepted up to `since`.
     pub(crate) fn read_log_from(&mut self, since: Place) {
         if self.stage != Stage::Done && self.log.is_none() {
             self.read_log(since, since);
         }
     }
 
-    /// A topic whose name was heard behind `behind` is heard by wildcards alone from here on. A live connection was sent
-    /// everything up to `offered`; pages reached up to `watermark`. What a page brought of the topic and was not written
-    /// has no position any more: it is owed by its id.
+    /// A topic that was received by its name behind `behind` is matched by wildcards only from here on. A live
+    /// connection was sent everything up to `offered`; pages reached up to `watermark`. A message of the topic that a
+    /// page brought and that was not written has no position any more: its id is kept.
     pub(crate) fn end_name(
         &mut self,
         topic: &Topic,
@@ -83,12 +83,12 @@ impl CatchUp {
                 paged.by = Brought::ById;
             }
         }
-        // What is held for the name's own read goes with it.
+        // Messages that the name's own read holds are dropped with it.
         let mut of_topic = self.recoveries.iter().filter(|recovery| recovery.topic == *topic);
         let waits = of_topic.any(|recovery| recovery.missed || !recovery.held.is_empty());
         let logged_to = self.log.map_or(self.logged_to, |log| log.max(self.logged_to));
         let left_out_to = if waits { logged_to.max(offered) } else { logged_to };
-        // What the gap brings logs leave out too: a later connection may begin to read them before it.
+        // Logs also leave out what the gap brings: a later connection may begin to read them before it.
         self.ended.add(topic, behind, up_to.max(left_out_to));
         self.gaps.add(topic, up_to.max(behind), left_out_to);
     }
@@ -118,7 +118,7 @@ impl CatchUp {
         }
     }
 
-    /// Whether a connection has to read what names left out. A live one was offered everything up to `offered`.
+    /// Reads gaps if there are any. A live connection was offered everything up to `offered`.
     pub(crate) fn await_gaps(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
         if self.stage == Stage::Done && !self.gaps.is_empty() {
             self.stage = Stage::Read;
@@ -135,8 +135,8 @@ impl CatchUp {
         &mut self.ended
     }
 
-    /// Up to where the connection was sent what it hears by wildcards alone, if a live one was sent everything up to
-    /// `offered`. Pages reached up to `watermark`: what is held and stands before that does not go out.
+    /// Up to where the connection was sent what only wildcards match. A live one was sent everything up to `offered`.
+    /// Pages reached up to `watermark`: held messages before that are not released.
     pub(crate) fn sent_to(&self, offered: Place, watermark: NotificationId) -> Place {
         let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
         let to = match self.log {
@@ -145,22 +145,22 @@ impl CatchUp {
             None => offered,
         };
         let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
-        // What recoveries hold is heard by names.
+        // Recoveries hold messages that names match.
         let held = self.held.iter().filter(|dispatch| !dispatch.is_paged(watermark));
         let held = held.map(|dispatch| dispatch.message.id);
-        // Logs brought what they had of it up to there, the rest has positions or is a gap.
+        // Logs brought what they had up to there; the rest has positions or is a gap.
         let held = held.filter(|id| Place::of(*id) > self.logged_to && !self.is_logged(*id));
         let waits = rest.chain(held);
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)
     }
 
-    /// What pages leave out because it is heard by a wildcard alone, logs bring: pages may reach further than what
-    /// is held, and what is missed is held nowhere.
+    /// Logs bring what pages leave out because only a wildcard matches it: pages may reach further than held messages,
+    /// and missed messages are held nowhere.
     pub(super) fn read_log_too(&mut self, heard: Place) {
         if self.log.is_none() {
             let after = self.after.max(self.heard).map_or(heard, Place::of);
             self.log = Some(after.max(heard).max(self.logged_to));
-            // Logs brought these before; what they bring now is remembered reread.
+            // Logs brought these before, and record anew what they bring now.
             self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
             self.logged.clear();
         }

@@ -1,32 +1,32 @@
-//! What one topic brings to a connection that begins to hear it, or names a position in it: the log behind the position, what
-//! the topic retains, and what was published meanwhile, by offsets.
+//! What a connection gets of one topic that it subscribes to, or for which it names a position: the log behind the
+//! position, the retained message, and what was published meanwhile, by offsets.
 
+use crate::session::catch_up::behind;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_store::BacklogPage;
 use noroshi_types::{Message, Position, Topic};
 
-use super::held::behind;
 use super::{CatchUp, Paged, Stage, Step};
 use crate::wire::dispatch::Dispatch;
 
 pub(super) struct Recovery {
-    /// Tells answers apart.
+    /// Distinguishes results.
     pub(super) number: u64,
     pub(super) index: u32,
     pub(super) topic: Topic,
     pub(super) stage: Stage,
     pub(super) since: Option<Position>,
-    /// The client named a position: it is told when that is done.
+    /// The client named a position: it is notified at the end.
     pub(super) is_resumed: bool,
     pub(super) retained: bool,
-    /// It was not read yet.
+    /// The retained message was not read yet.
     pub(super) retained_due: bool,
     pub(super) complete: bool,
     pub(super) last: Option<Position>,
     pub(super) retained_at: Option<Position>,
-    /// What is retained is a copy: the message itself comes besides if it was published after the subscription.
+    /// The retained message is a copy: the message itself follows too if it was published after the subscription.
     pub(super) copies: bool,
     pub(super) held: VecDeque<Arc<Dispatch>>,
     pub(super) missed: bool,
@@ -55,7 +55,7 @@ impl Recovery {
             }
             Stage::Done => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
-                // More came while the held ones went out, and was dropped.
+                // More arrived while the held messages were released, and was dropped.
                 None if self.missed => {
                     self.since = self.read_on_from();
                     self.is_resumed = false;
@@ -67,7 +67,7 @@ impl Recovery {
         Step::Read
     }
 
-    /// Behind what was written; where nothing was, before what was held first.
+    /// Behind the last message that was written; before the first held one where none was written.
     fn read_on_from(&self) -> Option<Position> {
         let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
         self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
@@ -89,8 +89,7 @@ pub(super) fn before(at: Position) -> Position {
 }
 
 impl CatchUp {
-    /// A topic whose index the connection is in: read `since`, and the retained message if it is `new`
-    /// there.
+    /// Reads a topic `since` a position, and its retained message if the subscription is `new`.
     pub(crate) fn recover(
         &mut self,
         number: u64,
@@ -99,8 +98,8 @@ impl CatchUp {
         since: Option<Position>,
         new: bool,
     ) {
-        // One that names a position again starts reread. Not looked for otherwise: 1,000 topics may come
-        // in one frame.
+        // A topic for which another position is named starts again. Not searched otherwise: 1,000 topics may come in
+        // one frame.
         if !new {
             self.recoveries.retain(|recovery| recovery.index != index);
         }
@@ -122,7 +121,7 @@ impl CatchUp {
         });
     }
 
-    /// What a topic retains, beside what is heard of it.
+    /// Reads the retained message in addition to the subscription.
     pub(crate) fn copy_retained(&mut self, number: u64, index: u32, topic: Topic) {
         self.recover(number, index, topic, None, true);
         if let Some(recovery) = self.recoveries.back_mut() {
@@ -134,8 +133,8 @@ impl CatchUp {
         self.recoveries.retain(|recovery| !indices.contains(&recovery.index));
     }
 
-    /// What a recovery holds goes out behind all pages. Pages that bring later messages of its topic bring these too:
-    /// nothing else would, since pages reach further.
+    /// Messages that recoveries hold are released after all pages. Pages that bring later messages of the topic have to
+    /// bring these too: pages reach further, so nothing else would.
     pub(super) fn begin_before_recoveries(&mut self) {
         let first = self.recoveries.iter().filter_map(|recovery| recovery.held.front());
         let first = first.map(|dispatch| behind(dispatch.message.id)).min();
@@ -145,7 +144,7 @@ impl CatchUp {
         }
     }
 
-    /// Whether a recovery holds this message or one of its topic before it.
+    /// Whether a recovery holds this message, or an earlier one of its topic.
     pub(super) fn waits_in_recovery(&self, message: &Message) -> bool {
         let of_topic =
             |recovery: &&Recovery| message.topic.as_ref().is_some_and(|place| place.topic == recovery.topic);
@@ -153,7 +152,7 @@ impl CatchUp {
         first.any(|dispatch| dispatch.message.id <= message.id)
     }
 
-    /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
+    /// A page of a topic. Returns what has to be written, in order; none if it is not wanted any more.
     pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
         recovery.retained_due = false;
@@ -166,7 +165,7 @@ impl CatchUp {
         for Paged { message, retained, .. } in &paged {
             let Some(place) = &message.topic else { continue };
             if *retained && recovery.since.is_none() {
-                // What was published between the subscription and this one was not read.
+                // Messages published between the subscription and this one were not read.
                 recovery.retained_at = Some(place.position).filter(|_| !recovery.copies);
             } else {
                 recovery.reach(place.position);
@@ -182,7 +181,7 @@ impl CatchUp {
             _ => recovery.stage = Stage::Read,
         }
         if recovery.since.is_none() {
-            // If more than can be held came meanwhile, it is read from here on.
+            // If more messages arrive than can be held, they are read from here on.
             recovery.since = head.map(|head| head.position);
         }
         Some(paged)

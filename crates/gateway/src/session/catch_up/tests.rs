@@ -51,7 +51,7 @@ fn run(catch_up: &mut CatchUp) -> String {
 }
 
 #[test]
-fn retained_messages_stand_at_their_place_once() {
+fn retained_messages_are_written_once_at_their_place() {
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     assert_eq!(
         ids(&catch_up.take_page(page(&[2, 4], &[6, 1, 4], true))),
@@ -75,7 +75,7 @@ fn live_messages_wait_for_the_backlog() {
 }
 
 #[test]
-fn what_was_missed_is_read_before_anything_goes_on() {
+fn missed_messages_are_read_before_anything_continues() {
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), true);
     catch_up.take_page(page(&[1], &[], false));
     assert_eq!(run(&mut catch_up), "?=");
@@ -90,7 +90,7 @@ fn what_was_missed_is_read_before_anything_goes_on() {
 }
 
 #[test]
-fn what_was_passed_over_is_read_once_more() {
+fn passed_over_messages_are_read_again() {
     // On a live connection, and on one that reads: then what is out is not what is wanted.
     let mut catch_up = CatchUp::live();
     catch_up.reread(None, Vec::new(), message(0).id);
@@ -132,7 +132,7 @@ fn a_topic_is_recovered_by_offset() {
 
 /// The log is not read, so nothing is known of what was published between the subscription and what the topic retains.
 #[test]
-fn a_retained_message_stands_for_nothing_but_itself() {
+fn a_retained_message_does_not_move_the_position() {
     for (copies, heard) in [(false, "!6."), (true, "!67.")] {
         let mut catch_up = CatchUp::live();
         let topic = Topic::from_trusted("news");
@@ -152,7 +152,7 @@ fn a_retained_message_stands_for_nothing_but_itself() {
 }
 
 #[test]
-fn what_was_in_flight_comes_before_everything_and_once() {
+fn in_flight_messages_are_sent_first_and_once() {
     let owed = |id, retained| Owed { id: message(id).id, retained };
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     catch_up.read_log(Place::of(message(4).id), Place::of(message(6).id));
@@ -184,7 +184,7 @@ fn what_was_in_flight_comes_before_everything_and_once() {
 }
 
 #[test]
-fn a_connection_was_sent_what_stands_before_all_that_waits() {
+fn the_sent_place_is_before_everything_that_waits() {
     let at = |id| Place::of(message(id).id);
     let before = |id| Place(at(id).0 - 1);
     let mut catch_up = CatchUp::live();
@@ -206,7 +206,7 @@ fn a_connection_was_sent_what_stands_before_all_that_waits() {
 }
 
 #[test]
-fn what_a_page_brought_and_is_held_holds_no_log_back() {
+fn a_held_message_of_a_page_does_not_delay_logs() {
     let at = |id| Place::of(message(id).id);
     let mut catch_up = CatchUp::live();
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
@@ -215,7 +215,7 @@ fn what_a_page_brought_and_is_held_holds_no_log_back() {
 }
 
 #[test]
-fn what_is_held_while_the_backlog_is_read_anew_comes_from_logs() {
+fn messages_held_during_a_reread_are_read_from_logs() {
     let at = |id| Place::of(message(id).id);
     let mut catch_up = CatchUp::live();
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
@@ -232,7 +232,7 @@ fn what_is_held_while_the_backlog_is_read_anew_comes_from_logs() {
 }
 
 #[test]
-fn what_is_confirmed_is_not_written_any_more() {
+fn confirmed_messages_are_not_written() {
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     let paged = catch_up.take_page(page(&[3, 4, 5], &[2], false));
     catch_up.keep_rest(paged);
@@ -251,7 +251,7 @@ fn what_is_confirmed_is_not_written_any_more() {
 }
 
 #[test]
-fn what_a_name_had_in_flight_when_it_ended_it_brought() {
+fn an_ended_name_brought_its_messages_in_flight() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let owed = |id| Owed { id: message(id).id, retained: false };
     for is_early in [true, false] {
@@ -278,7 +278,7 @@ fn what_a_name_had_in_flight_when_it_ended_it_brought() {
 }
 
 #[test]
-fn what_is_held_where_logs_were_read_holds_no_log_back() {
+fn a_held_message_of_a_log_does_not_delay_logs() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let mut catch_up = CatchUp::live();
     // Of the fourth the log has nothing: it is heard by its name, or expired meanwhile.
@@ -297,7 +297,7 @@ fn what_is_held_where_logs_were_read_holds_no_log_back() {
 }
 
 #[test]
-fn what_a_name_brought_before_it_ended_is_left_out_of_logs() {
+fn logs_leave_out_what_an_ended_name_brought() {
     let at = |id| Place::of(message(id).id);
     let news = Topic::from_trusted("news");
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
@@ -321,7 +321,7 @@ fn what_a_name_brought_before_it_ended_is_left_out_of_logs() {
 }
 
 #[test]
-fn what_a_name_left_out_of_logs_they_bring_when_it_ends() {
+fn logs_bring_what_an_ended_name_did_not() {
     let at = |id| Place::of(message(id).id);
     let news = Topic::from_trusted("news");
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
@@ -366,7 +366,7 @@ fn what_a_name_left_out_of_logs_they_bring_when_it_ends() {
 }
 
 #[test]
-fn a_backlog_that_is_read_anew_brought_what_its_pages_did() {
+fn a_reread_backlog_brings_what_its_pages_contain() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     // By wildcards it hears everything from 9 on; of names pages bring the rest.
@@ -381,7 +381,7 @@ fn a_backlog_that_is_read_anew_brought_what_its_pages_did() {
 }
 
 #[test]
-fn what_was_held_for_a_names_own_read_comes_from_logs_when_it_ends() {
+fn messages_held_for_an_ended_name_are_read_from_logs() {
     let at = |id| Place::of(message(id).id);
     let news = Topic::from_trusted("news");
     let mut catch_up = CatchUp::live();
@@ -422,7 +422,7 @@ fn gaps_close_as_logs_are_read_and_are_bounded() {
 }
 
 #[test]
-fn pages_begin_before_what_a_recovery_holds_of_its_topic() {
+fn pages_begin_before_the_messages_that_a_recovery_holds() {
     let mut catch_up = CatchUp::live();
     catch_up.copy_retained(1, 5, Topic::from_trusted("news"));
     assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
@@ -449,7 +449,7 @@ fn pages_begin_before_what_a_recovery_holds_of_its_topic() {
 }
 
 #[test]
-fn what_is_heard_from_the_log_in_on_pages_bring_too() {
+fn pages_also_bring_messages_accepted_after_the_log_in() {
     let own = || vec![Topic::from_trusted("news")];
     let mut catch_up = CatchUp::after_log_in(None, own(), false);
     catch_up.hear_from(message(4).id);
@@ -468,7 +468,7 @@ fn what_is_heard_from_the_log_in_on_pages_bring_too() {
 }
 
 #[test]
-fn what_waits_is_told_from_what_went_out() {
+fn waiting_messages_differ_from_released_ones() {
     let mut catch_up = CatchUp::live();
     catch_up.read_again(message(1).id, Vec::new());
     assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
@@ -482,7 +482,7 @@ fn what_waits_is_told_from_what_went_out() {
 }
 
 #[test]
-fn what_is_offered_again_is_let_out_whatever_pages_reached() {
+fn a_reoffered_message_is_released_wherever_pages_end() {
     // Later ones of its topic were confirmed, so no page brings it, and the pages' ids are above its own.
     let again = Dispatch::offered(message(3), true);
     assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
@@ -495,7 +495,7 @@ fn what_is_offered_again_is_let_out_whatever_pages_reached() {
 }
 
 #[test]
-fn what_was_lost_is_read_from_before_the_loss() {
+fn lost_messages_are_read_from_before_the_loss() {
     // Live: from where it is told.
     let mut catch_up = CatchUp::live();
     catch_up.read_again(message(3).id, Vec::new());

@@ -71,7 +71,7 @@ fn two_threads_that_reconnect_one_device_leave_the_newest() {
 }
 
 #[test]
-fn a_user_has_all_devices_and_tenants_do_not_meet() {
+fn a_user_has_all_devices_and_tenants_are_separate() {
     let registry = Registry::new(None);
     for (device, generation) in [("a", 1), ("b", 2)] {
         registry.attach(&session(&registry, device, Some("u"), generation));

@@ -17,12 +17,14 @@ impl Shard {
     ) -> Result<(), (&'static str, String)> {
         let registry = &self.shared.registry;
         let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
-        let Some(app) = connection.session.as_ref().map(|session| session.app) else { return Ok(()) };
+        let Some(app) = connection.attachment.session.as_ref().map(|session| session.app) else {
+            return Ok(());
+        };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let new = keys.iter().filter(|key| !self.sessions.topics.is_subscribed(**key, slot)).count();
         let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: the device does not choose `$everyone`.
-        if new > 0 && connection.topics.len() + new > most + 1 {
+        if new > 0 && connection.attachment.topics.len() + new > most + 1 {
             if let Some(over) = self.over_subscriptions(app, most) {
                 return Err((CloseReason::QuotaExceeded.as_str(), over.to_string()));
             }
@@ -56,7 +58,8 @@ impl Shard {
     }
 
     pub(crate) fn unsubscribe_all(&mut self, slot: u32, topics: &[Topic]) {
-        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let session =
+            self.connections.get(slot as usize).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app) else { return };
         let key = |topic| self.shared.registry.topic_key(app, topic);
         let keys: Vec<_> = topics.iter().map(key).collect();

@@ -71,7 +71,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         // Of a connection that closes only late confirmations are of interest.
         let leaves = !connection.is_alive();
-        if leaves && (connection.leaving.is_none() || !matches!(input, Input::Text(_))) {
+        if leaves && (connection.attachment.leaving.is_none() || !matches!(input, Input::Text(_))) {
             return;
         }
         if self.take_frame(slot) {
@@ -93,7 +93,9 @@ impl Shard {
 
     /// A device that was asked to move elsewhere has the messages that it confirms until it goes.
     fn handle_late_message(&mut self, slot: u32, input: &Input<'_>) {
-        let Some(num) = self.connection(slot).and_then(|connection| connection.leaving) else { return };
+        let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
+            return;
+        };
         let ids = self.converse(slot, |conversation, _| conversation.late_confirmations(input));
         if let Some(ids) = ids.filter(|ids| !ids.is_empty()) {
             self.delivery.ack(num, ids);

@@ -80,7 +80,7 @@ async fn a_client_that_ignores_the_close_frame_of_a_drain_recovers_what_it_misse
 
 /// The Java library (OkHttp) reads nothing behind a close frame and does not tell the application of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_okhttp_hears_the_end_of_the_connection_instead_of_a_close_frame() {
+async fn an_okhttp_client_gets_the_end_of_the_connection_instead_of_a_close_frame() {
     for (agent, says) in [("okhttp/3.12.12", false), ("Dart/3.5 (dart:io)", true)] {
         let node = Node::start(Config { close_linger: Duration::from_secs(3_600), ..plain() }).await;
         node.device("d1", "u1", &[]).await;

@@ -135,7 +135,7 @@ async fn events_of_a_device_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_in_is_told_so() {
+async fn a_refused_client_gets_a_connect_error() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     for auth in [r#"{"token":"nonsense"}"#, "{}", ""] {
@@ -165,7 +165,7 @@ async fn who_may_not_in_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_may_leave_and_come_back_on_its_connection() {
+async fn a_device_may_log_out_and_in_on_its_connection() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     node.device("d2", "u2", &[]).await;
@@ -235,7 +235,7 @@ async fn a_topic_is_recovered_by_its_position() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_polls_hears_everything() {
+async fn a_polling_device_receives_everything() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &["news"]).await;
     for n in 0..250 {
@@ -277,7 +277,7 @@ async fn a_device_that_polls_hears_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_has_one_session_whatever_it_speaks() {
+async fn a_device_has_one_session_over_all_protocols() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let path = polling(&node, "/socket.io/").await;
@@ -316,7 +316,7 @@ async fn moving(node: &Node, device: &str) -> (Http, Socket) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_replaced_while_it_moves_is_told() {
+async fn a_client_replaced_during_its_upgrade_is_notified() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let (_http, mut socket) = moving(&node, "d1").await;
@@ -332,7 +332,7 @@ async fn who_is_replaced_while_it_moves_is_told() {
 
 /// Whichever comes first at the shard, its move or its end.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_replaced_in_the_moment_it_moves_is_told() {
+async fn a_client_replaced_at_its_upgrade_is_notified() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     for _ in 0..40 {
@@ -379,7 +379,7 @@ async fn a_drain_moves_both_transports_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_polls_too_slowly_is_let_go() {
+async fn a_slow_poller_is_closed() {
     let node = Node::start(noroshi_gateway::Config { send_queue_bytes: 64 << 10, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
     let path = polling(&node, "/socket.io/").await;

@@ -29,7 +29,7 @@ async fn a_session_begins_on_either_transport() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_request_of_a_session_is_refused() {
+async fn invalid_session_requests_are_refused() {
     let node = Node::start(echoing()).await;
     let unknown = "AAAAAAAAAAAAAAAAAAAA";
     for (method, query, code) in [
@@ -61,7 +61,7 @@ async fn what_is_no_request_of_a_session_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packets_of_a_payload_come_back_in_one() {
+async fn packets_of_a_payload_are_echoed_in_one() {
     let node = Node::start(echoing()).await;
     // One connection for all of it: it is kept, wherever the session is.
     let mut http = Http::open(&node).await;
@@ -80,7 +80,7 @@ async fn packets_of_a_payload_come_back_in_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_waits_while_a_post_is_heard() {
+async fn a_poll_waits_while_a_post_is_read() {
     let node = Node::start(echoing()).await;
     let path = polling(&node, RAW).await;
     let (mut poll, mut post) = (Http::open(&node).await, Http::open(&node).await);
@@ -252,7 +252,7 @@ async fn a_session_moves_to_a_websocket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_ends_when_the_probe_is_heard() {
+async fn a_poll_ends_when_the_probe_arrives() {
     let node = Node::start(echoing()).await;
     let path = polling(&node, RAW).await;
     let mut poll = Http::open(&node).await;
@@ -291,7 +291,7 @@ async fn a_probe_that_fails_leaves_the_session_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn browsers_may_ask_first() {
+async fn browsers_may_send_preflight_requests() {
     let node = Node::start(plain()).await;
     let mut http = Http::open(&node).await;
     http.send("OPTIONS", "/socket.io/?EIO=4&transport=polling", "").await;

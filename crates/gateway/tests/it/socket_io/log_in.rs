@@ -50,7 +50,7 @@ async fn failed_renewals_of_a_session_that_polls_count_for_its_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_count_for_the_client_also_when_it_logs_in_once_more() {
+async fn failures_count_for_the_client_at_the_next_log_in_too() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut socket = Socket::session(&node, "/socket.io/").await;

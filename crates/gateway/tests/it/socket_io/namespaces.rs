@@ -56,7 +56,7 @@ async fn namespaces_are_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_come_back() {
+async fn events_are_echoed() {
     let node = Node::start(echoing()).await;
     let mut socket = connected(&node).await;
     socket.say(r#"42["message",1,"2",{"3":[true]}]"#).await;

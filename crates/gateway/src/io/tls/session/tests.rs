@@ -197,7 +197,7 @@ fn numbered(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn both_sides_hear_each_other_in_pieces_of_any_size() {
+fn both_sides_receive_pieces_of_any_size() {
     for version in VERSIONS {
         let site = Site::new(version);
         for (step, into) in [(1, 64 << 10), (1, 1), (7, 3), (usize::MAX, 1), (usize::MAX, 64 << 10)] {
@@ -219,7 +219,7 @@ fn both_sides_hear_each_other_in_pieces_of_any_size() {
 }
 
 #[test]
-fn what_has_not_ended_waits_and_is_let_go() {
+fn incomplete_records_are_kept_and_then_freed() {
     let site = Site::new(&TLS13);
     let mut pair = site.connect();
     pair.client_writes(b"hello");
@@ -314,7 +314,7 @@ fn keys_that_change_for_nothing_end_the_connection() {
 }
 
 #[test]
-fn both_sides_can_say_that_they_end() {
+fn both_sides_can_close() {
     for version in VERSIONS {
         let site = Site::new(version);
         let mut pair = site.connect();
@@ -337,7 +337,7 @@ fn both_sides_can_say_that_they_end() {
 }
 
 #[test]
-fn a_good_bye_that_does_not_fit_waits_its_turn() {
+fn a_close_notify_that_does_not_fit_is_sent_later() {
     let site = Site::new(&TLS13);
     let mut pair = site.connect();
     pair.wire.room = 3;
@@ -351,7 +351,7 @@ fn a_good_bye_that_does_not_fit_waits_its_turn() {
 }
 
 #[test]
-fn a_transport_that_just_ends_is_an_end() {
+fn a_transport_that_ends_without_close_notify_is_an_end() {
     let site = Site::new(&TLS13);
     let mut pair = site.connect();
     pair.client_writes(b"whole");
@@ -373,7 +373,7 @@ fn a_transport_that_just_ends_is_an_end() {
 }
 
 #[test]
-fn what_breaks_the_protocol_is_told_and_refused() {
+fn a_violation_is_answered_with_an_alert() {
     let site = Site::new(&TLS13);
     let hello_of_length = |length: u8| [[0x16, 3, 1, 0, 4, 1, 0, length, 0].as_slice(), &[0; 9]].concat();
     let endless: Vec<u8> = [[0x16, 3, 1, 0, 4, 1, 0, 0xff, 0].as_slice()]
@@ -408,7 +408,7 @@ fn what_breaks_the_protocol_is_told_and_refused() {
 }
 
 #[test]
-fn a_forged_record_is_answered_with_an_alert_and_ends_what_came_before_it() {
+fn a_forged_record_is_answered_with_an_alert_behind_earlier_plaintext() {
     for version in VERSIONS {
         let site = Site::new(version);
         let mut pair = site.connect();
@@ -425,7 +425,7 @@ fn a_forged_record_is_answered_with_an_alert_and_ends_what_came_before_it() {
 }
 
 #[test]
-fn a_slow_handshake_holds_no_more_than_what_came() {
+fn a_slow_handshake_holds_only_received_bytes() {
     let site = Site::new(&TLS13);
     let mut pair = site.dial();
     // A record of the largest length, one byte at a time: memory follows what was sent.
@@ -455,7 +455,7 @@ fn a_hello_in_many_records_is_understood() {
 }
 
 #[test]
-fn who_comes_back_is_not_signed_for_again_even_after_a_reload() {
+fn resumption_needs_no_signature_even_after_a_reload() {
     for version in VERSIONS {
         let mut site = Site::new(version);
         let kind = |site: &Site| site.connect().client.handshake_kind();

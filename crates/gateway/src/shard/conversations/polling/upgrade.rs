@@ -86,7 +86,7 @@ impl Shard {
         connection.socket = socket;
         self.set_protocol(session, protocol, framing);
         if let Some(Err(error)) = registered {
-            tracing::warn!(%error, "a socket could not be registered");
+            tracing::warn!(%error, "cannot register a socket");
             return self.abort(session, CloseReason::Internal);
         }
         // Bytes behind the last packet are read already; later ones are not.
