@@ -26,7 +26,7 @@ fn required_devices_are_compared_with_the_capacity() {
     }
     let (code, printed) = doctor(&["--connections", "100000000", "--tls", "--proxy"]);
     assert_eq!(code, Some(1), "{printed}");
-    for part in ["over TLS", "LimitNOFILE=100005000", "/etc/sysctl.d/90-noroshi.conf", "sysctl -w"] {
+    for part in ["devices with TLS", "LimitNOFILE=100005000", "/etc/sysctl.d/90-noroshi.conf", "sysctl -w"] {
         assert!(printed.contains(part), "{part} is not in {printed}");
     }
     let (code, printed) = doctor(&["--connections", "100000000", "--json"]);

@@ -47,7 +47,7 @@ fn drained_devices_receive_everything_after_reconnecting() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
-    assert!(node.log().contains("all devices are moved"), "{}", node.log());
+    assert!(node.log().contains("every device has "), "{}", node.log());
     for user in ["a", "b", "c"] {
         node.run(&["send", "--user", user, "--title", "kept"]);
     }

@@ -152,7 +152,7 @@ fn a_port_in_use_is_named() {
     let admin = node.admin.strip_prefix("http://").expect("plain");
     let (code, printed) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);
     assert_eq!(code, Some(1));
-    check_line(&printed, "(server.admin)");
+    check_line(&printed, &format!("server.admin: cannot listen on {admin}"));
 }
 
 #[test]
